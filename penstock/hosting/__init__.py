@@ -1,0 +1,1 @@
+"""The only place with clocks, chance, threads, sockets and Spark."""

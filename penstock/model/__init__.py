@@ -1,0 +1,1 @@
+"""Plain data that everybody may know: ids, states, graphs, deployments, messages, options, errors."""

@@ -1,0 +1,86 @@
+"""The exception tree.
+
+    PenstockError
+    |- UserError                the user can mend it
+    |  |- ConfigurationError    an option: key, what it got, what it takes
+    |  |- GraphError            the program: a cycle, parallelism above the maximum, a wrong type
+    |  |- UserCodeError         the user's function raised: operator, subtask, record, source line
+    |  `- JobExecutionError     what `execute()` raises when a job ends in FAILED
+    |     `- JobCancelledError
+    |- ExternalError            the world: may be tried again
+    |  |- NoResourceAvailable
+    |  |- TaskManagerLost
+    |  |- PartitionNotFound
+    |  |- PartitionConnectionError
+    |  `- AuthenticationError
+    `- EngineBug                we are wrong
+       |- IllegalTransition
+       `- BrokenInvariant
+
+A message says what was wrong, what it got, what was expected, where, and the next step.
+Knows nothing of the pieces that raise them.
+"""
+
+
+class PenstockError(Exception):
+    """Root of everything that Penstock raises on purpose."""
+
+
+class UserError(PenstockError):
+    """Something that the user can mend."""
+
+
+class ConfigurationError(UserError, ValueError):
+    """An option or argument has a value that cannot work."""
+
+
+class GraphError(UserError):
+    """The program describes a dataflow that cannot run."""
+
+
+class UserCodeError(UserError):
+    """A user function raised. The text starts with the user's own traceback."""
+
+
+class JobExecutionError(UserError):
+    """A job ended in FAILED; the text contains the first failure's full traceback."""
+
+
+class JobCancelledError(JobExecutionError):
+    """A job was cancelled while somebody waited for its result."""
+
+
+class ExternalError(PenstockError):
+    """The world outside failed; another try may succeed."""
+
+
+class NoResourceAvailable(ExternalError):
+    """The slots that a job needs did not come in time."""
+
+
+class TaskManagerLost(ExternalError):
+    """A TaskManager died, was cut off, or stopped answering."""
+
+
+class PartitionNotFound(ExternalError):
+    """A consumer asked for a result partition that its producer's TaskManager does not have."""
+
+
+class PartitionConnectionError(ExternalError):
+    """The connection to a producer's TaskManager could not be made or broke."""
+
+
+class AuthenticationError(ExternalError):
+    """A peer did not prove that it belongs to this application."""
+
+
+class EngineBug(PenstockError):
+    """Penstock itself is wrong; please report it with the story in the text."""
+
+
+class IllegalTransition(EngineBug):
+    """A state machine got an event that its state can never see."""
+
+
+class BrokenInvariant(EngineBug):
+    """A named invariant does not hold."""

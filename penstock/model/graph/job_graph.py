@@ -1,0 +1,119 @@
+"""JobGraph: chains of operators, the data sets between them, and the blobs they need.
+
+Source: Flink JobGraph, JobVertex, IntermediateDataSet, JobEdge. Serialisable: the code is in
+`blobs`, opaque, and only a TaskManager opens it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from penstock.model.graph.partitioning import DistributionPattern, ShipStrategy
+from penstock.model.ids import BlobKey, DataSetId, JobId, VertexId
+
+
+class JobType(StrEnum):
+    """STREAMING jobs hold their slots until they end."""
+
+    STREAMING = "STREAMING"
+    BATCH = "BATCH"
+
+
+class ResultPartitionType(StrEnum):
+    """How a result is produced, consumed and released. The properties are in the spec's table 1.2."""
+
+    PIPELINED = "PIPELINED"
+    PIPELINED_BOUNDED = "PIPELINED_BOUNDED"
+    PIPELINED_APPROXIMATE = "PIPELINED_APPROXIMATE"
+    BLOCKING = "BLOCKING"
+    BLOCKING_PERSISTENT = "BLOCKING_PERSISTENT"
+    HYBRID_FULL = "HYBRID_FULL"
+    HYBRID_SELECTIVE = "HYBRID_SELECTIVE"
+
+    @property
+    def must_be_pipelined_consumed(self) -> bool:
+        return self in (type(self).PIPELINED, type(self).PIPELINED_BOUNDED)
+
+    @property
+    def can_be_pipelined_consumed(self) -> bool:
+        return not self.is_blocking
+
+    @property
+    def is_blocking(self) -> bool:
+        return self in (type(self).BLOCKING, type(self).BLOCKING_PERSISTENT)
+
+    @property
+    def is_reconsumable(self) -> bool:
+        return self.is_blocking or self is type(self).HYBRID_FULL
+
+    @property
+    def is_persistent(self) -> bool:
+        return self is type(self).BLOCKING_PERSISTENT
+
+    @property
+    def is_released_by_scheduler(self) -> bool:
+        return self.is_blocking or self in (type(self).HYBRID_FULL, type(self).HYBRID_SELECTIVE)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorInfo:
+    """What the JobManager may know of an operator."""
+
+    node_id: int
+    name: str
+    uid: str
+    defined_at: str = ""
+    has_coordinator: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JobEdge:
+    """One input gate of `target`: reads all of `data_set_id` by `pattern`."""
+
+    data_set_id: DataSetId
+    source: VertexId
+    target: VertexId
+    pattern: DistributionPattern
+    ship_strategy: ShipStrategy
+    input_index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class IntermediateDataSet:
+    """What a vertex produces for one or several edges that agree on pattern and broadcast."""
+
+    data_set_id: DataSetId
+    producer: VertexId
+    result_type: ResultPartitionType
+    pattern: DistributionPattern
+    is_broadcast: bool = False
+
+
+@dataclass(slots=True)
+class JobVertex:
+    """A chain of operators with its parallelism and the blob that holds its ChainSpec."""
+
+    vertex_id: VertexId
+    name: str
+    parallelism: int
+    max_parallelism: int
+    operators: tuple[OperatorInfo, ...] = ()
+    chain_blob: BlobKey | None = None
+    slot_sharing_group: str = "default"
+    co_location_group: str | None = None
+    inputs: list[JobEdge] = field(default_factory=list)
+    outputs: list[IntermediateDataSet] = field(default_factory=list)
+    is_source: bool = False
+
+
+@dataclass(slots=True)
+class JobGraph:
+    """What is submitted: vertices in insertion order and the blobs they name."""
+
+    job_id: JobId
+    name: str
+    job_type: JobType = JobType.STREAMING
+    vertices: dict[VertexId, JobVertex] = field(default_factory=dict)
+    blobs: dict[BlobKey, bytes] = field(default_factory=dict)
+    is_dynamic: bool = False

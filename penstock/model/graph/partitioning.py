@@ -1,0 +1,44 @@
+"""How records choose a channel, and what that means for the graph. Source: Flink StreamPartitioner."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ShipStrategy(StrEnum):
+    """The partitioner of a stream edge, by Flink's name."""
+
+    FORWARD = "FORWARD"
+    RESCALE = "RESCALE"
+    REBALANCE = "REBALANCE"
+    SHUFFLE = "SHUFFLE"
+    BROADCAST = "BROADCAST"
+    GLOBAL = "GLOBAL"
+    HASH = "HASH"
+    CUSTOM = "CUSTOM"
+
+
+class DistributionPattern(StrEnum):
+    """Who reads whom: a range of producers, or all of them."""
+
+    POINTWISE = "POINTWISE"
+    ALL_TO_ALL = "ALL_TO_ALL"
+
+
+def pattern_of(strategy: ShipStrategy) -> DistributionPattern:
+    """FORWARD and RESCALE are point-wise, all others all-to-all."""
+    if strategy in (ShipStrategy.FORWARD, ShipStrategy.RESCALE):
+        return DistributionPattern.POINTWISE
+    return DistributionPattern.ALL_TO_ALL
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """A ship strategy with the user code that it needs.
+
+    `key_selector` is for HASH (a `runtime.keys.KeySelection`) and CUSTOM, `custom` for CUSTOM only:
+    `(key, channels) -> channel`. Both are opaque here.
+    """
+
+    strategy: ShipStrategy
+    key_selector: object | None = None
+    custom: object | None = None

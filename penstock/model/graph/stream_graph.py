@@ -1,0 +1,90 @@
+"""StreamGraph: operators and edges as the user wrote them. Source: Flink StreamGraph, StreamNode.
+
+Holds live user code (operators, partitioners, sources) as opaque objects: it never leaves the
+driver as such; `build_job_graph` turns it into blobs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from penstock.model.graph.partitioning import Partitioning
+
+DEFAULT_SLOT_SHARING_GROUP: Final = "default"
+
+
+class ChainingStrategy(StrEnum):
+    """Whether an operator may stand in one task with its neighbour."""
+
+    ALWAYS = "ALWAYS"
+    HEAD = "HEAD"
+    HEAD_WITH_SOURCES = "HEAD_WITH_SOURCES"
+    NEVER = "NEVER"
+
+
+@dataclass(slots=True)
+class StreamNode:
+    """One operator of the program.
+
+    `operator`: a `runtime.operator.Operator` that has not been opened, or a source operator.
+    `coordinator`: what runs beside it on the JobManager: a `runtime.source.Source` (its enumerator)
+    or a `runtime.sink.Sink` (its committer), else None.
+    `driver_stream`: the stream that carries this operator's output to the driver (print, collect), or None.
+    `parallelism` -1: not set, the environment's default applies.
+    `defined_at`: `file:line` of the user's call.
+    """
+
+    node_id: int
+    name: str
+    operator: object
+    parallelism: int = -1
+    max_parallelism: int = -1
+    slot_sharing_group: str | None = None
+    co_location_key: str | None = None
+    uid: str | None = None
+    chaining_strategy: ChainingStrategy = ChainingStrategy.ALWAYS
+    is_source: bool = False
+    is_bounded: bool = True
+    is_parallelism_fixed: bool = False
+    output_type: object | None = None
+    coordinator: object | None = None
+    driver_stream: str | None = None
+    defined_at: str = ""
+    description: str = ""
+    buffer_timeout_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEdge:
+    """Records of `source` (its side output `tag`, or the main one) go to input `input_index` of `target`.
+
+    Several edges with one `input_index` are a union. `partitioning` None: chosen when the graph is
+    built: FORWARD if the parallelisms are equal, else REBALANCE.
+    """
+
+    source: int
+    target: int
+    partitioning: Partitioning | None = None
+    input_index: int = 0
+    tag: str | None = None
+
+
+@dataclass(slots=True)
+class StreamGraph:
+    """The program: nodes in the order they were made, and edges."""
+
+    job_name: str = "Flink Streaming Job"
+    nodes: dict[int, StreamNode] = field(default_factory=dict)
+    edges: list[StreamEdge] = field(default_factory=list)
+    is_chaining_enabled: bool = True
+    default_parallelism: int = 1
+    max_parallelism: int = -1
+    buffer_timeout_ms: int = 100
+
+    def inputs_of(self, node_id: int) -> list[StreamEdge]:
+        return [edge for edge in self.edges if edge.target == node_id]
+
+    def outputs_of(self, node_id: int) -> list[StreamEdge]:
+        return [edge for edge in self.edges if edge.source == node_id]

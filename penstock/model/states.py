@@ -1,0 +1,59 @@
+"""States of jobs, attempts, slots: Flink's names, spelt as Flink spells them.
+
+CANCELING is an ExecutionState, CANCELLING a JobStatus. Which state follows which is not known here:
+see `machines/execution.py` and `machines/job_status.py`.
+"""
+
+from enum import StrEnum
+
+
+class ExecutionState(StrEnum):
+    """Life of one attempt. RECONCILING is kept for the REST API; nothing enters it."""
+
+    CREATED = "CREATED"
+    SCHEDULED = "SCHEDULED"
+    DEPLOYING = "DEPLOYING"
+    INITIALIZING = "INITIALIZING"
+    RUNNING = "RUNNING"
+    FINISHED = "FINISHED"
+    CANCELING = "CANCELING"
+    CANCELED = "CANCELED"
+    FAILED = "FAILED"
+    RECONCILING = "RECONCILING"
+
+    @property
+    def is_terminal(self) -> bool:
+        return self in (type(self).FINISHED, type(self).CANCELED, type(self).FAILED)
+
+
+class JobStatus(StrEnum):
+    """Life of a job. Suspended is terminal here, but another JobManager may take the job."""
+
+    INITIALIZING = "INITIALIZING"
+    CREATED = "CREATED"
+    RUNNING = "RUNNING"
+    FAILING = "FAILING"
+    FAILED = "FAILED"
+    CANCELLING = "CANCELLING"
+    CANCELED = "CANCELED"
+    FINISHED = "FINISHED"
+    RESTARTING = "RESTARTING"
+    SUSPENDED = "SUSPENDED"
+    RECONCILING = "RECONCILING"
+
+    @property
+    def is_globally_terminal(self) -> bool:
+        return self in (type(self).FAILED, type(self).CANCELED, type(self).FINISHED)
+
+    @property
+    def is_terminal(self) -> bool:
+        return self.is_globally_terminal or self is type(self).SUSPENDED
+
+
+class SlotState(StrEnum):
+    """A slot as its TaskManager sees it."""
+
+    FREE = "FREE"
+    ALLOCATED = "ALLOCATED"
+    ACTIVE = "ACTIVE"
+    RELEASING = "RELEASING"

@@ -1,0 +1,106 @@
+"""What flows: batches of records and the in-band elements between them. Knows no operator.
+
+A batch is Flink's buffer as users' functions see it: many records at once. Timestamps are epoch
+milliseconds; `NO_TIMESTAMP` marks a record without one, None a batch whose records all have none.
+Source: Flink StreamElement, StreamRecord, Watermark, WatermarkStatus, LatencyMarker, EndOfData.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+type Int64s = NDArray[np.int64]
+
+NO_TIMESTAMP: Final = -(2**63)
+MIN_WATERMARK: Final = -(2**63)
+MAX_WATERMARK: Final = 2**63 - 1
+
+
+@dataclass(slots=True)
+class RowBatch:
+    """Python objects in order. `timestamps`: shape (len(values),), or None when no record has one."""
+
+    values: list[Any]
+    timestamps: Int64s | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def slice(self, start: int, stop: int) -> RowBatch:
+        stamps = None if self.timestamps is None else self.timestamps[start:stop]
+        return RowBatch(self.values[start:stop], stamps)
+
+
+@dataclass(slots=True)
+class ColumnBatch:
+    """An Arrow RecordBatch. `timestamps`: shape (num_rows,), or None when no record has one."""
+
+    data: pa.RecordBatch
+    timestamps: Int64s | None = None
+
+    def __len__(self) -> int:
+        return int(self.data.num_rows)
+
+    def slice(self, start: int, stop: int) -> ColumnBatch:
+        stamps = None if self.timestamps is None else self.timestamps[start:stop]
+        return ColumnBatch(self.data.slice(start, stop - start), stamps)
+
+
+type Batch = RowBatch | ColumnBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """Promise: no record with a timestamp at or below this will follow on this path."""
+
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkStatus:
+    """IDLE: no promise and no records for now. ACTIVE again before the next element."""
+
+    idle: bool
+
+
+IDLE: Final = WatermarkStatus(idle=True)
+ACTIVE: Final = WatermarkStatus(idle=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyMarker:
+    """Travels with the records to tell how long they queue; operators forward it at once."""
+
+    marked_at_ms: int
+    operator_id: str
+    subtask: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfData:
+    """No more records; `drain` tells whether operators finish (end of input) or only stop."""
+
+    drain: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfPartition:
+    """Last thing on a channel."""
+
+
+@dataclass(slots=True)
+class Tagged:
+    """A batch for a side output. `tag`: the OutputTag's id."""
+
+    tag: str
+    batch: Batch = field()
+
+
+type Element = Batch | Watermark | WatermarkStatus | LatencyMarker | EndOfData | EndOfPartition | Tagged

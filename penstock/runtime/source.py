@@ -1,0 +1,152 @@
+"""The source contract, open to users. Source: Flink FLIP-27 Source, SplitEnumerator, SourceReader.
+
+A Source makes one *enumerator*, which runs on the JobManager (in the driver) and hands out splits,
+and one *reader* per subtask, which reads them on a TaskManager. Splits are any picklable objects.
+Readers return whole batches. Knows no task and no wire.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+from penstock.runtime.elements import Batch
+
+
+class Boundedness(Enum):
+    """Whether a source ends by itself."""
+
+    BOUNDED = "BOUNDED"
+    CONTINUOUS_UNBOUNDED = "CONTINUOUS_UNBOUNDED"
+
+
+class EnumeratorContext(Protocol):
+    """What an enumerator may do. All calls are made on the coordinator's single thread."""
+
+    def parallelism(self) -> int: ...
+    def registered_readers(self) -> Sequence[int]: ...
+    def assign_splits(self, subtask: int, splits: Sequence[Any]) -> None: ...
+    def signal_no_more_splits(self, subtask: int) -> None: ...
+    def call_periodically(self, period_ms: int, call: Callable[[], None]) -> None:
+        """Run `call` on the coordinator's thread every `period_ms` until the job ends."""
+
+
+class SplitEnumerator(ABC):
+    """Finds splits and hands them out. Runs on the JobManager; may do blocking I/O."""
+
+    def start(self) -> None:
+        """Once, before any reader registers."""
+
+    @abstractmethod
+    def handle_split_request(self, subtask: int, host: str) -> None:
+        """A reader is out of work: assign, signal that there is no more, or remember the request."""
+
+    @abstractmethod
+    def add_splits_back(self, splits: Sequence[Any], subtask: int) -> None:
+        """These were assigned to a subtask that starts again: hand them out anew, from their start."""
+
+    def add_reader(self, subtask: int) -> None:
+        """A reader registered."""
+
+    def snapshot_state(self) -> Any:
+        """Plain data from which `Source.restore_enumerator` goes on."""
+        return None
+
+    def close(self) -> None:
+        """Once, at the job's end."""
+
+
+class ReaderStatus(Enum):
+    """What `poll_next` says besides a batch."""
+
+    NOTHING_AVAILABLE = "NOTHING_AVAILABLE"
+    END_OF_INPUT = "END_OF_INPUT"
+
+
+class ReaderContext(Protocol):
+    """What a reader may do."""
+
+    def subtask(self) -> int: ...
+    def parallelism(self) -> int: ...
+    def now_ms(self) -> int: ...
+    def monotonic_ms(self) -> int: ...
+    def send_split_request(self) -> None: ...
+    def wake_at(self, monotonic_ms: int) -> None:
+        """Poll again at this time at the latest (rate limits)."""
+
+    def wake(self) -> None:
+        """Poll again soon; may be called from any thread (a reader's own I/O thread)."""
+
+
+@dataclass(slots=True)
+class SplitBatch:
+    """A batch of one split, so that watermarks can be kept per split. `split_id`: any hashable."""
+
+    batch: Batch
+    split_id: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class SplitFinished:
+    """The split has no more records: its watermark no longer holds the others back."""
+
+    split_id: Any
+
+
+type Polled = SplitBatch | SplitFinished | ReaderStatus
+
+
+class SourceReader(ABC):
+    """Reads its splits on one subtask. `poll_next` must not block for more than a few milliseconds."""
+
+    def start(self) -> None:
+        """Once; the usual reader asks for its first split here."""
+
+    @abstractmethod
+    def poll_next(self) -> Polled:
+        """The next batch, at most about 4,096 rows or 1 MiB; NOTHING_AVAILABLE; or END_OF_INPUT, which may
+        come only after `notify_no_more_splits` and when all splits are read."""
+
+    @abstractmethod
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        """Splits for this reader, in the order in which to read them."""
+
+    @abstractmethod
+    def notify_no_more_splits(self) -> None:
+        """Nothing more will be added."""
+
+    def snapshot_state(self) -> Sequence[Any]:
+        """The splits still to be read, each with its position."""
+        return ()
+
+    def close(self) -> None:
+        """Always called once; must not wait long."""
+
+
+class Source(ABC):
+    """A source of records: picklable, made in the driver, sent to the TaskManagers."""
+
+    @property
+    @abstractmethod
+    def boundedness(self) -> Boundedness: ...
+
+    @abstractmethod
+    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator: ...
+
+    @abstractmethod
+    def create_reader(self, context: ReaderContext) -> SourceReader: ...
+
+    def restore_enumerator(self, context: EnumeratorContext, state: Any) -> SplitEnumerator:
+        """Go on from `snapshot_state`; sources without enumerator state start anew."""
+        return self.create_enumerator(context)
+
+    def validate(self) -> None:
+        """Called at submit: raise `ConfigurationError` for what can be known (a missing file, say)."""
+
+    @property
+    def produced_type(self) -> Any:
+        """TypeInformation of the records, or None when pickled."""
+        return None
