@@ -8,6 +8,7 @@ nothing else. Knows no machine.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from penstock.model.deployment import ShuffleDescriptor, TaskDeployment, TaskManagerLocation
 from penstock.model.ids import (
@@ -166,7 +167,7 @@ class TimerFired:
     now_ms: int
 
 
-type JobEvent = (
+JobEvent: TypeAlias = (
     StartScheduling
     | SlotsOffered
     | TaskReported
@@ -277,7 +278,7 @@ class ExecutionStateChanged:
     cause: str = ""
 
 
-type JobEffect = (
+JobEffect: TypeAlias = (
     DeclareRequirements
     | AnswerOffers
     | DeployTask
@@ -336,7 +337,7 @@ class ResourceTick:
     now_ms: int
 
 
-type ResourceEvent = (
+ResourceEvent: TypeAlias = (
     DeclareRequirements
     | TaskManagerRegistered
     | TaskManagerLostEvent
@@ -380,7 +381,7 @@ class ResourcesMissing:
     reason: str
 
 
-type ResourceEffect = StartTaskManager | StopTaskManager | RequestSlot | ResourcesMissing
+ResourceEffect: TypeAlias = StartTaskManager | StopTaskManager | RequestSlot | ResourcesMissing
 
 # --------------------------------------------------------------------------- control wire
 

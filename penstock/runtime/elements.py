@@ -8,7 +8,7 @@ Source: Flink StreamElement, StreamRecord, Watermark, WatermarkStatus, LatencyMa
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import pyarrow as pa
 
-type Int64s = NDArray[np.int64]
+Int64s: TypeAlias = NDArray[np.int64]
 
 NO_TIMESTAMP: Final = -(2**63)
 MIN_WATERMARK: Final = -(2**63)
@@ -53,7 +53,7 @@ class ColumnBatch:
         return ColumnBatch(self.data.slice(start, stop - start), stamps)
 
 
-type Batch = RowBatch | ColumnBatch
+Batch: TypeAlias = RowBatch | ColumnBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,4 +103,6 @@ class Tagged:
     batch: Batch = field()
 
 
-type Element = Batch | Watermark | WatermarkStatus | LatencyMarker | EndOfData | EndOfPartition | Tagged
+Element: TypeAlias = (
+    Batch | Watermark | WatermarkStatus | LatencyMarker | EndOfData | EndOfPartition | Tagged
+)

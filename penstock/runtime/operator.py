@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
 from penstock.runtime.elements import Batch, Element, Tagged, Watermark, WatermarkStatus
 
 MAX_EMIT: Final = 4096
 
-type Emitted = Iterable[Element | Tagged | None]
+Emitted: TypeAlias = Iterable[Element | Tagged | None]
 
 
 class Accepts(Enum):
@@ -108,7 +108,7 @@ class Operator:
         """Always called once, also after a failure; tail first."""
 
     def failing_record(self) -> str | None:
-        """repr of the record at which `process` raised, if the operator knows it."""
+        """Repr of the record at which `process` raised, if the operator knows it."""
         return None
 
     def snapshot(self) -> dict[str, Any]:

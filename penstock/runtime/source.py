@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from penstock.runtime.elements import Batch
 
@@ -96,7 +96,7 @@ class SplitFinished:
     split_id: Any
 
 
-type Polled = SplitBatch | SplitFinished | ReaderStatus
+Polled: TypeAlias = SplitBatch | SplitFinished | ReaderStatus
 
 
 class SourceReader(ABC):
