@@ -34,6 +34,7 @@ class StreamNode:
     `driver_stream`: the stream that carries this operator's output to the driver (print, collect), or None.
     `parallelism` -1: not set, the environment's default applies.
     `defined_at`: `file:line` of the user's call.
+    `side_output_types`: TypeInformation (or None: pickled) of each side output that is read, by tag.
     """
 
     node_id: int
@@ -54,6 +55,7 @@ class StreamNode:
     defined_at: str = ""
     description: str = ""
     buffer_timeout_ms: int | None = None
+    side_output_types: dict[str, object | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,40 @@
+# Everything runs in .venv, which is made on first use. PYTHON names the interpreter to make it with.
+PYTHON ?= python3
+INPUT ?=
+ARGS ?=
+PY := .venv/bin/python
+STAMP := .venv/.ready
+
+.PHONY: run test check bench plan q5 clean java
+
+run: $(STAMP) java
+	$(PY) examples/word_count.py --progress $(if $(INPUT),--input "$(INPUT)") $(ARGS)
+
+q5: $(STAMP) java
+	$(PY) examples/nexmark_q5.py $(ARGS)
+
+test: $(STAMP) java
+	$(PY) -m pytest $(ARGS)
+
+check: $(STAMP)
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+	$(PY) -m pytest tests/test_tidy.py
+
+bench: $(STAMP) java
+	$(PY) -m benchmarks $(ARGS)
+
+plan: $(STAMP)
+	.venv/bin/penstock plan examples/word_count.py --taskmanagers 2 --slots 3
+
+java:
+	@sh scripts/ensure-java
+
+$(STAMP): pyproject.toml constraints.txt
+	@sh scripts/make-venv "$(PYTHON)"
+	@touch $(STAMP)
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

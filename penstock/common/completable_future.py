@@ -1,0 +1,69 @@
+"""CompletableFuture: a result that may still be on its way. Knows no thread.
+
+Source: pyflink.common.completable_future; differs: asking is what drives it: `fetch` waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import CancelledError
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class CompletableFuture(Generic[T]):
+    """`fetch(timeout_s)` gives the result, raises the failure, or TimeoutError when it is too early."""
+
+    def __init__(self, fetch: Callable[[float | None], T]) -> None:
+        self._fetch = fetch
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._is_done = False
+        self._is_cancelled = False
+
+    @classmethod
+    def completed(cls, value: T) -> CompletableFuture[T]:
+        return cls(lambda _timeout: value)
+
+    def cancel(self) -> bool:
+        """Stop waiting for the result (the job goes on); False when it is there already."""
+        if self.done():
+            return False
+        self._is_cancelled = True
+        return True
+
+    def cancelled(self) -> bool:
+        return self._is_cancelled
+
+    def done(self) -> bool:
+        return self._is_cancelled or self._settle(0.0)
+
+    def result(self) -> T:
+        """Block until the result is there; raises what the operation raised."""
+        if self._is_cancelled:
+            raise CancelledError
+        self._settle(None)
+        if self._error is not None:
+            raise self._error
+        value: T = self._value
+        return value
+
+    def exception(self) -> BaseException | None:
+        """Block until it is settled; the failure, or None."""
+        if self._is_cancelled:
+            raise CancelledError
+        self._settle(None)
+        return self._error
+
+    def _settle(self, timeout_s: float | None) -> bool:
+        if self._is_done:
+            return True
+        try:
+            self._value = self._fetch(timeout_s)
+        except TimeoutError:
+            return False
+        except Exception as error:  # noqa: BLE001  (it is the result, raised again by result())
+            self._error = error
+        self._is_done = True
+        return True

@@ -1,0 +1,200 @@
+"""ExecutionConfig: an environment's switches. Knows no graph.
+
+Source: pyflink.common.execution_config; differs: what concerns Java serializers is remembered and
+answered, without effect. It is a view of one Configuration: keys and setters never disagree.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from penstock.common.configuration import Configuration
+from penstock.model.errors import ConfigurationError
+
+PARALLELISM_KEY: Final = "parallelism.default"
+MAX_PARALLELISM_KEY: Final = "pipeline.max-parallelism"
+WATERMARK_INTERVAL_KEY: Final = "pipeline.auto-watermark-interval"
+LATENCY_INTERVAL_KEY: Final = "metrics.latency.interval"
+CANCELLATION_INTERVAL_KEY: Final = "task.cancellation.interval"
+CANCELLATION_TIMEOUT_KEY: Final = "task.cancellation.timeout"
+MAX_MAX_PARALLELISM: Final = 32_768
+
+
+class ExecutionConfig:
+    """Reached by `env.get_config()`."""
+
+    PARALLELISM_DEFAULT: Final = -1
+    PARALLELISM_UNKNOWN: Final = -2
+
+    def __init__(self, configuration: Configuration | None = None) -> None:
+        self._configuration = Configuration() if configuration is None else configuration
+        self._job_parameters: dict[str, str] = {}
+
+    # ------------------------------------------------------------------ parallelism
+
+    def get_parallelism(self) -> int:
+        """-1 while nobody has set it: the host decides."""
+        return self._configuration.get_integer(PARALLELISM_KEY, self.PARALLELISM_DEFAULT)
+
+    def set_parallelism(self, parallelism: int) -> ExecutionConfig:
+        if parallelism != self.PARALLELISM_DEFAULT:
+            check_parallelism(parallelism)
+            self._configuration.set_integer(PARALLELISM_KEY, parallelism)
+        else:
+            self._configuration.remove_config(PARALLELISM_KEY)
+        return self
+
+    def get_max_parallelism(self) -> int:
+        return self._configuration.get_integer(MAX_PARALLELISM_KEY, -1)
+
+    def set_max_parallelism(self, max_parallelism: int) -> ExecutionConfig:
+        check_max_parallelism(max_parallelism)
+        self._configuration.set_integer(MAX_PARALLELISM_KEY, max_parallelism)
+        return self
+
+    # ------------------------------------------------------------------ intervals, ms
+
+    def set_auto_watermark_interval(self, interval: int) -> ExecutionConfig:
+        return self._set_ms(WATERMARK_INTERVAL_KEY, interval)
+
+    def get_auto_watermark_interval(self) -> int:
+        return self._get_ms(WATERMARK_INTERVAL_KEY, 200)
+
+    def set_latency_tracking_interval(self, interval: int) -> ExecutionConfig:
+        return self._set_ms(LATENCY_INTERVAL_KEY, interval)
+
+    def get_latency_tracking_interval(self) -> int:
+        return self._get_ms(LATENCY_INTERVAL_KEY, 0)
+
+    def set_task_cancellation_interval(self, interval: int) -> ExecutionConfig:
+        return self._set_ms(CANCELLATION_INTERVAL_KEY, interval)
+
+    def get_task_cancellation_interval(self) -> int:
+        return self._get_ms(CANCELLATION_INTERVAL_KEY, 30_000)
+
+    def set_task_cancellation_timeout(self, timeout: int) -> ExecutionConfig:
+        return self._set_ms(CANCELLATION_TIMEOUT_KEY, timeout)
+
+    def get_task_cancellation_timeout(self) -> int:
+        return self._get_ms(CANCELLATION_TIMEOUT_KEY, 180_000)
+
+    # ------------------------------------------------------------------ job parameters
+
+    def get_global_job_parameters(self) -> dict[str, str]:
+        return dict(self._job_parameters)
+
+    def set_global_job_parameters(
+        self, global_job_parameters_dict: dict[str, Any]
+    ) -> ExecutionConfig:
+        self._job_parameters = {
+            str(key): str(value) for key, value in global_job_parameters_dict.items()
+        }
+        return self
+
+    # ------------------------------------------------------------------ remembered, without effect
+
+    def enable_closure_cleaner(self) -> ExecutionConfig:
+        return self._set_text("pipeline.closure-cleaner-level", "RECURSIVE")
+
+    def disable_closure_cleaner(self) -> ExecutionConfig:
+        return self._set_text("pipeline.closure-cleaner-level", "NONE")
+
+    def is_closure_cleaner_enabled(self) -> bool:
+        level = self._configuration.get_string("pipeline.closure-cleaner-level", "RECURSIVE")
+        return level != "NONE"
+
+    def enable_force_kryo(self) -> ExecutionConfig:
+        return self._set_flag("pipeline.force-kryo", value=True)
+
+    def disable_force_kryo(self) -> ExecutionConfig:
+        return self._set_flag("pipeline.force-kryo", value=False)
+
+    def is_force_kryo_enabled(self) -> bool:
+        return self._configuration.get_boolean("pipeline.force-kryo", default_value=False)
+
+    def enable_generic_types(self) -> ExecutionConfig:
+        return self._set_flag("pipeline.generic-types", value=True)
+
+    def disable_generic_types(self) -> ExecutionConfig:
+        return self._set_flag("pipeline.generic-types", value=False)
+
+    def has_generic_types_disabled(self) -> bool:
+        return not self._configuration.get_boolean("pipeline.generic-types", default_value=True)
+
+    def enable_auto_generated_uids(self) -> ExecutionConfig:
+        return self._set_flag("pipeline.auto-generate-uids", value=True)
+
+    def disable_auto_generated_uids(self) -> ExecutionConfig:
+        return self._set_flag("pipeline.auto-generate-uids", value=False)
+
+    def has_auto_generated_uids_enabled(self) -> bool:
+        return self._configuration.get_boolean("pipeline.auto-generate-uids", default_value=True)
+
+    def enable_force_avro(self) -> ExecutionConfig:
+        return self._set_flag("pipeline.force-avro", value=True)
+
+    def disable_force_avro(self) -> ExecutionConfig:
+        return self._set_flag("pipeline.force-avro", value=False)
+
+    def is_force_avro_enabled(self) -> bool:
+        return self._configuration.get_boolean("pipeline.force-avro", default_value=False)
+
+    def enable_object_reuse(self) -> ExecutionConfig:
+        return self._set_flag("pipeline.object-reuse", value=True)
+
+    def disable_object_reuse(self) -> ExecutionConfig:
+        return self._set_flag("pipeline.object-reuse", value=False)
+
+    def is_object_reuse_enabled(self) -> bool:
+        return self._configuration.get_boolean("pipeline.object-reuse", default_value=False)
+
+    def get_default_kryo_serializer_classes(self) -> dict[str, str]:
+        return {}
+
+    def get_registered_kryo_types(self) -> list[str]:
+        return []
+
+    def get_registered_pojo_types(self) -> list[str]:
+        return []
+
+    def is_use_snapshot_compression(self) -> bool:
+        key = "execution.checkpointing.snapshot-compression"
+        return self._configuration.get_boolean(key, default_value=False)
+
+    def set_use_snapshot_compression(self, use_snapshot_compression: bool) -> ExecutionConfig:
+        key = "execution.checkpointing.snapshot-compression"
+        return self._set_flag(key, value=use_snapshot_compression)
+
+    # ------------------------------------------------------------------ private
+
+    def _set_ms(self, key: str, value: int) -> ExecutionConfig:
+        if value < 0:
+            raise ConfigurationError(f"option '{key}': got {value}, expected 0 ms or more.")
+        return self._set_text(key, f"{value} ms")
+
+    def _get_ms(self, key: str, default: int) -> int:
+        return self._configuration.get_duration_ms(key, default)
+
+    def _set_flag(self, key: str, *, value: bool) -> ExecutionConfig:
+        self._configuration.set_boolean(key, value)
+        return self
+
+    def _set_text(self, key: str, value: str) -> ExecutionConfig:
+        self._configuration.set_string(key, value)
+        return self
+
+
+def check_parallelism(parallelism: int) -> None:
+    """ConfigurationError unless it is a whole number of at least 1."""
+    if isinstance(parallelism, bool) or not isinstance(parallelism, int) or parallelism < 1:
+        raise ConfigurationError(f"parallelism must be a whole number >= 1, got {parallelism!r}.")
+
+
+def check_max_parallelism(max_parallelism: int) -> None:
+    """ConfigurationError unless it lies in [1, 32768], the range that key groups allow."""
+    is_whole = isinstance(max_parallelism, int) and not isinstance(max_parallelism, bool)
+    if not is_whole or not 1 <= max_parallelism <= MAX_MAX_PARALLELISM:
+        raise ConfigurationError(
+            f"max parallelism must be a whole number in [1, {MAX_MAX_PARALLELISM}], "
+            f"got {max_parallelism!r}."
+        )

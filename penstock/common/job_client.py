@@ -1,0 +1,72 @@
+"""JobClient: a program's hold on its running job. Knows only the JobControl port.
+
+Source: pyflink.common.job_client. Savepoints need checkpoints and raise until those are there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.common.completable_future import CompletableFuture
+from penstock.common.job_execution_result import JobExecutionResult
+from penstock.common.job_id import JobID
+from penstock.common.job_status import JobStatus
+from penstock.model import states
+from penstock.model.errors import JobCancelledError, JobExecutionError
+from penstock.model.program import JobControl, JobOutcome
+
+
+class JobClient:
+    """Made by `execute_async`."""
+
+    def __init__(self, control: JobControl) -> None:
+        self._control = control
+
+    def get_job_id(self) -> JobID:
+        return JobID(self._control.job_id)
+
+    def get_job_status(self) -> CompletableFuture[JobStatus]:
+        return CompletableFuture.completed(JobStatus.of(self._control.status()))
+
+    def cancel(self) -> CompletableFuture[None]:
+        """Ask for cancellation; the future completes when the job has ended."""
+        self._control.cancel()
+
+        def ended(timeout_s: float | None) -> None:
+            self._control.wait(timeout_s)
+
+        return CompletableFuture(ended)
+
+    def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
+        return CompletableFuture.completed({})
+
+    def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
+        def fetch(timeout_s: float | None) -> JobExecutionResult:
+            return result_of(self._control.job_id, self._control.wait(timeout_s))
+
+        return CompletableFuture(fetch)
+
+    def stop_with_savepoint(
+        self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
+    ) -> CompletableFuture[str]:
+        raise NotImplementedError(
+            "stop_with_savepoint needs checkpoints, which are not built yet. Use cancel() to end the job."
+        )
+
+    def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
+        raise NotImplementedError(
+            "trigger_savepoint needs checkpoints, which are not built yet. "
+            "Bounded jobs write their results through sink_to(FileSink...)."
+        )
+
+
+def result_of(job_id: str, outcome: JobOutcome) -> JobExecutionResult:
+    """The result of a finished job; raises JobExecutionError with the first failure otherwise."""
+    if outcome.status is states.JobStatus.FINISHED:
+        return JobExecutionResult(JobID(job_id), outcome.net_runtime_ms)
+    if outcome.status is states.JobStatus.CANCELED:
+        raise JobCancelledError(f"job {job_id} was cancelled. Start the program again to run it.")
+    raise JobExecutionError(
+        f"job {job_id} ended in {outcome.status} after {outcome.net_runtime_ms} ms.\n"
+        f"{outcome.failure or 'No cause was reported; see the log of the JobManager.'}"
+    )

@@ -1,0 +1,37 @@
+"""What `execute` returns. Source: pyflink.common.job_execution_result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.common.job_id import JobID
+
+
+@dataclass(frozen=True, slots=True)
+class JobExecutionResult:
+    """A finished job. Accumulators are not collected: the dictionary is empty."""
+
+    job_id: JobID
+    net_runtime_ms: int
+    accumulators: dict[str, Any] = field(default_factory=dict)
+
+    def get_job_id(self) -> JobID:
+        return self.job_id
+
+    def get_net_runtime(self) -> int:
+        """Milliseconds from submission to the end."""
+        return self.net_runtime_ms
+
+    def get_accumulator_result(self, accumulator_name: str) -> Any:
+        return self.accumulators.get(accumulator_name)
+
+    def get_all_accumulator_results(self) -> dict[str, Any]:
+        return dict(self.accumulators)
+
+    def __str__(self) -> str:
+        return (
+            "Program execution finished\n"
+            f"Job with JobID {self.job_id} has finished.\n"
+            f"Job Runtime: {self.net_runtime_ms} ms\n"
+        )

@@ -1,0 +1,146 @@
+"""Restart strategies as objects; they become configuration keys. Knows no job.
+
+Source: pyflink.common.restart_strategy. Delays and intervals are milliseconds.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from datetime import timedelta
+
+from penstock.model.errors import ConfigurationError
+
+
+class RestartStrategyConfiguration(ABC):
+    """When a failed job is tried again."""
+
+    @abstractmethod
+    def get_description(self) -> str: ...
+
+    @abstractmethod
+    def to_options(self) -> dict[str, str]:
+        """The same as configuration keys; empty: the cluster's default."""
+
+
+@dataclass(frozen=True, slots=True)
+class _NoRestart(RestartStrategyConfiguration):
+    def get_description(self) -> str:
+        return "Restart deactivated."
+
+    def to_options(self) -> dict[str, str]:
+        return {"restart-strategy.type": "disable"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Fallback(RestartStrategyConfiguration):
+    def get_description(self) -> str:
+        return "Cluster level default restart strategy"
+
+    def to_options(self) -> dict[str, str]:
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class _FixedDelay(RestartStrategyConfiguration):
+    restart_attempts: int
+    delay_between_attempts_interval: timedelta
+
+    def get_restart_attempts(self) -> int:
+        return self.restart_attempts
+
+    def get_delay_between_attempts_interval(self) -> timedelta:
+        return self.delay_between_attempts_interval
+
+    def get_description(self) -> str:
+        return (
+            f"Restart with fixed delay ({_ms(self.delay_between_attempts_interval)} ms). "
+            f"#{self.restart_attempts} restart attempts."
+        )
+
+    def to_options(self) -> dict[str, str]:
+        return {
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": str(self.restart_attempts),
+            "restart-strategy.fixed-delay.delay": f"{_ms(self.delay_between_attempts_interval)} ms",
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _FailureRate(RestartStrategyConfiguration):
+    max_failure_rate: int
+    failure_interval: timedelta
+    delay_between_attempts_interval: timedelta
+
+    def get_max_failure_rate(self) -> int:
+        return self.max_failure_rate
+
+    def get_failure_interval(self) -> timedelta:
+        return self.failure_interval
+
+    def get_delay_between_attempts_interval(self) -> timedelta:
+        return self.delay_between_attempts_interval
+
+    def get_description(self) -> str:
+        return (
+            f"Failure rate restart with maximum of {self.max_failure_rate} failures within interval "
+            f"{_ms(self.failure_interval)} ms and fixed delay "
+            f"{_ms(self.delay_between_attempts_interval)} ms."
+        )
+
+    def to_options(self) -> dict[str, str]:
+        prefix = "restart-strategy.failure-rate."
+        return {
+            "restart-strategy.type": "failure-rate",
+            f"{prefix}max-failures-per-interval": str(self.max_failure_rate),
+            f"{prefix}failure-rate-interval": f"{_ms(self.failure_interval)} ms",
+            f"{prefix}delay": f"{_ms(self.delay_between_attempts_interval)} ms",
+        }
+
+
+class RestartStrategies:
+    """Factory."""
+
+    RestartStrategyConfiguration = RestartStrategyConfiguration
+    NoRestartStrategyConfiguration = _NoRestart
+    FixedDelayRestartStrategyConfiguration = _FixedDelay
+    FailureRateRestartStrategyConfiguration = _FailureRate
+    FallbackRestartStrategyConfiguration = _Fallback
+
+    @staticmethod
+    def no_restart() -> _NoRestart:
+        return _NoRestart()
+
+    @staticmethod
+    def fall_back_restart() -> _Fallback:
+        return _Fallback()
+
+    @staticmethod
+    def fixed_delay_restart(restart_attempts: int, delay_between_attempts: int) -> _FixedDelay:
+        """At most `restart_attempts` times, `delay_between_attempts` ms apart."""
+        _not_negative("restart_attempts", restart_attempts)
+        _not_negative("delay_between_attempts", delay_between_attempts)
+        return _FixedDelay(restart_attempts, timedelta(milliseconds=delay_between_attempts))
+
+    @staticmethod
+    def failure_rate_restart(
+        failure_rate: int, failure_interval: int, delay_interval: int
+    ) -> _FailureRate:
+        """As long as no more than `failure_rate` failures fall into `failure_interval` ms."""
+        _not_negative("failure_rate", failure_rate - 1)
+        _not_negative("failure_interval", failure_interval - 1)
+        _not_negative("delay_interval", delay_interval)
+        return _FailureRate(
+            failure_rate,
+            timedelta(milliseconds=failure_interval),
+            timedelta(milliseconds=delay_interval),
+        )
+
+
+def _ms(length: timedelta) -> int:
+    return length // timedelta(milliseconds=1)
+
+
+def _not_negative(name: str, value: int) -> None:
+    if value < 0:
+        raise ConfigurationError(f"restart strategy: {name} is too small; use a larger number.")

@@ -1,0 +1,144 @@
+"""CheckpointConfig: what a program wants of checkpoints; remembered as configuration keys.
+
+Source: pyflink.datastream.checkpoint_config; differs: a view of one Configuration. Intervals are
+milliseconds. Checkpoints themselves are not taken yet; `env.checkpointing_requested` tells.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.common.configuration import Configuration
+from penstock.common.time import Duration
+from penstock.datastream.checkpointing_mode import CheckpointingMode
+from penstock.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
+from penstock.model.errors import ConfigurationError
+
+PREFIX: Final = "execution.checkpointing."
+
+
+class CheckpointConfig:
+    """Reached by `env.get_checkpoint_config()`."""
+
+    DEFAULT_TIMEOUT: Final = 600_000
+    DEFAULT_MIN_PAUSE_BETWEEN_CHECKPOINTS: Final = 0
+    DEFAULT_MAX_CONCURRENT_CHECKPOINTS: Final = 1
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+
+    def is_checkpointing_enabled(self) -> bool:
+        return self.get_checkpoint_interval() > 0
+
+    def get_checkpointing_mode(self) -> CheckpointingMode:
+        if not self.is_checkpointing_enabled():
+            return CheckpointingMode.AT_LEAST_ONCE
+        return CheckpointingMode[self._text("mode", "EXACTLY_ONCE")]
+
+    def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> CheckpointConfig:
+        return self._set("mode", checkpointing_mode.name)
+
+    def get_checkpoint_interval(self) -> int:
+        return self._ms("interval", -1)
+
+    def set_checkpoint_interval(self, checkpoint_interval: int) -> CheckpointConfig:
+        if checkpoint_interval < 10:
+            raise ConfigurationError(
+                f"checkpoint interval must be at least 10 ms, got {checkpoint_interval}."
+            )
+        return self._set("interval", f"{checkpoint_interval} ms")
+
+    def get_checkpoint_timeout(self) -> int:
+        return self._ms("timeout", self.DEFAULT_TIMEOUT)
+
+    def set_checkpoint_timeout(self, checkpoint_timeout: int) -> CheckpointConfig:
+        return self._set("timeout", f"{checkpoint_timeout} ms")
+
+    def get_min_pause_between_checkpoints(self) -> int:
+        return self._ms("min-pause", self.DEFAULT_MIN_PAUSE_BETWEEN_CHECKPOINTS)
+
+    def set_min_pause_between_checkpoints(
+        self, min_pause_between_checkpoints: int
+    ) -> CheckpointConfig:
+        return self._set("min-pause", f"{min_pause_between_checkpoints} ms")
+
+    def get_max_concurrent_checkpoints(self) -> int:
+        return self._number("max-concurrent-checkpoints", self.DEFAULT_MAX_CONCURRENT_CHECKPOINTS)
+
+    def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
+        return self._set("max-concurrent-checkpoints", str(max_concurrent_checkpoints))
+
+    def is_fail_on_checkpointing_errors(self) -> bool:
+        return self.get_tolerable_checkpoint_failure_number() == 0
+
+    def set_fail_on_checkpointing_errors(
+        self, fail_on_checkpointing_errors: bool
+    ) -> CheckpointConfig:
+        tolerable = 0 if fail_on_checkpointing_errors else 2**31 - 1
+        return self.set_tolerable_checkpoint_failure_number(tolerable)
+
+    def get_tolerable_checkpoint_failure_number(self) -> int:
+        return self._number("tolerable-failed-checkpoints", 0)
+
+    def set_tolerable_checkpoint_failure_number(
+        self, tolerable_checkpoint_failure_number: int
+    ) -> CheckpointConfig:
+        return self._set("tolerable-failed-checkpoints", str(tolerable_checkpoint_failure_number))
+
+    def set_externalized_checkpoint_retention(
+        self, retention_mode: ExternalizedCheckpointRetention
+    ) -> CheckpointConfig:
+        return self._set("externalized-checkpoint-retention", retention_mode.name)
+
+    def is_externalized_checkpoints_enabled(self) -> bool:
+        retention = self.get_externalized_checkpoint_retention()
+        return retention is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
+
+    def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:
+        text = self._text("externalized-checkpoint-retention", "NO_EXTERNALIZED_CHECKPOINTS")
+        return ExternalizedCheckpointRetention[text]
+
+    def is_unaligned_checkpoints_enabled(self) -> bool:
+        return self._flag("unaligned.enabled")
+
+    def enable_unaligned_checkpoints(self, enabled: bool = True) -> CheckpointConfig:
+        return self._set("unaligned.enabled", "true" if enabled else "false")
+
+    def disable_unaligned_checkpoints(self) -> CheckpointConfig:
+        return self.enable_unaligned_checkpoints(enabled=False)
+
+    def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
+        return self._set("aligned-checkpoint-timeout", f"{alignment_timeout.to_millis()} ms")
+
+    def get_aligned_checkpoint_timeout(self) -> Duration:
+        return Duration.of_millis(self._ms("aligned-checkpoint-timeout", 0))
+
+    def set_alignment_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
+        return self.set_aligned_checkpoint_timeout(alignment_timeout)
+
+    def get_alignment_timeout(self) -> Duration:
+        return self.get_aligned_checkpoint_timeout()
+
+    def set_force_unaligned_checkpoints(
+        self, force_unaligned_checkpoints: bool = True
+    ) -> CheckpointConfig:
+        return self._set("unaligned.forced", "true" if force_unaligned_checkpoints else "false")
+
+    def is_force_unaligned_checkpoints(self) -> bool:
+        return self._flag("unaligned.forced")
+
+    def _set(self, name: str, value: str) -> CheckpointConfig:
+        self._configuration.set_string(PREFIX + name, value)
+        return self
+
+    def _text(self, name: str, default: str) -> str:
+        return self._configuration.get_string(PREFIX + name, default)
+
+    def _number(self, name: str, default: int) -> int:
+        return self._configuration.get_integer(PREFIX + name, default)
+
+    def _flag(self, name: str) -> bool:
+        return self._configuration.get_boolean(PREFIX + name, default_value=False)
+
+    def _ms(self, name: str, default: int) -> int:
+        return self._configuration.get_duration_ms(PREFIX + name, default)

@@ -1,0 +1,158 @@
+"""What connectors share: the contracts, and readers and enumerators for the usual case.
+
+Source: pyflink.datastream.connectors.base; differs: Source and Sink are contracts for Python classes
+(`penstock.runtime.source`, `penstock.runtime.sink`), open to users.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
+from typing import Any
+
+from penstock.runtime.elements import Batch
+from penstock.runtime.operator import Accepts
+from penstock.runtime.sink import Committer, Sink, SinkWriter, WriterContext
+from penstock.runtime.source import (
+    Boundedness,
+    EnumeratorContext,
+    Polled,
+    ReaderContext,
+    ReaderStatus,
+    Source,
+    SourceReader,
+    SplitBatch,
+    SplitEnumerator,
+    SplitFinished,
+)
+
+__all__ = [
+    "Accepts",
+    "Boundedness",
+    "Committer",
+    "DeliveryGuarantee",
+    "EnumeratorContext",
+    "PolledSplitReader",
+    "QueueEnumerator",
+    "ReaderContext",
+    "ReaderStatus",
+    "Sink",
+    "SinkWriter",
+    "Source",
+    "SourceReader",
+    "SplitBatch",
+    "SplitEnumerator",
+    "SplitFinished",
+    "WriterContext",
+]
+
+
+class DeliveryGuarantee(Enum):
+    """What a sink promises when a job is restored."""
+
+    EXACTLY_ONCE = 0
+    AT_LEAST_ONCE = 1
+    NONE = 2
+
+
+class QueueEnumerator(SplitEnumerator):
+    """Hands out a known set of splits, one per request, in order; returned ones come first.
+
+    `is_final` False: more may be `add`ed; requests wait until then.
+    """
+
+    def __init__(
+        self, context: EnumeratorContext, splits: Iterable[Any], *, is_final: bool = True
+    ) -> None:
+        self._context = context
+        self._splits = deque(splits)
+        self._is_final = is_final
+        self._waiting: dict[int, str] = {}
+
+    def handle_split_request(self, subtask: int, host: str) -> None:
+        if self._splits:
+            self._context.assign_splits(subtask, [self._take(host)])
+        elif self._is_final:
+            self._context.signal_no_more_splits(subtask)
+        else:
+            self._waiting[subtask] = host
+
+    def add_splits_back(self, splits: Sequence[Any], subtask: int) -> None:
+        # The subtask's new attempt asks again; an older request of it is void.
+        self._waiting.pop(subtask, None)
+        self._splits.extendleft(reversed(splits))
+        self._serve_waiting()
+
+    def add(self, splits: Iterable[Any]) -> None:
+        """More work, for readers that wait and for later requests."""
+        self._splits.extend(splits)
+        self._serve_waiting()
+
+    def snapshot_state(self) -> list[Any]:
+        return list(self._splits)
+
+    def _serve_waiting(self) -> None:
+        while self._splits and self._waiting:
+            subtask = next(iter(self._waiting))
+            self.handle_split_request(subtask, self._waiting.pop(subtask))
+
+    def _take(self, host: str) -> Any:
+        return self._splits.popleft()
+
+
+class PolledSplitReader(SourceReader):
+    """Reads one split after the other: a subclass opens a split as an iterator of batches.
+
+    The next split is asked for when the one in hand is finished: asking sooner would let the first
+    reader take a second split before the last one has its first.
+    """
+
+    def __init__(self, context: ReaderContext) -> None:
+        self.context = context
+        self._splits: deque[Any] = deque()
+        self._current: Any = None
+        self._batches: Iterator[Batch] | None = None
+        self._no_more = False
+
+    @abstractmethod
+    def read(self, split: Any) -> Iterator[Batch]:
+        """Batches of one split, each of at most about 4,096 rows or 1 MiB."""
+
+    def split_id(self, split: Any) -> Any:
+        return split
+
+    def start(self) -> None:
+        self.context.send_split_request()
+
+    def poll_next(self) -> Polled:
+        if self._batches is None and not self._open_next():
+            return ReaderStatus.END_OF_INPUT if self._no_more else ReaderStatus.NOTHING_AVAILABLE
+        assert self._batches is not None
+        batch = next(self._batches, None)
+        if batch is not None:
+            return SplitBatch(batch, self.split_id(self._current))
+        finished, self._current, self._batches = self._current, None, None
+        if not self._splits:
+            self.context.send_split_request()
+        return SplitFinished(self.split_id(finished))
+
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        self._splits.extend(splits)
+
+    def notify_no_more_splits(self) -> None:
+        self._no_more = True
+
+    def close(self) -> None:
+        close = getattr(self._batches, "close", None)
+        if close is not None:
+            close()
+        self._batches = None
+
+    def _open_next(self) -> bool:
+        if not self._splits:
+            return False
+        self._current = self._splits.popleft()
+        self._batches = self.read(self._current)
+        return True

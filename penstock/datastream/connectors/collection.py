@@ -1,0 +1,64 @@
+"""A source of values that the program holds. Knows no file. Source: Flink fromCollection.
+
+The values travel with the operator's code, once per TaskManager, and are read in one split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from penstock.common.typeinfo import TypeInformation
+from penstock.datastream.connectors.base import (
+    Boundedness,
+    EnumeratorContext,
+    PolledSplitReader,
+    QueueEnumerator,
+    ReaderContext,
+    Source,
+)
+from penstock.runtime.convert import coerce_collection
+from penstock.runtime.elements import Batch, RowBatch
+
+ROWS_PER_BATCH: Final = 4096
+ONLY_SPLIT: Final = "collection"
+
+
+class CollectionSource(Source):
+    """Use `env.from_collection`."""
+
+    def __init__(self, values: list[Any], type_info: TypeInformation | None) -> None:
+        self._values = values
+        self._type_info = type_info
+
+    @classmethod
+    def of(cls, values: Iterable[Any], type_info: TypeInformation | None) -> CollectionSource:
+        """Values brought to the declared type: tuples become Rows, numbers wrap to its width."""
+        copied = list(values)
+        if type_info is not None:
+            copied = list(coerce_collection(copied, type_info))
+        return cls(copied, type_info)
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.BOUNDED
+
+    @property
+    def produced_type(self) -> TypeInformation | None:
+        return self._type_info
+
+    def create_enumerator(self, context: EnumeratorContext) -> QueueEnumerator:
+        return QueueEnumerator(context, [ONLY_SPLIT])
+
+    def create_reader(self, context: ReaderContext) -> PolledSplitReader:
+        return _CollectionReader(context, self._values)
+
+
+class _CollectionReader(PolledSplitReader):
+    def __init__(self, context: ReaderContext, values: list[Any]) -> None:
+        super().__init__(context)
+        self._values = values
+
+    def read(self, split: Any) -> Iterator[Batch]:
+        for start in range(0, len(self._values), ROWS_PER_BATCH):
+            yield RowBatch(self._values[start : start + ROWS_PER_BATCH])

@@ -1,0 +1,458 @@
+"""FileSink: part files on a local or mounted directory, visible when the job commits.
+
+Source: Flink FileSink, FileWriterBucket, BucketAssigner, RollingPolicy; differs: part files are written
+under hidden names and renamed by the committer, in one step for the whole job.
+
+Names: `.<attempt prefix>.<token of the sink>.s<subtask>.<n>.inprogress` while being written. The token
+keeps two sinks on one directory apart; the prefixes tell whose leftovers may be removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, tzinfo
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Protocol
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from penstock.common.serialization import BulkWriter, BulkWriterFactory, Encoder
+from penstock.datastream.connectors.base import (
+    Accepts,
+    Committer,
+    Sink,
+    SinkWriter,
+    WriterContext,
+)
+from penstock.datastream.connectors.file_listing import local_path
+from penstock.model.errors import ConfigurationError, ExternalError
+from penstock.runtime.elements import Batch, RowBatch
+
+IN_PROGRESS: Final = ".inprogress"
+DEFAULT_PART_BYTES: Final = 128 * 1024 * 1024
+DEFAULT_INTERVAL_MS: Final = 60_000
+FORMAT_LETTERS: Final = {
+    "yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFileConfig:
+    """Names of finished files: `<prefix>-<unique>-<n><suffix>`."""
+
+    part_prefix: str = "part"
+    part_suffix: str = ""
+
+    def get_part_prefix(self) -> str:
+        return self.part_prefix
+
+    def get_part_suffix(self) -> str:
+        return self.part_suffix
+
+    @staticmethod
+    def builder() -> OutputFileConfig.OutputFileConfigBuilder:
+        return OutputFileConfig.OutputFileConfigBuilder()
+
+    class OutputFileConfigBuilder:
+        """Collects prefix and suffix."""
+
+        def __init__(self) -> None:
+            self._config = OutputFileConfig()
+
+        def with_part_prefix(self, prefix: str) -> OutputFileConfig.OutputFileConfigBuilder:
+            self._config = replace(self._config, part_prefix=_file_name(prefix, "prefix"))
+            return self
+
+        def with_part_suffix(self, suffix: str) -> OutputFileConfig.OutputFileConfigBuilder:
+            self._config = replace(self._config, part_suffix=_file_name(suffix, "suffix"))
+            return self
+
+        def build(self) -> OutputFileConfig:
+            return self._config
+
+
+@dataclass(frozen=True, slots=True)
+class RollingPolicy:
+    """When a part file is closed and another one begun; 0: never for that reason."""
+
+    part_bytes: int = 0
+    rollover_ms: int = 0
+    inactivity_ms: int = 0
+
+    @staticmethod
+    def default_rolling_policy(
+        part_size: int = DEFAULT_PART_BYTES,
+        rollover_interval: int = DEFAULT_INTERVAL_MS,
+        inactivity_interval: int = DEFAULT_INTERVAL_MS,
+    ) -> RollingPolicy:
+        """By size in bytes, age, and time without a record; looked at when records come."""
+        for value in (part_size, rollover_interval, inactivity_interval):
+            if value < 1:
+                raise ConfigurationError(f"rolling policy: sizes and intervals are >= 1, got {value}.")
+        return RollingPolicy(part_size, rollover_interval, inactivity_interval)
+
+    @staticmethod
+    def on_checkpoint_rolling_policy() -> RollingPolicy:
+        """One file per subtask and bucket until the commit."""
+        return RollingPolicy()
+
+    def wants_roll(self, size: int, age_ms: float, idle_ms: float) -> bool:
+        return bool(
+            (self.part_bytes and size >= self.part_bytes)
+            or (self.rollover_ms and age_ms >= self.rollover_ms)
+            or (self.inactivity_ms and idle_ms >= self.inactivity_ms)
+        )
+
+
+class BucketAssigner(ABC):
+    """The directory, under the base path, that records go to by the time they are written."""
+
+    @abstractmethod
+    def bucket_at(self, epoch_s: float) -> str: ...
+
+    @staticmethod
+    def base_path_bucket_assigner() -> BucketAssigner:
+        """Everything directly under the base path."""
+        return _BasePath()
+
+    @staticmethod
+    def date_time_bucket_assigner(
+        format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None
+    ) -> BucketAssigner:
+        """A directory per hour, or whatever the format says."""
+        return _DateTime(_strftime_format(format_str), timezone_id)
+
+
+class _BasePath(BucketAssigner):
+    def bucket_at(self, epoch_s: float) -> str:
+        return ""
+
+
+class _DateTime(BucketAssigner):
+    def __init__(self, pattern: str, timezone_id: str | None) -> None:
+        self._pattern = pattern
+        self._zone = timezone_id
+        _zone(timezone_id)
+
+    def bucket_at(self, epoch_s: float) -> str:
+        return datetime.fromtimestamp(epoch_s, _zone(self._zone)).strftime(self._pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class _SinkSettings:
+    """What the builder collected. Exactly one of `encoder` and `bulk` is set."""
+
+    base_path: str
+    encoder: Encoder | None
+    bulk: BulkWriterFactory | None
+    token: str
+    buckets: BucketAssigner
+    rolling: RollingPolicy
+    names: OutputFileConfig
+
+
+class FileSink(Sink):
+    """Made by a builder: `FileSink.for_row_format(path, encoder).build()`."""
+
+    def __init__(self, settings: _SinkSettings) -> None:
+        self._settings = settings
+        self.accepts = Accepts.ROWS if settings.bulk is None else Accepts.COLUMNS
+
+    @staticmethod
+    def for_row_format(base_path: str, encoder: Encoder) -> FileSink.RowFormatBuilder:
+        """Values as bytes, one after another."""
+        return FileSink.RowFormatBuilder(base_path, encoder, None)
+
+    @staticmethod
+    def for_bulk_format(
+        base_path: str, writer_factory: BulkWriterFactory
+    ) -> FileSink.BulkFormatBuilder:
+        """Whole column batches, in Parquet say."""
+        return FileSink.BulkFormatBuilder(base_path, None, writer_factory)
+
+    class BaseBuilder:
+        """Collects the settings."""
+
+        def __init__(
+            self, base_path: str, encoder: Encoder | None, bulk: BulkWriterFactory | None
+        ) -> None:
+            rolling = RollingPolicy.default_rolling_policy() if bulk is None else RollingPolicy()
+            self._settings = _SinkSettings(
+                base_path=local_path(str(base_path)),
+                encoder=encoder,
+                bulk=bulk,
+                token=uuid.uuid4().hex[:8],
+                buckets=BucketAssigner.date_time_bucket_assigner(),
+                rolling=rolling,
+                names=OutputFileConfig(),
+            )
+
+        def with_bucket_check_interval(self, interval: int) -> FileSink.BaseBuilder:
+            """Accepted: the rolling policy is looked at with every batch."""
+            return self
+
+        def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> FileSink.BaseBuilder:
+            self._settings = replace(self._settings, buckets=bucket_assigner)
+            return self
+
+        def with_output_file_config(
+            self, output_file_config: OutputFileConfig
+        ) -> FileSink.BaseBuilder:
+            self._settings = replace(self._settings, names=output_file_config)
+            return self
+
+        def with_rolling_policy(self, rolling_policy: RollingPolicy) -> FileSink.BaseBuilder:
+            self._settings = replace(self._settings, rolling=rolling_policy)
+            return self
+
+        def enable_compact(self, strategy: Any, compactor: Any) -> FileSink.BaseBuilder:
+            raise NotImplementedError(
+                "FileSink compaction is not built yet. A larger part size gives fewer files: "
+                "with_rolling_policy(RollingPolicy.default_rolling_policy(part_size=...))."
+            )
+
+        def disable_compact(self) -> FileSink.BaseBuilder:
+            return self
+
+        def build(self) -> FileSink:
+            return FileSink(self._settings)
+
+    class RowFormatBuilder(BaseBuilder):
+        """Rolls by the default policy."""
+
+    class BulkFormatBuilder(BaseBuilder):
+        """Rolls at the commit."""
+
+    def validate(self) -> None:
+        base = Path(self._settings.base_path)
+        try:
+            base.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f"FileSink: cannot make the directory {str(base)!r}: {error}. Give a directory that "
+                "every machine of the job can write."
+            ) from error
+        if not os.access(base, os.W_OK):
+            raise ConfigurationError(f"FileSink: the directory {str(base)!r} is not writable.")
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        return _FileWriter(self._settings, context)
+
+    def create_committer(self) -> Committer:
+        return _FileCommitter(self._settings)
+
+
+class _PartFile:
+    """One file being written."""
+
+    def __init__(self, settings: _SinkSettings, hidden: Path, final: Path, input_type: Any) -> None:
+        hidden.parent.mkdir(parents=True, exist_ok=True)
+        self.hidden = hidden
+        self.final = final
+        self._file: BinaryIO = hidden.open("wb")
+        self._encode = _encoding(settings, self._file, input_type)
+        self._opened_s = self._written_s = time.monotonic()
+
+    def write(self, batch: Batch) -> None:
+        self._encode.write(batch)
+        self._written_s = time.monotonic()
+
+    def is_due(self, policy: RollingPolicy) -> bool:
+        now = time.monotonic()
+        age_ms = (now - self._opened_s) * 1000
+        return policy.wants_roll(self._file.tell(), age_ms, (now - self._written_s) * 1000)
+
+    def finish(self) -> tuple[str, str]:
+        """Make the bytes durable; the hidden and the final name."""
+        self._encode.finish()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        return str(self.hidden), str(self.final)
+
+    def discard(self) -> None:
+        self._file.close()
+        self.hidden.unlink(missing_ok=True)
+
+
+class _FileWriter:
+    """Writer of one subtask."""
+
+    def __init__(self, settings: _SinkSettings, context: WriterContext) -> None:
+        self._settings = settings
+        self._input_type = context.input_type
+        self._mark = f"{settings.token}.s{context.subtask}"
+        self._attempt_prefix = context.attempt_prefix
+        self._unique = _unique_name(context.attempt_prefix, self._mark)
+        self._open: dict[str, _PartFile] = {}
+        self._finished: list[tuple[str, str]] = []
+        self._parts = 0
+        own = f".{context.attempt_prefix}.{self._mark}."
+        for leftover in _in_progress(Path(settings.base_path), context.job_prefix, self._mark):
+            if not leftover.name.startswith(own):
+                leftover.unlink(missing_ok=True)
+
+    def write(self, batch: Batch, watermark_ms: int) -> None:
+        policy = self._settings.rolling
+        bucket = self._settings.buckets.bucket_at(time.time())
+        part = self._open.get(bucket)
+        if part is not None and part.is_due(policy):
+            self._finish(bucket)
+            part = None
+        if part is None:
+            part = self._open[bucket] = self._new_part(bucket)
+        part.write(batch)
+        if part.is_due(policy):
+            self._finish(bucket)
+
+    def prepare_commit(self) -> Sequence[object]:
+        for bucket in list(self._open):
+            self._finish(bucket)
+        prepared, self._finished = self._finished, []
+        return prepared
+
+    def close(self) -> None:
+        """What was not prepared is of no use: a new attempt writes it again."""
+        for part in self._open.values():
+            part.discard()
+        self._open.clear()
+        for hidden, _final in self._finished:
+            Path(hidden).unlink(missing_ok=True)
+        self._finished.clear()
+
+    def _finish(self, bucket: str) -> None:
+        self._finished.append(self._open.pop(bucket).finish())
+
+    def _new_part(self, bucket: str) -> _PartFile:
+        directory = Path(self._settings.base_path) / bucket
+        names = self._settings.names
+        number = self._parts
+        self._parts += 1
+        hidden = f".{self._attempt_prefix}.{self._mark}.{number}{IN_PROGRESS}"
+        final = f"{names.part_prefix}-{self._unique}-{number}{names.part_suffix}"
+        return _PartFile(self._settings, directory / hidden, directory / final, self._input_type)
+
+
+class _FileCommitter(Committer):
+    """Renames; a name that is there already was renamed by an earlier try."""
+
+    def __init__(self, settings: _SinkSettings) -> None:
+        self._base = Path(settings.base_path)
+        self._token = settings.token
+
+    def commit(self, committables: Sequence[object]) -> None:
+        for committable in committables:
+            hidden, final = (Path(str(name)) for name in _pair(committable))
+            if hidden.exists():
+                hidden.replace(final)
+            elif not final.exists():
+                raise ExternalError(
+                    f"FileSink: neither {hidden} nor {final} exists, so the part cannot be committed. "
+                    "Is the directory the same on every machine, and does nobody clean it up?"
+                )
+
+    def abort(self, job_prefix: str) -> None:
+        for leftover in _in_progress(self._base, job_prefix, self._token):
+            leftover.unlink(missing_ok=True)
+
+
+class _Encoding(Protocol):
+    def write(self, batch: Batch) -> None: ...
+    def finish(self) -> None: ...
+
+
+class _RowEncoding:
+    def __init__(self, encoder: Encoder, file: BinaryIO, input_type: Any) -> None:
+        self._encoder = encoder
+        self._file = file
+        self._type = input_type
+
+    def write(self, batch: Batch) -> None:
+        assert isinstance(batch, RowBatch)
+        self._file.write(self._encoder.encode(batch.values, self._type))
+
+    def finish(self) -> None:
+        return
+
+
+def _encoding(settings: _SinkSettings, file: BinaryIO, input_type: Any) -> _Encoding | BulkWriter:
+    if settings.bulk is not None:
+        return settings.bulk.create(file, input_type)
+    assert settings.encoder is not None
+    return _RowEncoding(settings.encoder, file, input_type)
+
+
+def _in_progress(base: Path, job_prefix: str, mark: str) -> Iterator[Path]:
+    """Hidden files of this job with this mark, in all buckets."""
+    if base.is_dir():
+        for directory, _subdirectories, names in os.walk(base):
+            for name in names:
+                if (
+                    name.startswith(f".{job_prefix}")
+                    and name.endswith(IN_PROGRESS)
+                    and f".{mark}." in name
+                ):
+                    yield Path(directory) / name
+
+
+def _pair(committable: object) -> tuple[object, object]:
+    if isinstance(committable, (tuple, list)) and len(committable) == 2:
+        return committable[0], committable[1]
+    raise TypeError(f"a FileSink commits pairs of names, got {committable!r}")
+
+
+def _unique_name(attempt_prefix: str, mark: str) -> str:
+    digest = hashlib.sha256(f"{attempt_prefix}/{mark}".encode()).hexdigest()
+    return str(uuid.UUID(hex=digest[:32]))
+
+
+def _file_name(text: str, what: str) -> str:
+    if "/" in text or "\0" in text:
+        raise ConfigurationError(f"part {what} {text!r} must not contain '/' or a zero byte.")
+    return text
+
+
+def _zone(timezone_id: str | None) -> tzinfo | None:
+    if timezone_id is None:
+        return None
+    try:
+        return ZoneInfo(timezone_id)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise ConfigurationError(
+            f"unknown time zone {timezone_id!r}; expected a name such as 'Europe/Berlin' or 'UTC'."
+        ) from error
+
+
+def _strftime_format(pattern: str) -> str:
+    """Java's date letters (those of FORMAT_LETTERS, and text in quotes) as Python's."""
+    result: list[str] = []
+    place = 0
+    while place < len(pattern):
+        letter = pattern[place]
+        if letter == "'":
+            end = pattern.find("'", place + 1)
+            if end < 0:
+                raise ConfigurationError(f"date format {pattern!r}: a quote is not closed.")
+            result.append(pattern[place + 1 : end].replace("%", "%%"))
+            place = end + 1
+            continue
+        if not letter.isalpha():
+            result.append("%%" if letter == "%" else letter)
+            place += 1
+            continue
+        run = pattern[place:]
+        length = len(run) - len(run.lstrip(letter))
+        directive = FORMAT_LETTERS.get(letter * length)
+        if directive is None:
+            raise ConfigurationError(
+                f"date format {pattern!r}: {letter * length!r} is not known; known are "
+                f"{', '.join(FORMAT_LETTERS)} and text in single quotes."
+            )
+        result.append(directive)
+        place += length
+    return "".join(result)

@@ -1,0 +1,38 @@
+"""Small sinks. Source: Flink DiscardingSink.
+
+A sink of one's own needs three methods:
+
+    class Lines(Sink):
+        def create_writer(self, context):       # on a TaskManager, once per subtask
+            return LinesWriter(context)         # write(batch, watermark_ms), prepare_commit(), close()
+
+        def create_committer(self):             # in the driver; leave it out when writers need none
+            return LinesCommitter()             # commit(committables), abort(job_prefix)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.datastream.connectors.base import Accepts, Sink, SinkWriter, WriterContext
+from penstock.runtime.elements import Batch
+
+
+class DiscardingSink(Sink):
+    """Drops everything: for measuring what comes before."""
+
+    accepts = Accepts.ANY
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        return _Discard()
+
+
+class _Discard:
+    def write(self, batch: Batch, watermark_ms: int) -> None:
+        return
+
+    def prepare_commit(self) -> Sequence[object]:
+        return ()
+
+    def close(self) -> None:
+        return

@@ -1,0 +1,427 @@
+"""DataStream: one operator's output, and what can be done with it. Builds the graph, runs nothing.
+
+Source: pyflink.datastream.data_stream.DataStream; differs: column streams (`map_batches`, `select`,
+`filter(col(...) > 1)`, `key_by(col("x"))`) are an addition, and get_side_output refuses operators
+that cannot have side outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.execution_config import (
+    ExecutionConfig,
+    check_max_parallelism,
+    check_parallelism,
+)
+from penstock.common.typeinfo import TupleTypeInfo, TypeInformation, Types
+from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.datastream import user_functions as adapt
+from penstock.datastream.data_stream.iterator import CloseableIterator, take
+from penstock.datastream.data_stream.sink import DataStreamSink, group_name
+from penstock.datastream.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    KeySelector,
+    MapFunction,
+    Partitioner,
+    ProcessFunction,
+    SinkFunction,
+)
+from penstock.datastream.output_tag import OutputTag
+from penstock.datastream.program import Upstream
+from penstock.datastream.slot_sharing_group import SlotSharingGroup
+from penstock.model.errors import GraphError
+from penstock.model.graph.partitioning import Partitioning, ShipStrategy
+from penstock.model.graph.stream_graph import ChainingStrategy, StreamNode
+from penstock.datastream._columns_tmp import Column
+from penstock.runtime import operators as ops
+from penstock.runtime.operator import Operator
+from penstock.runtime.sink import Sink
+
+if TYPE_CHECKING:
+    from penstock.datastream.data_stream.connected import ConnectedStreams
+    from penstock.datastream.data_stream.keyed_stream import KeyedStream
+    from penstock.datastream.data_stream.windowed_stream import AllWindowedStream
+    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from penstock.datastream.window import WindowAssigner
+
+DRIVER_PRINT_STREAM = "print"
+
+
+class DataStream:
+    """A stream of records of one type."""
+
+    def __init__(
+        self,
+        environment: StreamExecutionEnvironment,
+        upstreams: Sequence[Upstream],
+        element_type: TypeInformation | None,
+    ) -> None:
+        self._environment = environment
+        self._upstreams = tuple(upstreams)
+        self._element_type = element_type
+
+    # ------------------------------------------------------------------ settings of the operator
+
+    def get_name(self) -> str:
+        return self._node("get_name").name
+
+    def name(self, name: str) -> DataStream:
+        self._node("name").name = name
+        return self
+
+    def uid(self, uid: str) -> DataStream:
+        self._node("uid").uid = uid
+        return self
+
+    def set_uid_hash(self, uid_hash: str) -> DataStream:
+        return self.uid(uid_hash)
+
+    def set_parallelism(self, parallelism: int) -> DataStream:
+        check_parallelism(parallelism)
+        node = self._node("set_parallelism")
+        if node.is_parallelism_fixed and parallelism != node.parallelism:
+            raise GraphError(
+                f"operator '{node.name}' (built at {node.defined_at}) runs with parallelism "
+                f"{node.parallelism} only, got {parallelism}. Leave it, or call rebalance() and set "
+                "the parallelism of the next operator."
+            )
+        node.parallelism = parallelism
+        return self
+
+    def set_max_parallelism(self, max_parallelism: int) -> DataStream:
+        check_max_parallelism(max_parallelism)
+        self._node("set_max_parallelism").max_parallelism = max_parallelism
+        return self
+
+    def force_non_parallel(self) -> DataStream:
+        node = self._node("force_non_parallel")
+        node.parallelism = node.max_parallelism = 1
+        node.is_parallelism_fixed = True
+        return self
+
+    def set_buffer_timeout(self, timeout_millis: int) -> DataStream:
+        """-1: flush full buffers only; 0: after each batch."""
+        self._node("set_buffer_timeout").buffer_timeout_ms = timeout_millis
+        return self
+
+    def start_new_chain(self) -> DataStream:
+        self._node("start_new_chain").chaining_strategy = ChainingStrategy.HEAD
+        return self
+
+    def disable_chaining(self) -> DataStream:
+        self._node("disable_chaining").chaining_strategy = ChainingStrategy.NEVER
+        return self
+
+    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> DataStream:
+        if isinstance(slot_sharing_group, SlotSharingGroup):
+            self._environment.register_slot_sharing_group(slot_sharing_group)
+        node = self._node("slot_sharing_group")
+        node.slot_sharing_group = group_name(slot_sharing_group)
+        return self
+
+    def set_co_location_group(self, key: str | None) -> DataStream:
+        """Subtask i of all operators with this key runs in one slot. Java API only in Flink."""
+        self._node("set_co_location_group").co_location_key = key
+        return self
+
+    def set_description(self, description: str) -> DataStream:
+        self._node("set_description").description = description
+        return self
+
+    def get_type(self) -> TypeInformation:
+        return self._element_type or Types.PICKLED_BYTE_ARRAY()
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        return self._environment
+
+    def get_execution_config(self) -> ExecutionConfig:
+        return self._environment.get_config()
+
+    # ------------------------------------------------------------------ operators
+
+    def map(
+        self,
+        func: Callable[[Any], Any] | MapFunction,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        return self._then("Map", ops.MapOperator(adapt.map_function(func)), output_type)
+
+    def flat_map(
+        self,
+        func: Callable[[Any], Any] | FlatMapFunction,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        return self._then("FlatMap", ops.FlatMapOperator(adapt.flat_map_function(func)), output_type)
+
+    def filter(self, func: Callable[[Any], Any] | FilterFunction | Column) -> DataStream:
+        """Keep what `func` (or the column expression) says true of; the type stays."""
+        if isinstance(func, Column):
+            return self._then("Filter", ops.ColumnFilterOperator(func), self._element_type)
+        return self._then("Filter", ops.FilterOperator(adapt.filter_function(func)), self._element_type)
+
+    def process(
+        self, func: ProcessFunction, output_type: TypeInformation | None = None
+    ) -> DataStream:
+        function = adapt.method_of(func, ProcessFunction, "process_element")
+        return self._then("PROCESS", ops.ProcessOperator(function), output_type)
+
+    def project(self, *field_indexes: int) -> DataStream:
+        """Some positions of a TUPLE typed stream, as a TUPLE."""
+        if not isinstance(self._element_type, TupleTypeInfo):
+            raise GraphError(
+                f"Only tuple types can be projected, got {self.get_type()}. Use map(), or declare "
+                "Types.TUPLE(...) as output type of the operator before."
+            )
+        types = self._element_type.get_field_types()
+        for index in field_indexes:
+            if not 0 <= index < len(types):
+                raise GraphError(
+                    f"project: position {index} is not in [0, {len(types) - 1}] of {self.get_type()}."
+                )
+        projection = adapt.map_function(_Projection(field_indexes))
+        output_type = Types.TUPLE([types[index] for index in field_indexes])
+        return self._then("Projection", ops.MapOperator(projection), output_type)
+
+    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
+        operator = ops.TimestampsAndWatermarksOperator(watermark_strategy)
+        return self._then("Timestamps/Watermarks", operator, self._element_type)
+
+    # ------------------------------------------------------------------ operators on columns
+
+    def map_batches(
+        self, func: Callable[[Any], Any], output_type: TypeInformation | None = None
+    ) -> DataStream:
+        """`func`: pyarrow.RecordBatch -> RecordBatch. Timestamps stay while the row count does."""
+        operator = ops.MapBatchesOperator(adapt.UserFunction(func, None))
+        return self._then("MapBatches", operator, output_type)
+
+    def select(self, *columns: Column | str, **named: Column) -> DataStream:
+        """Columns by name or expression; `name=expression` names the result."""
+        operator = ops.SelectOperator(adapt.selections(columns, named))
+        return self._then("Select", operator, None)
+
+    # ------------------------------------------------------------------ partitioning
+
+    def key_by(
+        self,
+        key_selector: Callable[[Any], Any] | KeySelector | Column,
+        key_type: TypeInformation | Column | None = None,
+        *more_columns: Column,
+    ) -> KeyedStream:
+        """By a function of the value, or by columns: `key_by(col("a"), col("b"))`."""
+        from penstock.datastream.data_stream.keyed_stream import KeyedStream
+
+        keys = adapt.keys_of(key_selector, key_type, more_columns, self._element_type)
+        upstreams = self.partitioned(Partitioning(ShipStrategy.HASH, key_selector=keys))
+        return KeyedStream(self, upstreams, keys)
+
+    def partition_custom(
+        self,
+        partitioner: Callable[[Any, int], int] | Partitioner,
+        key_selector: Callable[[Any], Any] | KeySelector,
+    ) -> DataStream:
+        """`partitioner(key, channels)` gives the channel, in [0, channels)."""
+        keys = adapt.keys_of(key_selector, None, (), self._element_type)
+        custom = adapt.partitioner_function(partitioner)
+        return self._repartitioned(Partitioning(ShipStrategy.CUSTOM, keys, custom))
+
+    def shuffle(self) -> DataStream:
+        return self._repartitioned(Partitioning(ShipStrategy.SHUFFLE))
+
+    def rescale(self) -> DataStream:
+        return self._repartitioned(Partitioning(ShipStrategy.RESCALE))
+
+    def rebalance(self) -> DataStream:
+        return self._repartitioned(Partitioning(ShipStrategy.REBALANCE))
+
+    def forward(self) -> DataStream:
+        return self._repartitioned(Partitioning(ShipStrategy.FORWARD))
+
+    def global_(self) -> DataStream:
+        """Everything to the first subtask. Java API only in Flink."""
+        return self._repartitioned(Partitioning(ShipStrategy.GLOBAL))
+
+    def broadcast(self, *broadcast_state_descriptors: Any) -> DataStream:
+        """Everything to each subtask."""
+        if any(descriptor is not None for descriptor in broadcast_state_descriptors):
+            raise NotImplementedError(
+                "broadcast(state descriptor) makes a BroadcastStream, which is not built yet. Use "
+                "broadcast() and union with the other stream, or load the data in open()."
+            )
+        return self._repartitioned(Partitioning(ShipStrategy.BROADCAST))
+
+    # ------------------------------------------------------------------ several streams
+
+    def union(self, *streams: DataStream) -> DataStream:
+        upstreams = list(self._upstreams)
+        for stream in streams:
+            other = stream.values()
+            if other.get_execution_environment() is not self._environment:
+                raise GraphError("union: the streams belong to different environments.")
+            if other.get_type() != self.get_type():
+                raise GraphError(
+                    f"Cannot union streams of different types: {self.get_type()} and "
+                    f"{other.get_type()}. Bring them to one type with map(..., output_type=...)."
+                )
+            upstreams.extend(other._upstreams)  # noqa: SLF001  (same class)
+        return DataStream(self._environment, upstreams, self._element_type)
+
+    def connect(self, ds: Any) -> ConnectedStreams:
+        from penstock.datastream.data_stream.connected import ConnectedStreams
+
+        return ConnectedStreams(self, ds)
+
+    def window_all(self, window_assigner: WindowAssigner) -> AllWindowedStream:
+        """Windows over the whole stream, in one subtask."""
+        from penstock.datastream.data_stream.windowed_stream import AllWindowedStream
+
+        return AllWindowedStream(self, window_assigner)
+
+    def get_side_output(self, output_tag: OutputTag) -> DataStream:
+        """What the operator sent to this tag. From now on tagged results leave its main output."""
+        node = self._node("get_side_output")
+        _request_side_output(node, output_tag.tag_id)
+        node.side_output_types[output_tag.tag_id] = output_tag.type_info
+        upstream = Upstream(node.node_id, tag=output_tag.tag_id)
+        return DataStream(self._environment, (upstream,), output_tag.type_info)
+
+    # ------------------------------------------------------------------ ends
+
+    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
+        return self._end(
+            "Print to Std. Out",
+            ops.PrintOperator(sink_identifier or ""),
+            driver_stream=DRIVER_PRINT_STREAM,
+        )
+
+    def sink_to(self, sink: Sink) -> DataStreamSink:
+        if not isinstance(sink, Sink):
+            raise TypeError(
+                f"sink_to takes a Sink of penstock.datastream.connectors, got {type(sink).__name__}."
+            )
+        has_committer = sink.create_committer() is not None
+        coordinator = sink if has_committer else None
+        return self._end("Writer", ops.SinkOperator(sink), endpoint=sink, coordinator=coordinator)
+
+    def add_sink(self, sink_func: SinkFunction | Sink) -> DataStreamSink:
+        """Takes the same sinks as sink_to; Java sink functions do not exist here."""
+        if isinstance(sink_func, Sink):
+            return self.sink_to(sink_func)
+        raise TypeError(
+            f"add_sink got {type(sink_func).__name__}; use sink_to with a Sink of "
+            "penstock.datastream.connectors."
+        )
+
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: int | None = None
+    ) -> CloseableIterator | list[Any]:
+        """Run the program and iterate over this stream's values; with `limit` a list."""
+        if limit is not None and limit < 1:
+            raise GraphError(f"execute_and_collect: limit must be at least 1, got {limit}.")
+        stream = self._environment.program.new_collect_stream()
+        self._end(
+            "Data stream collect sink",
+            ops.CollectOperator(),
+            driver_stream=stream,
+            output_type=self._element_type,
+        )
+        control = self._environment.submit(job_execution_name)
+        iterator = CloseableIterator(control, stream)
+        return iterator if limit is None else take(iterator, limit)
+
+    def cache(self) -> DataStream:
+        raise NotImplementedError(
+            "cache() belongs to BATCH mode, which is not built yet. Write the stream with "
+            "sink_to(FileSink...) and read it again with FileSource."
+        )
+
+    # ------------------------------------------------------------------ for the other stream classes
+
+    def values(self) -> DataStream:
+        """This stream without a key. Not in PyFlink's public API."""
+        return self
+
+    def add_operator(
+        self,
+        name: str,
+        operator: Operator,
+        output_type: TypeInformation | None,
+        upstreams: Sequence[Upstream] | None = None,
+        **fields: Any,
+    ) -> DataStream:
+        """An own operator behind this stream (or `upstreams`). Not in PyFlink."""
+        declared = None if output_type == Types.PICKLED_BYTE_ARRAY() else output_type
+        node = self._environment.program.add_operator(
+            name,
+            operator,
+            self._upstreams if upstreams is None else upstreams,
+            output_type=declared,
+            **fields,
+        )
+        return DataStream(self._environment, (Upstream(node.node_id),), declared)
+
+    def _then(
+        self, name: str, operator: Operator, output_type: TypeInformation | None
+    ) -> DataStream:
+        return self.add_operator(name, operator, output_type)
+
+    def _end(
+        self, name: str, operator: Operator, endpoint: Sink | None = None, **fields: Any
+    ) -> DataStreamSink:
+        program = self._environment.program
+        node = program.add_sink(name, operator, self._upstreams, **fields)
+        if endpoint is not None:
+            program.endpoints[node.node_id] = endpoint
+        return DataStreamSink(node)
+
+    def partitioned(self, partitioning: Partitioning) -> tuple[Upstream, ...]:
+        return tuple(replace(upstream, partitioning=partitioning) for upstream in self._upstreams)
+
+    def _repartitioned(self, partitioning: Partitioning) -> DataStream:
+        upstreams = self.partitioned(partitioning)
+        return DataStream(self._environment, upstreams, self._element_type)
+
+    def _node(self, method: str) -> StreamNode:
+        """The operator that this stream is the main output of."""
+        if len(self._upstreams) != 1:
+            raise GraphError(
+                f"{method}() on a union: it is no operator. Call {method}() on the streams before "
+                "union(...), or on the operator after it."
+            )
+        upstream = self._upstreams[0]
+        if upstream.tag is not None or upstream.partitioning is not None:
+            what = "a side output" if upstream.tag is not None else "a partitioning"
+            raise GraphError(
+                f"{method}() on {what}: it is no operator. Call {method}() on the operator before "
+                "or after it."
+            )
+        return self._environment.program.nodes[upstream.node_id]
+
+
+def _request_side_output(node: StreamNode, tag_id: str) -> None:
+    """Tell the operator that this tag is read."""
+    operator: Any = node.operator
+    requested = getattr(operator, "has_side_outputs", None)
+    if requested is not None:
+        if tag_id not in requested:
+            operator.has_side_outputs = (*requested, tag_id)
+    elif getattr(operator, "late_tag", None) != tag_id:
+        raise GraphError(
+            f"operator '{node.name}' (built at {node.defined_at}) has no side output {tag_id!r}. Call "
+            "get_side_output on the result of process(...), or of a window with "
+            "side_output_late_data(OutputTag(...)) of that tag."
+        )
+
+
+class _Projection:
+    """Positions of a tuple, as a tuple."""
+
+    def __init__(self, indexes: tuple[int, ...]) -> None:
+        self._indexes = indexes
+
+    def __call__(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(value[index] for index in self._indexes)

@@ -1,0 +1,86 @@
+"""CloseableIterator: results of a running job on the client. Knows only the JobControl port.
+
+Source: pyflink.datastream.data_stream.CloseableIterator; differs: close() before the end cancels the
+job, so that nothing keeps running for nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any
+
+from penstock.common.job_client import JobClient, result_of
+from penstock.model.program import JobControl
+
+
+class CloseableIterator:
+    """Use it in `with`. The job's failure is raised by the iteration."""
+
+    def __init__(self, control: JobControl, stream: str) -> None:
+        self._control = control
+        self._batches = control.collect(stream)
+        self._values: Iterator[Any] = iter(())
+        self._is_exhausted = False
+        self._is_closed = False
+
+    def __iter__(self) -> CloseableIterator:
+        return self
+
+    def __next__(self) -> Any:
+        while not self._is_exhausted:
+            for value in self._values:
+                return value
+            batch = None if self._is_closed else next(self._batches, None)
+            if batch is None:
+                self._finish()
+            else:
+                self._values = iter(batch)
+        raise StopIteration
+
+    def next(self) -> Any:
+        return next(self)
+
+    def __enter__(self) -> CloseableIterator:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the job if it is still running, and wait until it has ended."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._values = iter(())
+        if not self._control.status().is_terminal:
+            self._control.cancel()
+            self._control.wait()
+        self._is_exhausted = True
+
+    def get_job_client(self) -> JobClient:
+        """The running job. Not in PyFlink."""
+        return JobClient(self._control)
+
+    def _finish(self) -> None:
+        self._is_exhausted = True
+        if not self._is_closed:
+            self._is_closed = True
+            result_of(self._control.job_id, self._control.wait())
+
+
+def take(iterator: CloseableIterator, limit: int) -> list[Any]:
+    """The first `limit` values; the job is cancelled when there are more."""
+    values: list[Any] = []
+    with iterator:
+        while len(values) < limit:
+            try:
+                values.append(next(iterator))
+            except StopIteration:
+                break
+    return values

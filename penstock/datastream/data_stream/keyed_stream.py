@@ -1,0 +1,260 @@
+"""KeyedStream: a stream partitioned by key. Its operators have keyed state and timers.
+
+Source: pyflink.datastream.data_stream.KeyedStream; differs: the key is not carried in the record, so
+there is no map that adds it and none that takes it off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from penstock.common.typeinfo import TypeInformation, Types
+from penstock.common.types import Row
+from penstock.datastream import user_functions as adapt
+from penstock.datastream.data_stream.data_stream import DataStream
+from penstock.datastream.data_stream.iterator import CloseableIterator
+from penstock.datastream.data_stream.sink import DataStreamSink
+from penstock.datastream.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    KeyedProcessFunction,
+    KeySelector,
+    MapFunction,
+    ReduceFunction,
+)
+from penstock.datastream.program import Upstream
+from penstock.model.errors import GraphError
+from penstock.datastream._columns_tmp import Column
+from penstock.runtime.keys import KeySelection
+from penstock.runtime import operators as ops
+from penstock.runtime.operator import Operator
+from penstock.runtime.sink import Sink
+
+if TYPE_CHECKING:
+    from penstock.datastream.data_stream.connected import ConnectedStreams
+    from penstock.datastream.data_stream.windowed_stream import WindowedStream
+    from penstock.datastream.window import WindowAssigner
+
+
+class KeyedStream(DataStream):
+    """Made by key_by. `keys`: how records get their key."""
+
+    class AccumulateType(Enum):
+        """The kinds of rolling aggregation."""
+
+        MIN = 1
+        MAX = 2
+        MIN_BY = 3
+        MAX_BY = 4
+        SUM = 5
+
+    def __init__(
+        self, unkeyed: DataStream, upstreams: Sequence[Upstream], keys: KeySelection
+    ) -> None:
+        environment = unkeyed.get_execution_environment()
+        super().__init__(environment, upstreams, unkeyed._element_type)  # noqa: SLF001
+        self._unkeyed = unkeyed
+        self.keys = keys
+
+    # ------------------------------------------------------------------ operators with keyed state
+
+    def map(
+        self, func: Callable[[Any], Any] | MapFunction, output_type: TypeInformation | None = None
+    ) -> DataStream:
+        return self._then("Map", ops.KeyedMapOperator(adapt.map_function(func), self.keys), output_type)
+
+    def flat_map(
+        self,
+        func: Callable[[Any], Any] | FlatMapFunction,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        operator = ops.KeyedFlatMapOperator(adapt.flat_map_function(func), self.keys)
+        return self._then("FlatMap", operator, output_type)
+
+    def filter(self, func: Callable[[Any], Any] | FilterFunction | Column) -> DataStream:
+        if isinstance(func, Column):
+            return self.values().filter(func)
+        operator = ops.KeyedFilterOperator(adapt.filter_function(func), self.keys)
+        return self._then("Filter", operator, self._element_type)
+
+    def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction) -> DataStream:
+        """A running result per element; the first of a key passes unchanged."""
+        operator = ops.ReduceOperator(adapt.reduce_function(func), self.keys)
+        return self._then("Reduce", operator, self._element_type)
+
+    def process(  # type: ignore[override]  # as in PyFlink: another kind of function
+        self, func: KeyedProcessFunction, output_type: TypeInformation | None = None
+    ) -> DataStream:
+        function = adapt.method_of(func, KeyedProcessFunction, "process_element")
+        return self._then("KEYED PROCESS", ops.KeyedProcessOperator(function, self.keys), output_type)
+
+    def sum(self, position_to_sum: int | str = 0) -> DataStream:
+        return self._accumulate(self.AccumulateType.SUM, position_to_sum)
+
+    def min(self, position_to_min: int | str = 0) -> DataStream:
+        return self._accumulate(self.AccumulateType.MIN, position_to_min)
+
+    def max(self, position_to_max: int | str = 0) -> DataStream:
+        return self._accumulate(self.AccumulateType.MAX, position_to_max)
+
+    def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
+        return self._accumulate(self.AccumulateType.MIN_BY, position_to_min_by)
+
+    def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
+        return self._accumulate(self.AccumulateType.MAX_BY, position_to_max_by)
+
+    # ------------------------------------------------------------------ windows
+
+    def window(self, window_assigner: WindowAssigner) -> WindowedStream:
+        from penstock.datastream.data_stream.windowed_stream import WindowedStream
+
+        return WindowedStream(self, window_assigner)
+
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream:
+        """Windows of `size` elements, one every `slide`; incomplete ones never fire."""
+        from penstock.datastream.data_stream.windowed_stream import WindowedStream
+        from penstock.datastream.window import (
+            CountSlidingWindowAssigner,
+            CountTumblingWindowAssigner,
+        )
+
+        if slide == 0:
+            return WindowedStream(self, CountTumblingWindowAssigner.of(size))
+        return WindowedStream(self, CountSlidingWindowAssigner.of(size, slide))
+
+    # ------------------------------------------------------------------ what goes on without the key
+
+    def values(self) -> DataStream:
+        return self._unkeyed
+
+    def key_by(
+        self,
+        key_selector: Callable[[Any], Any] | KeySelector | Column,
+        key_type: TypeInformation | Column | None = None,
+        *more_columns: Column,
+    ) -> KeyedStream:
+        return self.values().key_by(key_selector, key_type, *more_columns)
+
+    def union(self, *streams: DataStream) -> DataStream:
+        return self.values().union(*streams)
+
+    def connect(self, ds: Any) -> ConnectedStreams:
+        from penstock.datastream.data_stream.connected import ConnectedStreams
+
+        return ConnectedStreams(self, ds)
+
+    def project(self, *field_indexes: int) -> DataStream:
+        return self.values().project(*field_indexes)
+
+    def window_all(self, window_assigner: WindowAssigner) -> Any:
+        return self.values().window_all(window_assigner)
+
+    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
+        return self.values().print(sink_identifier)
+
+    def sink_to(self, sink: Sink) -> DataStreamSink:
+        return self.values().sink_to(sink)
+
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: int | None = None
+    ) -> CloseableIterator | list[Any]:
+        """Yields `Row(f0=key, f1=value)`, as PyFlink does."""
+        operator = ops.MapOperator(adapt.map_function(_KeyedRow(self.keys)))
+        pairs = self._then("_stream_key_by_map_operator", operator, None)
+        return pairs.execute_and_collect(job_execution_name, limit)
+
+    def get_type(self) -> TypeInformation:
+        """ROW(key, value)."""
+        key_type = self.keys.key_type or Types.PICKLED_BYTE_ARRAY()
+        return Types.ROW([key_type, super().get_type()])
+
+    # ------------------------------------------------------------------ what a keyed stream cannot do
+
+    def shuffle(self) -> DataStream:
+        _refuse("shuffle", "override partitioning")
+
+    def rescale(self) -> DataStream:
+        _refuse("rescale", "override partitioning")
+
+    def rebalance(self) -> DataStream:
+        _refuse("rebalance", "override partitioning")
+
+    def forward(self) -> DataStream:
+        _refuse("forward", "override partitioning")
+
+    def global_(self) -> DataStream:
+        _refuse("global_", "override partitioning")
+
+    def broadcast(self, *args: Any) -> DataStream:
+        _refuse("broadcast", "override partitioning")
+
+    def partition_custom(self, partitioner: Any, key_selector: Any) -> DataStream:
+        _refuse("partition_custom", "override partitioning")
+
+    def set_parallelism(self, parallelism: int) -> DataStream:
+        _refuse("set_parallelism", "set parallelism")
+
+    def set_max_parallelism(self, max_parallelism: int) -> DataStream:
+        _refuse("set_max_parallelism", "set max parallelism")
+
+    def name(self, name: str) -> DataStream:
+        _refuse("name", "set name")
+
+    def get_name(self) -> str:
+        _refuse("get_name", "get name")
+
+    def uid(self, uid: str) -> DataStream:
+        _refuse("uid", "set uid")
+
+    def set_uid_hash(self, uid_hash: str) -> DataStream:
+        _refuse("set_uid_hash", "set uid hash")
+
+    def force_non_parallel(self) -> DataStream:
+        _refuse("force_non_parallel", "set parallelism")
+
+    def set_buffer_timeout(self, timeout_millis: int) -> DataStream:
+        _refuse("set_buffer_timeout", "set buffer timeout")
+
+    def start_new_chain(self) -> DataStream:
+        _refuse("start_new_chain", "start a new chain")
+
+    def disable_chaining(self) -> DataStream:
+        _refuse("disable_chaining", "disable chaining")
+
+    def slot_sharing_group(self, slot_sharing_group: Any) -> DataStream:
+        _refuse("slot_sharing_group", "set slot sharing group")
+
+    # ------------------------------------------------------------------ private
+
+    def _accumulate(self, kind: AccumulateType, field: int | str) -> DataStream:
+        if isinstance(field, bool) or not isinstance(field, (int, str)):
+            raise TypeError(
+                f"{kind.name.lower()}: the field must be a position (int) or a name (str), got "
+                f"{type(field).__name__}."
+            )
+        if isinstance(field, int) and field < 0:
+            raise GraphError(f"{kind.name.lower()}: the position must be 0 or more, got {field}.")
+        operator: Operator = ops.KeyedAggregateOperator(kind.name, field, self.keys)
+        return self._then("Reduce", operator, self._element_type)
+
+
+class _KeyedRow:
+    """A record with its key."""
+
+    def __init__(self, keys: KeySelection) -> None:
+        self._keys = keys
+
+    def __call__(self, value: Any) -> Row:
+        key = self._keys.keys_of_rows([value])[0]
+        row = Row(key, value)
+        row.set_field_names(["f0", "f1"])
+        return row
+
+
+def _refuse(method: str, what: str) -> NoReturn:
+    raise GraphError(
+        f"Cannot {what} of a KeyedStream. Call {method}() before key_by(...), or on the operator "
+        "after it."
+    )

@@ -1,0 +1,264 @@
+"""Streams cut into windows: per key (WindowedStream) or as a whole (AllWindowedStream).
+
+Source: pyflink.datastream.data_stream.WindowedStream; differs: on column streams `aggregate` takes
+column aggregates (`count().alias("n")`), and no Python object per record is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.common.typeinfo import TypeInformation
+from penstock.datastream import user_functions as adapt
+from penstock.datastream.data_stream.data_stream import DataStream
+from penstock.datastream.functions import (
+    AggregateFunction,
+    AllWindowFunction,
+    Function,
+    NullByteKeySelector,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    ReduceFunction,
+    WindowFunction,
+)
+from penstock.datastream.output_tag import OutputTag
+from penstock.datastream.window import MergingWindowAssigner, Trigger, WindowAssigner
+from penstock.model.errors import GraphError
+from penstock.model.graph.partitioning import Partitioning, ShipStrategy
+from penstock.runtime import operators as ops
+from penstock.runtime.context import UserFunction
+from penstock.runtime.keys import KeySelection
+
+if TYPE_CHECKING:
+    from penstock.datastream.data_stream.keyed_stream import KeyedStream
+    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+KEYED_FUNCTIONS: Final = (WindowFunction, ProcessWindowFunction)
+ALL_FUNCTIONS: Final = (AllWindowFunction, ProcessAllWindowFunction)
+
+
+class _Windowed:
+    """What both kinds share: trigger, lateness, and the making of the operator."""
+
+    _functions: tuple[type[Function], type[Function]] = KEYED_FUNCTIONS
+
+    def __init__(
+        self, stream: DataStream, keys: KeySelection, window_assigner: WindowAssigner
+    ) -> None:
+        if not isinstance(window_assigner, WindowAssigner):
+            raise TypeError(
+                f"window takes a WindowAssigner, got {type(window_assigner).__name__}; for example "
+                "TumblingEventTimeWindows.of(Duration.of_seconds(10))."
+            )
+        self._stream = stream
+        self._keys = keys
+        self._assigner = window_assigner
+        self._trigger: Trigger | None = None
+        self._lateness_ms = 0
+        self._late_tag: OutputTag | None = None
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        return self._stream.get_execution_environment()
+
+    def get_input_type(self) -> TypeInformation:
+        return self._stream.values().get_type()
+
+    def _set_trigger(self, trigger: Trigger) -> None:
+        if isinstance(self._assigner, MergingWindowAssigner) and not trigger.can_merge():
+            raise GraphError(
+                f"A merging window assigner ({type(self._assigner).__name__}) cannot be used with a "
+                f"trigger that does not support merging ({type(trigger).__name__}). Define "
+                "can_merge() and on_merge() in it."
+            )
+        self._trigger = trigger
+
+    def _set_lateness(self, time_ms: int) -> None:
+        if time_ms < 0:
+            raise GraphError(f"allowed_lateness: must be 0 ms or more, got {time_ms}.")
+        self._lateness_ms = time_ms
+
+    def _operator(self, contents: Any, window_function: UserFunction | None) -> Any:
+        return ops.WindowOperator(
+            assigner=self._assigner,
+            trigger=self._trigger,
+            allowed_lateness_ms=self._lateness_ms,
+            late_tag=None if self._late_tag is None else self._late_tag.tag_id,
+            contents=contents,
+            function=window_function,
+            keys=self._keys,
+        )
+
+    def _window_function(self, function: Any) -> UserFunction | None:
+        if function is None:
+            return None
+        applied, processed = self._functions
+        if isinstance(function, applied):
+            return adapt.method_of(function, applied, "apply")
+        if isinstance(function, processed):
+            return adapt.method_of(function, processed, "process")
+        raise TypeError(
+            f"The window function must be a {applied.__name__} or a {processed.__name__}, got "
+            f"{type(function).__name__}."
+        )
+
+    def _reduced(self, reduce_function: Any, function: Any, output_type: Any) -> DataStream:
+        contents = ops.ReduceContents(adapt.reduce_function(reduce_function))
+        declared = output_type
+        if function is None and output_type is None:
+            declared = self._stream.values()._element_type  # noqa: SLF001  (reduce keeps the type)
+        return self._add(self._operator(contents, self._window_function(function)), declared)
+
+    def _aggregated(self, aggregate: Any, function: Any, output_type: Any) -> DataStream:
+        contents = ops.AggregateContents(adapt.method_of(aggregate, AggregateFunction, "add"))
+        return self._add(self._operator(contents, self._window_function(function)), output_type)
+
+    def _listed(self, function: Any, output_type: Any) -> DataStream:
+        window_function = self._window_function(function)
+        return self._add(self._operator(ops.ListContents(), window_function), output_type)
+
+    def _add(self, operator: Any, output_type: TypeInformation | None) -> DataStream:
+        name = type(self._assigner).__name__
+        return self._stream.add_operator(name, operator, output_type)
+
+
+class WindowedStream(_Windowed):
+    """Windows of each key."""
+
+    def __init__(
+        self, keyed_stream: KeyedStream, window_assigner: WindowAssigner
+    ) -> None:
+        super().__init__(keyed_stream, keyed_stream.keys, window_assigner)
+
+    def trigger(self, trigger: Trigger) -> WindowedStream:
+        self._set_trigger(trigger)
+        return self
+
+    def allowed_lateness(self, time_ms: int) -> WindowedStream:
+        self._set_lateness(time_ms)
+        return self
+
+    def side_output_late_data(self, output_tag: OutputTag) -> WindowedStream:
+        """Elements that come after the allowed lateness go to this tag."""
+        self._late_tag = output_tag
+        return self
+
+    def reduce(
+        self,
+        reduce_function: Callable[[Any, Any], Any] | ReduceFunction,
+        window_function: WindowFunction | ProcessWindowFunction | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        return self._reduced(reduce_function, window_function, output_type)
+
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction | Any,
+        window_function: WindowFunction | ProcessWindowFunction | Any = None,
+        accumulator_type: TypeInformation | Any = None,
+        output_type: TypeInformation | Any = None,
+        *more_aggregates: Any,
+    ) -> DataStream:
+        """An AggregateFunction; or, on columns, any number of column aggregates."""
+        if adapt.is_column_aggregate(aggregate_function):
+            places = (aggregate_function, window_function, accumulator_type, output_type)
+            aggregates = [place for place in places if place is not None]
+            return self._column_aggregates([*aggregates, *more_aggregates])
+        return self._aggregated(aggregate_function, window_function, output_type)
+
+    def apply(
+        self, window_function: WindowFunction, output_type: TypeInformation | None = None
+    ) -> DataStream:
+        return self._listed(window_function, output_type)
+
+    def process(
+        self,
+        process_window_function: ProcessWindowFunction,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        return self._listed(process_window_function, output_type)
+
+    def _column_aggregates(self, aggregates: list[Any]) -> DataStream:
+        if self._keys.columns is None:
+            raise GraphError(
+                "column aggregates need column keys: write key_by(col('name')) before window(...)."
+            )
+        if self._trigger is not None or self._late_tag is not None:
+            raise GraphError(
+                "column aggregates know no trigger and no late side output. Leave those out, or use "
+                "an AggregateFunction."
+            )
+        operator = ops.ColumnWindowOperator(
+            self._assigner, self._keys, tuple(aggregates), self._lateness_ms
+        )
+        return self._add(operator, None)
+
+
+class AllWindowedStream(_Windowed):
+    """Windows of the whole stream, in one subtask."""
+
+    _functions = ALL_FUNCTIONS
+
+    def __init__(self, data_stream: DataStream, window_assigner: WindowAssigner) -> None:
+        keys = KeySelection(NullByteKeySelector().get_key)
+        super().__init__(data_stream, keys, window_assigner)
+
+    def trigger(self, trigger: Trigger) -> AllWindowedStream:
+        self._set_trigger(trigger)
+        return self
+
+    def allowed_lateness(self, time_ms: int) -> AllWindowedStream:
+        self._set_lateness(time_ms)
+        return self
+
+    def side_output_late_data(self, output_tag: OutputTag) -> AllWindowedStream:
+        """Elements that come after the allowed lateness go to this tag."""
+        self._late_tag = output_tag
+        return self
+
+    def reduce(
+        self,
+        reduce_function: Callable[[Any, Any], Any] | ReduceFunction,
+        window_function: AllWindowFunction | ProcessAllWindowFunction | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        return self._reduced(reduce_function, window_function, output_type)
+
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction,
+        window_function: AllWindowFunction | ProcessAllWindowFunction | None = None,
+        accumulator_type: TypeInformation | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        return self._aggregated(aggregate_function, window_function, output_type)
+
+    def apply(
+        self, window_function: AllWindowFunction, output_type: TypeInformation | None = None
+    ) -> DataStream:
+        return self._listed(window_function, output_type)
+
+    def process(
+        self,
+        process_window_function: ProcessAllWindowFunction,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        return self._listed(process_window_function, output_type)
+
+    def _window_function(self, function: Any) -> UserFunction | None:
+        """The operator calls with a key; functions of the whole stream take none."""
+        function_or_none = super()._window_function(function)
+        return None if function_or_none is None else adapt.without_key(function_or_none)
+
+    def _add(self, operator: Any, output_type: TypeInformation | None) -> DataStream:
+        partitioning = Partitioning(ShipStrategy.GLOBAL)
+        to_one = self._stream.partitioned(partitioning)
+        return self._stream.add_operator(
+            type(self._assigner).__name__,
+            operator,
+            output_type,
+            to_one,
+            parallelism=1,
+            max_parallelism=1,
+            is_parallelism_fixed=True,
+        )

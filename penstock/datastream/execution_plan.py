@@ -1,0 +1,101 @@
+"""The execution plan as JSON text. Source: Flink JSONGenerator, with PyFlink's merging of operators.
+
+Python operators that run in one chain are shown as one node, their names joined by `, `.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from penstock.model.graph.partitioning import ShipStrategy
+from penstock.model.graph.stream_graph import ChainingStrategy, StreamEdge, StreamGraph
+
+
+def plan_json(graph: StreamGraph, is_sink: Callable[[int], bool], default_parallelism: int) -> str:
+    """`default_parallelism` stands for operators that have none."""
+    shapes = _Shapes(graph, is_sink, default_parallelism)
+    heads = {node_id: shapes.head_of(node_id) for node_id in graph.nodes}
+    nodes = []
+    for node_id in graph.nodes:
+        if heads[node_id] == node_id:
+            members = [member for member, head in heads.items() if head == node_id]
+            nodes.append(shapes.describe(node_id, members, heads))
+    return json.dumps({"nodes": nodes}, indent=2)
+
+
+class _Shapes:
+    """What the plan says of each node."""
+
+    def __init__(
+        self, graph: StreamGraph, is_sink: Callable[[int], bool], default_parallelism: int
+    ) -> None:
+        self._graph = graph
+        self._is_sink = is_sink
+        self._default_parallelism = default_parallelism
+
+    def head_of(self, node_id: int) -> int:
+        """First operator of the run of Python operators that this one is merged into."""
+        while (before := self._merged_into(node_id)) is not None:
+            node_id = before
+        return node_id
+
+    def describe(self, node_id: int, members: list[int], heads: dict[int, int]) -> dict[str, Any]:
+        node = self._graph.nodes[node_id]
+        names = [self._graph.nodes[member].name for member in members]
+        pact = "Operator"
+        if node.is_source:
+            pact = "Data Source"
+        elif self._is_sink(node_id):
+            pact = "Data Sink"
+        shown: dict[str, Any] = {
+            "id": node_id,
+            "type": ", ".join(names),
+            "pact": pact,
+            "contents": ", ".join(
+                self._graph.nodes[member].description or self._graph.nodes[member].name
+                for member in members
+            ),
+            "parallelism": self._parallelism(node_id),
+        }
+        edges = self._graph.inputs_of(node_id)
+        if edges:
+            shown["predecessors"] = [
+                {
+                    "id": heads[edge.source],
+                    "ship_strategy": self._ship_strategy(edge).value,
+                    "side": "second",
+                }
+                for edge in edges
+            ]
+        return shown
+
+    def _merged_into(self, node_id: int) -> int | None:
+        node = self._graph.nodes[node_id]
+        edges = self._graph.inputs_of(node_id)
+        if len(edges) != 1 or self._is_sink(node_id) or not self._graph.is_chaining_enabled:
+            return None
+        edge = edges[0]
+        before = self._graph.nodes[edge.source]
+        if (
+            before.is_source
+            or edge.tag is not None
+            or self._ship_strategy(edge) is not ShipStrategy.FORWARD
+            or node.chaining_strategy is not ChainingStrategy.ALWAYS
+            or before.chaining_strategy is ChainingStrategy.NEVER
+            or len(self._graph.outputs_of(edge.source)) != 1
+            or node.slot_sharing_group not in {None, before.slot_sharing_group}
+        ):
+            return None
+        return edge.source
+
+    def _parallelism(self, node_id: int) -> int:
+        parallelism = self._graph.nodes[node_id].parallelism
+        return parallelism if parallelism > 0 else self._default_parallelism
+
+    def _ship_strategy(self, edge: StreamEdge) -> ShipStrategy:
+        if edge.partitioning is not None:
+            return edge.partitioning.strategy
+        is_equal = self._parallelism(edge.source) == self._parallelism(edge.target)
+        return ShipStrategy.FORWARD if is_equal else ShipStrategy.REBALANCE

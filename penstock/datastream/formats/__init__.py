@@ -1,0 +1,1 @@
+"""File formats of connectors: pyflink.datastream.formats."""

@@ -1,0 +1,181 @@
+"""Parquet files as column batches, read and written. Knows no file system.
+
+Source: pyflink.datastream.formats.parquet; differs: pyarrow does the work, row types are Types.ROW_NAMED
+or a pyarrow schema, and a file may be read without saying its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.common.serialization import BulkWriter, BulkWriterFactory
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation
+from penstock.datastream.connectors.file_formats import BulkFormat
+from penstock.datastream.connectors.file_listing import FilePiece
+from penstock.model.errors import ConfigurationError
+from penstock.runtime.convert import arrow_schema, to_columns
+from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
+
+DEFAULT_BATCH_ROWS: Final = 65_536
+DEFAULT_ROW_GROUP_ROWS: Final = 131_072
+
+
+class ParquetFormat(BulkFormat):
+    """Reads row groups. Not in PyFlink.
+
+    `columns`: the ones to read, None for all. `timestamps`: name of the int64 column that holds the
+    records' timestamps in epoch ms. `type_info`: declared type; None: the file's own columns.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[str] | None = None,
+        batch_size: int = DEFAULT_BATCH_ROWS,
+        timestamps: str | None = None,
+        type_info: TypeInformation | None = None,
+    ) -> None:
+        if batch_size < 1:
+            raise ConfigurationError(f"batch_size must be 1 or more, got {batch_size}.")
+        self._columns = None if columns is None else list(columns)
+        self._batch_size = batch_size
+        self._timestamps = timestamps
+        self._type = type_info
+
+    @property
+    def produced_type(self) -> TypeInformation | None:
+        return self._type
+
+    def pieces(self, path: str, split_bytes: int) -> Iterator[FilePiece]:
+        """Runs of row groups of about `split_bytes`; `start` and `stop` count row groups."""
+        metadata = pq.read_metadata(path)
+        start, size = 0, 0
+        for group in range(metadata.num_row_groups):
+            group_bytes = _compressed_bytes(metadata.row_group(group))
+            if group > start and size + group_bytes > split_bytes:
+                yield FilePiece(path, start, group, size)
+                start, size = group, 0
+            size += group_bytes
+        if metadata.num_row_groups > start:
+            yield FilePiece(path, start, metadata.num_row_groups, size)
+
+    def read(self, piece: FilePiece) -> Iterator[Batch]:
+        with pq.ParquetFile(piece.path) as file:
+            stop = file.num_row_groups if piece.stop is None else piece.stop
+            groups = list(range(piece.start, stop))
+            batches = file.iter_batches(self._batch_size, row_groups=groups, columns=self._columns)
+            for data in batches:
+                yield ColumnBatch(data, self._stamps(data))
+
+    def _stamps(self, data: pa.RecordBatch) -> Any:
+        if self._timestamps is None:
+            return None
+        stamps = data.column(self._timestamps).to_numpy(zero_copy_only=False)
+        return stamps.astype(np.int64, copy=False)
+
+
+class ParquetColumnarRowInputFormat(ParquetFormat):
+    """PyFlink's name: the named fields of `row_type`."""
+
+    def __init__(
+        self,
+        row_type: RowTypeInfo,
+        hadoop_config: Any = None,
+        batch_size: int = 2048,
+        is_utc_timestamp: bool = False,
+        is_case_sensitive: bool = True,
+    ) -> None:
+        if not isinstance(row_type, RowTypeInfo):
+            raise TypeError(
+                f"row_type must be Types.ROW_NAMED(...), got {type(row_type).__name__}."
+            )
+        super().__init__(row_type.get_field_names(), batch_size, None, row_type)
+
+
+class ParquetWriterFactory(BulkWriterFactory):
+    """Writes Parquet. `schema` None: taken from the first batch."""
+
+    def __init__(
+        self,
+        schema: pa.Schema | None = None,
+        compression: str = "snappy",
+        row_group_rows: int = DEFAULT_ROW_GROUP_ROWS,
+    ) -> None:
+        self._schema = schema
+        self._compression = compression
+        self._row_group_rows = row_group_rows
+
+    def create(self, file: BinaryIO, value_type: Any) -> BulkWriter:
+        return _ParquetWriter(
+            file, self._schema, value_type, self._compression, self._row_group_rows
+        )
+
+
+class ParquetBulkWriters:
+    """PyFlink's name."""
+
+    @staticmethod
+    def for_row_type(
+        row_type: RowTypeInfo | pa.Schema,
+        hadoop_config: Any = None,
+        utc_timestamp: bool = False,
+    ) -> BulkWriterFactory:
+        """`row_type`: Types.ROW_NAMED(...) or a pyarrow schema."""
+        schema = row_type if isinstance(row_type, pa.Schema) else arrow_schema(row_type)
+        return ParquetWriterFactory(schema)
+
+
+class _ParquetWriter:
+    """Gathers batches into row groups."""
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        schema: pa.Schema | None,
+        value_type: Any,
+        compression: str,
+        row_group_rows: int,
+    ) -> None:
+        self._file = file
+        self._schema = schema
+        self._type = value_type
+        self._compression = compression
+        self._row_group_rows = row_group_rows
+        self._writer: pq.ParquetWriter | None = None
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
+
+    def write(self, batch: Batch) -> None:
+        columns = to_columns(batch, self._type) if isinstance(batch, RowBatch) else batch
+        data = columns.data
+        if self._schema is not None and data.schema != self._schema:
+            data = data.cast(self._schema)
+        self._waiting.append(data)
+        self._waiting_rows += data.num_rows
+        if self._waiting_rows >= self._row_group_rows:
+            self._write_group()
+
+    def finish(self) -> None:
+        self._write_group()
+        if self._writer is not None:
+            self._writer.close()
+
+    def _write_group(self) -> None:
+        if not self._waiting:
+            return
+        table = pa.Table.from_batches(self._waiting)
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(
+                self._file, table.schema, compression=self._compression
+            )
+        self._writer.write_table(table)
+        self._waiting.clear()
+        self._waiting_rows = 0
+
+
+def _compressed_bytes(group: Any) -> int:
+    return sum(group.column(index).total_compressed_size for index in range(group.num_columns))

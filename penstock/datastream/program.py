@@ -1,0 +1,152 @@
+"""The program under construction: nodes and edges as the API's methods add them.
+
+Knows no operator and no host. Source: Flink StreamExecutionEnvironment.transformations and
+StreamGraphGenerator. As there, a node stays usable after `execute`: a run takes what was added since
+the last run, and all that leads to it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from penstock.model.errors import GraphError
+from penstock.model.graph.partitioning import Partitioning
+from penstock.model.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
+
+PACKAGE_DIRECTORY: Final = str(Path(__file__).resolve().parents[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """What a stream stands for: an operator's main output or side output `tag`, and how it is split."""
+
+    node_id: int
+    tag: str | None = None
+    partitioning: Partitioning | None = None
+
+
+class Endpoint(Protocol):
+    """A Source or a Sink, as far as the program needs to know it."""
+
+    def validate(self) -> None: ...
+
+
+class Program:
+    """All nodes ever added, and which of them no run has taken yet."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[int, StreamNode] = {}
+        self._edges: list[StreamEdge] = []
+        self._pending: list[int] = []
+        self._sinks: set[int] = set()
+        self.endpoints: dict[int, Endpoint] = {}
+        self._collect_streams = 0
+
+    def add_source(
+        self, name: str, operator: object, endpoint: Endpoint, **fields: Any
+    ) -> StreamNode:
+        """A source alone is nothing to run: it comes along with what reads it."""
+        node = self._add(name, operator, is_source=True, **fields)
+        self.endpoints[node.node_id] = endpoint
+        return node
+
+    def add_operator(
+        self, name: str, operator: object, inputs: Sequence[Upstream], **fields: Any
+    ) -> StreamNode:
+        """An operator with one logical input; several upstreams are a union."""
+        node = self._add(name, operator, **fields)
+        for upstream in inputs:
+            self._edges.append(
+                StreamEdge(
+                    upstream.node_id, node.node_id, upstream.partitioning, tag=upstream.tag
+                )
+            )
+        self._pending.append(node.node_id)
+        return node
+
+    def add_sink(
+        self, name: str, operator: object, inputs: Sequence[Upstream], **fields: Any
+    ) -> StreamNode:
+        node = self.add_operator(name, operator, inputs, **fields)
+        self._sinks.add(node.node_id)
+        return node
+
+    def new_collect_stream(self) -> str:
+        self._collect_streams += 1
+        return f"collect-{self._collect_streams}"
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._pending)
+
+    def graph(self) -> StreamGraph:
+        """The pending nodes and what leads to them, in the order in which they were made."""
+        if not self._pending:
+            raise GraphError(
+                "No operators defined in streaming topology. Cannot execute. Add an operator or a "
+                "sink (print(), sink_to(...)) to a stream before execute()."
+            )
+        wanted = self._closure()
+        graph = StreamGraph()
+        for node_id, node in self.nodes.items():
+            if node_id in wanted:
+                graph.nodes[node_id] = replace(node, name=self._shown_name(node))
+        graph.edges = [edge for edge in self._edges if edge.target in wanted]
+        return graph
+
+    def validate(self, graph: StreamGraph) -> None:
+        """Ask the sources and sinks of `graph` whether they can work."""
+        for node_id, endpoint in self.endpoints.items():
+            if node_id in graph.nodes:
+                endpoint.validate()
+
+    def clear(self) -> None:
+        """Everything so far has been taken by a run."""
+        self._pending.clear()
+
+    def is_sink(self, node_id: int) -> bool:
+        return node_id in self._sinks
+
+    def _closure(self) -> set[int]:
+        sources: dict[int, list[int]] = {}
+        for edge in self._edges:
+            sources.setdefault(edge.target, []).append(edge.source)
+        wanted: set[int] = set()
+        waiting = list(self._pending)
+        while waiting:
+            node_id = waiting.pop()
+            if node_id not in wanted:
+                wanted.add(node_id)
+                waiting.extend(sources.get(node_id, ()))
+        return wanted
+
+    def _shown_name(self, node: StreamNode) -> str:
+        if node.is_source:
+            return f"Source: {node.name}"
+        if node.node_id in self._sinks:
+            return f"Sink: {node.name}"
+        return node.name
+
+    def _add(self, name: str, operator: object, **fields: Any) -> StreamNode:
+        node = StreamNode(
+            len(self.nodes) + 1, name, operator, defined_at=caller_location(), **fields
+        )
+        self.nodes[node.node_id] = node
+        return node
+
+
+def caller_location() -> str:
+    """`file:line` of the innermost frame outside this package: the user's call."""
+    frame = sys._getframe(1)  # noqa: SLF001  (inspect.stack reads every source file on the way)
+    while frame is not None:
+        filename = frame.f_code.co_filename
+        if not filename.startswith(PACKAGE_DIRECTORY):
+            return f"{filename}:{frame.f_lineno}"
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return ""

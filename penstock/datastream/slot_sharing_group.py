@@ -1,0 +1,126 @@
+"""Slot sharing groups with the resources that they ask for. Knows no slot.
+
+Source: pyflink.datastream.slot_sharing_group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from penstock.model.errors import ConfigurationError
+
+KIB: Final = 1024
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class MemorySize:
+    """An amount of memory in bytes."""
+
+    bytes_count: int
+
+    @staticmethod
+    def of_mebi_bytes(mebi_bytes: int) -> MemorySize:
+        return MemorySize(mebi_bytes * KIB**2)
+
+    def get_bytes(self) -> int:
+        return self.bytes_count
+
+    def get_kibi_bytes(self) -> int:
+        return self.bytes_count // KIB
+
+    def get_mebi_bytes(self) -> int:
+        return self.bytes_count // KIB**2
+
+    def get_gibi_bytes(self) -> int:
+        return self.bytes_count // KIB**3
+
+    def get_tebi_bytes(self) -> int:
+        return self.bytes_count // KIB**4
+
+
+@dataclass(frozen=True, slots=True)
+class SlotSharingGroup:
+    """A name, and the resources of a slot that its operators share; None: unknown."""
+
+    name: str
+    cpu_cores: float | None = None
+    task_heap_memory: MemorySize | None = None
+    task_off_heap_memory: MemorySize | None = None
+    managed_memory: MemorySize | None = None
+    external_resources: dict[str, float] = field(default_factory=dict)
+
+    def get_name(self) -> str:
+        return self.name
+
+    def get_managed_memory(self) -> MemorySize | None:
+        return self.managed_memory
+
+    def get_task_heap_memory(self) -> MemorySize | None:
+        return self.task_heap_memory
+
+    def get_task_off_heap_memory(self) -> MemorySize | None:
+        return self.task_off_heap_memory
+
+    def get_cpu_cores(self) -> float | None:
+        return self.cpu_cores
+
+    def get_external_resources(self) -> dict[str, float]:
+        return dict(self.external_resources)
+
+    @staticmethod
+    def builder(name: str) -> SlotSharingGroup.Builder:
+        return SlotSharingGroup.Builder(name)
+
+    class Builder:
+        """Collects the resources."""
+
+        def __init__(self, name: str) -> None:
+            if not name:
+                raise ConfigurationError("a slot sharing group needs a non-empty name.")
+            self._name = name
+            self._cpu_cores: float | None = None
+            self._memory: dict[str, MemorySize] = {}
+            self._external: dict[str, float] = {}
+
+        def set_cpu_cores(self, cpu_cores: float) -> SlotSharingGroup.Builder:
+            if cpu_cores <= 0:
+                raise ConfigurationError(f"cpu_cores must be above 0, got {cpu_cores}.")
+            self._cpu_cores = cpu_cores
+            return self
+
+        def set_task_heap_memory(self, task_heap_memory: MemorySize) -> SlotSharingGroup.Builder:
+            return self._set("task_heap_memory", task_heap_memory)
+
+        def set_task_heap_memory_mb(self, task_heap_memory_mb: int) -> SlotSharingGroup.Builder:
+            return self._set("task_heap_memory", MemorySize.of_mebi_bytes(task_heap_memory_mb))
+
+        def set_task_off_heap_memory(
+            self, task_off_heap_memory: MemorySize
+        ) -> SlotSharingGroup.Builder:
+            return self._set("task_off_heap_memory", task_off_heap_memory)
+
+        def set_task_off_heap_memory_mb(
+            self, task_off_heap_memory_mb: int
+        ) -> SlotSharingGroup.Builder:
+            size = MemorySize.of_mebi_bytes(task_off_heap_memory_mb)
+            return self._set("task_off_heap_memory", size)
+
+        def set_managed_memory(self, managed_memory: MemorySize) -> SlotSharingGroup.Builder:
+            return self._set("managed_memory", managed_memory)
+
+        def set_managed_memory_mb(self, managed_memory_mb: int) -> SlotSharingGroup.Builder:
+            return self._set("managed_memory", MemorySize.of_mebi_bytes(managed_memory_mb))
+
+        def set_external_resource(self, name: str, value: float) -> SlotSharingGroup.Builder:
+            self._external[name] = value
+            return self
+
+        def build(self) -> SlotSharingGroup:
+            return SlotSharingGroup(
+                self._name, self._cpu_cores, external_resources=self._external, **self._memory
+            )
+
+        def _set(self, name: str, size: MemorySize) -> SlotSharingGroup.Builder:
+            self._memory[name] = size
+            return self

@@ -1,0 +1,117 @@
+"""User callables and Function objects as the engine's UserFunction and KeySelection.
+
+The one place that knows both faces. Source: pyflink's FunctionWrapper classes; differs: nothing is
+wrapped, the method itself is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.common.typeinfo import TypeInformation
+from penstock.datastream.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    Function,
+    KeySelector,
+    MapFunction,
+    Partitioner,
+    ReduceFunction,
+)
+from penstock.datastream._columns_tmp import Column
+from penstock.runtime.context import UserFunction
+from penstock.runtime.keys import KeySelection
+
+
+def map_function(func: Callable[..., Any] | MapFunction) -> UserFunction:
+    return _user_function(func, MapFunction, "map")
+
+
+def flat_map_function(func: Callable[..., Any] | FlatMapFunction) -> UserFunction:
+    return _user_function(func, FlatMapFunction, "flat_map")
+
+
+def filter_function(func: Callable[..., Any] | FilterFunction) -> UserFunction:
+    return _user_function(func, FilterFunction, "filter")
+
+
+def reduce_function(func: Callable[..., Any] | ReduceFunction) -> UserFunction:
+    return _user_function(func, ReduceFunction, "reduce")
+
+
+def method_of(func: object, kind: type[Function], method: str) -> UserFunction:
+    """`method` of a Function object of this kind; a plain callable does not do."""
+    if not isinstance(func, kind):
+        raise TypeError(
+            f"The input must be a {kind.__name__}, got {type(func).__name__}. "
+            f"Make a class that extends {kind.__name__} and defines {method}()."
+        )
+    return UserFunction(getattr(func, method), func)
+
+
+def keys_of(
+    key_selector: object,
+    key_type: object,
+    more_columns: tuple[object, ...],
+    input_type: TypeInformation | None,
+) -> KeySelection:
+    """Keys by a function of the value, or by columns."""
+    if isinstance(key_selector, Column):
+        columns = (key_selector, *(c for c in (key_type, *more_columns) if c is not None))
+        return KeySelection(_column_names(columns), None, input_type)
+    if key_type is not None and not isinstance(key_type, TypeInformation):
+        raise TypeError(
+            f"key_by: key_type must be a TypeInformation, got {type(key_type).__name__}."
+        )
+    if isinstance(key_selector, KeySelector):
+        return KeySelection(key_selector.get_key, key_type, input_type)
+    if callable(key_selector):
+        return KeySelection(key_selector, key_type, input_type)
+    hint = ""
+    if isinstance(key_selector, str):
+        hint = f" For a column of a column stream write key_by(col({key_selector!r}))."
+    elif isinstance(key_selector, int):
+        hint = f" For position {key_selector} write key_by(lambda value: value[{key_selector}]);"
+        hint += " for a column of a column stream write key_by(col('name'))."
+    raise TypeError(
+        "Parameter key_selector should be type of KeySelector or a callable function, got "
+        f"{type(key_selector).__name__}.{hint}"
+    )
+
+
+def partitioner_function(
+    partitioner: Callable[[Any, int], int] | Partitioner,
+) -> Callable[[Any, int], int]:
+    if isinstance(partitioner, Partitioner):
+        return partitioner.partition
+    if callable(partitioner):
+        return partitioner
+    raise TypeError(
+        "Parameter partitioner should be a type of Partitioner or a callable function, got "
+        f"{type(partitioner).__name__}."
+    )
+
+
+def _user_function(func: Any, kind: type[Function], method: str) -> UserFunction:
+    if isinstance(func, kind):
+        return UserFunction(getattr(func, method), func)
+    if callable(func):
+        return UserFunction(func, None)
+    raise TypeError(
+        f"The input must be a {kind.__name__} or a callable function, got {type(func).__name__}."
+    )
+
+
+def _column_names(columns: tuple[object, ...]) -> tuple[str, ...]:
+    """Plain column references only: an expression must be a column before it can be a key."""
+    names = []
+    for column in columns:
+        name = getattr(column, "column_name", None)
+        if not isinstance(column, Column) or name is None:
+            raise TypeError(
+                f"key_by got {column!r}: keys of a column stream are plain columns. Write "
+                "key_by(col('name'), ...), and make computed keys a column with select(...) first."
+            )
+        names.append(name)
+    return tuple(names)

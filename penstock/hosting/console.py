@@ -1,0 +1,172 @@
+"""What the driver's console shows of a job: a few lines on stderr, and live progress.
+
+stdout belongs to print sinks and to the user. On a terminal the progress block is redrawn in place; elsewhere
+it is one line an interval.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from typing import Final
+
+from penstock.hosting.job_observer import JobObserver
+from penstock.machines.job_master import JobMaster
+from penstock.model.config import Settings
+from penstock.model.graph.job_graph import JobGraph
+from penstock.model.ids import ResourceId
+from penstock.model.messages import (
+    FailureInfo,
+    JobStatusChanged,
+    RegisterTaskManager,
+    ResourcesMissing,
+    UserOutput,
+    VertexProgress,
+)
+from penstock.model.program import ProgramSettings
+from penstock.model.states import JobStatus
+
+_NAME_WIDTH: Final = 44
+_UP: Final = "\x1b[{}A\x1b[J"
+_MISSING_REPEAT_S: Final = 30.0
+_MISSING_FIRST_S: Final = 3.0
+
+
+class Console(JobObserver):
+    """Calls come from the JobManager's loop; writing a line to stderr is all that they do."""
+
+    def __init__(self, settings: Settings, program: ProgramSettings) -> None:
+        wants = settings.get_bool("penstock.console.progress")
+        is_asked_for = settings.is_set("penstock.console.progress")
+        self._is_terminal = sys.stderr.isatty()
+        self._shows_progress = wants and (self._is_terminal or is_asked_for)
+        self._interval_s = settings.get_int("penstock.console.progress-interval") / 1000
+        self._has_checkpoints = program.checkpointing_interval_ms is not None
+        self._started = time.monotonic()
+        self._next_progress = self._started + self._interval_s
+        self._last_records = 0
+        self._last_at = self._started
+        self._drawn_lines = 0
+        self._missing_since: float | None = None
+        self._missing_told: float | None = None
+        self._restarts = 0
+
+    def submitted(self, job_graph: JobGraph, ignored_keys: list[str]) -> None:
+        subtasks = sum(vertex.parallelism for vertex in job_graph.vertices.values())
+        self._say(
+            f"job '{job_graph.name}': {len(job_graph.vertices)} vertices, {subtasks} subtasks"
+        )
+        if ignored_keys:
+            self._say(f"accepted but without effect here: {', '.join(ignored_keys)}")
+        if self._has_checkpoints:
+            self._say(
+                "checkpoints were asked for; none are taken yet: after a failure the job starts "
+                "again at its sources' start"
+            )
+
+    def taskmanager_lost(self, resource_id: ResourceId, cause: str) -> None:
+        self._say(f"lost TaskManager {resource_id}: {cause}")
+
+    def taskmanager_registered(self, message: RegisterTaskManager) -> None:
+        self._missing_since = None
+
+    def resources_missing(self, missing: ResourcesMissing, host: str) -> None:
+        """After 3 s, then every 30 s: what was asked, what is there, what to change."""
+        now = time.monotonic()
+        if self._missing_since is None:
+            self._missing_since = now
+        due = self._missing_since + _MISSING_FIRST_S
+        if self._missing_told is not None:
+            due = self._missing_told + _MISSING_REPEAT_S
+        if now < due:
+            return
+        self._missing_told = now
+        self._say(
+            f"waiting for slots: {missing.wanted} wanted, {missing.available} there "
+            f"({missing.reason}; {host}). Give Spark more cores, lower the parallelism, or raise "
+            "taskmanager.numberOfTaskSlots"
+        )
+
+    def status_changed(self, change: JobStatusChanged) -> None:
+        if change.status is JobStatus.RUNNING or change.status.is_terminal:
+            self._erase()
+        if change.status is JobStatus.RESTARTING:
+            self._restarts += 1
+            self._say(f"restarting after: {_headline(change.failure)}")
+            self._say(
+                "no checkpoints are taken yet, so sources begin at their start: lines printed "
+                "before may be printed again"
+            )
+        elif change.status is JobStatus.FAILED:
+            self._say(f"job FAILED: {_headline(change.failure)}")
+
+    def user_output(self, output: UserOutput, job_graph: JobGraph) -> None:
+        who = ""
+        if output.attempt_id is not None:
+            who = f"[{output.operator} {output.attempt_id.subtask + 1}] "
+        stream = sys.stderr if output.is_error else sys.stdout
+        text = "\n".join(who + line for line in output.text.split("\n"))
+        print(text, file=stream, flush=True)
+
+    def engine_failed(self, error: BaseException) -> None:
+        import traceback
+
+        self._say("".join(traceback.format_exception(error)).rstrip())
+
+    def tick(self, job_master: JobMaster) -> None:
+        now = time.monotonic()
+        if not self._shows_progress or now < self._next_progress:
+            return
+        self._next_progress = now + self._interval_s
+        self._draw(job_master.progress(), str(job_master.status), now)
+
+    def job_ended(self, status: JobStatus) -> None:
+        self._erase()
+        if self._shows_progress:
+            self._say(f"job {status} after {time.monotonic() - self._started:.1f} s")
+
+    # ------------------------------------------------------------------ drawing
+
+    def _draw(self, vertices: list[VertexProgress], status: str, now: float) -> None:
+        records = sum(vertex.records_in for vertex in vertices)
+        rate = max(0, records - self._last_records) / max(1e-9, now - self._last_at)
+        self._last_records, self._last_at = records, now
+        head = f"{now - self._started:6.1f} s  {status}  {rate:,.0f} records/s in all vertices"
+        lines = [head, *(_vertex_line(vertex) for vertex in vertices)]
+        self._erase()
+        if self._is_terminal:
+            sys.stderr.write("\n".join(lines) + "\n")
+            self._drawn_lines = len(lines)
+        else:
+            sys.stderr.write("penstock: " + " | ".join(line.strip() for line in lines) + "\n")
+        sys.stderr.flush()
+
+    def _erase(self) -> None:
+        if self._drawn_lines:
+            sys.stderr.write(_UP.format(self._drawn_lines))
+            self._drawn_lines = 0
+
+    def _say(self, text: str) -> None:
+        self._erase()
+        print(f"penstock: {text}", file=sys.stderr, flush=True)
+
+
+def _vertex_line(vertex: VertexProgress) -> str:
+    states = " ".join(
+        f"{count} {state}" for state, count in Counter(vertex.states).items() if count
+    )
+    name = vertex.name if len(vertex.name) <= _NAME_WIDTH else vertex.name[: _NAME_WIDTH - 1] + "…"
+    return (
+        f"         {name:<{_NAME_WIDTH}} {states:<18} in {vertex.records_in:>13,}  "
+        f"out {vertex.records_out:>13,}"
+    )
+
+
+def _headline(failure: FailureInfo | None) -> str:
+    """The error's own line out of a traceback."""
+    if failure is None:
+        return "unknown cause"
+    lines = [line for line in failure.text.splitlines() if line and not line.startswith(" ")]
+    errors = [line for line in lines if not line.startswith("Traceback")]
+    return errors[-1] if errors else failure.kind

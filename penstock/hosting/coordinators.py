@@ -1,0 +1,238 @@
+"""Source enumerators and sink committers of a job: user code on the driver, on one thread of its own.
+
+Source: Flink SourceCoordinator, SplitAssignmentTracker. The JobManager's loop calls in and is called back
+through `Callbacks`; it never waits for this thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from penstock.hosting.closures import serialize
+from penstock.model.ids import AttemptId, ExecutionVertexId, JobId, VertexId
+from penstock.model.messages import (
+    AddSplits,
+    Committable,
+    FailureInfo,
+    NoMoreSplits,
+    SplitRequest,
+)
+from penstock.runtime.sink import Committer, Sink
+from penstock.runtime.source import Source, SplitEnumerator
+
+_CLOSE_TIMEOUT_S: Final = 5.0
+
+
+class Callbacks(Protocol):
+    """What coordinators tell the JobManager; thread-safe."""
+
+    def send_to_task(self, attempt_id: AttemptId, message: object) -> None: ...
+    def fail_job(self, failure: FailureInfo) -> None: ...
+    def job_finalized(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatedVertex:
+    """A job vertex with the live object that its operator `node_id` brings along."""
+
+    vertex_id: VertexId
+    node_id: int
+    name: str
+    parallelism: int
+    coordinator: object
+
+
+@dataclass(slots=True)
+class _SourceState:
+    """One source: its enumerator, its readers, and who has which splits."""
+
+    place: CoordinatedVertex
+    source: Source
+    enumerator: SplitEnumerator | None = None
+    readers: dict[int, AttemptId] = field(default_factory=dict)
+    assigned: dict[int, list[Any]] = field(default_factory=dict)
+
+
+class Coordinators:
+    """All coordinators of one job. Calls return at once; work is done in order on one thread."""
+
+    def __init__(
+        self, job_id: JobId, places: Sequence[CoordinatedVertex], callbacks: Callbacks
+    ) -> None:
+        self._job_prefix = job_id[:16]
+        self._callbacks = callbacks
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-coordinator")
+        self._is_closed = False
+        self._timers: set[threading.Timer] = set()
+        self._sources: dict[int, _SourceState] = {}
+        self._committers: dict[int, Committer] = {}
+        for place in places:
+            if isinstance(place.coordinator, Source):
+                self._sources[place.node_id] = _SourceState(place, place.coordinator)
+            elif isinstance(place.coordinator, Sink):
+                committer = place.coordinator.create_committer()
+                if committer is not None:
+                    self._committers[place.node_id] = committer
+
+    # ------------------------------------------------------------------ called by the loop
+
+    def start(self) -> None:
+        for state in self._sources.values():
+            self._submit(state.place.name, functools.partial(self._start_source, state))
+
+    def split_request(self, request: SplitRequest) -> None:
+        state = self._sources[request.node_id]
+        self._submit(state.place.name, lambda: self._handle_request(state, request))
+
+    def reset(self, vertices: Sequence[ExecutionVertexId]) -> None:
+        """These subtasks start again: their splits go back."""
+        for state in self._sources.values():
+            subtasks = [v.subtask for v in vertices if v.vertex_id == state.place.vertex_id]
+            if subtasks:
+                give_back = functools.partial(self._give_back, state, subtasks)
+                self._submit(state.place.name, give_back)
+
+    def finalize(self, committables: Sequence[Committable]) -> None:
+        """Commit, then tell the JobManager."""
+        by_node: dict[int, list[object]] = {}
+        for committable in committables:
+            by_node.setdefault(committable.node_id, []).append(committable.payload)
+
+        def commit() -> None:
+            for node_id, committer in self._committers.items():
+                committer.commit(by_node.get(node_id, []))
+                committer.abort(self._job_prefix)
+            self._callbacks.job_finalized()
+
+        self._submit("commit of the job's results", commit)
+
+    def close(self, *, is_committed: bool) -> None:
+        """End everything; without a commit, drop what attempts left behind. Waits a bounded time."""
+        self._is_closed = True
+        for timer in list(self._timers):
+            timer.cancel()
+        last = self._thread.submit(self._close_all, is_committed=is_committed)
+        self._thread.shutdown(wait=False)
+        with contextlib.suppress(Exception):  # the job's outcome stands; nothing can be done here
+            last.result(_CLOSE_TIMEOUT_S)
+
+    # ------------------------------------------------------------------ on the coordinator's thread
+
+    def _close_all(self, *, is_committed: bool) -> None:
+        for state in self._sources.values():
+            if state.enumerator is not None:
+                state.enumerator.close()
+        if not is_committed:
+            for committer in self._committers.values():
+                committer.abort(self._job_prefix)
+
+    def _start_source(self, state: _SourceState) -> None:
+        state.enumerator = state.source.create_enumerator(_EnumeratorContext(self, state))
+        state.enumerator.start()
+
+    def _handle_request(self, state: _SourceState, request: SplitRequest) -> None:
+        if state.enumerator is None:
+            return
+        subtask = request.attempt_id.subtask
+        if state.readers.get(subtask) != request.attempt_id:
+            state.readers[subtask] = request.attempt_id
+            state.enumerator.add_reader(subtask)
+        state.enumerator.handle_split_request(subtask, request.host)
+
+    def _give_back(self, state: _SourceState, subtasks: Sequence[int]) -> None:
+        if state.enumerator is None:
+            return
+        for subtask in subtasks:
+            state.readers.pop(subtask, None)
+        for subtask in subtasks:
+            splits = state.assigned.pop(subtask, [])
+            if splits:
+                state.enumerator.add_splits_back(splits, subtask)
+
+    def assign(self, state: _SourceState, subtask: int, splits: Sequence[Any]) -> None:
+        attempt_id = state.readers.get(subtask)
+        if attempt_id is None or not splits:
+            return
+        state.assigned.setdefault(subtask, []).extend(splits)
+        message = AddSplits(attempt_id, state.place.node_id, serialize(list(splits)))
+        self._callbacks.send_to_task(attempt_id, message)
+
+    def no_more_splits(self, state: _SourceState, subtask: int) -> None:
+        attempt_id = state.readers.get(subtask)
+        if attempt_id is not None:
+            message = NoMoreSplits(attempt_id, state.place.node_id)
+            self._callbacks.send_to_task(attempt_id, message)
+
+    def call_periodically(self, name: str, period_ms: int, call: Callable[[], None]) -> None:
+        if self._is_closed:
+            return
+
+        def fire() -> None:
+            self._timers.discard(timer)
+            self._submit(name, call)
+            self.call_periodically(name, period_ms, call)
+
+        timer = threading.Timer(period_ms / 1000, fire)
+        timer.daemon = True
+        self._timers.add(timer)
+        timer.start()
+
+    def _submit(self, name: str, work: Callable[[], None]) -> None:
+        def guarded() -> None:
+            if self._is_closed:
+                return
+            try:
+                work()
+            except Exception as error:
+                text = "".join(traceback.format_exception(error)).rstrip()
+                where = f"  in coordinator of: {name} (on the driver)"
+                failure = FailureInfo(type(error).__name__, f"{text}\n{where}", is_user_code=True)
+                self._callbacks.fail_job(failure)
+
+        with contextlib.suppress(RuntimeError):  # closed: the job is over
+            self._thread.submit(guarded)
+
+
+class _EnumeratorContext:
+    """`runtime.source.EnumeratorContext` for one source."""
+
+    def __init__(self, coordinators: Coordinators, state: _SourceState) -> None:
+        self._coordinators = coordinators
+        self._state = state
+
+    def parallelism(self) -> int:
+        return self._state.place.parallelism
+
+    def registered_readers(self) -> Sequence[int]:
+        return sorted(self._state.readers)
+
+    def assign_splits(self, subtask: int, splits: Sequence[Any]) -> None:
+        self._coordinators.assign(self._state, subtask, splits)
+
+    def signal_no_more_splits(self, subtask: int) -> None:
+        self._coordinators.no_more_splits(self._state, subtask)
+
+    def call_periodically(self, period_ms: int, call: Callable[[], None]) -> None:
+        self._coordinators.call_periodically(self._state.place.name, period_ms, call)
+
+
+def coordinated_vertices(
+    vertices: Mapping[VertexId, Any], nodes: Mapping[int, Any]
+) -> list[CoordinatedVertex]:
+    """Where the live coordinators of a program ended up in the JobGraph."""
+    return [
+        CoordinatedVertex(
+            vertex.vertex_id, info.node_id, info.name, vertex.parallelism,
+            nodes[info.node_id].coordinator,
+        )
+        for vertex in vertices.values()
+        for info in vertex.operators
+        if nodes[info.node_id].coordinator is not None
+    ]  # fmt: skip

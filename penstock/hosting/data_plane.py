@@ -1,0 +1,434 @@
+"""The network thread of a TaskManager: serves its partitions, reads from others.
+
+Source: Flink NettyConnectionManager, PartitionRequestServerHandler. One selector loop for all connections; a
+consumer that needs a peer for the first time dials on a short thread of its own, so that nobody else waits.
+
+One connection per pair: if both dial at once, the one with the smaller resource id stands; the other is told
+so and waits for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import secrets
+import selectors
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import Final
+
+from penstock.hosting.data_connection import (
+    FIRST_CREDIT,
+    DataConnection,
+    LocalChannel,
+    RemoteChannel,
+    RemoteView,
+)
+from penstock.hosting.data_frames import (
+    HEADER,
+    DataFrame,
+    FrameParser,
+    FrameType,
+    PartitionRequest,
+    PeerGreeting,
+)
+from penstock.hosting.handshake import (
+    NONCE_BYTES,
+    ROLE_DATA,
+    ClientHandshake,
+    Credentials,
+    ServerHandshake,
+)
+from penstock.hosting.partition_registry import PartitionRegistry
+from penstock.hosting.wire import decode, run_handshake
+from penstock.model.deployment import ShuffleDescriptor, TaskManagerLocation
+from penstock.model.errors import (
+    AuthenticationError,
+    ExternalError,
+    PartitionConnectionError,
+    PartitionNotFound,
+)
+from penstock.model.ids import ResourceId
+from penstock.runtime.input_gate import InputChannel
+from penstock.runtime.result_partition import ResultPartition, Subpartition
+
+_DIAL_TIMEOUT_S: Final = 5.0
+_SOCKET_BUFFER: Final = 1 << 20
+_READS_PER_TURN: Final = 8
+_ACCEPTED: Final = b"\x01"
+_USE_OTHER: Final = b"\x00"
+
+
+@dataclass(slots=True)
+class _Connected:
+    """What the selector holds for a connection."""
+
+    connection: DataConnection
+    parser: FrameParser
+
+
+class DataPlane:
+    """Started in `__init__`; `close` ends its thread and all connections."""
+
+    def __init__(self, resource_id: ResourceId, bind_host: str, credentials: Credentials) -> None:
+        self.resource_id = resource_id
+        self.registry = PartitionRegistry()
+        self.on_error: Callable[[ResultPartition, Exception], None] = lambda _partition, _error: (
+            None
+        )
+        self._credentials = credentials
+        self._server = socket.create_server((bind_host, 0))
+        self._server.setblocking(False)
+        self.port: int = self._server.getsockname()[1]
+        self._selector = selectors.DefaultSelector()
+        self._wake_receive, self._wake_send = socket.socketpair()
+        self._wake_receive.setblocking(False)
+        self._wake_send.setblocking(False)
+        self._tasks: deque[Callable[[], None]] = deque()
+        self._connections: dict[ResourceId, DataConnection] = {}
+        self._dialling: set[ResourceId] = set()
+        self._changed = threading.Condition()
+        self._channel_numbers = count(1)
+        self._is_closing = False
+        self._selector.register(self._server, selectors.EVENT_READ, None)
+        self._selector.register(self._wake_receive, selectors.EVENT_READ, None)
+        self._thread = threading.Thread(
+            target=self._run, name=f"penstock-network-{resource_id}", daemon=True
+        )
+        self._thread.start()
+
+    # ------------------------------------------------------------------ consumers ask
+
+    def open_channel(
+        self, channel: InputChannel, descriptor: ShuffleDescriptor, subpartition: int
+    ) -> None:
+        """Connect an input channel to its producer, local or remote. Returns at once."""
+        location, wanted = descriptor.location, descriptor.result_partition_id
+        if location is None or wanted is None:
+            return  # unknown: an UpdatePartitions will follow
+        if location.resource_id == self.resource_id:
+
+            def found(partition: ResultPartition | None) -> None:
+                if partition is None:
+                    channel.connect(FailedChannel(PartitionNotFound(f"no partition {wanted} here")))
+                    return
+                channel.connect(LocalChannel(partition.subpartitions[subpartition], channel.notify))
+
+            self.registry.request(wanted, found, time.monotonic())
+            return
+        request = PartitionRequest(wanted, subpartition, FIRST_CREDIT)
+        with self._changed:
+            connection = self._connections.get(location.resource_id)
+        if connection is not None:
+            self._request_on(connection, channel, request)
+            return
+        threading.Thread(
+            target=self._dial_and_request,
+            args=(location, channel, request),
+            name=f"penstock-dial-{location.resource_id}",
+            daemon=True,
+        ).start()
+
+    def _request_on(
+        self, connection: DataConnection, channel: InputChannel, request: PartitionRequest
+    ) -> None:
+        remote = RemoteChannel(connection, next(self._channel_numbers), channel.notify)
+        channel.connect(remote)
+        remote.request(request)
+        if connection.is_closed:
+            remote.fail(f"connection to {connection.peer} lost")
+
+    def _dial_and_request(
+        self, location: TaskManagerLocation, channel: InputChannel, request: PartitionRequest
+    ) -> None:
+        try:
+            connection = self._connection_to(location)
+        except (OSError, ExternalError) as error:
+            channel.connect(
+                FailedChannel(
+                    PartitionConnectionError(
+                        f"cannot reach {location.resource_id} at {location.host}:"
+                        f"{location.data_port} for {request.partition_id}: {error}"
+                    )
+                )
+            )
+            return
+        self._request_on(connection, channel, request)
+
+    def _connection_to(self, location: TaskManagerLocation) -> DataConnection:
+        peer = location.resource_id
+        with self._changed:
+            while peer in self._dialling:
+                self._changed.wait(_DIAL_TIMEOUT_S)
+            if peer in self._connections:
+                return self._connections[peer]
+            self._dialling.add(peer)
+        try:
+            return self._dial(location)
+        finally:
+            with self._changed:
+                self._dialling.discard(peer)
+                self._changed.notify_all()
+
+    def _dial(self, location: TaskManagerLocation) -> DataConnection:
+        address = (location.host, location.data_port)
+        sock = socket.create_connection(address, timeout=_DIAL_TIMEOUT_S)
+        try:
+            nonce = secrets.token_bytes(NONCE_BYTES)
+            handshake = ClientHandshake(self._credentials, ROLE_DATA, nonce)
+            run_handshake(sock, handshake)
+            body = pickle.dumps(PeerGreeting(self.resource_id), protocol=5)
+            sock.sendall(HEADER.pack(len(body), FrameType.PEER, 0, 0, 0, 0) + body)
+            answer = handshake.leftover[:1] or sock.recv(1)
+        except BaseException:
+            sock.close()
+            raise
+        if answer == _ACCEPTED:
+            return self._adopt(sock, location.resource_id)
+        sock.close()
+        return self._await_incoming(location.resource_id)
+
+    def _await_incoming(self, peer: ResourceId) -> DataConnection:
+        deadline = time.monotonic() + _DIAL_TIMEOUT_S
+        with self._changed:
+            while peer not in self._connections:
+                rest = deadline - time.monotonic()
+                if rest <= 0:
+                    raise PartitionConnectionError(
+                        f"{peer} refused our connection and did not dial"
+                    )
+                self._changed.wait(rest)
+            return self._connections[peer]
+
+    # ------------------------------------------------------------------ network thread
+
+    def _run(self) -> None:
+        next_expiry = time.monotonic() + 1.0
+        while not self._is_closing:
+            for key, events in self._selector.select(1.0):
+                if key.fileobj is self._server:
+                    self._accept()
+                elif key.fileobj is self._wake_receive:
+                    self._drain_wakes()
+                else:
+                    self._serve(key.data, events)
+            while self._tasks:
+                self._tasks.popleft()()
+            if time.monotonic() >= next_expiry:
+                next_expiry = time.monotonic() + 1.0
+                self.registry.expire(time.monotonic())
+                self.registry.sweep_consumed()
+
+    def _drain_wakes(self) -> None:
+        try:
+            while self._wake_receive.recv(4096):
+                pass
+        except BlockingIOError:
+            pass
+
+    def _on_loop(self, task: Callable[[], None]) -> None:
+        self._tasks.append(task)
+        with contextlib.suppress(OSError):  # a full pipe wakes as well; a closed one has no loop
+            self._wake_send.send(b"\0")
+
+    def want_write(self, connection: DataConnection) -> None:
+        """A socket is full: watch for room."""
+        self._on_loop(lambda: self._watch(connection, selectors.EVENT_READ | selectors.EVENT_WRITE))
+
+    def _watch(self, connection: DataConnection, events: int) -> None:
+        if connection.is_closed:
+            return
+        try:
+            key = self._selector.get_key(connection.sock)
+            self._selector.modify(connection.sock, events, key.data)
+        except (KeyError, ValueError):
+            pass  # closed in the meantime
+
+    def _accept(self) -> None:
+        try:
+            sock, _ = self._server.accept()
+        except BlockingIOError:
+            return
+        threading.Thread(
+            target=self._greet, args=(sock,), name="penstock-greet", daemon=True
+        ).start()
+
+    def _greet(self, sock: socket.socket) -> None:
+        """Handshake of an incoming connection, off the network thread: a silent peer blocks nobody."""
+        try:
+            sock.setblocking(True)
+            handshake = ServerHandshake(self._credentials, secrets.token_bytes(NONCE_BYTES))
+            run_handshake(sock, handshake)
+            if handshake.role != ROLE_DATA:
+                raise AuthenticationError("a peer with another role came to the data port")
+            sock.settimeout(_DIAL_TIMEOUT_S)
+            peer = _read_greeting(sock, handshake.leftover).resource_id
+            if self._must_use_other(peer):
+                sock.sendall(_USE_OTHER)
+                sock.close()
+                return
+            sock.sendall(_ACCEPTED)
+            self._adopt(sock, peer)
+        except (OSError, ExternalError):
+            sock.close()
+
+    def _must_use_other(self, peer: ResourceId) -> bool:
+        with self._changed:
+            return peer in self._connections or (peer in self._dialling and self.resource_id < peer)
+
+    def _adopt(self, sock: socket.socket, peer: ResourceId) -> DataConnection:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            sock.setsockopt(socket.SOL_SOCKET, option, _SOCKET_BUFFER)
+        sock.setblocking(False)
+        connection = DataConnection(sock, peer, self)
+        with self._changed:
+            self._connections.setdefault(peer, connection)
+            self._changed.notify_all()
+        connected = _Connected(connection, FrameParser())
+        self._on_loop(lambda: self._register(connected))
+        return connection
+
+    def _register(self, connected: _Connected) -> None:
+        self._selector.register(connected.connection.sock, selectors.EVENT_READ, connected)
+
+    def _serve(self, connected: _Connected, events: int) -> None:
+        connection = connected.connection
+        if events & selectors.EVENT_WRITE:
+            self._watch(connection, selectors.EVENT_READ)
+            connection.write_out()
+            connection.resume_stalled()
+        if not events & selectors.EVENT_READ:
+            return
+        try:
+            for _ in range(_READS_PER_TURN):
+                received = connection.sock.recv_into(connected.parser.buffer())
+                if received == 0:
+                    raise ConnectionResetError("closed by the peer")
+                for frame in connected.parser.advance(received):
+                    self._handle(connection, frame)
+        except BlockingIOError:
+            return
+        except Exception as error:
+            self._drop(connection, f"{type(error).__name__}: {error}")
+
+    def _drop(self, connection: DataConnection, cause: str) -> None:
+        with self._changed:
+            if self._connections.get(connection.peer) is connection:
+                del self._connections[connection.peer]
+        try:
+            self._selector.unregister(connection.sock)
+        except (KeyError, ValueError):
+            pass
+        connection.sock.close()
+        connection.fail(cause)
+
+    # ------------------------------------------------------------------ frames
+
+    def _handle(self, connection: DataConnection, frame: DataFrame) -> None:
+        if frame.frame_type == FrameType.DATA:
+            channel = connection.channels.get(frame.channel)
+            if channel is not None:  # else: cancelled while the frame was on its way
+                channel.on_frame(frame.kind, frame.sequence, frame.payload)
+        elif frame.frame_type == FrameType.CREDIT:
+            view = connection.views.get(frame.channel)
+            if view is not None:
+                view.add_credit(int.from_bytes(frame.payload, "big"))
+        elif frame.frame_type == FrameType.REQUEST:
+            self._handle_request(connection, frame)
+        elif frame.frame_type == FrameType.CANCEL:
+            view = connection.views.pop(frame.channel, None)
+            if view is not None:
+                view.release()
+        elif frame.frame_type == FrameType.FAILED:
+            channel = connection.channels.get(frame.channel)
+            if channel is not None:
+                channel.fail(bytes(frame.payload).decode(errors="replace"))
+
+    def _handle_request(self, connection: DataConnection, frame: DataFrame) -> None:
+        request = decode(bytes(frame.payload))
+        if not isinstance(request, PartitionRequest):
+            raise ExternalError(f"expected a PartitionRequest, got {type(request).__name__}")
+
+        def found(partition: ResultPartition | None) -> None:
+            if partition is None or partition.failure is not None:
+                why = "is not here" if partition is None else f"failed: {partition.failure}"
+                text = f"partition {request.partition_id} {why}".encode()
+                connection.send(FrameType.FAILED, frame.channel, [text])
+                return
+            self._start_view(connection, frame.channel, request, partition)
+
+        self.registry.request(request.partition_id, found, time.monotonic())
+
+    def _start_view(
+        self,
+        connection: DataConnection,
+        channel: int,
+        request: PartitionRequest,
+        partition: ResultPartition,
+    ) -> None:
+        subpartition: Subpartition = partition.subpartitions[request.subpartition]
+        view = RemoteView(
+            subpartition,
+            connection,
+            channel,
+            request.credit,
+            on_error=lambda error: self.on_error(partition, error),
+            count_bytes=partition.count_remote_bytes,
+        )
+        connection.views[channel] = view
+        subpartition.attach(view.pump)
+
+    def close(self) -> None:
+        self._is_closing = True
+        self._on_loop(lambda: None)
+        if threading.current_thread() is not self._thread:
+            self._thread.join(5.0)
+        with self._changed:
+            connections = list(self._connections.values())
+            self._connections.clear()
+        for connection in connections:
+            connection.is_closed = True
+            connection.sock.close()
+        for sock in (self._server, self._wake_receive, self._wake_send):
+            sock.close()
+        self._selector.close()
+
+
+class FailedChannel:
+    """A channel whose producer cannot be reached: the task finds the reason at its next poll."""
+
+    def __init__(self, error: ExternalError) -> None:
+        self._error = error
+
+    def poll(self) -> None:
+        raise self._error
+
+    def release(self) -> None:
+        """Nothing to give back."""
+
+
+def _read_greeting(sock: socket.socket, data: bytes) -> PeerGreeting:
+    while len(data) < HEADER.size:
+        data += _receive(sock, HEADER.size - len(data))
+    size, frame_type, *_ = HEADER.unpack_from(data)
+    if frame_type != FrameType.PEER or size > 4096:
+        raise AuthenticationError("a peer did not say who it is")
+    while len(data) < HEADER.size + size:
+        data += _receive(sock, HEADER.size + size - len(data))
+    greeting = decode(data[HEADER.size : HEADER.size + size])
+    if not isinstance(greeting, PeerGreeting):
+        raise AuthenticationError("a peer did not say who it is")
+    return greeting
+
+
+def _receive(sock: socket.socket, size: int) -> bytes:
+    data = sock.recv(size)
+    if not data:
+        raise AuthenticationError("the peer closed the connection while it introduced itself")
+    return data

@@ -1,0 +1,570 @@
+"""JobManager: the asyncio shell around JobMaster and ResourceManager of one job, in one thread of the driver.
+
+Source: Flink JobMaster, ResourceManager and Dispatcher's shells. Events come from TaskManagers' connections,
+timers and the program; each goes into a machine, and the effects that come out are carried out in order.
+Nothing here decides: deciding is the machines' affair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from penstock.hosting.coordinators import CoordinatedVertex, Coordinators
+from penstock.hosting.driver_sink import PRINT_STREAM, CollectStream, PrintConsole
+from penstock.hosting.handshake import (
+    LIMIT_SECONDS,
+    NONCE_BYTES,
+    ROLE_SUPERVISOR,
+    ROLE_TASKMANAGER,
+    Credentials,
+    ServerHandshake,
+)
+from penstock.hosting.job_observer import JobObserver
+from penstock.hosting.provider import MasterAddress, TaskManagerProvider
+from penstock.hosting.task_thread import TaskSettings
+from penstock.hosting.wire import MessageBuffer, encode
+from penstock.machines.job_master import JobMaster
+from penstock.machines.job_settings import JobSettings
+from penstock.machines.resource_manager import ResourceManager, ResourceSettings
+from penstock.model.deployment import TaskManagerLocation
+from penstock.model.errors import AuthenticationError, ExternalError
+from penstock.model.graph.job_graph import JobGraph
+from penstock.model.ids import AttemptId, BlobKey, FencingToken, ResourceId
+from penstock.model.messages import (
+    AnswerOffers,
+    CancelJob,
+    CancelTask,
+    DeclareRequirements,
+    DeployTask,
+    DriverData,
+    ExecutionStateChanged,
+    FailJob,
+    FailureInfo,
+    FinalizeJob,
+    FreeSlot,
+    Heartbeat,
+    JobEvent,
+    JobFinalized,
+    JobStatusChanged,
+    NotEnoughResources,
+    OfferSlots,
+    PartitionDataProduced,
+    PutBlob,
+    RegisterTaskManager,
+    RegistrationAccepted,
+    ReleasePartitions,
+    RequestSlot,
+    ResetSubtasks,
+    ResourceEvent,
+    ResourcesMissing,
+    ResourceTick,
+    SetTimer,
+    Shutdown,
+    SlotFreed,
+    SlotsOffered,
+    SplitRequest,
+    StartScheduling,
+    StartTaskManager,
+    StopTaskManager,
+    TaskManagerGone,
+    TaskManagerLostEvent,
+    TaskManagerRegistered,
+    TaskManagerStartFailed,
+    TaskReported,
+    TaskStateChanged,
+    TimerFired,
+    UpdatePartitions,
+    UserOutput,
+)
+from penstock.model.states import ExecutionState, JobStatus
+
+_TICK_S: Final = 0.1
+_MODULES_KEY: Final = "modules-"
+
+
+@dataclass(frozen=True, slots=True)
+class JobManagerSettings:
+    """What the shell needs of the configuration."""
+
+    job: JobSettings
+    resources: ResourceSettings
+    task: TaskSettings
+    heartbeat_interval_s: float
+    heartbeat_timeout_s: float
+    stuck_task_timeout_s: float
+
+
+@dataclass(slots=True)
+class _Link:
+    """A registered TaskManager's connection."""
+
+    location: TaskManagerLocation
+    writer: asyncio.StreamWriter
+    heard_at: float
+    progress: int = 0
+    blobs: set[BlobKey] | None = None
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+class JobManager:
+    """`start`, then `wait`; `cancel` and `collect` from any thread."""
+
+    def __init__(
+        self,
+        job_graph: JobGraph,
+        coordinated: Sequence[CoordinatedVertex],
+        provider: TaskManagerProvider,
+        settings: JobManagerSettings,
+        observer: JobObserver,
+        modules: bytes = b"",
+    ) -> None:
+        self.job_graph = job_graph
+        self.job_id = job_graph.job_id
+        self.observer = observer
+        self.settings = settings
+        self.status = JobStatus.INITIALIZING
+        self.failure: FailureInfo | None = None
+        self.ended = threading.Event()
+        self.started_ms = _now_ms()
+        self.ended_ms = 0
+        self.provider = provider
+        self.job_master = JobMaster(job_graph, settings.job, _now_ms())
+        self.resource_manager = ResourceManager(
+            provider.slots_per_taskmanager,
+            provider.max_taskmanagers(),
+            settings.resources,
+            _now_ms(),
+        )
+        self.coordinators = Coordinators(self.job_id, coordinated, self)
+        self.credentials = Credentials(
+            secrets.token_bytes(32), FencingToken(secrets.token_hex(8)), self.job_id
+        )
+        self._modules = modules
+        self._links: dict[ResourceId, _Link] = {}
+        self._supervised: dict[ResourceId, float] = {}
+        self._supervisors: dict[ResourceId, asyncio.StreamWriter] = {}
+        self._cancelling: dict[AttemptId, float] = {}
+        self._events: deque[tuple[Callable[[Any], None], Any]] = deque()
+        self._where: dict[AttemptId, ResourceId] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._collects: dict[str, CollectStream] = {}
+        self._collects_lock = threading.Lock()
+        self._console = PrintConsole(self._grant)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="penstock-jobmanager", daemon=True)
+        self._is_feeding = False
+
+    # ------------------------------------------------------------------ the program's side
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def cancel(self) -> None:
+        self._soon(lambda: self._feed_job(CancelJob(_now_ms())))
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Whether the job has ended and everything of it is gone."""
+        return self.ended.wait(timeout_s)
+
+    def collect(self, stream: str) -> CollectStream:
+        with self._collects_lock:
+            if stream not in self._collects:
+                self._collects[stream] = CollectStream(self._grant)
+            return self._collects[stream]
+
+    def _grant(self, credit: Any) -> None:
+        self.send_to_task(credit.attempt_id, credit)
+
+    # ------------------------------------------------------------------ Callbacks of coordinators
+
+    def send_to_task(self, attempt_id: AttemptId, message: object) -> None:
+        """Any thread. Messages for attempts that ended are dropped."""
+
+        def send() -> None:
+            resource_id = self._where.get(attempt_id)
+            if resource_id is not None:
+                self._send(resource_id, message)
+
+        self._soon(send)
+
+    def fail_job(self, failure: FailureInfo) -> None:
+        self._soon(lambda: self._feed_job(FailJob(failure, _now_ms())))
+
+    def job_finalized(self) -> None:
+        self._soon(lambda: self._feed_job(JobFinalized(_now_ms())))
+
+    def _soon(self, call: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the job is over
+            self._loop.call_soon_threadsafe(call)
+
+    # ------------------------------------------------------------------ the loop
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._main())
+        except Exception as error:
+            self.status = JobStatus.FAILED
+            self.failure = FailureInfo(type(error).__name__, f"EngineBug: {error!r}")
+            self.observer.engine_failed(error)
+        finally:
+            self._finish()
+
+    async def _main(self) -> None:
+        self._done = asyncio.Event()
+        self._broken: BaseException | None = None
+        self._loop.set_exception_handler(self._on_loop_error)
+        server = await asyncio.start_server(self._on_connection, self.provider.bind_host, 0)
+        port = server.sockets[0].getsockname()[1]
+        interval = self.settings.heartbeat_interval_s
+        master = MasterAddress(
+            self.provider.bind_host, port, self.credentials, interval, self.settings.task
+        )
+        self.provider.open(master, self._on_host_ended)
+        self.coordinators.start()
+        self._feed_job(StartScheduling(_now_ms()))
+        ticker = asyncio.create_task(self._tick())
+        await self._done.wait()
+        ticker.cancel()
+        server.close()
+        for resource_id in {*self._links, *self._supervisors}:
+            self._end_taskmanager(resource_id, f"job {self.status}")
+        await asyncio.gather(*(_drained(link.writer) for link in self._links.values()))
+        if self._broken is not None:
+            raise self._broken
+
+    def _on_loop_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, BaseException) and self._broken is None:
+            self._broken = error
+            self._done.set()
+
+    def _finish(self) -> None:
+        """After the loop: make sure that nothing of the job is left."""
+        self.provider.close()
+        for link in self._links.values():
+            link.writer.close()
+        self._loop.run_until_complete(asyncio.sleep(0))
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+        self._loop.run_until_complete(asyncio.sleep(0))
+        self.coordinators.close(is_committed=self.status is JobStatus.FINISHED)
+        self._console.close()
+        failure = self._failure_text()
+        with self._collects_lock:
+            for collect in self._collects.values():
+                collect.end(failure)
+        self._loop.close()
+        self.ended_ms = _now_ms()
+        self.observer.job_ended(self.status)
+        self.ended.set()
+
+    def _failure_text(self) -> str | None:
+        if self.status is JobStatus.FAILED:
+            return self.failure.text if self.failure else "the job failed"
+        return "the job was cancelled" if self.status is JobStatus.CANCELED else None
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            self._check_heartbeats()
+            self._check_stuck()
+            self._feed_resources(ResourceTick(_now_ms()))
+            self.observer.tick(self.job_master)
+
+    def _check_stuck(self) -> None:
+        """A function that does not answer a cancel costs its TaskManager: a new one is cheap here."""
+        limit = time.monotonic() - self.settings.stuck_task_timeout_s
+        for attempt_id, since in list(self._cancelling.items()):
+            if since < limit:
+                del self._cancelling[attempt_id]
+                resource_id = self._where.get(attempt_id)
+                if resource_id is not None:
+                    self._lost(resource_id, f"task {attempt_id} did not end after its cancel")
+
+    def _check_heartbeats(self) -> None:
+        limit = time.monotonic() - self.settings.heartbeat_timeout_s
+        for resource_id, link in list(self._links.items()):
+            heard = max(link.heard_at, self._supervised.get(resource_id, 0.0))
+            if heard < limit:
+                timeout = self.settings.heartbeat_timeout_s
+                self._lost(resource_id, f"no heartbeat for {timeout:g} s")
+
+    # ------------------------------------------------------------------ connections
+
+    async def _on_connection(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        try:
+            handshake = ServerHandshake(self.credentials, secrets.token_bytes(NONCE_BYTES))
+            async with asyncio.timeout(LIMIT_SECONDS):
+                while not handshake.is_done:
+                    data = await reader.read(4096)
+                    if not data:
+                        raise AuthenticationError("closed before the proof")
+                    writer.write(handshake.feed(data))
+            await self._serve(handshake, reader, writer)
+        except (AuthenticationError, TimeoutError, OSError):
+            pass  # an unproven peer is dropped; a lost one is told of in _serve
+        finally:
+            writer.close()
+
+    async def _serve(
+        self, handshake: ServerHandshake, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        if handshake.role not in (ROLE_TASKMANAGER, ROLE_SUPERVISOR):
+            raise AuthenticationError("a peer with another role came to the control port")
+        buffer = MessageBuffer()
+        resource_id: ResourceId | None = None
+        cause = "connection closed"
+        data = handshake.leftover
+        try:
+            while True:
+                for message in buffer.feed(data):
+                    resource_id = self._receive(handshake.role, message, writer) or resource_id
+                data = await reader.read(1 << 18)
+                if not data:
+                    break
+        except (OSError, ExternalError) as error:
+            cause = f"connection broke: {error}"
+        finally:
+            if resource_id is not None and handshake.role == ROLE_TASKMANAGER:
+                self._lost(resource_id, cause)
+
+    def _receive(self, role: int, message: Any, writer: asyncio.StreamWriter) -> ResourceId | None:
+        """One message; the sender's id when it tells it."""
+        if isinstance(message, Heartbeat):
+            self._on_heartbeat(role, message, writer)
+            return message.resource_id
+        if isinstance(message, RegisterTaskManager):
+            self._on_register(message, writer)
+            return message.resource_id
+        if isinstance(message, TaskStateChanged):
+            self._feed_job(TaskReported(message, _now_ms()))
+        elif isinstance(message, OfferSlots):
+            self._on_offers(message)
+        elif isinstance(message, SplitRequest):
+            if message.attempt_id in self._where:
+                self.coordinators.split_request(message)
+        elif isinstance(message, DriverData):
+            self._on_driver_data(message)
+        elif isinstance(message, UserOutput):
+            self.observer.user_output(message, self.job_graph)
+        elif isinstance(message, SlotFreed):
+            self._feed_resources(message)
+        elif isinstance(message, PartitionDataProduced):
+            self._feed_job(message)
+        else:
+            raise ExternalError(f"a JobManager does not take {type(message).__name__}")
+        return None
+
+    def _on_register(self, message: RegisterTaskManager, writer: asyncio.StreamWriter) -> None:
+        location = TaskManagerLocation(message.resource_id, message.host, message.data_port)
+        self._links[message.resource_id] = _Link(location, writer, time.monotonic(), blobs=set())
+        self.observer.taskmanager_registered(message)
+        self._send(message.resource_id, RegistrationAccepted(FencingToken(self.credentials.token)))
+        if self._modules:
+            self._send(message.resource_id, PutBlob(BlobKey(_MODULES_KEY + "user"), self._modules))
+        self._feed_resources(TaskManagerRegistered(location, message.slots, _now_ms()))
+
+    def _on_heartbeat(self, role: int, message: Heartbeat, writer: asyncio.StreamWriter) -> None:
+        if role == ROLE_SUPERVISOR:
+            self._supervised[message.resource_id] = time.monotonic()
+            self._supervisors[message.resource_id] = writer
+            return
+        link = self._links.get(message.resource_id)
+        if link is not None:
+            link.heard_at = time.monotonic()
+            link.progress = message.progress
+            for attempt_id, io in message.ios:
+                self.job_master.note_io(attempt_id, io)
+
+    def _on_offers(self, message: OfferSlots) -> None:
+        link = self._links.get(message.resource_id)
+        if link is not None:
+            self._feed_job(SlotsOffered(link.location, message.offers, _now_ms()))
+
+    def _on_driver_data(self, data: DriverData) -> None:
+        if data.attempt_id not in self._where:
+            return  # of an attempt that a restart has replaced
+        if data.stream == PRINT_STREAM:
+            self._console.put(data)
+        else:
+            self.collect(data.stream).put(data)
+
+    def _on_host_ended(self, resource_id: ResourceId, cause: str) -> None:
+        """Any thread: the Spark task (or thread) of a TaskManager is over."""
+
+        def ended() -> None:
+            if resource_id in self._links:
+                self._lost(resource_id, cause)
+            else:
+                self._feed_resources(TaskManagerStartFailed(resource_id, cause, _now_ms()))
+
+        self._soon(ended)
+
+    def _lost(self, resource_id: ResourceId, cause: str) -> None:
+        link = self._links.pop(resource_id, None)
+        if link is None or self._done.is_set():
+            return
+        link.writer.close()
+        self.observer.taskmanager_lost(resource_id, cause)
+        self._end_taskmanager(resource_id, f"fenced off: {cause}")
+        self._feed_resources(TaskManagerLostEvent(resource_id, cause, _now_ms()))
+        self._feed_job(TaskManagerGone(resource_id, cause, _now_ms()))
+
+    def _end_taskmanager(self, resource_id: ResourceId, reason: str) -> None:
+        """Ask it, have its supervisor see to it, and let the host clean up behind both."""
+        self._send(resource_id, Shutdown(reason))
+        supervisor = self._supervisors.pop(resource_id, None)
+        if supervisor is not None and not supervisor.is_closing():
+            supervisor.write(encode(Shutdown(reason)))
+        self.provider.stop(resource_id)
+
+    def _send(self, resource_id: ResourceId, message: object) -> None:
+        link = self._links.get(resource_id)
+        if link is not None and not link.writer.is_closing():
+            link.writer.write(encode(message))
+
+    # ------------------------------------------------------------------ machines
+
+    def _feed_job(self, event: JobEvent) -> None:
+        self._feed(self._step_job, event)
+
+    def _feed_resources(self, event: ResourceEvent) -> None:
+        self._feed(self._step_resources, event)
+
+    def _feed(self, step: Callable[[Any], None], event: Any) -> None:
+        """One event at a time: what an effect brings about waits until all effects are carried out."""
+        self._events.append((step, event))
+        if self._is_feeding:
+            return
+        self._is_feeding = True
+        try:
+            while self._events:
+                step, event = self._events.popleft()
+                step(event)
+        finally:
+            self._is_feeding = False
+
+    def _step_job(self, event: JobEvent) -> None:
+        for effect in self.job_master.step(event):
+            _JOB_EFFECTS[type(effect)](self, effect)
+
+    def _step_resources(self, event: ResourceEvent) -> None:
+        for effect in self.resource_manager.step(event):
+            if isinstance(effect, StartTaskManager):
+                self.observer.taskmanager_requested(effect.resource_id)
+                self.provider.start(effect.resource_id)
+            elif isinstance(effect, StopTaskManager):
+                self._end_taskmanager(effect.resource_id, effect.reason)
+                self._links.pop(effect.resource_id, None)
+            elif isinstance(effect, RequestSlot):
+                self._send(effect.resource_id, effect)
+            elif isinstance(effect, ResourcesMissing):
+                self.observer.resources_missing(effect, self.provider.describe())
+                reason = f"{effect.reason}; {self.provider.describe()}"
+                self._feed_job(NotEnoughResources(effect.available, reason, _now_ms()))
+
+    def _do_deploy(self, effect: DeployTask) -> None:
+        key = effect.deployment.chain_blob
+        link = self._links.get(effect.resource_id)
+        if link is None or link.blobs is None:
+            return  # lost in this very moment: its TaskManagerGone follows
+        if key not in link.blobs:
+            link.blobs.add(key)
+            self._send(effect.resource_id, PutBlob(key, self.job_graph.blobs[key]))
+        self._where[effect.deployment.attempt_id] = effect.resource_id
+        self._send(effect.resource_id, effect)
+
+    def _do_send(self, effect: Any) -> None:
+        self._send(effect.resource_id, effect)
+
+    def _do_declare(self, effect: DeclareRequirements) -> None:
+        self._feed_resources(effect)
+
+    def _do_timer(self, effect: SetTimer) -> None:
+        former = self._timers.pop(effect.timer, None)
+        if former is not None:
+            former.cancel()
+        delay_s = max(0.0, (effect.at_ms - _now_ms()) / 1000)
+        self._timers[effect.timer] = self._loop.call_later(delay_s, self._on_timer, effect.timer)
+
+    def _on_timer(self, timer: str) -> None:
+        self._timers.pop(timer, None)
+        self._feed_job(TimerFired(timer, _now_ms()))
+
+    def _do_reset(self, effect: ResetSubtasks) -> None:
+        """Sources take their splits back; rows that the program has seen cannot be taken back."""
+        reset = set(effect.vertices)
+        for attempt_id in list(self._where):
+            if attempt_id.execution_vertex_id in reset:
+                del self._where[attempt_id]
+        self.coordinators.reset(effect.vertices)
+        self.observer.restarting(effect)
+        with self._collects_lock:
+            spoiled = [name for name, c in self._collects.items() if not c.restart()]
+        if spoiled:
+            text = (
+                "execute_and_collect: the job had to start again, but rows of it were handed out "
+                "already and no checkpoints are taken yet: going on would hand them out twice. "
+                "Write to a file sink, which drops what a failed attempt wrote, or run again."
+            )
+            self._soon(lambda: self._feed_job(FailJob(_not_restartable(text), _now_ms())))
+
+    def _do_finalize(self, effect: FinalizeJob) -> None:
+        self.coordinators.finalize(effect.committables)
+
+    def _do_status(self, effect: JobStatusChanged) -> None:
+        self.status = effect.status
+        if effect.failure is not None:
+            self.failure = effect.failure
+        self.observer.status_changed(effect)
+        if effect.status.is_terminal:
+            self._done.set()
+
+    def _do_execution_state(self, effect: ExecutionStateChanged) -> None:
+        if effect.new is ExecutionState.CANCELING:
+            self._cancelling[effect.attempt_id] = time.monotonic()
+        else:
+            self._cancelling.pop(effect.attempt_id, None)
+        if effect.new.is_terminal and effect.new.value != "FINISHED":
+            self._where.pop(effect.attempt_id, None)
+        self.observer.execution_changed(effect, self.job_graph)
+
+
+def _not_restartable(text: str) -> FailureInfo:
+    return FailureInfo("JobExecutionError", text, is_recoverable=False)
+
+
+async def _drained(writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError, TimeoutError):
+        async with asyncio.timeout(1.0):
+            await writer.drain()
+
+
+_JOB_EFFECTS: Final[dict[type, Callable[[JobManager, Any], None]]] = {
+    DeclareRequirements: JobManager._do_declare,
+    AnswerOffers: JobManager._do_send,
+    DeployTask: JobManager._do_deploy,
+    CancelTask: JobManager._do_send,
+    UpdatePartitions: JobManager._do_send,
+    ReleasePartitions: JobManager._do_send,
+    FreeSlot: JobManager._do_send,
+    SetTimer: JobManager._do_timer,
+    ResetSubtasks: JobManager._do_reset,
+    FinalizeJob: JobManager._do_finalize,
+    JobStatusChanged: JobManager._do_status,
+    ExecutionStateChanged: JobManager._do_execution_state,
+}

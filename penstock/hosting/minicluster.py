@@ -1,0 +1,75 @@
+"""MiniCluster: TaskManagers as threads of this process, the same code and sockets, no Spark.
+
+For tests and the debugger (`breakpoint()` in a user function works); never the place for real data.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+from penstock.hosting.provider import MasterAddress, OnEnded
+from penstock.hosting.taskmanager import TaskManager, TaskManagerConfig
+from penstock.model.ids import ResourceId
+
+_STOP_WAIT_S: Final = 5.0
+
+
+class ThreadProvider:
+    """Starts TaskManagers as threads."""
+
+    def __init__(self, slots: int, max_taskmanagers: int | None = None) -> None:
+        self.slots_per_taskmanager = slots
+        self._max = max_taskmanagers
+        self._master: MasterAddress | None = None
+        self._on_ended: OnEnded = lambda _resource_id, _cause: None
+        self._threads: list[threading.Thread] = []
+        self.managers: dict[ResourceId, TaskManager] = {}
+
+    @property
+    def bind_host(self) -> str:
+        return "127.0.0.1"
+
+    def max_taskmanagers(self) -> int | None:
+        return self._max
+
+    def describe(self) -> str:
+        return "a MiniCluster in this process"
+
+    def open(self, master: MasterAddress, on_ended: OnEnded) -> None:
+        self._master = master
+        self._on_ended = on_ended
+
+    def start(self, resource_id: ResourceId) -> None:
+        master = self._master
+        assert master is not None
+        config = TaskManagerConfig(
+            resource_id=resource_id,
+            master_host=master.host,
+            master_port=master.port,
+            credentials=master.credentials,
+            bind_host=self.bind_host,
+            slots=self.slots_per_taskmanager,
+            heartbeat_interval_s=master.heartbeat_interval_s,
+            task_settings=master.task_settings,
+        )
+        manager = TaskManager(config)
+        self.managers[resource_id] = manager
+
+        def run() -> None:
+            self._on_ended(resource_id, manager.run())
+
+        thread = threading.Thread(target=run, name=f"penstock-{resource_id}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def stop(self, resource_id: ResourceId) -> None:
+        manager = self.managers.pop(resource_id, None)
+        if manager is not None:
+            manager.abandon()
+
+    def close(self) -> None:
+        for resource_id in list(self.managers):
+            self.stop(resource_id)
+        for thread in self._threads:
+            thread.join(_STOP_WAIT_S)

@@ -1,0 +1,75 @@
+"""Result partitions of this TaskManager, and consumers that came before them.
+
+Source: Flink ResultPartitionManager with its partition request listeners: a request for a partition that is
+not there yet waits for it, up to a time limit. Called from task threads and the network thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from penstock.model.ids import ResultPartitionId
+from penstock.runtime.result_partition import ResultPartition
+
+REQUEST_TIMEOUT_S: Final = 10.0
+
+Found = Callable[[ResultPartition | None], None]
+
+
+class PartitionRegistry:
+    """Thread-safe; callbacks run outside the lock, on the registering thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._partitions: dict[ResultPartitionId, ResultPartition] = {}
+        self._waiting: dict[ResultPartitionId, list[tuple[float, Found]]] = {}
+
+    def register(self, partition: ResultPartition) -> None:
+        with self._lock:
+            self._partitions[partition.partition_id] = partition
+            waiting = self._waiting.pop(partition.partition_id, [])
+        for _, found in waiting:
+            found(partition)
+
+    def request(self, partition_id: ResultPartitionId, found: Found, now_s: float) -> None:
+        """`found(partition)` now or when it is registered, `found(None)` when the time is over."""
+        with self._lock:
+            partition = self._partitions.get(partition_id)
+            if partition is None:
+                waiting = self._waiting.setdefault(partition_id, [])
+                waiting.append((now_s + REQUEST_TIMEOUT_S, found))
+                return
+        found(partition)
+
+    def expire(self, now_s: float) -> None:
+        """Give up on requests whose time is over."""
+        expired: list[Found] = []
+        with self._lock:
+            for partition_id, waiting in list(self._waiting.items()):
+                expired.extend(found for at, found in waiting if at <= now_s)
+                kept = [(at, found) for at, found in waiting if at > now_s]
+                if kept:
+                    self._waiting[partition_id] = kept
+                else:
+                    del self._waiting[partition_id]
+        for found in expired:
+            found(None)
+
+    def release(self, partition_id: ResultPartitionId, failure: str | None = None) -> None:
+        with self._lock:
+            partition = self._partitions.pop(partition_id, None)
+        if partition is not None:
+            partition.release(failure)
+
+    def sweep_consumed(self) -> None:
+        """Forget partitions that every consumer has read to the end."""
+        with self._lock:
+            for partition_id, partition in list(self._partitions.items()):
+                if all(sub.is_released for sub in partition.subpartitions):
+                    del self._partitions[partition_id]
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._partitions)

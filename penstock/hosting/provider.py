@@ -1,0 +1,54 @@
+"""The port through which TaskManagers are had: Spark tasks, or threads of a MiniCluster.
+
+Source: Flink ResourceManagerDriver. Every call returns at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.hosting.handshake import Credentials
+from penstock.hosting.task_thread import TaskSettings
+from penstock.model.ids import ResourceId
+
+OnEnded = Callable[[ResourceId, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class MasterAddress:
+    """Where a TaskManager dials and how it proves itself."""
+
+    host: str
+    port: int
+    credentials: Credentials
+    heartbeat_interval_s: float
+    task_settings: TaskSettings
+
+
+class TaskManagerProvider(Protocol):
+    """Starts and stops TaskManagers of one job."""
+
+    slots_per_taskmanager: int
+
+    @property
+    def bind_host(self) -> str:
+        """Where the JobManager listens."""
+
+    def max_taskmanagers(self) -> int | None:
+        """How many the host can give now, or None when it cannot tell."""
+
+    def describe(self) -> str:
+        """What the host is, for messages: master, cores, what is used."""
+
+    def open(self, master: MasterAddress, on_ended: OnEnded) -> None:
+        """Before the first start. `on_ended(resource_id, cause)` may be called from any thread."""
+
+    def start(self, resource_id: ResourceId) -> None: ...
+
+    def stop(self, resource_id: ResourceId) -> None:
+        """Make sure that it ends, whatever its state."""
+
+    def close(self) -> None:
+        """End all; waits a bounded time for what it started."""

@@ -1,0 +1,54 @@
+"""The Spark session that carries jobs: the user's active one, or an embedded one of our own.
+
+The embedded one is `local[n]` with enough logical cores, binds to loopback, and logs to a file whose name the
+console tells; the console itself is the job's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from penstock.hosting.executor import ClusterExecutor
+from penstock.hosting.provider import TaskManagerProvider
+from penstock.hosting.spark_driver import SparkProvider
+from penstock.hosting.spark_session import active_session, embedded_session
+from penstock.model.config import Settings
+
+_SPARE_LOCAL_CORES: Final = 1
+
+
+class SparkHost:
+    """`hosting.executor.Host` on Spark."""
+
+    ships_modules = True
+
+    def __init__(self, configuration: Mapping[str, str] | None = None) -> None:
+        self._configuration = dict(configuration or {})
+
+    def spark_configuration(self) -> dict[str, str]:
+        spark = active_session()
+        return dict(spark.sparkContext.getConf().getAll()) if spark is not None else {}
+
+    def default_parallelism(self, settings: Settings) -> int:
+        """Cores that Spark can give, less those kept for Spark jobs beside us; at least 1."""
+        spark = active_session()
+        if spark is None:
+            return os.cpu_count() or 1
+        cores = SparkProvider(spark, 1, 0.0).total_cores()
+        return max(1, cores - settings.get_int("penstock.spark.cores-kept"))
+
+    def provider(self, settings: Settings, slots_needed: int) -> TaskManagerProvider:
+        slots = settings.get_int("taskmanager.numberOfTaskSlots")
+        taskmanagers = -(-slots_needed // slots)
+        spark = active_session()
+        if spark is None:
+            spark = embedded_session(settings, taskmanagers + _SPARE_LOCAL_CORES)
+        switch_s = settings.get_float("penstock.exchange.switch-interval") / 1000
+        return SparkProvider(spark, slots, switch_s)
+
+
+def default_executor(configuration: Mapping[str, str] | None = None) -> ClusterExecutor:
+    """Spark, as everywhere outside tests."""
+    return ClusterExecutor(SparkHost(configuration))

@@ -1,0 +1,38 @@
+"""From configuration to what the shells and machines are given."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Final
+
+from penstock.hosting.jobmanager import JobManagerSettings
+from penstock.hosting.task_thread import TaskSettings
+from penstock.machines.job_settings import job_settings_of
+from penstock.machines.resource_manager import ResourceSettings
+from penstock.model.config import Settings
+from penstock.model.program import ProgramSettings
+
+# A supervisor heartbeats for its TaskManager even while a C call holds the GIL, so short times are safe here.
+HOST_DEFAULTS: Final[Mapping[str, object]] = {
+    "heartbeat.interval": "500 ms",
+    "heartbeat.timeout": "3 s",
+    "penstock.taskmanager.stuck-task-timeout": "3 s",
+}
+
+
+def job_manager_settings(settings: Settings, program: ProgramSettings) -> JobManagerSettings:
+    """Raises ConfigurationError for a value out of range."""
+    return JobManagerSettings(
+        job=job_settings_of(settings, lambda: random.uniform(-1.0, 1.0)),
+        resources=ResourceSettings.from_settings(settings),
+        task=TaskSettings(
+            max_step_ms=settings.get_float("penstock.task.max-step-time"),
+            frame_bytes=settings.get_int("penstock.exchange.frame-size"),
+            watermark_interval_ms=program.auto_watermark_interval_ms,
+            job_parameters=tuple(program.job_parameters.items()),
+        ),
+        heartbeat_interval_s=settings.get_int("heartbeat.interval") / 1000,
+        heartbeat_timeout_s=settings.get_int("heartbeat.timeout") / 1000,
+        stuck_task_timeout_s=settings.get_int("penstock.taskmanager.stuck-task-timeout") / 1000,
+    )

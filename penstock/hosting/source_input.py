@@ -1,0 +1,86 @@
+"""SourceInput: a SourceOperator as the input of a task, with what its reader may ask of the host.
+
+Source: Flink StreamTaskSourceInput, SourceReaderContext.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from penstock.model.errors import PenstockError
+from penstock.model.graph.chain import ChainedOperator
+from penstock.model.messages import SplitRequest
+from penstock.runtime.chain import user_code_error
+from penstock.runtime.elements import Element
+from penstock.runtime.source import SourceReader
+from penstock.runtime.source_operator import SourceOperator
+
+if TYPE_CHECKING:
+    from penstock.hosting.task_thread import TaskThread
+
+
+class SourceInput:
+    """`runtime.task.TaskInput` and `runtime.source.ReaderContext` in one."""
+
+    is_source = True
+
+    def __init__(self, operator: SourceOperator, spec: ChainedOperator, thread: TaskThread) -> None:
+        self._operator = operator
+        self._thread = thread
+        self._spec = spec
+        self.wake_at_ms: int | None = None
+        self.reader: SourceReader = operator.source.create_reader(self)
+
+    def start(self) -> None:
+        interval_ms = self._thread.host.task_settings.watermark_interval_ms
+        self._operator.start(self.reader, self.monotonic_ms, interval_ms)
+        self.reader.start()
+
+    # ------------------------------------------------------------------ TaskInput
+
+    def poll(self) -> tuple[int, Sequence[Element]] | None:
+        self.wake_at_ms = None
+        try:
+            elements = self._operator.poll()
+        except PenstockError:
+            raise
+        except Exception as error:
+            raise user_code_error(self._spec, self._operator, error) from error
+        if self._operator.next_periodic_ms is not None:
+            self.wake_at(self._operator.next_periodic_ms)
+        return (0, elements) if elements else None
+
+    @property
+    def is_finished(self) -> bool:
+        return self._operator.is_finished
+
+    @property
+    def records_in(self) -> int:
+        return self._operator.records_out
+
+    # ------------------------------------------------------------------ ReaderContext
+
+    def subtask(self) -> int:
+        return self._thread.attempt_id.subtask
+
+    def parallelism(self) -> int:
+        return self._thread.deployment.parallelism
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    def send_split_request(self) -> None:
+        host = self._thread.host
+        host.send(SplitRequest(self._thread.attempt_id, self._spec.node_id, host.host_name))
+
+    def wake_at(self, monotonic_ms: int) -> None:
+        if self.wake_at_ms is None or monotonic_ms < self.wake_at_ms:
+            self.wake_at_ms = monotonic_ms
+
+    def wake(self) -> None:
+        self._thread.waker.wake()

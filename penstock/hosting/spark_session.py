@@ -1,0 +1,114 @@
+"""Finding the user's SparkSession, or starting the embedded one.
+
+The embedded session is `local[n]`, bound to loopback, without a UI; Spark's log goes to a file, so that the
+console belongs to the job.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from penstock.model.config import Settings
+from penstock.model.errors import ConfigurationError
+
+_LOG4J: Final = """\
+rootLogger.level = info
+rootLogger.appenderRef.file.ref = file
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {log_file}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+"""
+
+
+class _Embedded:
+    """The one embedded session of this process."""
+
+    session: SparkSession | None = None
+    cores: int = 0
+
+
+def active_session() -> SparkSession | None:
+    """The user's active session; ours counts only while it runs."""
+    spark = SparkSession.getActiveSession()
+    if spark is None or spark.sparkContext._jsc is None:
+        return None
+    return None if spark is _Embedded.session else spark
+
+
+def embedded_session(settings: Settings, cores: int) -> SparkSession:
+    """Started on first use; started anew when a job needs more logical cores than it has."""
+    running = _Embedded.session
+    if running is not None and running.sparkContext._jsc is not None and cores <= _Embedded.cores:
+        return running
+    if running is not None:
+        running.stop()
+    _require_java()
+    cores = max(cores, 2)
+    master = settings.get_str("penstock.spark.master") or f"local[{cores}]"
+    log_file = _log_file(settings)
+    print(f"penstock: starting embedded Spark ({master}); its log: {log_file}", file=sys.stderr)
+    builder = SparkSession.builder.master(master).appName("penstock")
+    for key, value in _embedded_configuration(log_file).items():
+        builder = builder.config(key, value)
+    _Embedded.session = builder.getOrCreate()
+    _Embedded.cores = cores
+    return _Embedded.session
+
+
+def _embedded_configuration(log_file: Path) -> dict[str, str]:
+    log4j = log_file.with_suffix(".properties")
+    log4j.write_text(_LOG4J.format(log_file=log_file), encoding="utf-8")
+    return {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.warehouse.dir": str(log_file.parent / "warehouse"),
+        "spark.driver.extraJavaOptions": (
+            f"-Dlog4j2.configurationFile=file:{log4j} -XX:TieredStopAtLevel=1"
+        ),
+        "spark.python.worker.reuse": "true",
+    }
+
+
+def _log_file(settings: Settings) -> Path:
+    named = settings.get_str("penstock.spark.log-file")
+    if named:
+        return Path(named).absolute()
+    return Path(tempfile.mkdtemp(prefix="penstock-spark-")) / "spark.log"
+
+
+def _require_java() -> None:
+    """Say what is missing before PySpark's own 'Java gateway process exited'."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None or not os.access(java, os.X_OK):
+        raise ConfigurationError(
+            f"Spark needs Java 17 or newer, and none was found ({java or 'no java on PATH'}). "
+            "Install it (Debian: apt-get install openjdk-17-jre-headless; macOS: brew install "
+            "openjdk@17) or set JAVA_HOME."
+        )
+    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    version = _java_major(answer.stderr)
+    if version is not None and version < 17:
+        raise ConfigurationError(
+            f"Spark needs Java 17 or newer; {java} is Java {version}. Set JAVA_HOME to a newer one."
+        )
+
+
+def _java_major(text: str) -> int | None:
+    for word in text.split('"')[1:2]:
+        head = word.split(".")
+        major = head[1] if head[0] == "1" else head[0]
+        return int(major) if major.isdigit() else None
+    return None

@@ -1,0 +1,185 @@
+"""What runs in Spark's Python worker: a supervisor that keeps one TaskManager process.
+
+Single-threaded and without user code: Spark reuses workers, and a thread or module left in one would show up in
+the user's next job. It starts the TaskManager as a child (same process group, dies with its parent), heartbeats
+for it, kills it when told to or when the JobManager is gone, and returns normally: Spark's retry is not ours.
+
+Source: the rules of Ray on Spark and Flink's YARN containers. Imported from the shipped archive only
+(`spark_executor`), and removed from the worker's modules afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+from penstock.hosting.handshake import (
+    NONCE_BYTES,
+    ROLE_SUPERVISOR,
+    ClientHandshake,
+    Credentials,
+)
+from penstock.hosting.wire import MessageBuffer, encode, run_handshake
+from penstock.model.errors import ExternalError
+from penstock.model.ids import ResourceId
+from penstock.model.messages import Heartbeat, Shutdown
+
+_GRACE_S: Final = 2.0
+_CONNECT_TIMEOUT_S: Final = 10.0
+
+# The child waits for its configuration on stdin: no secret is in arguments or environment. Its first act is to
+# tie its life to its parent's (Linux), before anything can go wrong.
+_BOOT: Final = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from penstock.hosting.taskmanager_process import main
+main()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorConfig:
+    """Plain data from the driver. `taskmanager`: what the child gets as JSON on its stdin."""
+
+    resource_id: str
+    master_host: str
+    master_port: int
+    secret: bytes
+    token: str
+    cluster_id: str
+    heartbeat_interval_s: float
+    taskmanager: dict[str, Any]
+
+
+def supervise(config: SupervisorConfig, archive: str) -> str:
+    """Run one TaskManager to its end; returns why it ended. Raises nothing that Spark would retry."""
+    try:
+        sock, buffer = _connect(config)
+    except (OSError, ExternalError) as error:
+        return f"supervisor could not reach the JobManager: {error}"
+    child, progress_pipe = _start_child(config, archive)
+    try:
+        return _watch(config, sock, buffer, child, progress_pipe)
+    except OSError as error:
+        return f"connection to the JobManager ended: {error}"
+    finally:
+        _end(child)
+        os.close(progress_pipe)
+        sock.close()
+
+
+def _connect(config: SupervisorConfig) -> tuple[socket.socket, MessageBuffer]:
+    address = (config.master_host, config.master_port)
+    sock = socket.create_connection(address, timeout=_CONNECT_TIMEOUT_S)
+    credentials = Credentials(config.secret, config.token, config.cluster_id)
+    nonce = secrets.token_bytes(NONCE_BYTES)
+    handshake = ClientHandshake(credentials, ROLE_SUPERVISOR, nonce)
+    run_handshake(sock, handshake)
+    buffer = MessageBuffer()
+    buffer.feed(handshake.leftover)
+    sock.sendall(encode(Heartbeat(ResourceId(config.resource_id), 0)))
+    return sock, buffer
+
+
+def _start_child(config: SupervisorConfig, archive: str) -> tuple[subprocess.Popen[bytes], int]:
+    read_end, write_end = os.pipe()
+    child = subprocess.Popen(
+        [sys.executable, "-c", _BOOT, archive],
+        stdin=subprocess.PIPE,
+        pass_fds=(write_end,),
+    )
+    os.close(write_end)
+    os.set_blocking(read_end, False)
+    told = {**config.taskmanager, "progress_fd": write_end, "supervisor_pid": os.getpid()}
+    told |= {
+        "resource_id": config.resource_id,
+        "master_host": config.master_host,
+        "master_port": config.master_port,
+        "secret": config.secret.hex(),
+        "token": config.token,
+        "cluster_id": config.cluster_id,
+        "heartbeat_interval_s": config.heartbeat_interval_s,
+    }
+    assert child.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # it died already: _watch tells
+        child.stdin.write(json.dumps(told).encode() + b"\n")
+        child.stdin.flush()  # and stays open: its end tells the child that we are gone
+    return child, read_end
+
+
+def _watch(
+    config: SupervisorConfig,
+    sock: socket.socket,
+    buffer: MessageBuffer,
+    child: subprocess.Popen[bytes],
+    progress_pipe: int,
+) -> str:
+    progress = 0
+    next_beat = 0.0
+    sock.setblocking(False)
+    while True:
+        code = child.poll()
+        if code is not None:
+            return f"TaskManager process ended with {_ending(code)}"
+        now = time.monotonic()
+        if now >= next_beat:
+            next_beat = now + config.heartbeat_interval_s
+            _send(sock, encode(Heartbeat(ResourceId(config.resource_id), progress)))
+        wait_s = min(0.1, max(0.0, next_beat - now))  # a child's end is noticed within 0.1 s
+        watched: list[Any] = [sock, progress_pipe]
+        readable, _, _ = select.select(watched, [], [], wait_s)
+        if progress_pipe in readable:
+            progress = _read_progress(progress_pipe, progress)
+        if sock in readable:
+            data = sock.recv(1 << 16)
+            if not data:
+                return "the JobManager closed the connection"
+            for message in buffer.feed(data):
+                if isinstance(message, Shutdown):
+                    return f"told to end: {message.reason}"
+
+
+def _read_progress(pipe: int, before: int) -> int:
+    data = os.read(pipe, 1 << 16)
+    if not data:
+        time.sleep(0.01)  # the child is closing: its exit code is due
+        return before
+    lines = data.split(b"\n")
+    numbers = [line for line in lines if line.isdigit()]
+    return int(numbers[-1]) if numbers else before
+
+
+def _send(sock: socket.socket, data: bytes) -> None:
+    """Small and rare: a socket that is full for so long belongs to a lost JobManager."""
+    sock.settimeout(_CONNECT_TIMEOUT_S)
+    sock.sendall(data)
+    sock.setblocking(False)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Time to leave by itself, then the end."""
+    if child.stdin is not None:
+        with contextlib.suppress(OSError):
+            child.stdin.close()
+    try:
+        child.wait(_GRACE_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+def _ending(code: int) -> str:
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            return signal.Signals(-code).name
+    return f"exit code {code}"

@@ -1,0 +1,199 @@
+"""From a deployment and its chain to a StreamTask with gates, partitions and writers.
+
+Runs on the mailbox thread of the task. Source: Flink Task.setupPartitionsAndGates, StreamTask.restore.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from penstock.hosting.data_connection import RemoteChannel
+from penstock.hosting.driver_stream import DriverWriter
+from penstock.hosting.source_input import SourceInput
+from penstock.model.deployment import PartitionDeployment, ShuffleDescriptor
+from penstock.model.errors import EngineBug
+from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
+from penstock.model.ids import PartitionId, ResultPartitionId
+from penstock.runtime.chain import OperatorChain, OperatorTimer
+from penstock.runtime.input_gate import InputChannel, InputGates
+from penstock.runtime.operator import OperatorContext
+from penstock.runtime.partitioner import make_partitioner
+from penstock.runtime.result_partition import ResultPartition
+from penstock.runtime.source_operator import SourceOperator
+from penstock.runtime.task import OutputWriter, StreamTask, TaskInput
+from penstock.runtime.writers import PartitionWriter
+
+if TYPE_CHECKING:
+    from penstock.hosting.task_thread import TaskThread
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class BuiltTask:
+    """A StreamTask with what its host has to reach."""
+
+    def __init__(
+        self,
+        task: StreamTask,
+        thread: TaskThread,
+        gates: InputGates | None,
+        partitions: Sequence[ResultPartition],
+    ) -> None:
+        self.task = task
+        self.chain = task.chain
+        self._thread = thread
+        self._gates = gates
+        self._partitions = partitions
+        self._channels: dict[PartitionId, list[tuple[InputChannel, int]]] = {}
+
+    def start(self) -> None:
+        """Open operators, publish partitions, ask for inputs."""
+        self.chain.open(self._context_for)
+        for partition in self._partitions:
+            self._thread.host.data_plane.registry.register(partition)
+        if self._gates is not None:
+            self._gates.start()
+            for gate in self._thread.deployment.gates:
+                self.connect(gate.channels)
+        source = self.task.input
+        if isinstance(source, SourceInput):
+            source.start()
+
+    def add_channels(self, gates: InputGates) -> None:
+        for gate in self._thread.deployment.gates:
+            channels = gates.add_gate(gate.input_index, len(gate.channels))
+            for channel, descriptor in zip(channels, gate.channels, strict=True):
+                places = self._channels.setdefault(descriptor.partition_id, [])
+                places.append((channel, gate.subpartition_index))
+
+    def connect(self, descriptors: Sequence[ShuffleDescriptor]) -> None:
+        """Known producers: turn unknown channels into local or remote ones."""
+        for descriptor in descriptors:
+            for channel, subpartition in self._channels.get(descriptor.partition_id, ()):
+                if channel.source is None:
+                    self._thread.host.data_plane.open_channel(channel, descriptor, subpartition)
+
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        self._source_input().reader.add_splits(splits)
+
+    def no_more_splits(self) -> None:
+        self._source_input().reader.notify_no_more_splits()
+
+    def next_poll_ms(self) -> int | None:
+        source = self.task.input
+        return source.wake_at_ms if isinstance(source, SourceInput) else None
+
+    def remote_bytes(self) -> tuple[int, int]:
+        """Bytes in and out that crossed a socket."""
+        received = 0
+        for places in self._channels.values():
+            for channel, _ in places:
+                if isinstance(channel.source, RemoteChannel):
+                    received += channel.source.bytes_in
+        return received, sum(partition.remote_bytes_out for partition in self._partitions)
+
+    def release(self, failure: str) -> None:
+        """The attempt did not finish: drop its partitions, leave its inputs."""
+        for partition in self._partitions:
+            self._thread.host.data_plane.registry.release(partition.partition_id, failure)
+        if self._gates is not None:
+            self._gates.release()
+
+    def owns(self, partition: ResultPartition) -> bool:
+        return partition in self._partitions
+
+    def _source_input(self) -> SourceInput:
+        if not isinstance(self.task.input, SourceInput):
+            raise EngineBug(f"{self._thread.deployment.vertex_name} has no source, but got splits")
+        return self.task.input
+
+    def _context_for(self, spec: ChainedOperator, timer: OperatorTimer) -> OperatorContext:
+        thread, deployment = self._thread, self._thread.deployment
+        settings = thread.host.task_settings
+        job_prefix = deployment.job_id[:16]
+        return OperatorContext(
+            job_name=deployment.job_name,
+            task_name=deployment.vertex_name,
+            operator_name=spec.name,
+            operator_id=spec.uid,
+            subtask=deployment.attempt_id.subtask,
+            parallelism=deployment.parallelism,
+            max_parallelism=deployment.max_parallelism,
+            attempt=deployment.attempt_id.attempt,
+            timers=timer,
+            job_parameters=dict(settings.job_parameters),
+            output_type=spec.output_type,
+            watermark_interval_ms=settings.watermark_interval_ms,
+            job_id=deployment.job_id,
+            report_committable=lambda payload: thread.report_committable(spec.node_id, payload),
+            file_prefix=job_prefix,
+        )
+
+
+def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
+    """Everything of one attempt, not yet opened."""
+    deployment, host = thread.deployment, thread.host
+    chain = OperatorChain(spec, wall_clock_ms, thread.enter_operator)
+    partitions = {
+        part.partition_id.data_set_id: ResultPartition(
+            ResultPartitionId(part.partition_id, deployment.attempt_id),
+            part.subpartitions,
+            host.task_settings.frame_bytes,
+            thread.waker.wake,
+        )
+        for part in deployment.partitions
+    }
+    by_data_set = {part.partition_id.data_set_id: part for part in deployment.partitions}
+    outputs: list[OutputWriter] = []
+    for output in spec.outputs:
+        if output.data_set_id is None:
+            outputs.append(_driver_writer(thread, output))
+        else:
+            part = by_data_set[output.data_set_id]
+            outputs.append(_partition_writer(thread, output, part, partitions[output.data_set_id]))
+    head = chain.head
+    gates: InputGates | None = None
+    task_input: TaskInput
+    if isinstance(head, SourceOperator):
+        task_input = SourceInput(head, spec.operators[0], thread)
+    else:
+        task_input = gates = InputGates(thread.waker.wake)
+    timeout_ms = min((output.buffer_timeout_ms for output in spec.outputs), default=100)
+    task = StreamTask(
+        chain,
+        task_input,
+        outputs,
+        time.perf_counter_ns,
+        wall_clock_ms,
+        max_step_ns=int(host.task_settings.max_step_ms * 1e6),
+        buffer_timeout_ns=(timeout_ms if timeout_ms >= 0 else 100) * 1_000_000,
+    )
+    built = BuiltTask(task, thread, gates, list(partitions.values()))
+    if gates is not None:
+        built.add_channels(gates)
+    return built
+
+
+def _partition_writer(
+    thread: TaskThread, output: ChainOutput, part: PartitionDeployment, partition: ResultPartition
+) -> PartitionWriter:
+    partitioner = make_partitioner(
+        output.partitioning,
+        part.subpartitions,
+        thread.attempt_id.subtask,
+        part.consumer_max_parallelism,
+        random.randrange(max(1, part.subpartitions)),
+    )
+    return PartitionWriter(partition, partitioner, output.element_type)
+
+
+def _driver_writer(thread: TaskThread, output: ChainOutput) -> DriverWriter:
+    stream = output.driver_stream
+    if stream is None:
+        raise EngineBug(f"{thread.deployment.vertex_name}: an output leads nowhere")
+    return DriverWriter(stream, thread.attempt_id, output.element_type, thread.host.send)

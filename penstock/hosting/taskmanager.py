@@ -1,0 +1,346 @@
+"""TaskManager: slots, tasks, partitions; one control connection, which it dials itself.
+
+Source: Flink TaskExecutor. The main thread reads control messages and sends heartbeats; the network thread is
+the data plane's; each task has a thread. It ends as soon as its JobManager is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import secrets
+import socket
+import tempfile
+import threading
+import time
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Final
+
+import penstock
+from penstock.hosting.data_plane import DataPlane
+from penstock.hosting.handshake import NONCE_BYTES, ROLE_TASKMANAGER, ClientHandshake, Credentials
+from penstock.hosting.task_thread import TaskSettings, TaskThread, failure_info
+from penstock.hosting.wire import MessageBuffer, encode, run_handshake
+from penstock.machines.task_slots import TaskSlots
+from penstock.model.errors import ExternalError
+from penstock.model.ids import AttemptId, BlobKey, ResourceId
+from penstock.model.messages import (
+    AddSplits,
+    AnswerOffers,
+    CancelTask,
+    DeployTask,
+    DriverCredit,
+    FreeSlot,
+    Heartbeat,
+    NoMoreSplits,
+    OfferSlots,
+    PutBlob,
+    RegisterTaskManager,
+    RegistrationAccepted,
+    ReleasePartitions,
+    RequestSlot,
+    Shutdown,
+    SlotFreed,
+    SlotOffer,
+    TaskStateChanged,
+    UpdatePartitions,
+)
+from penstock.model.states import ExecutionState
+from penstock.runtime.result_partition import ResultPartition
+
+_CONNECT_TIMEOUT_S: Final = 10.0
+_TASK_END_GRACE_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskManagerConfig:
+    """Everything a TaskManager is told at its start; plain data."""
+
+    resource_id: ResourceId
+    master_host: str
+    master_port: int
+    credentials: Credentials = field(repr=False)
+    bind_host: str
+    slots: int
+    heartbeat_interval_s: float
+    task_settings: TaskSettings
+    supervisor_pid: int = 0
+    is_own_process: bool = False
+
+
+class TaskManager:
+    """`run` returns when the JobManager says so or is gone. In a MiniCluster it runs in a thread."""
+
+    def __init__(self, config: TaskManagerConfig) -> None:
+        self.config = config
+        self.task_settings = config.task_settings
+        self.host_name = config.bind_host
+        self.data_plane = DataPlane(config.resource_id, config.bind_host, config.credentials)
+        self.data_plane.on_error = self._partition_error
+        self._tasks: dict[AttemptId, TaskThread] = {}
+        self._blobs: dict[BlobKey, bytes] = {}
+        self._slots = TaskSlots(config.slots)
+        self._send_lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._ended_tasks_progress = 0
+        self._is_shutting_down = False
+        self._work_dir: tempfile.TemporaryDirectory[str] | None = None
+
+    # ------------------------------------------------------------------ life
+
+    def run(self) -> str:
+        """Connect, register, serve. Returns why it ended."""
+        try:
+            self._connect()
+            return self._serve()
+        except (OSError, ExternalError) as error:
+            return f"connection to the JobManager ended: {error}"
+        finally:
+            self._close()
+
+    def _connect(self) -> None:
+        config = self.config
+        address = (config.master_host, config.master_port)
+        sock = socket.create_connection(address, timeout=_CONNECT_TIMEOUT_S)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = sock
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        handshake = ClientHandshake(config.credentials, ROLE_TASKMANAGER, nonce)
+        run_handshake(sock, handshake)
+        self._buffer = MessageBuffer()
+        self._first = self._buffer.feed(handshake.leftover)
+        self.send(
+            RegisterTaskManager(
+                config.resource_id,
+                config.bind_host,
+                self.data_plane.port,
+                config.slots,
+                os.getpid(),
+                config.supervisor_pid,
+                platform.python_version(),
+                penstock.__version__,
+            )
+        )
+
+    def _serve(self) -> str:
+        sock = self._socket
+        assert sock is not None
+        for message in self._first:
+            self._handle(message)
+        next_beat = time.monotonic()
+        while not self._is_shutting_down:
+            now = time.monotonic()
+            if now >= next_beat:
+                next_beat = now + self.config.heartbeat_interval_s
+                self.send(self._heartbeat())
+            sock.settimeout(max(0.001, next_beat - time.monotonic()))
+            try:
+                data = sock.recv(1 << 16)
+            except TimeoutError:
+                continue
+            if not data:
+                return "the JobManager closed the connection"
+            for message in self._buffer.feed(data):
+                self._handle(message)
+        return "shut down by the JobManager"
+
+    def _heartbeat(self) -> Heartbeat:
+        tasks = list(self._tasks.values())
+        progress = self._ended_tasks_progress + sum(task.progress for task in tasks)
+        return Heartbeat(
+            self.config.resource_id, progress, tuple((task.attempt_id, task.io()) for task in tasks)
+        )
+
+    def progress(self) -> int:
+        """Rises when any mailbox turns; for the supervisor."""
+        return self._ended_tasks_progress + sum(t.progress for t in list(self._tasks.values()))
+
+    def abandon(self) -> None:
+        """End from outside, as a broken connection would. Any thread."""
+        self._is_shutting_down = True
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _close(self) -> None:
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        deadline = time.monotonic() + _TASK_END_GRACE_S
+        for task in tasks:
+            task.join(max(0.0, deadline - time.monotonic()))
+        self.data_plane.close()
+        if self._socket is not None:
+            with self._send_lock:
+                self._socket.close()
+        if self._work_dir is not None:
+            self._work_dir.cleanup()
+
+    # ------------------------------------------------------------------ what tasks ask
+
+    def send(self, message: object) -> None:
+        """Any thread. Without a connection there is nobody to tell: the TaskManager is ending."""
+        data = encode(message)
+        with self._send_lock:
+            if self._socket is None:
+                return
+            try:
+                _send_all(self._socket, data)
+            except OSError:
+                pass  # the reading side sees it and ends the TaskManager
+
+    def task_ended(self, task: TaskThread) -> None:
+        """The task's own thread, before its last report."""
+        self._ended_tasks_progress += task.progress
+        self._tasks.pop(task.attempt_id, None)
+        allocation_id = task.deployment.allocation_id
+        for effect in self._slots.task_ended(allocation_id, task.attempt_id):
+            self.send(effect)
+
+    def running_operator(self) -> tuple[AttemptId | None, str]:
+        """Attempt and operator of the calling thread, for what user code prints."""
+        ident = threading.get_ident()
+        for task in list(self._tasks.values()):
+            if task.thread_id == ident:
+                return task.attempt_id, task.operator
+        return None, ""
+
+    def _partition_error(self, partition: ResultPartition, error: Exception) -> None:
+        """A record could not be encoded on the way out: the producing task fails."""
+        task = self._tasks.get(partition.partition_id.producer)
+        if task is not None:
+            task.fail(error)
+
+    # ------------------------------------------------------------------ what the JobManager says
+
+    def _handle(self, message: Any) -> None:
+        handler = _HANDLERS.get(type(message))
+        if handler is None:
+            raise ExternalError(f"a TaskManager does not take {type(message).__name__}")
+        handler(self, message)
+
+    def _on_registered(self, message: RegistrationAccepted) -> None:
+        """Registered; slots are asked for next."""
+
+    def _on_request_slot(self, message: RequestSlot) -> None:
+        if self._slots.allocate(message.slot_index, message.job_id, message.allocation_id):
+            offer = SlotOffer(message.allocation_id, message.slot_index)
+            self.send(OfferSlots(self.config.resource_id, (offer,)))
+
+    def _on_answer_offers(self, message: AnswerOffers) -> None:
+        for allocation_id in message.accepted:
+            self._slots.mark_active(allocation_id)
+        for allocation_id in message.rejected:
+            self._free(allocation_id, "the JobMaster did not need it")
+
+    def _on_free_slot(self, message: FreeSlot) -> None:
+        self._free(message.allocation_id, message.cause)
+
+    def _free(self, allocation_id: Any, cause: str) -> None:
+        for effect in self._slots.free(self.config.resource_id, allocation_id):
+            if isinstance(effect, SlotFreed):
+                self.send(effect)
+        for task in list(self._tasks.values()):
+            if task.deployment.allocation_id == allocation_id:
+                task.cancel()
+
+    def _on_put_blob(self, message: PutBlob) -> None:
+        if message.key.startswith("modules-"):
+            self._install_modules(message.data)
+        else:
+            self._blobs[message.key] = message.data
+
+    def _install_modules(self, archive: bytes) -> None:
+        """The user's own modules, importable by this job's tasks only: this process is the job's."""
+        import sys
+
+        self._work_dir = tempfile.TemporaryDirectory(prefix="penstock-modules-")
+        with zipfile.ZipFile(BytesIO(archive)) as modules:
+            for name in modules.namelist():
+                target = (Path(self._work_dir.name) / name).resolve()
+                if not target.is_relative_to(Path(self._work_dir.name).resolve()):
+                    raise ExternalError(f"module archive names {name!r}, outside its directory")
+            modules.extractall(self._work_dir.name)
+        sys.path.insert(0, self._work_dir.name)
+
+    def _on_deploy(self, message: DeployTask) -> None:
+        deployment = message.deployment
+        attempt_id = deployment.attempt_id
+        if attempt_id in self._tasks:
+            return  # repeated message: the task that is there stays
+        try:
+            self._slots.add_task(deployment.allocation_id, attempt_id)
+            blob = self._blobs[deployment.chain_blob]
+        except (KeyError, ExternalError) as error:
+            failure = failure_info(error, f"  while deploying {deployment.vertex_name}")
+            self.send(TaskStateChanged(attempt_id, ExecutionState.FAILED, failure))
+            return
+        task = TaskThread(deployment, blob, self)
+        self._tasks[attempt_id] = task
+        task.start()
+
+    def _on_cancel(self, message: CancelTask) -> None:
+        task = self._tasks.get(message.attempt_id)
+        if task is not None:
+            task.cancel()
+
+    def _on_update_partitions(self, message: UpdatePartitions) -> None:
+        self._for_task(message.attempt_id, lambda task: task.update_partitions(message.descriptors))
+
+    def _on_release_partitions(self, message: ReleasePartitions) -> None:
+        from penstock.model.ids import ResultPartitionId
+
+        for partition_id, producer in message.partitions:
+            self.data_plane.registry.release(ResultPartitionId(partition_id, producer))
+
+    def _on_add_splits(self, message: AddSplits) -> None:
+        self._for_task(message.attempt_id, lambda task: task.add_splits(message.splits))
+
+    def _on_no_more_splits(self, message: NoMoreSplits) -> None:
+        self._for_task(message.attempt_id, lambda task: task.no_more_splits())
+
+    def _on_driver_credit(self, message: DriverCredit) -> None:
+        self._for_task(
+            message.attempt_id, lambda task: task.driver_credit(message.stream, message.frames)
+        )
+
+    def _on_shutdown(self, _message: Shutdown) -> None:
+        self._is_shutting_down = True
+
+    def _for_task(self, attempt_id: AttemptId, action: Callable[[TaskThread], None]) -> None:
+        task = self._tasks.get(attempt_id)
+        if task is not None:  # else: ended in the meantime
+            action(task)
+
+
+_HANDLERS: Final[dict[type, Callable[[TaskManager, Any], None]]] = {
+    RegistrationAccepted: TaskManager._on_registered,
+    RequestSlot: TaskManager._on_request_slot,
+    AnswerOffers: TaskManager._on_answer_offers,
+    FreeSlot: TaskManager._on_free_slot,
+    PutBlob: TaskManager._on_put_blob,
+    DeployTask: TaskManager._on_deploy,
+    CancelTask: TaskManager._on_cancel,
+    UpdatePartitions: TaskManager._on_update_partitions,
+    ReleasePartitions: TaskManager._on_release_partitions,
+    AddSplits: TaskManager._on_add_splits,
+    NoMoreSplits: TaskManager._on_no_more_splits,
+    DriverCredit: TaskManager._on_driver_credit,
+    Shutdown: TaskManager._on_shutdown,
+}
+
+
+def _send_all(sock: socket.socket, data: bytes) -> None:
+    """Sendall that ignores the reading side's time-out on the shared socket."""
+    view = memoryview(data)
+    while view:
+        try:
+            sent = sock.send(view)
+        except TimeoutError:
+            continue
+        view = view[sent:]

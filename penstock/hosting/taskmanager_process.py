@@ -1,0 +1,100 @@
+"""A TaskManager in a process of its own: configuration from stdin, life tied to its parent's.
+
+Started by `supervisor`. Ends when the JobManager says so or is gone, and when stdin closes: then the
+supervisor is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any, Final
+
+_PR_SET_PDEATHSIG: Final = 1
+_EXIT_GRACE_S: Final = 3.0
+
+
+def main() -> None:
+    """Entry point of the child."""
+    _die_with_parent()
+    told: dict[str, Any] = json.loads(sys.stdin.buffer.readline())
+    threading.Thread(target=_watch_stdin, name="penstock-parent", daemon=True).start()
+    sys.setswitchinterval(told["switch_interval_s"])
+
+    from penstock.hosting import user_output
+    from penstock.hosting.handshake import Credentials
+    from penstock.hosting.task_thread import TaskSettings
+    from penstock.hosting.taskmanager import TaskManager, TaskManagerConfig
+    from penstock.model.ids import ResourceId
+
+    settings = told["task_settings"]
+    settings["job_parameters"] = tuple(tuple(pair) for pair in settings["job_parameters"])
+    config = TaskManagerConfig(
+        resource_id=ResourceId(told["resource_id"]),
+        master_host=told["master_host"],
+        master_port=told["master_port"],
+        credentials=Credentials(bytes.fromhex(told["secret"]), told["token"], told["cluster_id"]),
+        bind_host=told["bind_host"] or _own_host(told["master_host"], told["master_port"]),
+        slots=told["slots"],
+        heartbeat_interval_s=told["heartbeat_interval_s"],
+        task_settings=TaskSettings(**settings),
+        supervisor_pid=told["supervisor_pid"],
+        is_own_process=True,
+    )
+    manager = TaskManager(config)
+    user_output.install(manager.running_operator, manager.send)
+    reporter = threading.Thread(
+        target=_report_progress,
+        args=(manager, told["progress_fd"], config.heartbeat_interval_s),
+        name="penstock-progress",
+        daemon=True,
+    )
+    reporter.start()
+    manager.run()
+    os._exit(0)  # a thread of the user's that still runs must not keep the process
+
+
+def _own_host(master_host: str, master_port: int) -> str:
+    """The address by which this machine reaches the JobManager: others reach it there too."""
+    import socket
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((master_host, master_port))
+        host: str = probe.getsockname()[0]
+        return host
+
+
+def _die_with_parent() -> None:
+    """Linux kills us when the supervisor dies; elsewhere the closed stdin tells."""
+    if not sys.platform.startswith("linux"):
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() == 1:
+        os._exit(1)  # it died before we asked
+
+
+def _watch_stdin() -> None:
+    """End with the supervisor. Tasks that are still running get a moment."""
+    with contextlib.suppress(OSError, ValueError):
+        while os.read(0, 4096):
+            pass
+    time.sleep(_EXIT_GRACE_S)
+    os._exit(1)
+
+
+def _report_progress(manager: Any, pipe: int, interval_s: float) -> None:
+    os.set_blocking(pipe, False)
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            try:
+                os.write(pipe, b"%d\n" % manager.progress())
+            except OSError:
+                return
+        time.sleep(interval_s)

@@ -1,0 +1,108 @@
+"""Control wire: one length-prefixed message after another, on an authenticated connection.
+
+Messages are the dataclasses of `model.messages`, pickled; the decoder builds nothing but those, ids, states
+and plain containers, so that a message cannot run code. `MAX_MESSAGE` bounds what a length may ask for.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import socket
+import struct
+import time
+from typing import Any, Final
+
+from penstock.hosting.handshake import LIMIT_SECONDS, ClientHandshake, ServerHandshake
+from penstock.model.errors import AuthenticationError, ExternalError
+
+LENGTH: Final = struct.Struct("!I")
+MAX_MESSAGE: Final = 256 * 1024 * 1024
+_PLAIN: Final = frozenset({
+    "int",
+    "str",
+    "bytes",
+    "tuple",
+    "list",
+    "dict",
+    "set",
+    "frozenset",
+    "bool",
+    "float",
+})
+
+
+class _Decoder(pickle.Unpickler):
+    """Builds classes of penstock.model and plain values; refuses everything else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        allowed = (
+            module.startswith("penstock.model.")
+            or module == "penstock.hosting.data_frames"
+            or (module == "builtins" and name in _PLAIN)
+        )
+        if not allowed or "." in name:
+            raise ExternalError(
+                f"a control message names {module}.{name}, which no message may hold"
+            )
+        return super().find_class(module, name)
+
+
+def encode(message: object) -> bytes:
+    """Length and body."""
+    body = pickle.dumps(message, protocol=5)
+    if len(body) > MAX_MESSAGE:
+        raise ExternalError(
+            f"{type(message).__name__} has {len(body):,} bytes; a control message takes at most "
+            f"{MAX_MESSAGE:,}"
+        )
+    return LENGTH.pack(len(body)) + body
+
+
+def decode(body: bytes) -> Any:
+    return _Decoder(io.BytesIO(body)).load()
+
+
+class MessageBuffer:
+    """Bytes in, messages out, for a reader that gets them in any pieces."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def feed(self, data: bytes) -> list[Any]:
+        self._data += data
+        messages = []
+        at = 0
+        while len(self._data) - at >= LENGTH.size:
+            (size,) = LENGTH.unpack_from(self._data, at)
+            if size > MAX_MESSAGE:
+                raise ExternalError(f"a control message of {size:,} bytes was announced; refused")
+            if len(self._data) - at - LENGTH.size < size:
+                break
+            at += LENGTH.size
+            messages.append(decode(bytes(self._data[at : at + size])))
+            at += size
+        del self._data[:at]
+        return messages
+
+
+def run_handshake(sock: socket.socket, handshake: ClientHandshake | ServerHandshake) -> None:
+    """On a blocking socket, within the time limit. Raises AuthenticationError; the caller closes."""
+    before = sock.gettimeout()
+    deadline = time.monotonic() + LIMIT_SECONDS
+    sock.settimeout(LIMIT_SECONDS)
+    try:
+        if isinstance(handshake, ClientHandshake):
+            sock.sendall(handshake.start())
+        while not handshake.is_done:
+            sock.settimeout(max(0.001, deadline - time.monotonic()))  # in all, not for each read
+            data = sock.recv(4096)
+            if not data:
+                raise AuthenticationError("the peer closed the connection before it proved itself")
+            sock.sendall(handshake.feed(data))
+    except TimeoutError as error:
+        raise AuthenticationError(
+            f"the peer did not finish the handshake within {LIMIT_SECONDS:g} s"
+        ) from error
+    finally:
+        sock.settimeout(before)

@@ -1,0 +1,73 @@
+"""Which partitions and subpartitions each consumer reads: index arithmetic.
+
+Knows no graph. Source: Flink VertexInputInfoComputationUtils (spec 2.1). All ranges are inclusive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.model.errors import GraphError
+from penstock.model.graph.partitioning import DistributionPattern
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRange:
+    """Consecutive partitions and the consecutive consumers that share them."""
+
+    first_partition: int
+    last_partition: int
+    first_consumer: int
+    last_consumer: int
+
+
+def partition_ranges(
+    pattern: DistributionPattern, producers: int, consumers: int
+) -> list[PartitionRange]:
+    """One entry per distinct range of partitions, in the order of consumers: O(producers + consumers).
+
+    Point-wise with fewer producers than consumers, a partition serves a run of consumers; with more,
+    a consumer reads a run of partitions.
+    """
+    if pattern is DistributionPattern.ALL_TO_ALL:
+        return [PartitionRange(0, producers - 1, 0, consumers - 1)]
+    if producers >= consumers:
+        return [
+            PartitionRange(i * producers // consumers, (i + 1) * producers // consumers - 1, i, i)
+            for i in range(consumers)
+        ]
+    return [
+        PartitionRange(
+            p, p, -(-p * consumers // producers), -(-(p + 1) * consumers // producers) - 1
+        )
+        for p in range(producers)
+    ]
+
+
+def subpartition_of(pattern: DistributionPattern, consumer: int, consumers_of_range: int) -> int:
+    """The one subpartition that a consumer reads of each partition of its range.
+
+    Point-wise it is the consumer's own index modulo the consumers of the range, not its place in it.
+    """
+    if pattern is DistributionPattern.ALL_TO_ALL:
+        return consumer
+    return consumer % consumers_of_range
+
+
+def dynamic_subpartitions(
+    consumer: int, consumers_of_range: int, subpartitions: int, *, is_broadcast: bool
+) -> tuple[int, int]:
+    """Range of subpartitions where their number was fixed before the consumers were known.
+
+    Raises: GraphError: more consumers than subpartitions.
+    """
+    if is_broadcast:
+        return 0, subpartitions - 1
+    if consumers_of_range > subpartitions:
+        raise GraphError(
+            f"{consumers_of_range} consumers cannot share {subpartitions} subpartitions: each needs "
+            "one at least. Lower the parallelism of the consumer."
+        )
+    place = consumer % consumers_of_range
+    first = place * subpartitions // consumers_of_range
+    return first, (place + 1) * subpartitions // consumers_of_range - 1

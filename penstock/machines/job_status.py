@@ -1,0 +1,75 @@
+"""Life of a job: a table of statuses and events, and what a job does on the way.
+
+Knows no tasks but whether all of them are terminal. Source: Flink JobStatus, DefaultExecutionGraph
+(spec 7.1); differs: one table, compare-and-set replaced by `step`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from itertools import product
+from typing import Final
+
+from penstock.model.errors import IllegalTransition
+from penstock.model.states import JobStatus
+
+
+class JobStatusEvent(StrEnum):
+    """What can happen to a job as a whole."""
+
+    BUILT = "BUILT"
+    START = "START"
+    RESTARTABLE_FAILURE = "RESTARTABLE_FAILURE"
+    RESTARTED = "RESTARTED"
+    FAIL = "FAIL"
+    """A failure that no restart follows."""
+    CANCEL = "CANCEL"
+    SUSPEND = "SUSPEND"
+    ALL_TASKS_TERMINAL = "ALL_TASKS_TERMINAL"
+    FINALIZED = "FINALIZED"
+    TERMINATION_BROKE = "TERMINATION_BROKE"
+
+
+_S, _E = JobStatus, JobStatusEvent
+_LIVE: Final = (_S.CREATED, _S.RUNNING, _S.RESTARTING)
+_TERMINAL: Final = (_S.FINISHED, _S.CANCELED, _S.FAILED, _S.SUSPENDED)
+
+# fmt: off
+TABLE: Final[Mapping[tuple[JobStatus, JobStatusEvent], JobStatus]] = {
+    (_S.INITIALIZING, _E.BUILT):              _S.CREATED,
+    (_S.CREATED, _E.START):                   _S.RUNNING,
+    (_S.RUNNING, _E.RESTARTABLE_FAILURE):     _S.RESTARTING,
+    (_S.RESTARTING, _E.RESTARTABLE_FAILURE):  _S.RESTARTING,
+    (_S.RESTARTING, _E.RESTARTED):            _S.RUNNING,
+    (_S.RUNNING, _E.FINALIZED):               _S.FINISHED,
+    **{(status, _E.FAIL): _S.FAILING for status in (*_LIVE, _S.CANCELLING)},
+    **{(status, _E.CANCEL): _S.CANCELLING for status in (*_LIVE, _S.FAILING)},
+    **{(status, _E.SUSPEND): _S.SUSPENDED
+       for status in (_S.INITIALIZING, *_LIVE, _S.FAILING, _S.CANCELLING)},
+    (_S.FAILING, _E.ALL_TASKS_TERMINAL):      _S.FAILED,
+    (_S.CANCELLING, _E.ALL_TASKS_TERMINAL):   _S.CANCELED,
+    (_S.CANCELLING, _E.TERMINATION_BROKE):    _S.FAILED,
+}
+IGNORED: Final = frozenset({  # asked for too late, or twice
+    *product(_TERMINAL, (_E.CANCEL, _E.SUSPEND, _E.FAIL)),
+    (_S.FAILING, _E.FAIL), (_S.CANCELLING, _E.CANCEL),
+})
+# fmt: on
+
+
+def step(status: JobStatus, event: JobStatusEvent) -> JobStatus:
+    """The next status, or the same where the event is ignored.
+
+    Raises: IllegalTransition: the status can never see that event (a second START, say).
+    """
+    if (status, event) in IGNORED:
+        return status
+    following = TABLE.get((status, event))
+    if following is None:
+        takes = ", ".join(e.name for s, e in TABLE if s is status) or "nothing"
+        raise IllegalTransition(
+            f"job: got {event.name} in {status.name}, which takes only {takes}. "
+            "The story of the job tells who sent it."
+        )
+    return following

@@ -1,0 +1,238 @@
+"""Whether a job may restart after a failure, and how long it waits first.
+
+Knows no tasks and no clock: times come in. Source: Flink RestartBackoffTimeStrategy (spec 8.3); differs:
+`InfrastructureOnlyRestart`, our default, and the jitter is a number that the caller draws.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from penstock.model.config import INT_MAX, Settings
+from penstock.model.errors import ConfigurationError
+from penstock.model.messages import FailureInfo
+
+INFRASTRUCTURE_KINDS: Final = frozenset({
+    "TaskManagerLost",
+    "PartitionConnectionError",
+    "PartitionNotFound",
+})
+"""Failures of the world, not of the program: the next attempt runs elsewhere and may succeed."""
+
+
+def is_infrastructure(failure: FailureInfo | None) -> bool:
+    """A lost TaskManager, or a peer's partition that could not be reached because of one."""
+    if failure is None or failure.is_user_code:
+        return False
+    return failure.is_task_manager_lost or failure.kind in INFRASTRUCTURE_KINDS
+
+
+class RestartBackoff(Protocol):
+    """Told of each failure, then asked. `notify` returns whether the failure starts a new attempt."""
+
+    def notify(self, now_ms: int, failure: FailureInfo | None = None) -> bool: ...
+    def can_restart(self) -> bool: ...
+    def delay_ms(self, now_ms: int) -> int: ...
+
+
+class NoRestart:
+    """The first failure ends the job."""
+
+    def notify(self, now_ms: int, failure: FailureInfo | None = None) -> bool:
+        return True
+
+    def can_restart(self) -> bool:
+        return False
+
+    def delay_ms(self, now_ms: int) -> int:
+        return 0
+
+
+@dataclass(slots=True)
+class FixedDelayRestart:
+    """So many failures may be followed by a restart."""
+
+    attempts: int = 1
+    delay: int = 1000
+    _failures: int = 0
+
+    def __post_init__(self) -> None:
+        _check("restart-strategy.fixed-delay.attempts", self.attempts, self.attempts >= 0)
+        _check("restart-strategy.fixed-delay.delay", self.delay, self.delay >= 0)
+
+    def notify(self, now_ms: int, failure: FailureInfo | None = None) -> bool:
+        self._failures += 1
+        return True
+
+    def can_restart(self) -> bool:
+        return self._failures <= self.attempts
+
+    def delay_ms(self, now_ms: int) -> int:
+        return self.delay
+
+
+@dataclass(slots=True)
+class FailureRateRestart:
+    """At most so many failures per interval."""
+
+    max_per_interval: int = 1
+    interval_ms: int = 60_000
+    delay: int = 1000
+    _failures: deque[int] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        prefix = "restart-strategy.failure-rate."
+        most = self.max_per_interval
+        _check(prefix + "max-failures-per-interval", most, most > 0)
+        _check(prefix + "failure-rate-interval", self.interval_ms, self.interval_ms > 0)
+        _check(prefix + "delay", self.delay, self.delay >= 0)
+
+    def notify(self, now_ms: int, failure: FailureInfo | None = None) -> bool:
+        if self._is_full:
+            self._failures.popleft()
+        self._failures.append(now_ms)
+        return True
+
+    def can_restart(self) -> bool:
+        """The newest failure is 'now': asked right after it was told."""
+        return not (self._is_full and self._failures[-1] - self._failures[0] <= self.interval_ms)
+
+    def delay_ms(self, now_ms: int) -> int:
+        return self.delay
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._failures) > self.max_per_interval
+
+
+@dataclass(slots=True)
+class ExponentialDelayRestart:
+    """Waits grow; failures that come before the restart are one attempt; quiet resets the wait.
+
+    `draw`: gives a number in [-1, 1] for the jitter, 0 unless the host has a source of chance.
+    """
+
+    initial_ms: int = 1000
+    max_ms: int = 60_000
+    multiplier: float = 1.5
+    reset_threshold_ms: int = 3_600_000
+    jitter: float = 0.1
+    attempts_before_reset: int = INT_MAX
+    draw: Callable[[], float] = lambda: 0.0
+    _attempt: int = 0
+    _next_restart_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        prefix = "restart-strategy.exponential-delay."
+        _check(prefix + "initial-backoff", self.initial_ms, 1 <= self.initial_ms <= self.max_ms)
+        _check(prefix + "max-backoff", self.max_ms, self.max_ms >= 1)
+        _check(prefix + "backoff-multiplier", self.multiplier, self.multiplier > 1)
+        threshold = self.reset_threshold_ms
+        _check(prefix + "reset-backoff-threshold", threshold, threshold >= 1)
+        _check(prefix + "jitter-factor", self.jitter, 0 <= self.jitter <= 1)
+        attempts = self.attempts_before_reset
+        _check(prefix + "attempts-before-reset-backoff", attempts, attempts >= 1)
+
+    def notify(self, now_ms: int, failure: FailureInfo | None = None) -> bool:
+        if self._next_restart_ms is not None:
+            if now_ms <= self._next_restart_ms:
+                return False
+            if now_ms - self._next_restart_ms >= self.reset_threshold_ms:
+                self._attempt = 0
+        self._next_restart_ms = now_ms + self._backoff_ms()
+        self._attempt += 1
+        return True
+
+    def can_restart(self) -> bool:
+        return self._attempt <= self.attempts_before_reset
+
+    def delay_ms(self, now_ms: int) -> int:
+        return max(0, (self._next_restart_ms or 0) - now_ms)
+
+    def _backoff_ms(self) -> int:
+        # past a few hundred attempts the power no longer fits a float: then the maximum counts anyway
+        power = min(self._attempt, 256)
+        wanted = min(self.initial_ms * self.multiplier**power, 2.0**62)
+        base = int(wanted)
+        spread = int(base * self.jitter * self.draw())
+        return max(self.initial_ms, min(self.max_ms, base + spread))
+
+
+@dataclass(slots=True)
+class InfrastructureOnlyRestart:
+    """Our default: losing TaskManagers restarts without limit, any other failure ends the job.
+
+    Without checkpoints a restart begins anew, so a program that fails would only fail again; a lost
+    machine says nothing about the program, and twenty of them must not end the job.
+    """
+
+    delay: int = 100
+    _last: FailureInfo | None = None
+
+    def notify(self, now_ms: int, failure: FailureInfo | None = None) -> bool:
+        self._last = failure
+        return True
+
+    def can_restart(self) -> bool:
+        return is_infrastructure(self._last)
+
+    def delay_ms(self, now_ms: int) -> int:
+        return self.delay
+
+
+def restart_backoff_of(
+    settings: Settings, draw: Callable[[], float] | None = None
+) -> RestartBackoff:
+    """The strategy that the settings ask for; `InfrastructureOnlyRestart` if they name none.
+
+    Raises: ConfigurationError: an unknown name or a value out of its range.
+    """
+    name = (settings.get_str("restart-strategy.type") or "").strip().lower()
+    match name:
+        case "":
+            delay = settings.get_int("penstock.restart.infrastructure-delay")
+            return InfrastructureOnlyRestart(delay)
+        case "none" | "off" | "disable":
+            return NoRestart()
+        case "fixed-delay" | "fixeddelay":
+            prefix = "restart-strategy.fixed-delay."
+            return FixedDelayRestart(
+                settings.get_int(prefix + "attempts"), settings.get_int(prefix + "delay")
+            )
+        case "failure-rate" | "failurerate":
+            prefix = "restart-strategy.failure-rate."
+            return FailureRateRestart(
+                settings.get_int(prefix + "max-failures-per-interval"),
+                settings.get_int(prefix + "failure-rate-interval"),
+                settings.get_int(prefix + "delay"),
+            )
+        case "exponential-delay" | "exponentialdelay":
+            return _exponential(settings, draw)
+        case _:
+            raise ConfigurationError(
+                f"option 'restart-strategy.type' is '{name}', but it takes none, fixed-delay, "
+                "failure-rate or exponential-delay. Change the setting."
+            )
+
+
+def _exponential(settings: Settings, draw: Callable[[], float] | None) -> ExponentialDelayRestart:
+    prefix = "restart-strategy.exponential-delay."
+    return ExponentialDelayRestart(
+        initial_ms=settings.get_int(prefix + "initial-backoff"),
+        max_ms=settings.get_int(prefix + "max-backoff"),
+        multiplier=settings.get_float(prefix + "backoff-multiplier"),
+        reset_threshold_ms=settings.get_int(prefix + "reset-backoff-threshold"),
+        jitter=settings.get_float(prefix + "jitter-factor"),
+        attempts_before_reset=settings.get_int(prefix + "attempts-before-reset-backoff"),
+        draw=draw or (lambda: 0.0),
+    )
+
+
+def _check(key: str, value: float, is_good: bool) -> None:
+    if not is_good:
+        raise ConfigurationError(
+            f"option '{key}' is {value}, which is out of its range. Change the setting."
+        )

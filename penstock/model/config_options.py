@@ -1,0 +1,322 @@
+"""The table of options: key, kind, default as Flink prints it, and a line of documentation.
+
+Knows no reader; `config.py` reads it. Source: Flink's option classes (specs flink-scheduler 11,
+flink-runtime 12, pyflink-api 10); differs: `penstock.*` keys are ours. `-` is no default; an
+indented line continues the one before it.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+
+class Kind(StrEnum):
+    """How an option's text is read. DURATION gives milliseconds, MEMORY bytes."""
+
+    DURATION = "duration"
+    MEMORY = "memory"
+    INT = "int"
+    FLOAT = "float"
+    BOOL = "bool"
+    STR = "str"
+    LIST = "list"
+    MAP = "map"
+
+
+USED: Final = """
+penstock.task.max-step-time | duration | 5 ms |
+    Longest stretch of user code between two looks at the mailbox.
+penstock.exchange.frame-size | memory | 1 mb |
+    Largest frame between two tasks; one credit is one frame.
+penstock.exchange.frames-per-channel | int | 2 |
+    Frames that a sender may have under way per channel.
+penstock.exchange.switch-interval | duration | 1 ms | sys.setswitchinterval of a TaskManager.
+penstock.taskmanager.cores | int | 1 | Spark cores that one TaskManager takes.
+penstock.taskmanager.max | int | - | Most TaskManagers at one time; none: as many as needed.
+penstock.taskmanager.start-timeout | duration | 2 min | How long a TaskManager may take to register.
+penstock.taskmanager.stuck-task-timeout | duration | 3 min |
+    No progress for so long: the TaskManager is replaced.
+penstock.spark.master | str | - | Master of the embedded session; none: local with enough cores.
+penstock.spark.cores-kept | int | 1 | Cores left for Spark jobs beside the job.
+penstock.spark.log-file | str | - | Where Spark's log goes; none: a file in the temporary directory.
+penstock.resources.report-after | duration | 3 s |
+    After so long without a slot the driver says what is missing.
+penstock.resources.report-interval | duration | 30 s | How often it repeats that.
+penstock.restart.infrastructure-delay | duration | 100 ms |
+    Wait before the restart after a lost TaskManager.
+penstock.console.progress | bool | true | Whether the driver shows progress.
+penstock.console.progress-interval | duration | 1 s | How often the progress is drawn.
+penstock.collect.buffer-size | memory | 16 mb | Results that wait in the driver for collect.
+penstock.story.size | int | 1000 | State changes of a job that are kept for its story.
+parallelism.default | int | - |
+    Parallelism of operators that set none; none: what the cluster gives.
+slot.request.timeout | duration | 5 min |
+    How long a bulk of slot requests may be without a way to be served.
+slot.idle.timeout | duration | 50 s | Free slots above the need are given back after this.
+jobmanager.execution.failover-strategy | str | region | region or full.
+jobmanager.execution.attempts-history-size | int | 16 | Past attempts kept per subtask.
+jobmanager.partition.release-during-job-execution | bool | true |
+    Release consumed blocking results early.
+taskmanager.numberOfTaskSlots | int | 1 | Slots of one TaskManager.
+taskmanager.load-balance.mode | str | NONE | NONE, SLOTS, TASKS or MIN_RESOURCES.
+taskmanager.slot.timeout | duration | 10 s | How long an allocated slot waits for its JobMaster.
+taskmanager.registration.timeout | duration | 5 min | How long a TaskManager tries to register.
+taskmanager.host | str | - | Address under which a TaskManager serves its results.
+task.cancellation.interval | duration | 30 s | Between two attempts to interrupt a cancelled task.
+task.cancellation.timeout | duration | 3 min |
+    A cancelled task that lives longer ends its TaskManager; 0: never.
+cluster.evenly-spread-out-slots | bool | false | Old name of load-balance mode SLOTS.
+execution.state-recovery.from-local | bool | false | Prefer the slots that a task had before.
+state.backend.local-recovery | bool | false | Old name of execution.state-recovery.from-local.
+heartbeat.interval | duration | 10 s | Between two heartbeats.
+heartbeat.timeout | duration | 50 s | Silence after which a peer counts as lost.
+resourcemanager.taskmanager-timeout | duration | 30 s | An idle TaskManager is released after this.
+resourcemanager.taskmanager-registration.timeout | duration | 5 min |
+    How long a requested TaskManager may take.
+resourcemanager.start-worker.max-failure-rate | float | 10.0 |
+    Failed starts per minute before a pause.
+resourcemanager.start-worker.retry-interval | duration | 3 s | That pause.
+slotmanager.number-of-slots.max | int | 2147483647 | Most slots at one time.
+slotmanager.redundant-taskmanager-num | int | 0 | TaskManagers to keep ready beyond the need.
+cluster.registration.initial-timeout | duration | 100 ms | First wait for a registration answer.
+cluster.registration.max-timeout | duration | 30 s | Longest such wait.
+cluster.registration.error-delay | duration | 10 s | Wait after a failed registration.
+cluster.registration.refused-registration-delay | duration | 30 s | Wait after a refused one.
+taskmanager.network.request-backoff.initial | int | 100 |
+    First wait before a partition is asked for again, ms.
+taskmanager.network.request-backoff.max | int | 10000 | Longest such wait, ms.
+taskmanager.network.partition-request-timeout | duration | 10 s |
+    How long a request may wait for its partition.
+python.archives | str | - | Archives to unpack beside the tasks.
+python.files | str | - | Files and directories for sys.path of the tasks.
+python.operator-chaining.enabled | bool | true | Whether Python operators share tasks.
+python.requirements | str | - | A requirements file for the tasks.
+pipeline.auto-watermark-interval | duration | 200 ms | How often periodic watermarks are made.
+pipeline.global-job-parameters | map | - | Pairs that every function can read from its context.
+pipeline.max-parallelism | int | -1 | Key groups of operators that set none; -1: derived.
+pipeline.name | str | - | The job's name.
+pipeline.operator-chaining.enabled | bool | true | Whether operators share tasks.
+execution.buffer-timeout.enabled | bool | true |
+    false: buffers are sent only when full or when input pauses.
+execution.buffer-timeout.interval | duration | 100 ms |
+    Longest time that records wait for a fuller buffer.
+execution.runtime-mode | str | STREAMING | STREAMING, BATCH or AUTOMATIC.
+restart-strategy.type | str | - | none, fixed-delay, failure-rate or exponential-delay.
+restart-strategy.fixed-delay.attempts | int | 1 | How many failures may be followed by a restart.
+restart-strategy.fixed-delay.delay | duration | 1 s | Wait before a restart.
+restart-strategy.exponential-delay.attempts-before-reset-backoff | int | infinite |
+    Restarts before giving up.
+restart-strategy.exponential-delay.backoff-multiplier | float | 1.5 |
+    Growth of the wait per restart.
+restart-strategy.exponential-delay.initial-backoff | duration | 1 s | First wait.
+restart-strategy.exponential-delay.jitter-factor | float | 0.1 | Random share of the wait.
+restart-strategy.exponential-delay.max-backoff | duration | 1 min | Longest wait.
+restart-strategy.exponential-delay.reset-backoff-threshold | duration | 1 h |
+    Quiet time after which the wait starts anew.
+restart-strategy.failure-rate.delay | duration | 1 s | Wait before a restart.
+restart-strategy.failure-rate.failure-rate-interval | duration | 1 min |
+    Interval in which failures are counted.
+restart-strategy.failure-rate.max-failures-per-interval | int | 1 | Failures allowed per interval.
+rest.address | str | - | The dashboard and REST API: address.
+rest.bind-address | str | - | The dashboard and REST API: bind-address.
+rest.bind-port | str | 8081 | The dashboard and REST API: bind-port.
+rest.port | int | 8081 | The dashboard and REST API: port.
+"""
+
+# Accepted because Flink programs set them; they change nothing here.
+# A line that starts with `=` says what the lines below it are.
+IGNORED: Final = """
+= Wait for more requests before they are declared.
+slot.request.max-interval | duration | 20 ms
+= Which scheduler runs streaming jobs.
+jobmanager.scheduler | str | Default
+= reactive: use all slots.
+scheduler-mode | str | -
+= When hybrid results may be read.
+jobmanager.partition.hybrid.partition-data-consume-constraint | str | -
+= Adaptive scheduler only.
+jobmanager.adaptive-scheduler.resource-wait-timeout | duration | 5 min
+jobmanager.adaptive-scheduler.submission.resource-wait-timeout | duration | 5 min
+jobmanager.adaptive-scheduler.resource-stabilization-timeout | duration | 10 s
+jobmanager.adaptive-scheduler.submission.resource-stabilization-timeout | duration | 10 s
+jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling | duration | 30 s
+jobmanager.adaptive-scheduler.scaling-interval.min | duration | 30 s
+jobmanager.adaptive-scheduler.executing.resource-stabilization-timeout | duration | 1 min
+jobmanager.adaptive-scheduler.rescale-trigger.max-checkpoint-failures | int | 2
+jobmanager.adaptive-scheduler.rescale-trigger.max-delay | duration | -
+jobmanager.adaptive-scheduler.min-parallelism-increase | int | 1
+jobmanager.adaptive-scheduler.prefer-minimal-taskmanagers | bool | true
+= Wait for running timers at cancellation.
+task.cancellation.timers.timeout | duration | 7500 ms
+= Fine-grained resources only.
+fine-grained.shuffle-mode.all-blocking | bool | false
+= Unreachable answers in a row that count as lost.
+heartbeat.rpc-failure-threshold | int | 2
+= A job without JobMaster is forgotten after this.
+resourcemanager.job.timeout | duration | 5 min
+= Wait before requirements are checked.
+slotmanager.requirement-check.delay | duration | 50 ms
+= Wait before workers are asked for.
+slotmanager.declare-needed-resource.delay | duration | 50 ms
+= Slots to keep ready.
+slotmanager.number-of-slots.min | int | 0
+= Larger parts of a deployment travel as blobs.
+blob.offload.minsize | memory | 1 mb
+= NONE, ZOOKEEPER or KUBERNETES.
+high-availability.type | str | NONE
+= Name of the cluster in the coordination store.
+high-availability.cluster-id | str | /default
+= Where recovery data lies.
+high-availability.storageDir | str | -
+= Coordination store only.
+high-availability.zookeeper.path.root | str | /flink
+high-availability.zookeeper.path.execution-plans | str | /execution-plans
+= Adaptive batch only.
+execution.batch.adaptive.auto-parallelism.enabled | bool | true
+execution.batch.adaptive.auto-parallelism.min-parallelism | int | 1
+execution.batch.adaptive.auto-parallelism.max-parallelism | int | 128
+execution.batch.adaptive.auto-parallelism.default-source-parallelism | int | -
+execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task | memory | 16 mb
+= Second attempts of slow tasks.
+execution.batch.speculative.enabled | bool | false
+execution.batch.speculative.max-concurrent-executions | int | 2
+execution.batch.speculative.block-slow-node-duration | duration | 1 min
+slow-task-detector.check-interval | duration | 1 s
+slow-task-detector.execution-time.baseline-lower-bound | duration | 1 min
+slow-task-detector.execution-time.baseline-ratio | float | 0.75
+slow-task-detector.execution-time.baseline-multiplier | float | 1.5
+= Recovery of batch jobs by another master.
+execution.batch.job-recovery.enabled | bool | false
+= Recovery of batch jobs.
+execution.batch.job-recovery.previous-worker.recovery.timeout | duration | 30 s
+execution.batch.job-recovery.snapshot.min-pause | duration | 3 min
+= Size of a network buffer.
+taskmanager.memory.segment-size | memory | 32 kb
+= Smallest debloated buffer.
+taskmanager.memory.min-segment-size | memory | 256 bytes
+= Exclusive buffers per channel.
+taskmanager.network.memory.buffers-per-channel | int | 2
+= Shared buffers per gate.
+taskmanager.network.memory.floating-buffers-per-gate | int | 8
+= Most buffers of one channel.
+taskmanager.network.memory.max-buffers-per-channel | int | 10
+= Extra buffers of a blocked task.
+taskmanager.network.memory.max-overdraft-buffers-per-gate | int | 5
+= file, mmap or auto.
+taskmanager.network.blocking-shuffle.type | str | file
+= Sort shuffle only.
+taskmanager.network.sort-shuffle.min-parallelism | int | 1
+taskmanager.network.sort-shuffle.min-buffers | int | 512
+taskmanager.network.batch-shuffle.compression.enabled | bool | true
+taskmanager.network.compression.codec | str | LZ4
+= Smaller buffers under backpressure.
+taskmanager.network.memory.buffer-debloat.enabled | bool | false
+= Buffer debloating.
+taskmanager.network.memory.buffer-debloat.period | duration | 200 ms
+taskmanager.network.memory.buffer-debloat.target | duration | 1 s
+taskmanager.network.memory.buffer-debloat.samples | int | 20
+taskmanager.network.memory.buffer-debloat.threshold-percentages | int | 25
+= No JVM runs tasks here.
+taskmanager.jvm-exit-on-oom | bool | false
+= How often latency markers are sent; 0: never.
+metrics.latency.interval | duration | 0 ms
+= single, operator or subtask.
+metrics.latency.granularity | str | operator
+= Watermark alignment.
+pipeline.watermark-alignment.update-interval | duration | 1 s
+= Python: accepted for portability.
+python.client.executable | str | python
+python.executable | str | python
+python.execution-mode | str | process
+python.fn-execution.arrow.batch.size | int | 1000
+python.fn-execution.bundle.size | int | 1000
+python.fn-execution.bundle.time | int | 1000
+python.fn-execution.memory.managed | bool | true
+python.map-state.iterate-response-batch-size | int | 1000
+python.map-state.read-cache-size | int | 1000
+python.map-state.write-cache-size | int | 1000
+python.metric.enabled | bool | true
+python.profile.enabled | bool | false
+python.pythonpath | str | -
+python.state.cache-size | int | 1000
+python.systemenv.enabled | bool | true
+= Pipeline: accepted for portability.
+pipeline.auto-generate-uids | bool | true
+pipeline.cached-files | list | -
+pipeline.classpaths | list | -
+pipeline.closure-cleaner-level | str | RECURSIVE
+pipeline.force-avro | bool | false
+pipeline.force-kryo | bool | false
+pipeline.force-kryo-avro | bool | -
+pipeline.generic-types | bool | true
+pipeline.jars | list | -
+pipeline.jobvertex-parallelism-overrides | map | -
+pipeline.object-reuse | bool | false
+pipeline.operator-chaining.chain-operators-with-different-max-parallelism | bool | true
+pipeline.serialization-config | list | -
+pipeline.vertex-description-mode | str | TREE
+pipeline.vertex-name-include-index-prefix | bool | false
+pipeline.watermark-alignment.allow-unaligned-source-splits | bool | false
+= Execution: accepted for portability.
+execution.batch-shuffle-mode | str | ALL_EXCHANGES_BLOCKING
+execution.sort-keyed-partition.memory | memory | 128 mb
+execution.sort-partition.memory | memory | 128 mb
+= Checkpointing: accepted for portability.
+execution.checkpointing.snapshot-compression | bool | false
+execution.checkpointing.aligned-checkpoint-timeout | duration | 0 ms
+execution.checkpointing.checkpoints-after-tasks-finish | bool | true
+execution.checkpointing.cleaner.parallel-mode | bool | true
+execution.checkpointing.create-subdir | bool | true
+execution.checkpointing.data-inline-threshold | memory | 20 kb
+execution.checkpointing.dir | str | -
+execution.checkpointing.externalized-checkpoint-retention | str | NO_EXTERNALIZED_CHECKPOINTS
+execution.checkpointing.file-merging.across-checkpoint-boundary | bool | false
+execution.checkpointing.file-merging.enabled | bool | false
+execution.checkpointing.file-merging.max-file-size | memory | 32 mb
+execution.checkpointing.file-merging.max-space-amplification | float | 2.0
+execution.checkpointing.file-merging.pool-blocking | bool | false
+execution.checkpointing.incremental | bool | false
+execution.checkpointing.interval | duration | -
+execution.checkpointing.interval-during-backlog | duration | -
+execution.checkpointing.local-backup.dirs | str | -
+execution.checkpointing.local-backup.enabled | bool | false
+execution.checkpointing.max-concurrent-checkpoints | int | 1
+execution.checkpointing.min-pause | duration | 0 ms
+execution.checkpointing.mode | str | EXACTLY_ONCE
+execution.checkpointing.num-retained | int | 1
+execution.checkpointing.savepoint-dir | str | -
+execution.checkpointing.storage | str | -
+execution.checkpointing.timeout | duration | 10 min
+execution.checkpointing.tolerable-failed-checkpoints | int | 0
+execution.checkpointing.unaligned.enabled | bool | false
+execution.checkpointing.unaligned.forced | bool | false
+execution.checkpointing.unaligned.interruptible-timers.enabled | bool | false
+execution.checkpointing.unaligned.max-subtasks-per-channel-state-file | int | 5
+execution.checkpointing.write-buffer-size | int | 4096
+= State backend: accepted for portability.
+state.backend.type | str | hashmap
+= REST: accepted for portability.
+rest.async.store-duration | duration | 5 min
+rest.await-leader-timeout | duration | 30 s
+rest.cache.checkpoint-statistics.size | int | 1000
+rest.cache.checkpoint-statistics.timeout | duration | 3 s
+rest.client.max-content-length | int | 104857600
+rest.connection-timeout | duration | 15 s
+rest.flamegraph.cleanup-interval | duration | 10 min
+rest.flamegraph.delay-between-samples | duration | 50 ms
+rest.flamegraph.enabled | bool | false
+rest.flamegraph.num-samples | int | 100
+rest.flamegraph.refresh-interval | duration | 1 min
+rest.flamegraph.stack-depth | int | 100
+rest.idleness-timeout | duration | 5 min
+rest.path | str | -
+rest.profiling.dir | str | -
+rest.profiling.duration-max | duration | 5 min
+rest.profiling.enabled | bool | false
+rest.profiling.history-size | int | 10
+rest.retry.delay | duration | 3 s
+rest.retry.max-attempts | int | 20
+rest.server.max-content-length | int | 104857600
+rest.server.numThreads | int | 4
+rest.server.thread-priority | int | 5
+rest.url-prefix | str | /
+"""

@@ -1,0 +1,266 @@
+"""StreamGraph to JobGraph: chains, data sets, gates, ids, and the blobs that TaskManagers open.
+
+Knows no operator's code: it goes through `serialize` as it is. Source: Flink
+StreamingJobGraphGenerator (spec 1, 1.1); differs: one data set per stream edge that leaves a chain,
+and records for the driver (print, collect) leave a chain as outputs of their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from penstock.model.graph.chain import (
+    ChainedOperator,
+    ChainInput,
+    ChainOutput,
+    ChainSpec,
+    ChainTarget,
+)
+from penstock.model.graph.chaining import ChainCandidate, is_chainable
+from penstock.model.graph.job_graph import (
+    IntermediateDataSet,
+    JobEdge,
+    JobGraph,
+    JobVertex,
+    OperatorInfo,
+    ResultPartitionType,
+)
+from penstock.model.graph.partitioning import Partitioning, ShipStrategy, pattern_of
+from penstock.model.graph.resolution import (
+    ResolvedEdge,
+    ResolvedGraph,
+    check_chain_parallelism,
+    resolve,
+)
+from penstock.model.graph.stream_graph import StreamGraph, StreamNode
+from penstock.model.ids import BlobKey, DataSetId, JobId, VertexId
+
+
+def build_job_graph(
+    stream_graph: StreamGraph, job_id: JobId, serialize: Callable[[object], bytes]
+) -> JobGraph:
+    """The job graph of a program; the same program gives the same ids.
+
+    Args: serialize: makes bytes of a `ChainSpec`; what it raises passes through.
+    Raises: GraphError: the program cannot run; the text names operators and their source lines.
+    """
+    graph = resolve(stream_graph)
+    chains = _chains_of(graph)
+    job_graph = JobGraph(job_id=job_id, name=stream_graph.job_name)
+    chain_of_node = {node: chain for chain in chains for node in chain.nodes}
+    for chain in chains:
+        blob = serialize(_chain_spec(graph, chain))
+        key = BlobKey(hashlib.sha256(blob).hexdigest())
+        job_graph.blobs[key] = blob
+        vertex = _vertex_of(graph, chain, key)
+        vertex.inputs = [_job_edge(edge, chain, chain_of_node) for edge in chain.in_edges]
+        vertex.outputs = [_data_set(edge, chain) for edge in chain.out_edges]
+        job_graph.vertices[vertex.vertex_id] = vertex
+    return job_graph
+
+
+def default_max_parallelism(parallelism: int) -> int:
+    """Key groups of a vertex that sets none: one and a half times as many, rounded up to 2^n."""
+    wanted = parallelism + parallelism // 2
+    return min(max(1 << max(wanted - 1, 0).bit_length(), 128), 32768)
+
+
+@dataclass(slots=True)
+class _Chain:
+    """One future job vertex. `nodes`: head first, in topological order."""
+
+    head: int
+    vertex_id: VertexId
+    nodes: list[int]
+    in_edges: list[ResolvedEdge] = field(default_factory=list)
+    out_edges: list[ResolvedEdge] = field(default_factory=list)
+    inner_edges: list[ResolvedEdge] = field(default_factory=list)
+
+
+def _chains_of(graph: ResolvedGraph) -> list[_Chain]:
+    """Chains in the order of their heads; a chained node has one in-edge, so chains are trees."""
+    inner = [edge for edge in graph.edges if _is_inner(graph, edge)]
+    upstream_of = {edge.target: edge.source for edge in inner}
+    chains: dict[int, _Chain] = {}
+    chain_of: dict[int, _Chain] = {}
+    for node in graph.order:
+        chain = chain_of[upstream_of[node]] if node in upstream_of else None
+        if chain is None:
+            vertex_id = VertexId(_digest("vertex", graph.uid_of(node)))
+            chains[node] = chain = _Chain(node, vertex_id, [])
+        chain.nodes.append(node)
+        chain_of[node] = chain
+    is_inner = set(map(id, inner))
+    for edge in graph.edges:
+        if id(edge) in is_inner:
+            chain_of[edge.source].inner_edges.append(edge)
+        else:
+            chain_of[edge.source].out_edges.append(edge)
+            chain_of[edge.target].in_edges.append(edge)
+    for chain in chains.values():
+        place = {node: index for index, node in enumerate(chain.nodes)}
+        chain.out_edges.sort(key=lambda edge, place=place: place[edge.source])  # type: ignore[misc]
+        chain.in_edges.sort(key=lambda edge: edge.input_index)
+    return list(chains.values())
+
+
+def _is_inner(graph: ResolvedGraph, edge: ResolvedEdge) -> bool:
+    up, down = graph.nodes[edge.source], graph.nodes[edge.target]
+    return is_chainable(
+        ChainCandidate(
+            upstream_strategy=up.node.chaining_strategy,
+            downstream_strategy=down.node.chaining_strategy,
+            upstream_parallelism=up.parallelism,
+            downstream_parallelism=down.parallelism,
+            ship_strategy=edge.partitioning.strategy,
+            is_chaining_enabled=graph.is_chaining_enabled,
+            in_edges_of_downstream=graph.in_degree[edge.target],
+            is_same_slot_sharing_group=up.slot_sharing_group == down.slot_sharing_group,
+            is_upstream_source=up.node.is_source,
+        )
+    )
+
+
+def _chain_spec(graph: ResolvedGraph, chain: _Chain) -> ChainSpec:
+    place = {node: index for index, node in enumerate(chain.nodes)}
+    operators = tuple(
+        ChainedOperator(
+            node_id=node_id,
+            name=(node := graph.nodes[node_id].node).name,
+            uid=graph.uid_of(node_id),
+            operator=node.operator,
+            output_type=node.output_type,
+            defined_at=node.defined_at,
+            targets=tuple(
+                ChainTarget(edge.tag, place[edge.target])
+                for edge in chain.inner_edges
+                if edge.source == node_id
+            ),
+        )
+        for node_id in chain.nodes
+    )
+    inputs = tuple(
+        ChainInput(edge.input_index, _element_type(graph, edge)) for edge in chain.in_edges
+    )
+    return ChainSpec(operators, inputs, _chain_outputs(graph, chain, place))
+
+
+def _chain_outputs(
+    graph: ResolvedGraph, chain: _Chain, place: dict[int, int]
+) -> tuple[ChainOutput, ...]:
+    outputs = [
+        ChainOutput(
+            operator_index=place[edge.source],
+            tag=edge.tag,
+            data_set_id=_data_set_id(chain, edge),
+            driver_stream=None,
+            partitioning=edge.partitioning,
+            element_type=_element_type(graph, edge),
+            buffer_timeout_ms=graph.buffer_timeout_of(edge.source),
+        )
+        for edge in chain.out_edges
+    ]
+    for node_id in chain.nodes:
+        node = graph.nodes[node_id].node
+        if node.driver_stream is not None:
+            outputs.append(_driver_output(graph, node, place[node_id]))
+    return tuple(outputs)
+
+
+def _driver_output(graph: ResolvedGraph, node: StreamNode, place: int) -> ChainOutput:
+    return ChainOutput(
+        operator_index=place,
+        tag=None,
+        data_set_id=None,
+        driver_stream=node.driver_stream,
+        partitioning=Partitioning(ShipStrategy.FORWARD),
+        element_type=node.output_type,
+        buffer_timeout_ms=graph.buffer_timeout_of(node.node_id),
+    )
+
+
+def _element_type(graph: ResolvedGraph, edge: ResolvedEdge) -> object | None:
+    """The declared type of a main output. Side outputs are pickled: their tag's type is the API's."""
+    return graph.nodes[edge.source].node.output_type if edge.tag is None else None
+
+
+def _vertex_of(graph: ResolvedGraph, chain: _Chain, blob: BlobKey) -> JobVertex:
+    head = graph.nodes[chain.head]
+    members = [graph.nodes[node] for node in chain.nodes]
+    is_set = [member.max_parallelism for member in members if member.max_parallelism > 0]
+    maximum = head.max_parallelism
+    if maximum <= 0:
+        maximum = min(is_set) if is_set else default_max_parallelism(head.parallelism)
+    check_chain_parallelism(head, maximum)
+    co_location = {
+        member.node.co_location_key for member in members if member.node.co_location_key is not None
+    }
+    return JobVertex(
+        vertex_id=chain.vertex_id,
+        name=_chain_name(graph, chain, chain.head),
+        parallelism=head.parallelism,
+        max_parallelism=maximum,
+        operators=tuple(_operator_info(graph, node) for node in chain.nodes),
+        chain_blob=blob,
+        slot_sharing_group=head.slot_sharing_group,
+        co_location_group=min(co_location) if co_location else None,
+        is_source=head.node.is_source,
+    )
+
+
+def _operator_info(graph: ResolvedGraph, node_id: int) -> OperatorInfo:
+    node = graph.nodes[node_id].node
+    return OperatorInfo(
+        node_id, node.name, graph.uid_of(node_id), node.defined_at, node.coordinator is not None
+    )
+
+
+def _chain_name(graph: ResolvedGraph, chain: _Chain, node_id: int) -> str:
+    """`A -> B -> C`; where a chain forks `A -> (B, C -> D)`."""
+    children: dict[int, list[int]] = {}
+    for edge in chain.inner_edges:
+        children.setdefault(edge.source, []).append(edge.target)
+    names: dict[int, str] = {}
+    for node in reversed(chain.nodes):
+        name = graph.nodes[node].node.name
+        below = [names[child] for child in children.get(node, ())]
+        if len(below) == 1:
+            name = f"{name} -> {below[0]}"
+        elif below:
+            name = f"{name} -> ({', '.join(below)})"
+        names[node] = name
+    return names[node_id]
+
+
+def _job_edge(edge: ResolvedEdge, chain: _Chain, chain_of: dict[int, _Chain]) -> JobEdge:
+    producer = chain_of[edge.source]
+    strategy = edge.partitioning.strategy
+    return JobEdge(
+        data_set_id=_data_set_id(producer, edge),
+        source=producer.vertex_id,
+        target=chain.vertex_id,
+        pattern=pattern_of(strategy),
+        ship_strategy=strategy,
+        input_index=edge.input_index,
+    )
+
+
+def _data_set(edge: ResolvedEdge, chain: _Chain) -> IntermediateDataSet:
+    strategy = edge.partitioning.strategy
+    return IntermediateDataSet(
+        data_set_id=_data_set_id(chain, edge),
+        producer=chain.vertex_id,
+        result_type=ResultPartitionType.PIPELINED_BOUNDED,
+        pattern=pattern_of(strategy),
+        is_broadcast=strategy is ShipStrategy.BROADCAST,
+    )
+
+
+def _data_set_id(producer: _Chain, edge: ResolvedEdge) -> DataSetId:
+    return DataSetId(_digest("data set", producer.vertex_id, str(edge.position)))
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

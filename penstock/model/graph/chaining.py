@@ -1,0 +1,70 @@
+"""Which stream edges disappear inside one task.
+
+Knows no operator's code. Source: Flink StreamingJobGraphGenerator.isChainable (spec 1.1). Differs: a
+source is never chained into an operator of several inputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from penstock.model.graph.partitioning import ShipStrategy
+from penstock.model.graph.stream_graph import ChainingStrategy
+
+UNDECIDED: Final = -1
+
+
+class ExchangeMode(StrEnum):
+    """How an edge wants its records exchanged."""
+
+    UNDEFINED = "UNDEFINED"
+    PIPELINED = "PIPELINED"
+    BATCH = "BATCH"
+    HYBRID_FULL = "HYBRID_FULL"
+    HYBRID_SELECTIVE = "HYBRID_SELECTIVE"
+
+
+@dataclass(frozen=True, slots=True)
+class ChainCandidate:
+    """A stream edge and all that decides whether its two ends run in one task."""
+
+    upstream_strategy: ChainingStrategy
+    downstream_strategy: ChainingStrategy
+    upstream_parallelism: int
+    downstream_parallelism: int
+    ship_strategy: ShipStrategy
+    is_chaining_enabled: bool = True
+    in_edges_of_downstream: int = 1
+    is_same_slot_sharing_group: bool = True
+    exchange_mode: ExchangeMode = ExchangeMode.UNDEFINED
+    is_upstream_source: bool = False
+    is_max_parallelism_accepted: bool = True
+
+
+def is_chainable(edge: ChainCandidate) -> bool:
+    """All conditions at once; one input edge also rules out unions."""
+    return (
+        edge.is_chaining_enabled
+        and edge.in_edges_of_downstream == 1
+        and edge.is_same_slot_sharing_group
+        and edge.is_max_parallelism_accepted
+        and edge.ship_strategy is ShipStrategy.FORWARD
+        and edge.exchange_mode is not ExchangeMode.BATCH
+        and _is_parallelism_equal(edge)
+        and _are_strategies_willing(edge)
+    )
+
+
+def _is_parallelism_equal(edge: ChainCandidate) -> bool:
+    both = (edge.upstream_parallelism, edge.downstream_parallelism)
+    return UNDECIDED in both or both[0] == both[1]
+
+
+def _are_strategies_willing(edge: ChainCandidate) -> bool:
+    if edge.upstream_strategy is ChainingStrategy.NEVER:
+        return False
+    if edge.downstream_strategy is ChainingStrategy.HEAD_WITH_SOURCES:
+        return edge.is_upstream_source
+    return edge.downstream_strategy is ChainingStrategy.ALWAYS

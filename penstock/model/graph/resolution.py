@@ -1,0 +1,238 @@
+"""What a program leaves open, decided: parallelism, slot sharing groups, partitionings. And its checks.
+
+Knows no chains. Source: Flink StreamGraphGenerator (determineSlotSharingGroup, addEdge). Every error
+names the operators with the line of the user's program that made them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass, field
+
+from penstock.model.errors import GraphError
+from penstock.model.graph.partitioning import Partitioning, ShipStrategy
+from penstock.model.graph.stream_graph import (
+    DEFAULT_SLOT_SHARING_GROUP,
+    StreamEdge,
+    StreamGraph,
+    StreamNode,
+)
+from penstock.model.graph.topology import topological_order
+
+UNSET = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedNode:
+    """A node with nothing left open but its max parallelism, which is its chain's business."""
+
+    node: StreamNode
+    parallelism: int
+    max_parallelism: int
+    slot_sharing_group: str
+
+    def __str__(self) -> str:
+        return describe(self.node)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResolvedEdge:
+    """A stream edge with its partitioning. `position`: place among the program's edges."""
+
+    source: int
+    target: int
+    partitioning: Partitioning
+    input_index: int
+    tag: str | None
+    position: int
+
+
+@dataclass(slots=True)
+class ResolvedGraph:
+    """A checked program. `order`: node ids from sources to sinks."""
+
+    nodes: dict[int, ResolvedNode]
+    edges: list[ResolvedEdge]
+    order: list[int]
+    is_chaining_enabled: bool
+    buffer_timeout_ms: int
+    in_degree: Counter[int] = field(default_factory=Counter)
+    uids: dict[int, str] = field(default_factory=dict)
+
+    def uid_of(self, node_id: int) -> str:
+        """The user's uid, or one made of the node's place in the program."""
+        return self.uids[node_id]
+
+    def buffer_timeout_of(self, node_id: int) -> int:
+        timeout_ms = self.nodes[node_id].node.buffer_timeout_ms
+        return self.buffer_timeout_ms if timeout_ms is None else timeout_ms
+
+
+def describe(node: StreamNode) -> str:
+    """How errors name an operator: its name and where the user built it."""
+    return f"'{node.name}' (built at {node.defined_at})" if node.defined_at else f"'{node.name}'"
+
+
+def resolve(graph: StreamGraph) -> ResolvedGraph:
+    """Decide what is open and refuse what cannot run. Raises GraphError."""
+    _check_shape(graph)
+    inputs: dict[int, list[StreamEdge]] = {node: [] for node in graph.nodes}
+    outputs: dict[int, list[StreamEdge]] = {node: [] for node in graph.nodes}
+    for edge in graph.edges:
+        inputs[edge.target].append(edge)
+        outputs[edge.source].append(edge)
+    try:
+        order = topological_order(
+            list(graph.nodes),
+            lambda node: [edge.source for edge in inputs[node]],
+            lambda node: [edge.target for edge in outputs[node]],
+        )
+    except GraphError:
+        raise _cycle_error(graph, inputs) from None
+    nodes = _resolve_nodes(graph, order, inputs)
+    edges = [_resolve_edge(nodes, edge, place) for place, edge in enumerate(graph.edges)]
+    _check_co_location(list(nodes.values()))
+    return ResolvedGraph(
+        nodes={node_id: nodes[node_id] for node_id in graph.nodes},
+        edges=edges,
+        order=order,
+        is_chaining_enabled=graph.is_chaining_enabled,
+        buffer_timeout_ms=graph.buffer_timeout_ms,
+        in_degree=Counter(edge.target for edge in edges),
+        uids={node.node_id: _uid(node, place) for place, node in enumerate(graph.nodes.values())},
+    )
+
+
+def check_chain_parallelism(head: ResolvedNode, max_parallelism: int) -> None:
+    """Raises GraphError where a chain has more subtasks than key groups."""
+    if head.parallelism > max_parallelism:
+        raise GraphError(
+            f"operator {head} has parallelism {head.parallelism}, more than its maximum "
+            f"parallelism {max_parallelism}: some subtasks would own no key group. "
+            "Lower set_parallelism or raise set_max_parallelism."
+        )
+
+
+def _uid(node: StreamNode, place: int) -> str:
+    if node.uid is not None:
+        return node.uid
+    return hashlib.sha256(f"place {place}".encode()).hexdigest()[:32]
+
+
+def _check_shape(graph: StreamGraph) -> None:
+    if not graph.nodes:
+        raise GraphError(
+            "the program has no operators, so there is nothing to run. Build a stream that ends "
+            "in a sink (sink_to, print or execute_and_collect) before execute()."
+        )
+    for edge in graph.edges:
+        for end in (edge.source, edge.target):
+            if end not in graph.nodes:
+                raise GraphError(
+                    f"an edge from node {edge.source} to node {edge.target} names node {end}, "
+                    "which is not part of the program. Streams of two environments cannot be mixed."
+                )
+    first_by_uid: dict[str, StreamNode] = {}
+    for node in graph.nodes.values():
+        if node.uid is None:
+            continue
+        first = first_by_uid.setdefault(node.uid, node)
+        if first is not node:
+            raise GraphError(
+                f"uid '{node.uid}' is given twice: to {describe(first)} and to {describe(node)}. "
+                "State is found again by uid, so each operator needs its own."
+            )
+
+
+def _cycle_error(graph: StreamGraph, inputs: dict[int, list[StreamEdge]]) -> GraphError:
+    """Walk inputs among the nodes that can never start until one of them comes again."""
+    waiting = set(graph.nodes)
+    while ready := [n for n in waiting if all(e.source not in waiting for e in inputs[n])]:
+        waiting.difference_update(ready)
+    node, path = min(waiting), list[int]()
+    while node not in path:
+        path.append(node)
+        node = next(edge.source for edge in inputs[node] if edge.source in waiting)
+    cycle = [*reversed(path[path.index(node) :]), path[-1]]
+    names = " -> ".join(describe(graph.nodes[member]) for member in cycle)
+    return GraphError(
+        f"the program has a cycle: {names}. Penstock runs acyclic dataflows only; take the "
+        "feedback edge out, or send the records back through an external system."
+    )
+
+
+def _resolve_nodes(
+    graph: StreamGraph, order: list[int], inputs: dict[int, list[StreamEdge]]
+) -> dict[int, ResolvedNode]:
+    nodes: dict[int, ResolvedNode] = {}
+    for node_id in order:
+        node = graph.nodes[node_id]
+        parallelism = _parallelism(graph, node)
+        maximum = node.max_parallelism if node.max_parallelism != UNSET else graph.max_parallelism
+        if maximum != UNSET and not 1 <= maximum <= 32768:
+            raise GraphError(
+                f"operator {describe(node)} has maximum parallelism {maximum}; it must be from 1 "
+                "to 32768. Change set_max_parallelism."
+            )
+        groups = [nodes[edge.source].slot_sharing_group for edge in inputs[node_id]]
+        resolved = ResolvedNode(node, parallelism, maximum, _slot_sharing_group(node, groups))
+        if maximum != UNSET:
+            check_chain_parallelism(resolved, maximum)
+        nodes[node_id] = resolved
+    return nodes
+
+
+def _parallelism(graph: StreamGraph, node: StreamNode) -> int:
+    parallelism = graph.default_parallelism if node.parallelism == UNSET else node.parallelism
+    if parallelism < 1:
+        raise GraphError(
+            f"operator {describe(node)} has parallelism {parallelism}; it must be at least 1. "
+            "Change set_parallelism, or parallelism.default where it comes from the environment."
+        )
+    return parallelism
+
+
+def _slot_sharing_group(node: StreamNode, inputs: list[str]) -> str:
+    """The node's own group, else the one that all its inputs share, else the default one."""
+    if node.slot_sharing_group is not None:
+        if not node.slot_sharing_group.strip():
+            raise GraphError(
+                f"operator {describe(node)} has an empty slot sharing group. Give a name, or leave "
+                "slot_sharing_group out to follow the operator's inputs."
+            )
+        return node.slot_sharing_group
+    return inputs[0] if len(set(inputs)) == 1 else DEFAULT_SLOT_SHARING_GROUP
+
+
+def _resolve_edge(nodes: dict[int, ResolvedNode], edge: StreamEdge, place: int) -> ResolvedEdge:
+    up, down = nodes[edge.source], nodes[edge.target]
+    is_equal = up.parallelism == down.parallelism
+    partitioning = edge.partitioning
+    if partitioning is None:
+        strategy = ShipStrategy.FORWARD if is_equal else ShipStrategy.REBALANCE
+        partitioning = Partitioning(strategy)
+    elif partitioning.strategy is ShipStrategy.FORWARD and not is_equal:
+        raise GraphError(
+            f"forward() needs equal parallelism on both sides, but {up} has {up.parallelism} "
+            f"and {down} has {down.parallelism}. Make them equal, or use rebalance() or rescale()."
+        )
+    return ResolvedEdge(edge.source, edge.target, partitioning, edge.input_index, edge.tag, place)
+
+
+def _check_co_location(nodes: list[ResolvedNode]) -> None:
+    first_by_key: dict[str, ResolvedNode] = {}
+    for node in nodes:
+        if node.node.co_location_key is None:
+            continue
+        first = first_by_key.setdefault(node.node.co_location_key, node)
+        for what, ours, theirs in (
+            ("parallelism", node.parallelism, first.parallelism),
+            ("slot sharing group", node.slot_sharing_group, first.slot_sharing_group),
+        ):
+            if ours != theirs:
+                raise GraphError(
+                    f"co-location group '{node.node.co_location_key}' needs one {what}: "
+                    f"{first} has {theirs}, {node} has {ours}. Their subtasks of one index "
+                    f"share a slot; make the {what} equal."
+                )

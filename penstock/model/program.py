@@ -1,0 +1,71 @@
+"""What the API hands to whoever runs a program, and what it gets back. Plain data and two ports.
+
+Knows neither the API above nor the hosts below: both sides meet here, so that the same program runs
+on Spark, on a MiniCluster or in a test's fake. Source: Flink PipelineExecutor and JobClient; differs:
+restart strategies travel as configuration keys only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from penstock.model.graph.stream_graph import StreamGraph
+from penstock.model.ids import JobId
+from penstock.model.states import JobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSettings:
+    """What the program asked for besides its graph.
+
+    `configuration`: the program's own keys, Flink's text form; restart strategies included.
+    `python_archives`: (archive, target directory or None). `python_requirements`: (file, cache
+    directory or None). `checkpointing_interval_ms` None: checkpoints were not asked for.
+    """
+
+    configuration: Mapping[str, str] = field(default_factory=dict)
+    python_files: tuple[str, ...] = ()
+    python_archives: tuple[tuple[str, str | None], ...] = ()
+    python_requirements: tuple[str, str | None] | None = None
+    checkpointing_interval_ms: int | None = None
+    job_parameters: Mapping[str, str] = field(default_factory=dict)
+    auto_watermark_interval_ms: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutcome:
+    """How a job ended. `failure`: the first failure's full text, user's traceback included."""
+
+    status: JobStatus
+    net_runtime_ms: int
+    failure: str | None = None
+
+
+class JobControl(Protocol):
+    """A submitted job as its program sees it. Every method may be called from any thread."""
+
+    @property
+    def job_id(self) -> JobId: ...
+
+    def status(self) -> JobStatus: ...
+
+    def wait(self, timeout_s: float | None = None) -> JobOutcome:
+        """Block until the job is over; TimeoutError when that takes longer than `timeout_s`."""
+
+    def cancel(self) -> None:
+        """Ask for cancellation and return at once."""
+
+    def collect(self, stream: str) -> Iterator[list[Any]]:
+        """Batches of a collect stream until the job ends; JobExecutionError when it fails."""
+
+
+class JobExecutor(Protocol):
+    """Runs programs."""
+
+    def submit(self, graph: StreamGraph, program: ProgramSettings) -> JobControl:
+        """Fill in the defaults that only the host knows (parallelism), build, and start."""
+
+    def serialize(self, value: object) -> bytes:
+        """The pickle that ships user code; the API uses it to name what cannot be shipped."""

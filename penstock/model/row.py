@@ -1,0 +1,190 @@
+"""Row and RowKind: a record with positions, optional field names, and a kind of change.
+
+Knows no type information. Source: PyFlink pyflink.common.types; differs: no Java conversion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import Any
+
+
+class RowKind(Enum):
+    """What a row says about a table: inserted, updated (before, after), deleted."""
+
+    INSERT = 0
+    UPDATE_BEFORE = 1
+    UPDATE_AFTER = 2
+    DELETE = 3
+
+    def __str__(self) -> str:
+        return ("+I", "-U", "+U", "-D")[self.value]
+
+
+class Row:
+    """Values by position, and by name where names are known.
+
+    `Row(1, 'x')` is a row, `Row(a=1, b='x')` a named one, and `Row('a', 'b')(1, 'x')` makes a named
+    one from a row of names.
+    """
+
+    __slots__ = ("_fields", "_row_kind", "_values")
+
+    _fields: tuple[str, ...] | None
+    _row_kind: RowKind
+    _values: list[Any]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if args and kwargs:
+            raise ValueError(
+                f"a Row takes positions or names, not both: got {len(args)} and {sorted(kwargs)}"
+            )
+        _set_kind(self, RowKind.INSERT)
+        if kwargs:
+            _set_values(self, list(kwargs.values()))
+            _set_fields(self, tuple(kwargs))
+        else:
+            _set_values(self, list(args))
+            _set_fields(self, None)
+
+    @staticmethod
+    def of_kind(row_kind: RowKind, *args: Any, **kwargs: Any) -> Row:
+        row = Row(*args, **kwargs)
+        row.set_row_kind(row_kind)
+        return row
+
+    def as_dict(self, recursive: bool = False) -> dict[str, Any]:
+        names = self._fields
+        if names is None:
+            raise TypeError("cannot make a dict of a Row without names; use set_field_names first")
+        values = [_plain(value) for value in self._values] if recursive else self._values
+        return dict(zip(names, values, strict=False))
+
+    def get_row_kind(self) -> RowKind:
+        return self._row_kind
+
+    def set_row_kind(self, row_kind: RowKind) -> None:
+        _set_kind(self, row_kind)
+
+    def set_field_names(self, field_names: Sequence[str]) -> None:
+        _set_fields(self, tuple(field_names))
+
+    def get_fields_by_names(self, names: Sequence[str]) -> list[Any]:
+        return [self._values[self._position(name)] for name in names]
+
+    def __call__(self, *args: Any) -> Row:
+        if len(args) > len(self._values):
+            raise ValueError(
+                f"cannot make a Row of {len(args)} values: {len(self._values)} names are given"
+            )
+        return make_row(tuple(self._values), list(args))
+
+    def _position(self, name: str) -> int:
+        if self._fields is None or name not in self._fields:
+            raise KeyError(name)
+        return self._fields.index(name)
+
+    def __contains__(self, item: Any) -> bool:
+        return item in (self._values if self._fields is None else self._fields)
+
+    def __getitem__(self, item: Any) -> Any:
+        if not isinstance(item, str):
+            return self._values[item]
+        try:
+            return self._values[self._position(item)]
+        except IndexError:
+            raise KeyError(item) from None
+        except KeyError:
+            raise ValueError(f"no field {item!r}: the fields are {self._fields}") from None
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._values[self._position(key) if isinstance(key, str) else key] = value
+
+    def __getattr__(self, item: str) -> Any:
+        if item.startswith("__") or item in Row.__slots__:
+            raise AttributeError(item)
+        try:
+            return self._values[self._position(item)]
+        except (IndexError, KeyError):
+            raise AttributeError(
+                f"Row has no field {item!r}: the fields are {self._fields}"
+            ) from None
+
+    def __setattr__(self, key: str, value: Any) -> None:
+        if self._fields is None or key not in self._fields:
+            raise AttributeError(f"Row has no field {key!r}: the fields are {self._fields}")
+        self._values[self._position(key)] = value
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Row)
+            and self._values == other._values
+            and self._fields == other._fields
+            and self._row_kind is other._row_kind
+        )
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._values))
+
+    def __lt__(self, other: Row) -> bool:
+        return self._comparable(other) < tuple(other._values)
+
+    def __le__(self, other: Row) -> bool:
+        return self._comparable(other) <= tuple(other._values)
+
+    def __gt__(self, other: Row) -> bool:
+        return self._comparable(other) > tuple(other._values)
+
+    def __ge__(self, other: Row) -> bool:
+        return self._comparable(other) >= tuple(other._values)
+
+    def _comparable(self, other: object) -> tuple[Any, ...]:
+        if not isinstance(other, Row) or other._fields != self._fields:
+            raise TypeError(f"cannot compare {self!r} with {other!r}: their fields differ")
+        return tuple(self._values)
+
+    def __repr__(self) -> str:
+        if self._fields is None:
+            return f"<Row({', '.join(map(repr, self._values))})>"
+        pairs = zip(self._fields, self._values, strict=False)
+        return f"Row({', '.join(f'{name}={value!r}' for name, value in pairs)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return make_row, (self._fields, self._values, self._row_kind)
+
+
+_new = object.__new__
+_set_values = Row.__dict__["_values"].__set__
+_set_fields = Row.__dict__["_fields"].__set__
+_set_kind = Row.__dict__["_row_kind"].__set__
+
+
+def make_row(
+    fields: tuple[str, ...] | None, values: list[Any], row_kind: RowKind = RowKind.INSERT
+) -> Row:
+    """A Row that owns `values`, made without looking at them: the way of the data plane."""
+    row: Row = _new(Row)
+    _set_values(row, values)
+    _set_fields(row, fields)
+    _set_kind(row, row_kind)
+    return row
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Row):
+        return value.as_dict(recursive=True)
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return value
+
+
+__all__ = ["Row", "RowKind", "make_row"]

@@ -1,0 +1,515 @@
+"""TypeInformation family and the `Types` factory: how a stream's records are declared.
+
+Knows neither Arrow nor any coder: `runtime/convert.py` gives types their meaning for batches.
+Source: PyFlink pyflink.common.typeinfo; differs: no Java type behind them; date and time values are
+taken in UTC, never in the worker's local zone.
+"""
+
+from __future__ import annotations
+
+import calendar
+import datetime
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+from penstock.model.row import Row, make_row
+from penstock.model.time import Instant
+
+_MICROS = 1_000_000
+
+
+class TypeInformation:
+    """Base of all types. Two are equal when class and parts are equal."""
+
+    def need_conversion(self) -> bool:
+        """Whether a Python value differs from its internal (plain) form."""
+        return False
+
+    def to_internal_type(self, obj: Any) -> Any:
+        """Python value to plain form (ints for dates, tuples for rows)."""
+        return obj
+
+    def from_internal_type(self, obj: Any) -> Any:
+        """Plain form to Python value."""
+        return obj
+
+    def parts(self) -> tuple[Any, ...]:
+        """What makes two types of one class differ."""
+        return ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.parts() == other.parts()
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, self.parts()))
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        return type(self).__name__
+
+
+class BasicType(Enum):
+    """Kinds of a BasicTypeInfo; the value is the kind's text."""
+
+    STRING = "String"
+    BYTE = "Byte"
+    BOOLEAN = "Boolean"
+    SHORT = "Short"
+    INT = "Integer"
+    LONG = "Long"
+    FLOAT = "Float"
+    DOUBLE = "Double"
+    CHAR = "Char"
+    BIG_INT = "BigInteger"
+    BIG_DEC = "BigDecimal"
+    INSTANT = "Instant"
+
+
+class BasicTypeInfo(TypeInformation):
+    """A single value: string, number, boolean, instant."""
+
+    def __init__(self, basic_type: BasicType) -> None:
+        self._basic_type = basic_type
+
+    @property
+    def basic_type(self) -> BasicType:
+        return self._basic_type
+
+    def parts(self) -> tuple[Any, ...]:
+        return (self._basic_type,)
+
+    def __str__(self) -> str:
+        return self._basic_type.value
+
+    @staticmethod
+    def STRING_TYPE_INFO() -> BasicTypeInfo:  # noqa: N802 - PyFlink's name
+        return BasicTypeInfo(BasicType.STRING)
+
+    @staticmethod
+    def BOOLEAN_TYPE_INFO() -> BasicTypeInfo:  # noqa: N802
+        return BasicTypeInfo(BasicType.BOOLEAN)
+
+    @staticmethod
+    def BYTE_TYPE_INFO() -> BasicTypeInfo:  # noqa: N802
+        return BasicTypeInfo(BasicType.BYTE)
+
+    @staticmethod
+    def SHORT_TYPE_INFO() -> BasicTypeInfo:  # noqa: N802
+        return BasicTypeInfo(BasicType.SHORT)
+
+    @staticmethod
+    def INT_TYPE_INFO() -> BasicTypeInfo:  # noqa: N802
+        return BasicTypeInfo(BasicType.INT)
+
+    @staticmethod
+    def LONG_TYPE_INFO() -> BasicTypeInfo:  # noqa: N802
+        return BasicTypeInfo(BasicType.LONG)
+
+    @staticmethod
+    def FLOAT_TYPE_INFO() -> BasicTypeInfo:  # noqa: N802
+        return BasicTypeInfo(BasicType.FLOAT)
+
+    @staticmethod
+    def DOUBLE_TYPE_INFO() -> BasicTypeInfo:  # noqa: N802
+        return BasicTypeInfo(BasicType.DOUBLE)
+
+    @staticmethod
+    def CHAR_TYPE_INFO() -> BasicTypeInfo:  # noqa: N802
+        return BasicTypeInfo(BasicType.CHAR)
+
+    @staticmethod
+    def BIG_INT_TYPE_INFO() -> BasicTypeInfo:  # noqa: N802
+        return BasicTypeInfo(BasicType.BIG_INT)
+
+    @staticmethod
+    def BIG_DEC_TYPE_INFO() -> BasicTypeInfo:  # noqa: N802
+        return BasicTypeInfo(BasicType.BIG_DEC)
+
+    @staticmethod
+    def INSTANT_TYPE_INFO() -> BasicTypeInfo:  # noqa: N802
+        return InstantTypeInfo(BasicType.INSTANT)
+
+
+class InstantTypeInfo(BasicTypeInfo):
+    """A point in time; internally microseconds since the epoch."""
+
+    def __init__(self, basic_type: BasicType = BasicType.INSTANT) -> None:
+        super().__init__(basic_type)
+
+    def need_conversion(self) -> bool:
+        return True
+
+    def to_internal_type(self, obj: Any) -> Any:
+        return None if obj is None else obj.seconds * _MICROS + obj.nanos // 1000
+
+    def from_internal_type(self, obj: Any) -> Any:
+        if obj is None:
+            return None
+        seconds, micros = divmod(obj, _MICROS)
+        return Instant(seconds, micros * 1000)
+
+
+class SqlTimeTypeInfo(TypeInformation):
+    """Factory of the date and time types."""
+
+    @staticmethod
+    def DATE() -> DateTypeInfo:  # noqa: N802
+        return DateTypeInfo()
+
+    @staticmethod
+    def TIME() -> TimeTypeInfo:  # noqa: N802
+        return TimeTypeInfo()
+
+    @staticmethod
+    def TIMESTAMP() -> TimestampTypeInfo:  # noqa: N802
+        return TimestampTypeInfo()
+
+
+class DateTypeInfo(TypeInformation):
+    """datetime.date; internally days since the epoch."""
+
+    EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
+
+    def need_conversion(self) -> bool:
+        return True
+
+    def to_internal_type(self, obj: Any) -> Any:
+        return None if obj is None else obj.toordinal() - self.EPOCH_ORDINAL
+
+    def from_internal_type(self, obj: Any) -> Any:
+        return None if obj is None else datetime.date.fromordinal(obj + self.EPOCH_ORDINAL)
+
+
+class TimeTypeInfo(TypeInformation):
+    """datetime.time; internally microseconds since midnight."""
+
+    EPOCH_ORDINAL = 0
+
+    def need_conversion(self) -> bool:
+        return True
+
+    def to_internal_type(self, obj: Any) -> Any:
+        if obj is None:
+            return None
+        seconds = (obj.hour * 60 + obj.minute) * 60 + obj.second
+        return seconds * _MICROS + obj.microsecond
+
+    def from_internal_type(self, obj: Any) -> Any:
+        if obj is None:
+            return None
+        seconds, micros = divmod(obj, _MICROS)
+        minutes, second = divmod(seconds, 60)
+        hour, minute = divmod(minutes, 60)
+        return datetime.time(hour, minute, second, micros)
+
+
+class TimestampTypeInfo(TypeInformation):
+    """datetime.datetime without zone; internally microseconds since the epoch."""
+
+    def need_conversion(self) -> bool:
+        return True
+
+    def to_internal_type(self, obj: Any) -> Any:
+        if obj is None:
+            return None
+        stamp = obj.utctimetuple() if obj.tzinfo else obj.timetuple()
+        return calendar.timegm(stamp) * _MICROS + obj.microsecond
+
+    def from_internal_type(self, obj: Any) -> Any:
+        if obj is None:
+            return None
+        return datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=obj)  # noqa: DTZ001
+
+
+class LocalTimeTypeInfo(TypeInformation):
+    """Java's LocalDate, LocalTime, LocalDateTime."""
+
+    class TimeType(Enum):
+        LOCAL_DATE = 0
+        LOCAL_TIME = 1
+        LOCAL_DATE_TIME = 2
+
+    def __init__(self, time_type: LocalTimeTypeInfo.TimeType) -> None:
+        self._time_type = time_type
+
+    def parts(self) -> tuple[Any, ...]:
+        return (self._time_type,)
+
+    def __str__(self) -> str:
+        words = ("LocalDate", "LocalTime", "LocalDateTime")
+        return words[self._time_type.value]
+
+
+class PickledBytesTypeInfo(TypeInformation):
+    """Any Python value, as it is. The type of everything that is not declared."""
+
+    @staticmethod
+    def PICKLED_BYTE_ARRAY_TYPE_INFO() -> PickledBytesTypeInfo:  # noqa: N802
+        return PickledBytesTypeInfo()
+
+    def __str__(self) -> str:
+        return "PickledByteArrayTypeInfo"
+
+
+class _ElementTypeInfo(TypeInformation):
+    """A type with one element type."""
+
+    def __init__(self, element_type: TypeInformation) -> None:
+        self._element_type = _checked(element_type, type(self).__name__)
+
+    @property
+    def element_type(self) -> TypeInformation:
+        return self._element_type
+
+    elem_type = element_type
+
+    def parts(self) -> tuple[Any, ...]:
+        return (self._element_type,)
+
+    def need_conversion(self) -> bool:
+        return self._element_type.need_conversion()
+
+    def to_internal_type(self, obj: Any) -> Any:
+        convert = self._element_type.to_internal_type
+        return None if obj is None else [convert(item) for item in obj]
+
+    def from_internal_type(self, obj: Any) -> Any:
+        convert = self._element_type.from_internal_type
+        return None if obj is None else [convert(item) for item in obj]
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}<{self._element_type}>"
+
+
+class ListTypeInfo(_ElementTypeInfo):
+    """A list."""
+
+
+class BasicArrayTypeInfo(_ElementTypeInfo):
+    """An array of boxed values: elements may be None."""
+
+
+class PrimitiveArrayTypeInfo(_ElementTypeInfo):
+    """An array of primitive values; of bytes: a bytes object."""
+
+
+class ObjectArrayTypeInfo(_ElementTypeInfo):
+    """An array of any type."""
+
+
+class ExternalTypeInfo(_ElementTypeInfo):
+    """A type in its external form; passes everything on to the wrapped one."""
+
+    def to_internal_type(self, obj: Any) -> Any:
+        return self._element_type.to_internal_type(obj)
+
+    def from_internal_type(self, obj: Any) -> Any:
+        return self._element_type.from_internal_type(obj)
+
+
+class MapTypeInfo(TypeInformation):
+    """A dict."""
+
+    def __init__(self, key_type_info: TypeInformation, value_type_info: TypeInformation) -> None:
+        self._key_type_info = _checked(key_type_info, "MapTypeInfo")
+        self._value_type_info = _checked(value_type_info, "MapTypeInfo")
+
+    @property
+    def key_type(self) -> TypeInformation:
+        return self._key_type_info
+
+    @property
+    def value_type(self) -> TypeInformation:
+        return self._value_type_info
+
+    def parts(self) -> tuple[Any, ...]:
+        return (self._key_type_info, self._value_type_info)
+
+    def need_conversion(self) -> bool:
+        return self._key_type_info.need_conversion() or self._value_type_info.need_conversion()
+
+    def to_internal_type(self, obj: Any) -> Any:
+        if obj is None:
+            return None
+        key, value = self._key_type_info.to_internal_type, self._value_type_info.to_internal_type
+        return {key(k): value(v) for k, v in obj.items()}
+
+    def from_internal_type(self, obj: Any) -> Any:
+        if obj is None:
+            return None
+        key = self._key_type_info.from_internal_type
+        value = self._value_type_info.from_internal_type
+        return {key(k): value(v) for k, v in obj.items()}
+
+    def __str__(self) -> str:
+        return f"MapTypeInfo<{self._key_type_info}, {self._value_type_info}>"
+
+
+class TupleTypeInfo(TypeInformation):
+    """A tuple of fixed width."""
+
+    def __init__(self, field_types: Sequence[TypeInformation]) -> None:
+        self._field_types = [_checked(item, "TupleTypeInfo") for item in field_types]
+
+    def get_field_types(self) -> list[TypeInformation]:
+        return self._field_types
+
+    def parts(self) -> tuple[Any, ...]:
+        return tuple(self._field_types)
+
+    def need_conversion(self) -> bool:
+        return any(item.need_conversion() for item in self._field_types)
+
+    def to_internal_type(self, obj: Any) -> Any:
+        return None if obj is None else _each(self._field_types, obj, "to_internal_type")
+
+    def from_internal_type(self, obj: Any) -> Any:
+        return None if obj is None else _each(self._field_types, obj, "from_internal_type")
+
+    def __str__(self) -> str:
+        return f"TupleTypeInfo({', '.join(map(str, self._field_types))})"
+
+
+class RowTypeInfo(TypeInformation):
+    """A Row of fixed width; fields without given names are called f0, f1, ..."""
+
+    def __init__(
+        self, field_types: Sequence[TypeInformation], field_names: Sequence[str] | None = None
+    ) -> None:
+        self._field_types = [_checked(item, "RowTypeInfo") for item in field_types]
+        self._has_names = field_names is not None
+        self._field_names = (
+            list(field_names)
+            if field_names is not None
+            else [f"f{index}" for index in range(len(self._field_types))]
+        )
+        if len(self._field_names) != len(self._field_types):
+            raise ValueError(
+                f"a ROW type needs one name per field: got {len(self._field_types)} types and "
+                f"names {self._field_names}"
+            )
+        if len(set(self._field_names)) != len(self._field_names):
+            raise ValueError(f"field names of a ROW type must differ: got {self._field_names}")
+
+    def get_field_names(self) -> list[str]:
+        return self._field_names
+
+    def get_field_index(self, field_name: str) -> int:
+        """Position of the name, or -1."""
+        return self._field_names.index(field_name) if field_name in self._field_names else -1
+
+    def get_field_types(self) -> list[TypeInformation]:
+        return self._field_types
+
+    def parts(self) -> tuple[Any, ...]:
+        return (tuple(self._field_types), tuple(self._field_names))
+
+    def need_conversion(self) -> bool:
+        return True
+
+    def to_internal_type(self, obj: Any) -> Any:
+        """A tuple of plain values. Takes Row, tuple, list, or dict by name."""
+        if obj is None:
+            return None
+        if isinstance(obj, dict):
+            obj = [obj.get(name) for name in self._field_names]
+        elif isinstance(obj, Row) and obj._fields is not None:
+            obj = [obj[name] if name in obj else obj[i] for i, name in enumerate(self._field_names)]
+        elif not isinstance(obj, Row | tuple | list):
+            raise ValueError(f"unexpected value {obj!r} for {self}: expected a Row, tuple or list")
+        return _each(self._field_types, obj, "to_internal_type")
+
+    def from_internal_type(self, obj: Any) -> Any:
+        if obj is None or isinstance(obj, Row):
+            return obj
+        values = _each(self._field_types, obj, "from_internal_type")
+        return make_row(tuple(self._field_names), list(values))
+
+    def __str__(self) -> str:
+        if not self._has_names:
+            return f"RowTypeInfo({', '.join(map(str, self._field_types))})"
+        pairs = zip(self._field_names, self._field_types, strict=True)
+        return f"RowTypeInfo({', '.join(f'{name}: {item}' for name, item in pairs)})"
+
+
+class Types:
+    """Factory of types. Source: PyFlink Types."""
+
+    STRING = staticmethod(BasicTypeInfo.STRING_TYPE_INFO)
+    BYTE = staticmethod(BasicTypeInfo.BYTE_TYPE_INFO)
+    BOOLEAN = staticmethod(BasicTypeInfo.BOOLEAN_TYPE_INFO)
+    SHORT = staticmethod(BasicTypeInfo.SHORT_TYPE_INFO)
+    INT = staticmethod(BasicTypeInfo.INT_TYPE_INFO)
+    LONG = staticmethod(BasicTypeInfo.LONG_TYPE_INFO)
+    FLOAT = staticmethod(BasicTypeInfo.FLOAT_TYPE_INFO)
+    DOUBLE = staticmethod(BasicTypeInfo.DOUBLE_TYPE_INFO)
+    CHAR = staticmethod(BasicTypeInfo.CHAR_TYPE_INFO)
+    BIG_INT = staticmethod(BasicTypeInfo.BIG_INT_TYPE_INFO)
+    BIG_DEC = staticmethod(BasicTypeInfo.BIG_DEC_TYPE_INFO)
+    INSTANT = staticmethod(BasicTypeInfo.INSTANT_TYPE_INFO)
+    SQL_DATE = staticmethod(SqlTimeTypeInfo.DATE)
+    SQL_TIME = staticmethod(SqlTimeTypeInfo.TIME)
+    SQL_TIMESTAMP = staticmethod(SqlTimeTypeInfo.TIMESTAMP)
+    PICKLED_BYTE_ARRAY = staticmethod(PickledBytesTypeInfo.PICKLED_BYTE_ARRAY_TYPE_INFO)
+
+    @staticmethod
+    def ROW(field_types: list[TypeInformation]) -> RowTypeInfo:  # noqa: N802
+        return RowTypeInfo(field_types)
+
+    @staticmethod
+    def ROW_NAMED(  # noqa: N802
+        field_names: list[str], field_types: list[TypeInformation]
+    ) -> RowTypeInfo:
+        return RowTypeInfo(field_types, field_names)
+
+    @staticmethod
+    def TUPLE(field_types: list[TypeInformation]) -> TupleTypeInfo:  # noqa: N802
+        return TupleTypeInfo(field_types)
+
+    @staticmethod
+    def PRIMITIVE_ARRAY(element_type: TypeInformation) -> TypeInformation:  # noqa: N802
+        kinds = {BasicType.BOOLEAN, BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG}
+        kinds |= {BasicType.FLOAT, BasicType.DOUBLE, BasicType.CHAR}
+        if not isinstance(element_type, BasicTypeInfo) or element_type.basic_type not in kinds:
+            raise TypeError(f"invalid element type for a primitive array: {element_type}")
+        return PrimitiveArrayTypeInfo(element_type)
+
+    @staticmethod
+    def BASIC_ARRAY(element_type: TypeInformation) -> TypeInformation:  # noqa: N802
+        if not isinstance(element_type, BasicTypeInfo):
+            raise TypeError(f"invalid element type for a basic array: {element_type}")
+        return BasicArrayTypeInfo(element_type)
+
+    @staticmethod
+    def OBJECT_ARRAY(element_type: TypeInformation) -> TypeInformation:  # noqa: N802
+        return ObjectArrayTypeInfo(element_type)
+
+    @staticmethod
+    def MAP(  # noqa: N802
+        key_type_info: TypeInformation, value_type_info: TypeInformation
+    ) -> TypeInformation:
+        return MapTypeInfo(key_type_info, value_type_info)
+
+    @staticmethod
+    def LIST(element_type_info: TypeInformation) -> TypeInformation:  # noqa: N802
+        return ListTypeInfo(element_type_info)
+
+
+def is_pickled(type_info: TypeInformation | None) -> bool:
+    """Undeclared, or declared as pickled: any Python value passes as it is."""
+    return type_info is None or isinstance(type_info, PickledBytesTypeInfo)
+
+
+def _checked(item: TypeInformation, where: str) -> TypeInformation:
+    if not isinstance(item, TypeInformation):
+        raise TypeError(
+            f"{where} takes types such as Types.INT(), got {type(item).__name__}: {item!r}"
+        )
+    return item
+
+
+def _each(types: list[TypeInformation], values: Any, method: str) -> tuple[Any, ...]:
+    return tuple(getattr(item, method)(value) for item, value in zip(types, values, strict=True))

@@ -1,0 +1,307 @@
+"""OperatorChain: the operators of one task as a tree, run one batch at a time.
+
+Source: Flink OperatorChain, ChainingOutput, RecordWriterOutput. Differs: operators return what they emit,
+so the chain is a generator: it can be left at any `yield` (time is up, an output is full) and resumed.
+An operator sees a whole batch before the next one does.
+
+Knows no channel: it yields `(output index, element)`, and None where it may be left.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from penstock.model.errors import EngineBug, PenstockError, UserCodeError
+from penstock.model.graph.chain import ChainedOperator, ChainSpec
+from penstock.runtime.convert import to_columns, to_rows
+from penstock.runtime.elements import (
+    Batch,
+    ColumnBatch,
+    Element,
+    EndOfData,
+    LatencyMarker,
+    RowBatch,
+    Tagged,
+    Watermark,
+    WatermarkStatus,
+)
+from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
+
+Routed: TypeAlias = "tuple[int, Element] | None"
+
+
+class CountingMetric:
+    """A counter on the mailbox thread."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def inc(self, count: int = 1) -> None:
+        self.count += count
+
+
+class OperatorTimer:
+    """The one physical processing-time timer of an operator; the chain asks when it is due."""
+
+    __slots__ = ("_clock_ms", "due_ms")
+
+    def __init__(self, clock_ms: Callable[[], int]) -> None:
+        self._clock_ms = clock_ms
+        self.due_ms: int | None = None
+
+    def now_ms(self) -> int:
+        return self._clock_ms()
+
+    def schedule(self, at_ms: int) -> None:
+        self.due_ms = at_ms
+
+    def cancel(self) -> None:
+        self.due_ms = None
+
+
+@dataclass(slots=True)
+class _Node:
+    """One operator with the places its output goes to."""
+
+    spec: ChainedOperator
+    operator: Operator
+    timer: OperatorTimer
+    input_types: tuple[Any, ...]
+    targets: tuple[int, ...] = ()
+    outputs: tuple[int, ...] = ()
+    tagged_targets: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    tagged_outputs: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    is_announced_idle: bool = False
+    late_records_dropped: CountingMetric = field(default_factory=CountingMetric)
+
+
+class OperatorChain:
+    """Built once per attempt, on the mailbox thread."""
+
+    def __init__(
+        self,
+        spec: ChainSpec,
+        clock_ms: Callable[[], int],
+        enter_operator: Callable[[str], None] = lambda _name: None,
+    ) -> None:
+        self.spec = spec
+        self._enter_operator = enter_operator
+        self._nodes = [_node(spec, index, clock_ms) for index in range(len(spec.operators))]
+
+    @property
+    def head(self) -> Operator:
+        return self._nodes[0].operator
+
+    @property
+    def takes_rows(self) -> bool:
+        """Some operator loops over Python objects, so long batches must be sliced."""
+        return any(node.operator.accepts is Accepts.ROWS for node in self._nodes)
+
+    @property
+    def is_in_record(self) -> bool:
+        """Inside one record's output: timers and barriers must wait."""
+        return any(node.operator.is_in_record for node in self._nodes)
+
+    @property
+    def late_records_dropped(self) -> int:
+        return sum(node.late_records_dropped.count for node in self._nodes)
+
+    def open(
+        self, context_for: Callable[[ChainedOperator, OperatorTimer], OperatorContext]
+    ) -> None:
+        """Tail to head."""
+        for node in reversed(self._nodes):
+            context = context_for(node.spec, node.timer)
+            context.input_types = node.input_types
+            context.late_records_dropped = node.late_records_dropped
+            self._guard(node, lambda op=node.operator, ctx=context: op.open(ctx))
+
+    def close(self) -> None:
+        """Tail to head, each whatever the others do; the first error is raised at the end."""
+        first: BaseException | None = None
+        for node in reversed(self._nodes):
+            try:
+                self._guard(node, node.operator.close)
+            except Exception as error:
+                first = first or error
+        if first is not None:
+            raise first
+
+    # ------------------------------------------------------------------ elements through the tree
+
+    def feed(self, element: Element, input_index: int = 0) -> Iterator[Routed]:
+        """An element into the head."""
+        return self._feed(0, element, input_index)
+
+    def emit_from_head(self, element: Element) -> Iterator[Routed]:
+        """What a source head made."""
+        return self._route(self._nodes[0], element)
+
+    def next_timer_ms(self) -> int | None:
+        due = [node.timer.due_ms for node in self._nodes if node.timer.due_ms is not None]
+        return min(due, default=None)
+
+    def fire_timers(self, now_ms: int) -> Iterator[Routed]:
+        """All due processing-time timers, head first."""
+        for node in self._nodes:
+            if node.timer.due_ms is not None and node.timer.due_ms <= now_ms:
+                node.timer.due_ms = None
+                yield from self._run(node, lambda op=node.operator: op.on_processing_time(now_ms))
+
+    def end_input(self, input_index: int) -> Iterator[Routed]:
+        """A logical input of the head has no more records."""
+        head = self._nodes[0]
+        yield from self._run(head, lambda: head.operator.end_input(input_index))
+
+    def finish(self) -> Iterator[Routed]:
+        """All inputs ended: head to tail, each emits what it still holds."""
+        for index, node in enumerate(self._nodes):
+            if index > 0:
+                yield from self._run(node, lambda op=node.operator: op.end_input(0))
+            yield from self._run(node, node.operator.finish)
+
+    def _feed(self, index: int, element: Element, input_index: int) -> Iterator[Routed]:
+        node = self._nodes[index]
+        operator = node.operator
+        if isinstance(element, (RowBatch, ColumnBatch)):
+            batch = _converted(element, operator.accepts, node.input_types, input_index)
+            return self._run(node, lambda: operator.process(batch, input_index))
+        if isinstance(element, Watermark):
+            return self._run(node, lambda: operator.process_watermark(element, input_index))
+        if isinstance(element, WatermarkStatus):
+            return self._run(node, lambda: operator.process_status(element, input_index))
+        if isinstance(element, LatencyMarker):
+            return self._route(node, element)
+        raise EngineBug(f"operators are not fed {element!r}")
+
+    def _run(self, node: _Node, call: Callable[[], Emitted]) -> Iterator[Routed]:
+        self._enter_operator(node.spec.name)
+        try:
+            for emitted in call():
+                if emitted is None:
+                    yield None
+                    continue
+                yield from self._route(node, emitted)
+                self._enter_operator(node.spec.name)
+        except PenstockError:
+            raise
+        except Exception as error:
+            raise user_code_error(node.spec, node.operator, error) from error
+
+    def _route(self, node: _Node, emitted: Element | Tagged) -> Iterator[Routed]:
+        if isinstance(emitted, Tagged):
+            for output in node.tagged_outputs.get(emitted.tag, ()):
+                yield output, emitted.batch
+            for target in node.tagged_targets.get(emitted.tag, ()):
+                yield from self._feed(target, emitted.batch, 0)
+            return
+        if not isinstance(emitted, (RowBatch, ColumnBatch)):
+            if not _announces(node, emitted):
+                return
+            yield from self._to_tagged(node, emitted)
+        elif not len(emitted):
+            return
+        for output in node.outputs:
+            yield output, emitted
+        for target in node.targets:
+            yield from self._feed(target, emitted, 0)
+
+    def _to_tagged(self, node: _Node, event: Element) -> Iterator[Routed]:
+        """Watermarks and statuses go along side outputs too."""
+        for outputs in node.tagged_outputs.values():
+            for output in outputs:
+                yield output, event
+        for targets in node.tagged_targets.values():
+            for target in targets:
+                yield from self._feed(target, event, 0)
+
+    def _guard(self, node: _Node, call: Callable[[], None]) -> None:
+        self._enter_operator(node.spec.name)
+        try:
+            call()
+        except PenstockError:
+            raise
+        except Exception as error:
+            raise user_code_error(node.spec, node.operator, error) from error
+
+
+def user_code_error(spec: ChainedOperator, operator: Operator, error: Exception) -> UserCodeError:
+    """The user's traceback first, then where: operator, record, and the line that built it."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "/penstock/runtime/" not in frame.filename.replace("\\", "/")
+    ]
+    kept = traceback.format_list(frames) or traceback.format_tb(error.__traceback__)
+    text = ["Traceback (most recent call last):\n", *kept]
+    text.extend(traceback.format_exception_only(type(error), error))
+    lines = ["".join(text).rstrip(), f"  in operator: {spec.name}"]
+    record = operator.failing_record()
+    if record is not None:
+        lines.append(f"  at record:   {record}")
+    if spec.defined_at:
+        lines.append(f"  built at:    {spec.defined_at}")
+    return UserCodeError("\n".join(lines))
+
+
+def _announces(node: _Node, event: Element) -> bool:
+    """Whether the event may pass: no watermark while IDLE is announced, a status only when it changes."""
+    if isinstance(event, Watermark):
+        return not node.is_announced_idle
+    if isinstance(event, WatermarkStatus):
+        if event.idle == node.is_announced_idle:
+            return False
+        node.is_announced_idle = event.idle
+        return True
+    return not isinstance(event, EndOfData)
+
+
+def _converted(batch: Batch, accepts: Accepts, types: Sequence[Any], input_index: int) -> Batch:
+    """The kind that the operator takes. The only conversion inside a task."""
+    kind = type(batch)
+    declared = types[input_index] if input_index < len(types) else None
+    if accepts is Accepts.ROWS and kind is ColumnBatch:
+        return to_rows(batch, declared)
+    if accepts is Accepts.COLUMNS and kind is RowBatch:
+        return to_columns(batch, declared)
+    return batch
+
+
+def _node(spec: ChainSpec, index: int, clock_ms: Callable[[], int]) -> _Node:
+    chained = spec.operators[index]
+    if not isinstance(chained.operator, Operator):
+        raise EngineBug(f"{chained.name}: {chained.operator!r} is no Operator")
+    node = _Node(chained, chained.operator, OperatorTimer(clock_ms), _input_types(spec, index))
+    for target in chained.targets:
+        if target.tag is None:
+            node.targets += (target.operator_index,)
+        else:
+            known = node.tagged_targets.get(target.tag, ())
+            node.tagged_targets[target.tag] = (*known, target.operator_index)
+    for place, output in enumerate(spec.outputs):
+        if output.operator_index != index:
+            continue
+        if output.tag is None:
+            node.outputs += (place,)
+        else:
+            node.tagged_outputs[output.tag] = (*node.tagged_outputs.get(output.tag, ()), place)
+    return node
+
+
+def _input_types(spec: ChainSpec, index: int) -> tuple[Any, ...]:
+    """Declared types of an operator's inputs: the gates' for the head, else its producer's output."""
+    if index == 0:
+        by_input: dict[int, Any] = {}
+        for gate in spec.inputs:
+            by_input.setdefault(gate.input_index, gate.element_type)
+        return tuple(by_input[i] for i in sorted(by_input))
+    for producer in spec.operators:
+        for target in producer.targets:
+            if target.operator_index == index:
+                return (producer.output_type if target.tag is None else None,)
+    return (None,)

@@ -1,0 +1,208 @@
+"""Elements to frames and back: what one channel puts on a wire. Knows no socket.
+
+A frame is a kind and a payload. Rows are pickled (protocol 5), columns are one Arrow IPC record batch;
+the schema goes ahead of the first batch and again when it changes, so that a steady stream pays for it
+once. Both ends keep one codec per channel, because of that memory.
+Source: Flink's NettyMessage and EventSerializer; differs: a frame holds whole records only.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.model.errors import EngineBug
+from penstock.runtime.elements import (
+    ACTIVE,
+    IDLE,
+    Batch,
+    ColumnBatch,
+    Element,
+    EndOfData,
+    EndOfPartition,
+    Int64s,
+    LatencyMarker,
+    RowBatch,
+    Watermark,
+    WatermarkStatus,
+)
+
+Part: TypeAlias = "bytes | bytearray | memoryview | pa.Buffer"
+Parts: TypeAlias = "list[Part]"
+
+_I64: Final = struct.Struct("!q")
+_COLUMNS_HEAD: Final = struct.Struct(
+    "!III"
+)  # bytes of schema, of timestamps, padding before the batch
+_LATENCY: Final = struct.Struct("!qi")
+_ALIGN: Final = 64  # Arrow wants its buffers aligned to read them in place
+
+
+class FrameKind(IntEnum):
+    """First byte of a frame. Only ROWS and COLUMNS take credit."""
+
+    ROWS = 0
+    COLUMNS = 1
+    WATERMARK = 2
+    STATUS = 3
+    LATENCY = 4
+    END_OF_DATA = 5
+    END_OF_PARTITION = 6
+
+    @property
+    def is_data(self) -> bool:
+        return self <= FrameKind.COLUMNS
+
+
+def size_of(parts: Sequence[Part]) -> int:
+    """Bytes in all parts."""
+    return sum(memoryview(part).nbytes for part in parts)
+
+
+def _plain_pickle(value: object) -> bytes:
+    return pickle.dumps(value, protocol=5)
+
+
+class ChannelEncoder:
+    """Sending side of one channel."""
+
+    def __init__(self, dumps: Callable[[object], bytes] = _plain_pickle) -> None:
+        """`dumps`: how rows become bytes; hosting knows how to pickle classes of a main script."""
+        self._dumps = dumps
+        self._schema: pa.Schema | None = None
+
+    def encode(self, element: Element) -> tuple[FrameKind, Parts]:
+        """Kind and payload; the parts are sent one after another.
+
+        Raises: whatever pickling a user's object raises; the caller names the operator.
+        """
+        if type(element) is RowBatch:
+            stamps = None if element.timestamps is None else element.timestamps.tobytes()
+            data = self._dumps((element.values, stamps))
+            return FrameKind.ROWS, [data]
+        if type(element) is ColumnBatch:
+            return FrameKind.COLUMNS, self._columns(element)
+        return _encode_event(element)
+
+    def encode_to_size(self, batch: Batch, limit: int) -> list[tuple[FrameKind, Parts, int]]:
+        """Encode, halving until each frame is at most `limit` bytes; a single record passes alone.
+
+        Returns: (kind, parts, records) in order.
+        """
+        schema_before = self._schema
+        kind, parts = self.encode(batch)
+        rows = len(batch)
+        if rows <= 1 or size_of(parts) <= limit:
+            return [(kind, parts, rows)]
+        self._schema = schema_before  # the frame that carried it is not sent
+        half = rows // 2
+        return [
+            *self.encode_to_size(batch.slice(0, half), limit),
+            *self.encode_to_size(batch.slice(half, rows), limit),
+        ]
+
+    def _columns(self, batch: ColumnBatch) -> Parts:
+        schema = b""
+        if batch.data.schema is not self._schema:
+            if self._schema is None or not batch.data.schema.equals(
+                self._schema, check_metadata=True
+            ):
+                schema = batch.data.schema.serialize().to_pybytes()
+            self._schema = batch.data.schema
+        stamps = b"" if batch.timestamps is None else batch.timestamps.tobytes()
+        padding = -(_COLUMNS_HEAD.size + len(schema) + len(stamps)) % _ALIGN
+        head = _COLUMNS_HEAD.pack(len(schema), len(stamps), padding)
+        return [head + schema + stamps + bytes(padding), batch.data.serialize()]
+
+
+class ChannelDecoder:
+    """Receiving side of one channel. Decodes on the mailbox thread, never before authentication."""
+
+    def __init__(self) -> None:
+        self._schema: pa.Schema | None = None
+
+    def decode(self, kind: int, payload: Part) -> Element:
+        """The element. Column batches refer to `payload`, which must not be changed afterwards."""
+        if kind == FrameKind.ROWS:
+            values, stamps = pickle.loads(payload)
+            return RowBatch(values, None if stamps is None else np.frombuffer(stamps, np.int64))
+        if kind == FrameKind.COLUMNS:
+            return self._columns(memoryview(payload))
+        return _decode_event(kind, payload)
+
+    def _columns(self, payload: memoryview) -> ColumnBatch:
+        schema_size, stamps_size, padding = _COLUMNS_HEAD.unpack_from(payload)
+        at = _COLUMNS_HEAD.size
+        if schema_size:
+            self._schema = pa.ipc.read_schema(pa.py_buffer(payload[at : at + schema_size]))
+        if self._schema is None:
+            raise EngineBug(
+                "a column frame came before its schema; the channel lost its first frame"
+            )
+        at += schema_size
+        stamps = np.frombuffer(payload[at : at + stamps_size], np.int64) if stamps_size else None
+        at += stamps_size + padding
+        data = pa.ipc.read_record_batch(pa.py_buffer(payload[at:]), self._schema)
+        return ColumnBatch(data, stamps)
+
+
+def concat(batches: Sequence[Any]) -> Batch:
+    """One batch of several of one kind, in order."""
+    if len(batches) == 1:
+        only: Batch = batches[0]
+        return only
+    stamps = _concat_timestamps(batches)
+    if isinstance(batches[0], RowBatch):
+        values: list[Any] = []
+        for batch in batches:
+            values.extend(batch.values)
+        return RowBatch(values, stamps)
+    table = pa.Table.from_batches([batch.data for batch in batches]).combine_chunks()
+    return ColumnBatch(table.to_batches()[0], stamps)
+
+
+def _concat_timestamps(batches: Sequence[Batch]) -> Int64s | None:
+    if all(batch.timestamps is None for batch in batches):
+        return None
+    missing = np.iinfo(np.int64).min
+    return np.concatenate([
+        np.full(len(batch), missing, np.int64) if batch.timestamps is None else batch.timestamps
+        for batch in batches
+    ])
+
+
+def _encode_event(element: Element) -> tuple[FrameKind, Parts]:
+    if isinstance(element, Watermark):
+        return FrameKind.WATERMARK, [_I64.pack(element.timestamp_ms)]
+    if isinstance(element, WatermarkStatus):
+        return FrameKind.STATUS, [bytes([element.idle])]
+    if isinstance(element, LatencyMarker):
+        fixed = _LATENCY.pack(element.marked_at_ms, element.subtask)
+        return FrameKind.LATENCY, [fixed + element.operator_id.encode()]
+    if isinstance(element, EndOfData):
+        return FrameKind.END_OF_DATA, [bytes([element.drain])]
+    if isinstance(element, EndOfPartition):
+        return FrameKind.END_OF_PARTITION, [b""]
+    raise EngineBug(f"cannot send {element!r}: no frame kind for {type(element).__name__}")
+
+
+def _decode_event(kind: int, payload: Part) -> Element:
+    data = bytes(memoryview(payload))
+    if kind == FrameKind.WATERMARK:
+        return Watermark(_I64.unpack(data)[0])
+    if kind == FrameKind.STATUS:
+        return IDLE if data[0] else ACTIVE
+    if kind == FrameKind.LATENCY:
+        marked_at_ms, subtask = _LATENCY.unpack_from(data)
+        return LatencyMarker(marked_at_ms, data[_LATENCY.size :].decode(), subtask)
+    if kind == FrameKind.END_OF_DATA:
+        return EndOfData(drain=bool(data[0]))
+    if kind == FrameKind.END_OF_PARTITION:
+        return EndOfPartition()
+    raise EngineBug(f"unknown frame kind {kind}; both ends must run one version of penstock")

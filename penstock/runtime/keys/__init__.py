@@ -1,0 +1,38 @@
+"""Keys: selection, stable hash, key groups, channels."""
+
+from penstock.runtime.keys.hashing import (
+    canonical_bytes,
+    channel_of,
+    channels_of_hashes,
+    check_parallelism,
+    default_max_parallelism,
+    hash32,
+    key_group,
+    key_group_range,
+    murmur,
+    operator_index,
+    original_key,
+    restore_sources,
+    state_key,
+    state_keys,
+)
+from penstock.runtime.keys.selection import ChannelCache, KeySelection
+
+__all__ = [
+    "ChannelCache",
+    "KeySelection",
+    "canonical_bytes",
+    "channel_of",
+    "channels_of_hashes",
+    "check_parallelism",
+    "default_max_parallelism",
+    "hash32",
+    "key_group",
+    "key_group_range",
+    "murmur",
+    "operator_index",
+    "original_key",
+    "restore_sources",
+    "state_key",
+    "state_keys",
+]

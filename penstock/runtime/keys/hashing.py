@@ -1,0 +1,349 @@
+"""Keys: how a record's key is taken, hashed, and put into a key group and a channel.
+
+The hash is the same in every process, for rows and for columns, and never Python's own:
+
+* int (and every undeclared int that fits 64 bits): Flink's long rule; declared INT, SHORT, BYTE: the value;
+* str: the 31-polynomial over UTF-16 units; bool: 1231 or 1237; float: the long rule on its bits
+  (-0.0 and 0.0 differ, all NaN are one key), as in Java;
+* all others: CRC-32 of the canonical encoding (`canonical_bytes`).
+
+None is refused, and so is every type without a canonical encoding. 1, 1.0 and True are three keys unless
+a declared key type makes them one. Knows no channel object and no state.
+Source: Flink KeyGroupRangeAssignment, MathUtils.murmurHash; differs: a batch at a time.
+"""
+
+from __future__ import annotations
+
+import datetime
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.model.errors import ConfigurationError
+from penstock.model.row import Row
+from penstock.model.time import Instant
+from penstock.model.types import BasicType, BasicTypeInfo, TypeInformation
+
+UInt32s: TypeAlias = NDArray[np.uint32]
+Int32s: TypeAlias = NDArray[np.int32]
+
+MAX_PARALLELISM_LIMIT: Final = 32768
+_MASK: Final = 0xFFFFFFFF
+_INT64_MIN: Final = -(2**63)
+_INT64_MAX: Final = 2**63 - 1
+_PLAIN: Final = frozenset({str, int, bytes})
+_DOUBLE: Final = struct.Struct(">d")
+_DOUBLE_BITS: Final = struct.Struct(">Q")
+_NAN_BITS: Final = 0x7FF8000000000000
+_INT32_KINDS: Final = frozenset({BasicType.INT, BasicType.SHORT, BasicType.BYTE})
+
+
+class OtherKey(tuple[bytes]):
+    """Stands in dicts for a key whose Python equality is not its identity; `key` is the key itself."""
+
+    key: Any
+
+
+# ------------------------------------------------------------------------------- key groups
+
+
+def default_max_parallelism(parallelism: int) -> int:
+    """1.5 times the parallelism, rounded up to a power of two, within 128..32768."""
+    wanted = parallelism + parallelism // 2
+    return min(max(1 << (wanted - 1).bit_length(), 128), MAX_PARALLELISM_LIMIT)
+
+
+def key_group_range(max_parallelism: int, parallelism: int, index: int) -> tuple[int, int]:
+    """First and last key group (inclusive) of a subtask.
+
+    Raises: ConfigurationError: parallelism outside [1, max_parallelism], or that above 32768.
+    """
+    check_parallelism(max_parallelism, parallelism)
+    start = (index * max_parallelism + parallelism - 1) // parallelism
+    return start, ((index + 1) * max_parallelism - 1) // parallelism
+
+
+def check_parallelism(max_parallelism: int, parallelism: int) -> None:
+    """Raises ConfigurationError unless 1 <= parallelism <= max_parallelism <= 32768."""
+    if not 1 <= parallelism <= max_parallelism <= MAX_PARALLELISM_LIMIT:
+        raise ConfigurationError(
+            f"parallelism {parallelism} with max parallelism {max_parallelism}: expected "
+            f"1 <= parallelism <= max parallelism <= {MAX_PARALLELISM_LIMIT}; change either with "
+            "set_parallelism or set_max_parallelism"
+        )
+
+
+def operator_index(key_group: int, max_parallelism: int, parallelism: int) -> int:
+    """The subtask, and so the channel, that owns a key group."""
+    return key_group * parallelism // max_parallelism
+
+
+def restore_sources(
+    max_parallelism: int, old_parallelism: int, new_parallelism: int, index: int
+) -> list[tuple[int, tuple[int, int]]]:
+    """What a new subtask reads: (old subtask, range of key groups) where its range meets theirs."""
+    first, last = key_group_range(max_parallelism, new_parallelism, index)
+    found = []
+    for old in range(old_parallelism):
+        old_first, old_last = key_group_range(max_parallelism, old_parallelism, old)
+        low, high = max(first, old_first), min(last, old_last)
+        if low <= high:
+            found.append((old, (low, high)))
+    return found
+
+
+# ------------------------------------------------------------------------------- hash of one key
+
+
+def murmur(value: int) -> int:
+    """Flink's mix of a 32-bit hash; never negative."""
+    x = (value & _MASK) * 0xCC9E2D51 & _MASK
+    x = (x << 15 | x >> 17) & _MASK
+    x = x * 0x1B873593 & _MASK
+    x = (x << 13 | x >> 19) & _MASK
+    x = (x * 5 + 0xE6546B64 & _MASK) ^ 4
+    x ^= x >> 16
+    x = x * 0x85EBCA6B & _MASK
+    x ^= x >> 13
+    x = x * 0xC2B2AE35 & _MASK
+    x ^= x >> 16
+    if x < 0x80000000:
+        return x
+    return 0 if x == 0x80000000 else 0x100000000 - x
+
+
+def hash32(key: Any, *, is_int32: bool = False) -> int:
+    """The unsigned 32-bit hash of a key before `murmur`.
+
+    Raises: TypeError for None and for types that cannot be a key.
+    """
+    kind = type(key)
+    if kind is str:
+        return _hash_str(key)
+    if kind is int:
+        if is_int32:
+            return int(key) & _MASK
+        if _INT64_MIN <= key <= _INT64_MAX:
+            return _fold(key & 0xFFFFFFFFFFFFFFFF)
+        return zlib.crc32(canonical_bytes(key))
+    if kind is bool:
+        return 1231 if key else 1237
+    if kind is float:
+        return _fold(_double_bits(key))
+    if isinstance(key, np.generic):
+        return hash32(key.item(), is_int32=is_int32)
+    if kind is not bytes and isinstance(key, str | int) and not isinstance(key, Enum):
+        return hash32(state_key(key), is_int32=is_int32)
+    return zlib.crc32(canonical_bytes(key))
+
+
+def key_group(key: Any, max_parallelism: int, *, is_int32: bool = False) -> int:
+    """Key group of one key."""
+    return murmur(hash32(key, is_int32=is_int32)) % max_parallelism
+
+
+def channel_of(key: Any, channels: int, max_parallelism: int, *, is_int32: bool = False) -> int:
+    """Channel of one key."""
+    return key_group(key, max_parallelism, is_int32=is_int32) * channels // max_parallelism
+
+
+def canonical_bytes(key: Any) -> bytes:
+    """The identity of a key as bytes: a tag, then the content with its length where that varies.
+
+    Two keys are one key exactly when these bytes are equal. Names of a Row's fields and its kind do
+    not count; 1.0 and 1.00 as Decimals do differ.
+    Raises: TypeError for None (at the top) and for every type that is not named here.
+    """
+    if key is None:
+        raise TypeError(
+            "a key must not be None; make the key selector return another value, or filter before key_by"
+        )
+    out: list[bytes] = []
+    _encode(key, out.append)
+    return b"".join(out)
+
+
+def state_key(key: Any) -> Any:
+    """What stands for the key in a dict: itself for str, int, bytes, else an OtherKey."""
+    if type(key) in _PLAIN:
+        return key
+    if isinstance(key, np.generic):
+        return state_key(key.item())
+    if isinstance(key, str | int) and not isinstance(key, bool | Enum):
+        return str.__str__(key) if isinstance(key, str) else int.__int__(key)
+    made = OtherKey((canonical_bytes(key),))
+    made.key = key
+    return made
+
+
+def original_key(skey: Any) -> Any:
+    """The key for which `state_key` gave this."""
+    return skey.key if type(skey) is OtherKey else skey
+
+
+def state_keys(keys: list[Any]) -> list[Any]:
+    """`state_key` of a batch; the same list when every key stands for itself."""
+    if set(map(type, keys)) <= _PLAIN:
+        return keys
+    return [state_key(key) for key in keys]
+
+
+def _hash_str(text: str) -> int:
+    units = (
+        text.encode("ascii") if text.isascii() else memoryview(_utf16(text)).cast("H")
+    )
+    value = 0
+    for unit in units:
+        value = value * 31 + unit & _MASK
+    return value
+
+
+def _utf16(text: str) -> bytes:
+    return text.encode("utf-16-le", "surrogatepass")
+
+
+def _fold(bits: int) -> int:
+    return (bits ^ bits >> 32) & _MASK
+
+
+def _double_bits(value: float) -> int:
+    if value != value:  # noqa: PLR0124 - NaN; every NaN is one key, as for Java's Double
+        return _NAN_BITS
+    bits: int = _DOUBLE_BITS.unpack(_DOUBLE.pack(value))[0]
+    return bits
+
+
+def _sized(tag: bytes, content: bytes) -> bytes:
+    return tag + len(content).to_bytes(4, "big") + content
+
+
+def _encode_int(key: int, put: Callable[[bytes], Any]) -> None:
+    put(_sized(b"i", int(key).to_bytes(key.bit_length() // 8 + 1, "big", signed=True)))
+
+
+def _encode_items(tag: bytes, items: Sequence[Any], put: Callable[[bytes], Any]) -> None:
+    put(tag + len(items).to_bytes(4, "big"))
+    for item in items:
+        _encode(item, put)
+
+
+def _encode_enum(key: Enum, put: Callable[[bytes], Any]) -> None:
+    kind = type(key)
+    put(_sized(b"E", f"{kind.__module__}.{kind.__qualname__}.{key.name}".encode()))
+
+
+_ENCODERS: Final[list[tuple[Any, Callable[[Any, Callable[[bytes], Any]], Any]]]] = [
+    (type(None), lambda _key, put: put(b"N")),
+    (bool, lambda key, put: put(b"T" if key else b"F")),
+    (Enum, _encode_enum),
+    (int, _encode_int),
+    (float, lambda key, put: put(b"d" + _double_bits(key).to_bytes(8, "big"))),
+    (str, lambda key, put: put(_sized(b"s", key.encode("utf-8", "surrogatepass")))),
+    (bytes, lambda key, put: put(_sized(b"b", key))),
+    (tuple, lambda key, put: _encode_items(b"(", key, put)),
+    (Row, lambda key, put: _encode_items(b"R", list(key), put)),
+    (Decimal, lambda key, put: put(_sized(b"D", str(key).encode()))),
+    (datetime.datetime, lambda key, put: put(_sized(b"t", key.isoformat().encode()))),
+    (datetime.date, lambda key, put: put(_sized(b"a", key.isoformat().encode()))),
+    (datetime.time, lambda key, put: put(_sized(b"h", key.isoformat().encode()))),
+    (datetime.timedelta, lambda key, put: _encode_items(b"l", (key.days, key.seconds, key.microseconds), put)),
+    (Instant, lambda key, put: _encode_items(b"I", (key.seconds, key.nanos), put)),
+    (np.generic, lambda key, put: _encode(key.item(), put)),
+]  # fmt: skip
+_ENCODER_OF: Final = dict(_ENCODERS)
+
+
+def _encode(key: Any, put: Callable[[bytes], Any]) -> None:
+    encoder = _ENCODER_OF.get(type(key))
+    if encoder is None:
+        for kind, candidate in _ENCODERS:
+            if isinstance(key, kind):
+                encoder = candidate
+                break
+        else:
+            raise TypeError(
+                f"a key cannot contain a value of type {type(key).__qualname__}: {key!r:.200}. "
+                "Use str, int, float, bool, bytes, Decimal, dates and times, Enum, tuple or Row."
+            )
+    encoder(key, put)
+
+
+# ------------------------------------------------------------------------------- hashes of arrays
+
+
+def murmur_array(hashes: UInt32s) -> NDArray[np.int64]:
+    """`murmur` of each."""
+    x = hashes * np.uint32(0xCC9E2D51)
+    x = x << np.uint32(15) | x >> np.uint32(17)
+    x *= np.uint32(0x1B873593)
+    x = x << np.uint32(13) | x >> np.uint32(19)
+    x = x * np.uint32(5) + np.uint32(0xE6546B64)
+    x ^= np.uint32(4)
+    x ^= x >> np.uint32(16)
+    x *= np.uint32(0x85EBCA6B)
+    x ^= x >> np.uint32(13)
+    x *= np.uint32(0xC2B2AE35)
+    x ^= x >> np.uint32(16)
+    mixed = np.abs(x.view(np.int32).astype(np.int64))
+    mixed[mixed == 0x80000000] = 0
+    return mixed
+
+
+def channels_of_hashes(hashes: UInt32s, channels: int, max_parallelism: int) -> Int32s:
+    """Channel of each hash."""
+    groups = murmur_array(hashes) % max_parallelism
+    return (groups * channels // max_parallelism).astype(np.int32)
+
+
+def hash_longs(values: NDArray[np.int64]) -> UInt32s:
+    """Flink's long rule."""
+    bits = values.view(np.uint64)
+    return (bits ^ bits >> np.uint64(32)).astype(np.uint32)
+
+
+def hash_doubles(values: NDArray[np.float64]) -> UInt32s:
+    """The long rule on the bits; every NaN is one."""
+    bits = values.view(np.int64).copy()
+    bits[np.isnan(values)] = _NAN_BITS
+    return hash_longs(bits)
+
+
+def hash_units(units: NDArray[Any], lengths: NDArray[np.int64]) -> UInt32s:
+    """31-polynomial of consecutive strings, given their code units and lengths."""
+    hashes = np.zeros(len(lengths), np.uint32)
+    filled = lengths > 0
+    if not filled.any():
+        return hashes
+    ends = np.cumsum(lengths)
+    powers = np.empty(int(lengths.max()), np.uint32)
+    powers[0] = 1
+    powers[1:] = 31
+    np.multiply.accumulate(powers, out=powers)
+    exponents = np.repeat(ends, lengths)
+    exponents -= np.arange(1, int(ends[-1]) + 1)
+    terms = units.astype(np.uint32)
+    terms *= powers[exponents]
+    hashes[filled] = np.add.reduceat(terms, (ends - lengths)[filled])
+    return hashes
+
+
+def hash_strings(texts: Sequence[str]) -> UInt32s:
+    """`hash32` of many strings."""
+    joined = "".join(texts)
+    if joined.isascii():
+        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+        return hash_units(np.frombuffer(joined.encode("ascii"), np.uint8), lengths)
+    parts = [_utf16(text) for text in texts]
+    lengths = np.fromiter(map(len, parts), np.int64, len(parts)) // 2
+    return hash_units(np.frombuffer(b"".join(parts), np.uint16), lengths)
+
+
+def is_int32_type(key_type: TypeInformation | None) -> bool:
+    """Whether keys of this type hash by Flink's int rule."""
+    return isinstance(key_type, BasicTypeInfo) and key_type.basic_type in _INT32_KINDS

@@ -1,0 +1,48 @@
+"""Operators: what the chain of a task is made of, one class per kind of transformation."""
+
+from penstock.runtime.operators.keyed import (
+    KeyedFilterOperator,
+    KeyedFlatMapOperator,
+    KeyedMapOperator,
+    KeyedOperator,
+)
+from penstock.runtime.operators.process import (
+    KeyedProcessContext,
+    KeyedProcessOperator,
+    ProcessContext,
+    ProcessOperator,
+    TimerService,
+)
+from penstock.runtime.operators.reduce import AggregateKind, KeyedAggregateOperator, ReduceOperator
+from penstock.runtime.operators.sinks import CollectOperator, PrintOperator, SinkOperator
+from penstock.runtime.operators.stateless import (
+    FilterOperator,
+    FlatMapOperator,
+    FunctionOperator,
+    MapOperator,
+)
+
+from penstock.runtime.operators.timestamps import TimestampsAndWatermarksOperator
+
+__all__ = [
+    "AggregateKind",
+    "CollectOperator",
+    "FilterOperator",
+    "FlatMapOperator",
+    "FunctionOperator",
+    "KeyedAggregateOperator",
+    "KeyedFilterOperator",
+    "KeyedFlatMapOperator",
+    "KeyedMapOperator",
+    "KeyedOperator",
+    "KeyedProcessContext",
+    "KeyedProcessOperator",
+    "MapOperator",
+    "PrintOperator",
+    "ProcessContext",
+    "ProcessOperator",
+    "ReduceOperator",
+    "SinkOperator",
+    "TimerService",
+    "TimestampsAndWatermarksOperator",
+]

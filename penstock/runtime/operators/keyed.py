@@ -1,0 +1,99 @@
+"""Base of keyed operators: key context, keyed state, timers; and map, flat map, filter on keyed streams.
+
+Source: Flink AbstractStreamOperator (keyed part), PyFlink's keyed functions; differs: keys of a batch are
+taken at once, the context is set per record by one generator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+
+from penstock.runtime.context import RuntimeContext, UserFunction
+from penstock.runtime.elements import NO_TIMESTAMP, Batch, RowBatch
+from penstock.runtime.keys import KeySelection, state_keys
+from penstock.runtime.keys.hashing import is_int32_type, original_key
+from penstock.runtime.operator import Emitted, OperatorContext
+from penstock.runtime.operators.stateless import FunctionOperator, expand, rows_of
+from penstock.runtime.state import KeyedStateBackend
+from penstock.runtime.timers import InternalTimerService
+
+
+class KeyedOperator(FunctionOperator):
+    """A function operator with keyed state and timers."""
+
+    def __init__(self, function: UserFunction, keys: KeySelection) -> None:
+        super().__init__(function)
+        self.keys = keys
+        self._restored: dict[str, Any] = {}
+        self.stamp = NO_TIMESTAMP
+        self.state: KeyedStateBackend
+        self.timers: InternalTimerService
+
+    def runtime_context(self, context: OperatorContext) -> RuntimeContext:
+        self.state = KeyedStateBackend(
+            context.max_parallelism,
+            context.timers.now_ms,
+            is_int32=is_int32_type(self.keys.key_type),
+        )
+        self.timers = InternalTimerService(context.timers)
+        self.state.restore(self._restored.pop("state", {}))
+        self.timers.restore(self._restored.pop("timers", {}))
+        return RuntimeContext(context, self.state)
+
+    def entering(self, rows: RowBatch) -> Iterator[Any]:
+        """The records, each after its key and timestamp became the context."""
+        keys = self.keys.keys_of_rows(rows.values)
+        stamps: Sequence[int] | repeat[int] = repeat(NO_TIMESTAMP)
+        if rows.timestamps is not None:
+            stamps = rows.timestamps.tolist()
+        state = self.state
+        position = self.watched(rows.values)
+        for value, key, skey, stamp in zip(position, keys, state_keys(keys), stamps, strict=False):
+            state.key, state.skey, self.stamp = key, skey, stamp
+            yield value
+
+    def enter_timer(self, skey: Any, stamp: int) -> None:
+        """Key context of a timer."""
+        self.state.key, self.state.skey, self.stamp = original_key(skey), skey, stamp
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "state": self.state.snapshot(),
+            "timers": self.timers.snapshot(self.state.group_of),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._restored = dict(state)
+
+
+class KeyedMapOperator(KeyedOperator):
+    """Map with keyed state at hand."""
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        rows = rows_of(batch)
+        return (RowBatch(list(map(self.function.call, self.entering(rows))), rows.timestamps),)
+
+
+class KeyedFlatMapOperator(KeyedOperator):
+    """Flat map with keyed state at hand."""
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        rows = rows_of(batch)
+        return expand(self, self.function.call, self.entering(rows), rows.timestamps)
+
+
+class KeyedFilterOperator(KeyedOperator):
+    """Filter with keyed state at hand."""
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        rows = rows_of(batch)
+        mask = [bool(keep) for keep in map(self.function.call, self.entering(rows))]
+        kept = [value for value, keep in zip(rows.values, mask, strict=True) if keep]
+        if not kept:
+            return ()
+        stamps = None if rows.timestamps is None else rows.timestamps[np.array(mask)]
+        return (RowBatch(kept, stamps),)

@@ -1,0 +1,296 @@
+"""Process functions: context, timers, side outputs. Know no state backend but through KeyedOperator.
+
+Source: Flink ProcessOperator, KeyedProcessOperator, PyFlink's process functions; differs: results are
+pulled from the user's generator until a batch is full. A PyFlink surprise is kept: tagged tuples stay
+in the main output unless some side output is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+
+from penstock.runtime.context import UserFunction
+from penstock.runtime.elements import MIN_WATERMARK, NO_TIMESTAMP, Batch, RowBatch, Tagged, Watermark
+from penstock.runtime.keys import KeySelection
+from penstock.runtime.operator import Emitted, Operator, OperatorContext
+from penstock.runtime.operators.keyed import KeyedOperator
+from penstock.runtime.operators.stateless import Collector, FunctionOperator, expand, pull, rows_of
+from penstock.runtime.operator import MAX_EMIT
+from penstock.runtime.side_output import OutputTag
+from penstock.runtime.timers import InternalTimerService, TimeDomain
+
+
+class TimerService:
+    """What user functions see of timers. Source: PyFlink TimerService."""
+
+    def current_processing_time(self) -> int:
+        raise NotImplementedError
+
+    def current_watermark(self) -> int:
+        raise NotImplementedError
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        raise NotImplementedError
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        raise NotImplementedError
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        raise NotImplementedError
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        raise NotImplementedError
+
+
+class KeyedTimerService(TimerService):
+    """Timers of the current key."""
+
+    def __init__(self, operator: KeyedOperator) -> None:
+        self._timers = operator.timers
+        self._state = operator.state
+
+    def current_processing_time(self) -> int:
+        return self._timers.now_ms()
+
+    def current_watermark(self) -> int:
+        return self._timers.current_watermark
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        self._timers.register_processing(timestamp, self._state.skey, self._state.namespace)
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        self._timers.register_event(timestamp, self._state.skey, self._state.namespace)
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        self._timers.delete_processing(timestamp, self._state.skey, self._state.namespace)
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        self._timers.delete_event(timestamp, self._state.skey, self._state.namespace)
+
+
+class UnkeyedTimerService(TimerService):
+    """Tells the times; timers need a key."""
+
+    def __init__(self, operator: ProcessOperator, now_ms: Callable[[], int]) -> None:
+        self._operator = operator
+        self._now_ms = now_ms
+
+    def current_processing_time(self) -> int:
+        return self._now_ms()
+
+    def current_watermark(self) -> int:
+        return self._operator.watermark
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        self._refuse()
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        self._refuse()
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        self._refuse()
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        self._refuse()
+
+    def _refuse(self) -> None:
+        raise RuntimeError(
+            "Setting timers is only supported on a keyed stream; call key_by before process."
+        )
+
+
+class _Stamped(Protocol):
+    stamp: int
+
+
+class ProcessContext:
+    """`ctx` of process functions: timestamp, timers, and on keyed streams the key."""
+
+    def __init__(self, operator: _Stamped, timer_service: TimerService) -> None:
+        self._operator = operator
+        self._timer_service = timer_service
+        self._time_domain: TimeDomain | None = None
+
+    def timestamp(self) -> int:
+        """Of the record or timer; -2^63 when it has none."""
+        return self._operator.stamp
+
+    def timer_service(self) -> TimerService:
+        return self._timer_service
+
+
+class KeyedProcessContext(ProcessContext):
+    """`ctx` of keyed process functions; in `on_timer` also the time domain."""
+
+    def __init__(self, operator: KeyedOperator) -> None:
+        super().__init__(operator, KeyedTimerService(operator))
+        self._state = operator.state
+
+    def get_current_key(self) -> Any:
+        return self._state.key
+
+    def time_domain(self) -> TimeDomain | None:
+        return self._time_domain
+
+    def set_time_domain(self, domain: TimeDomain | None) -> None:
+        self._time_domain = domain
+
+
+class ProcessOperator(FunctionOperator):
+    """`process_element(value, ctx)`. `has_side_outputs`: ids of the tags that are read."""
+
+    def __init__(self, function: UserFunction, has_side_outputs: tuple[str, ...] = ()) -> None:
+        super().__init__(function)
+        self.has_side_outputs = has_side_outputs
+        self.stamp = NO_TIMESTAMP
+        self.watermark = MIN_WATERMARK
+
+    def open(self, context: OperatorContext) -> None:
+        self._context = ProcessContext(self, UnkeyedTimerService(self, context.timers.now_ms))
+        super().open(context)
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        rows = rows_of(batch)
+        position = self.watched(rows.values)
+        entering = position if rows.timestamps is None else self._entering(position, rows)
+        call, context = self.function.call, self._context
+        emitted = expand(
+            self, lambda value: call(value, context), entering, rows.timestamps, takes_none=True
+        )
+        return separated(emitted, self.has_side_outputs)
+
+    def process_watermark(self, watermark: Watermark, input_index: int) -> Emitted:
+        self.watermark = watermark.timestamp_ms
+        return (watermark,)
+
+    def _entering(self, position: Iterator[Any], rows: RowBatch) -> Iterator[Any]:
+        assert rows.timestamps is not None
+        for value, stamp in zip(position, rows.timestamps.tolist(), strict=False):
+            self.stamp = stamp
+            yield value
+        self.stamp = NO_TIMESTAMP
+
+
+class KeyedProcessOperator(KeyedOperator):
+    """`process_element(value, ctx)` and `on_timer(timestamp, ctx)` with state and timers."""
+
+    def __init__(
+        self,
+        function: UserFunction,
+        keys: KeySelection,
+        has_side_outputs: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(function, keys)
+        self.has_side_outputs = has_side_outputs
+        self._context: KeyedProcessContext
+
+    def open(self, context: OperatorContext) -> None:
+        runtime_context = self.runtime_context(context)
+        self._context = KeyedProcessContext(self)
+        self._is_open = True
+        self.function.open(runtime_context)
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        rows = rows_of(batch)
+        call, context = self.function.call, self._context
+        context.set_time_domain(None)
+        emitted = expand(
+            self,
+            lambda value: call(value, context),
+            self.entering(rows),
+            rows.timestamps,
+            takes_none=True,
+        )
+        return separated(emitted, self.has_side_outputs)
+
+    def process_watermark(self, watermark: Watermark, input_index: int) -> Emitted:
+        due = self.timers.due_event(watermark.timestamp_ms)
+        yield from self._fired(due, TimeDomain.EVENT_TIME)
+        yield watermark
+
+    def on_processing_time(self, now_ms: int) -> Emitted:
+        return self._fired(self.timers.due_processing(now_ms), TimeDomain.PROCESSING_TIME)
+
+    def finish(self) -> Emitted:
+        """Timers set in the past still fire; those of the future are dropped."""
+        yield from self.on_processing_time(self.timers.now_ms())
+        self.timers.quiesce()
+
+    def _fired(self, due: Iterator[tuple[int, Any, Any]], domain: TimeDomain) -> Emitted:
+        on_timer = self.function.method("on_timer")
+        context = self._context
+        context.set_time_domain(domain)
+        self.watched([])
+
+        def call(timer: tuple[int, Any, Any]) -> Any:
+            timestamp, skey, _ = timer
+            self.enter_timer(skey, timestamp)
+            return on_timer(timestamp, context) if on_timer is not None else None
+
+        is_event_time = domain is TimeDomain.EVENT_TIME
+        emitted = collect_timers(self, call, due, is_event_time=is_event_time)
+        return separated(emitted, self.has_side_outputs)
+
+
+def collect_timers(
+    operator: Operator,
+    call: Callable[[tuple[int, Any, Any]], Any],
+    due: Iterator[tuple[int, Any, Any]],
+    *,
+    is_event_time: bool,
+) -> Iterator[RowBatch]:
+    """Results of timers in batches; they carry the timer's timestamp, or none in processing time."""
+    stamps: list[int] = []
+    collector = Collector(stamps)
+    for timer in due:
+        stamps.append(timer[0] if is_event_time else NO_TIMESTAMP)
+        result = call(timer)
+        if type(result) is list:
+            collector.values += result
+        elif result is not None:
+            yield from pull(operator, iter(result), collector)
+        collector.counts.append(len(collector.values))
+        if len(collector.values) >= MAX_EMIT:
+            yield from collector.take()
+    for batch in collector.take():
+        yield batch if is_event_time else RowBatch(batch.values)
+
+
+def separated(batches: Iterable[RowBatch], tags: tuple[str, ...]) -> Emitted:
+    """Tagged tuples out of the main output, if anybody reads a side output; tags not read are dropped."""
+    if not tags:
+        return batches
+    return _separate(batches, tags)
+
+
+def _separate(batches: Iterable[RowBatch], tags: tuple[str, ...]) -> Emitted:
+    for batch in batches:
+        sides: dict[str | None, list[int]] = {}
+        for index, value in enumerate(batch.values):
+            if type(value) is tuple and len(value) == 2 and isinstance(value[0], OutputTag):
+                sides.setdefault(value[0].tag_id, []).append(index)
+            else:
+                sides.setdefault(None, []).append(index)
+        if set(sides) == {None}:
+            yield batch
+            continue
+        for tag, indexes in sides.items():
+            stamps = None if batch.timestamps is None else batch.timestamps[np.array(indexes)]
+            values = [batch.values[index] for index in indexes]
+            if tag is None:
+                yield RowBatch(values, stamps)
+            elif tag in tags:
+                yield Tagged(tag, RowBatch([value[1] for value in values], stamps))
+
+
+__all__ = [
+    "InternalTimerService",
+    "KeyedProcessContext",
+    "KeyedProcessOperator",
+    "ProcessContext",
+    "ProcessOperator",
+    "TimerService",
+]

@@ -1,0 +1,155 @@
+"""Running aggregates per key: reduce, sum, min, max, min_by, max_by. Know no window.
+
+Source: Flink StreamGroupedReduceOperator, PyFlink's Accumulator in KeyedStream; differs: one dict per
+operator, looked up once per record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, Final
+
+from penstock.model.row import Row, make_row
+from penstock.runtime.context import RuntimeContext, UserFunction
+from penstock.runtime.elements import Batch, RowBatch
+from penstock.runtime.keys import KeySelection, key_group, original_key, state_key, state_keys
+from penstock.runtime.keys.hashing import is_int32_type
+from penstock.runtime.operator import Emitted, OperatorContext
+from penstock.runtime.operators.stateless import FunctionOperator, rows_of
+
+_MISSING: Final = object()
+
+
+class ReduceOperator(FunctionOperator):
+    """Emits the running result of each record's key; the first record of a key passes unchanged."""
+
+    def __init__(self, function: UserFunction, keys: KeySelection) -> None:
+        super().__init__(function)
+        self.keys = keys
+        self._table: dict[Any, Any] = {}
+        self._max_parallelism = 128
+
+    def runtime_context(self, context: OperatorContext) -> RuntimeContext:
+        self._max_parallelism = context.max_parallelism
+        return RuntimeContext(context)
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        rows = rows_of(batch)
+        skeys = state_keys(self.keys.keys_of_rows(rows.values))
+        table, call = self._table, self.function.call
+        get, missing = table.get, _MISSING
+        results: list[Any] = []
+        append = results.append
+        for skey, value in zip(skeys, self.watched(rows.values), strict=False):
+            reduced = get(skey, missing)
+            reduced = value if reduced is missing else call(reduced, value)
+            table[skey] = reduced
+            append(reduced)
+        return (RowBatch(results, rows.timestamps),)
+
+    def snapshot(self) -> dict[str, Any]:
+        groups: dict[int, list[tuple[Any, Any]]] = {}
+        is_int32 = is_int32_type(self.keys.key_type)
+        for skey, value in self._table.items():
+            key = original_key(skey)
+            group = key_group(key, self._max_parallelism, is_int32=is_int32)
+            groups.setdefault(group, []).append((key, value))
+        return {"state": groups}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        for entries in state.get("state", {}).values():
+            self._table.update((state_key(key), value) for key, value in entries)
+
+
+class AggregateKind(StrEnum):
+    """Built-in aggregates of a keyed stream."""
+
+    SUM = "SUM"
+    MIN = "MIN"
+    MAX = "MAX"
+    MIN_BY = "MIN_BY"
+    MAX_BY = "MAX_BY"
+
+
+class KeyedAggregateOperator(ReduceOperator):
+    """SUM, MIN and MAX change one field of the first record; MIN_BY and MAX_BY keep a whole record."""
+
+    def __init__(
+        self, kind: AggregateKind | str, position: int | str, keys: KeySelection
+    ) -> None:
+        aggregate = Aggregate(AggregateKind(kind), position)
+        super().__init__(UserFunction(aggregate, aggregate), keys)
+
+
+class Aggregate:
+    """One aggregate as a reduce function."""
+
+    def __init__(self, kind: AggregateKind, position: int | str) -> None:
+        self.kind = kind
+        self.position = position
+        self._combine: Callable[[Any, Any], Any] = _COMBINE[kind]
+
+    def __call__(self, first: Any, second: Any) -> Any:
+        old, new = self._field(first), self._field(second)
+        if self.kind is AggregateKind.MIN_BY:
+            return second if new < old else first
+        if self.kind is AggregateKind.MAX_BY:
+            return second if new > old else first
+        return self._with_field(first, self._combine(old, new))
+
+    def _field(self, record: Any) -> Any:
+        position = self.position
+        if isinstance(record, tuple | list) and isinstance(position, int):
+            return record[position]
+        if isinstance(record, Row | dict):
+            return record[position]
+        if position == 0:
+            return record
+        raise TypeError(
+            f"{self.kind.lower()}({position!r}): a record of type {type(record).__qualname__} has no "
+            f"such field: {record!r:.200}; use a position on tuples, a name on named Rows"
+        )
+
+    def _with_field(self, record: Any, value: Any) -> Any:
+        position = self.position
+        if isinstance(record, Row):
+            index = position if isinstance(position, int) else _index(record, position)
+            values = list(record)
+            values[index] = value
+            return make_row(record._fields, values, record.get_row_kind())
+        if isinstance(record, tuple) and isinstance(position, int):
+            fields = list(record)
+            fields[position] = value
+            return type(record)(*fields) if hasattr(record, "_fields") else tuple(fields)
+        if isinstance(record, list | dict):
+            copied: Any = record.copy()
+            copied[position] = value
+            return copied
+        return value
+
+
+def _index(record: Row, name: str) -> int:
+    assert record._fields is not None
+    return record._fields.index(name)
+
+
+def _sum(old: Any, new: Any) -> Any:
+    return old + new
+
+
+def _min(old: Any, new: Any) -> Any:
+    return new if new < old else old
+
+
+def _max(old: Any, new: Any) -> Any:
+    return new if new > old else old
+
+
+_COMBINE: Final[dict[AggregateKind, Callable[[Any, Any], Any]]] = {
+    AggregateKind.SUM: _sum,
+    AggregateKind.MIN: _min,
+    AggregateKind.MAX: _max,
+    AggregateKind.MIN_BY: _min,
+    AggregateKind.MAX_BY: _max,
+}

@@ -1,0 +1,183 @@
+"""Map, flat map and filter on rows that are not keyed. Know no state.
+
+The happy path is one call into C (`map`, `filter`, `compress`); which record failed is read off the list
+iterator afterwards. Source: Flink StreamMap, StreamFlatMap, StreamFilter, PyFlink's process functions
+around them; differs: a batch at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import compress, islice
+from typing import Any
+
+import numpy as np
+
+from penstock.runtime.context import RuntimeContext, UserFunction
+from penstock.runtime.elements import Batch, Int64s, RowBatch
+from penstock.runtime.operator import MAX_EMIT, Emitted, Operator, OperatorContext
+
+_REPR_LIMIT = 500
+
+
+def rows_of(batch: Batch) -> RowBatch:
+    """The batch as rows; the chain has converted it."""
+    assert isinstance(batch, RowBatch), f"a row operator was fed {type(batch).__name__}"
+    return batch
+
+
+def short_repr(value: Any) -> str:
+    """Repr of a record for an error text, cut; a failing repr must not hide the first error."""
+    try:
+        text = repr(value)
+    except Exception as error:  # ruff: ignore[BLE001]
+        text = f"<{type(value).__qualname__} whose repr raised {type(error).__name__}>"
+    return text if len(text) <= _REPR_LIMIT else text[:_REPR_LIMIT] + "..."
+
+
+class FunctionOperator(Operator):
+    """Opens and closes its user function, and knows the record being processed."""
+
+    def __init__(self, function: UserFunction) -> None:
+        self.function = function
+        self._values: list[Any] = []
+        self._position: Iterator[Any] = iter(())
+        self._is_open = False
+
+    def open(self, context: OperatorContext) -> None:
+        self._is_open = True
+        self.function.open(self.runtime_context(context))
+
+    def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self.function.close()
+
+    def runtime_context(self, context: OperatorContext) -> RuntimeContext:
+        """Without keyed state; keyed operators override."""
+        return RuntimeContext(context)
+
+    def failing_record(self) -> str | None:
+        index = len(self._values) - self._position.__length_hint__() - 1  # type: ignore[attr-defined]
+        if 0 <= index < len(self._values):
+            return short_repr(self._values[index])
+        return None
+
+    def watched(self, values: list[Any]) -> Iterator[Any]:
+        """An iterator over the batch whose position tells the failing record."""
+        self._values = values
+        self._position = iter(values)
+        return self._position
+
+
+class MapOperator(FunctionOperator):
+    """One result per record."""
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        rows = rows_of(batch)
+        return (RowBatch(list(map(self.function.call, self.watched(rows.values))), rows.timestamps),)
+
+
+class FilterOperator(FunctionOperator):
+    """Keeps the records for which the function is true."""
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        rows = rows_of(batch)
+        position = self.watched(rows.values)
+        if rows.timestamps is None:
+            kept = list(filter(self.function.call, position))
+            return (RowBatch(kept),) if kept else ()
+        mask = [bool(keep) for keep in map(self.function.call, position)]
+        kept = list(compress(rows.values, mask))
+        return (RowBatch(kept, rows.timestamps[np.array(mask)]),) if kept else ()
+
+
+class FlatMapOperator(FunctionOperator):
+    """Any number of results per record; lists are taken whole, other iterables are pulled bit by bit."""
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        rows = rows_of(batch)
+        return expand(self, self.function.call, self.watched(rows.values), rows.timestamps)
+
+
+def expand(
+    operator: Operator,
+    call: Callable[[Any], Any],
+    position: Iterator[Any],
+    stamps: Int64s | None,
+    *,
+    takes_none: bool = False,
+) -> Iterator[RowBatch]:
+    """Results of `call` for each record, in batches of about MAX_EMIT.
+
+    An iterable that is still open when a batch is full leaves `operator.is_in_record` set.
+    Raises: TypeError ('NoneType' object is not iterable) where the function returned None, unless
+    `takes_none`.
+    """
+    collector = Collector(stamps)
+    out = collector.values
+    for value in position:
+        result = call(value)
+        if type(result) is list:
+            out += result
+        elif result is None and takes_none:
+            pass
+        else:
+            yield from pull(operator, iter(result), collector)
+            out = collector.values
+        if stamps is not None:
+            collector.counts.append(len(out))
+        if len(out) >= MAX_EMIT:
+            yield from collector.take()
+            out = collector.values
+    yield from collector.take()
+
+
+class Collector:
+    """Results of a batch. `counts`: length of `values` after each record, when there are timestamps.
+
+    `stamps`: timestamp of each record, or a list that grows with the records (timers).
+    """
+
+    __slots__ = ("_next", "counts", "stamps", "values")
+
+    def __init__(self, stamps: Int64s | list[int] | None) -> None:
+        self.stamps = stamps
+        self.values: list[Any] = []
+        self.counts: list[int] = []
+        self._next = 0
+
+    def take(self, open_record: bool = False) -> list[RowBatch]:
+        """What is there, cut to MAX_EMIT; `open_record`: of a record that has more to come."""
+        values, counts = self.values, self.counts
+        if open_record and self.stamps is not None:
+            counts.append(len(values))
+        stamps = self._stamps(counts)
+        self._next += len(counts) - open_record
+        self.values, self.counts = [], []
+        if not values:
+            return []
+        if len(values) <= 2 * MAX_EMIT:
+            return [RowBatch(values, stamps)]
+        whole = RowBatch(values, stamps)
+        return [whole.slice(at, at + MAX_EMIT) for at in range(0, len(values), MAX_EMIT)]
+
+    def _stamps(self, counts: Sequence[int]) -> Int64s | None:
+        if self.stamps is None:
+            return None
+        lengths = np.diff(np.array(counts, np.int64), prepend=0)
+        stamps = np.asarray(self.stamps[self._next : self._next + len(counts)], np.int64)
+        return np.repeat(stamps, lengths)
+
+
+def pull(operator: Operator, results: Iterator[Any], collector: Collector) -> Iterator[RowBatch]:
+    """All results of one record into the collector, giving away full batches on the way."""
+    while True:
+        room = MAX_EMIT - len(collector.values)
+        before = len(collector.values)
+        collector.values.extend(islice(results, room))
+        if len(collector.values) - before < room:
+            operator.is_in_record = False
+            return
+        operator.is_in_record = True
+        yield from collector.take(open_record=True)

@@ -1,0 +1,70 @@
+"""Timestamps and watermarks in the middle of a dataflow. Source: Flink TimestampsAndWatermarksOperator.
+
+Differs: timestamps of a batch at once; the generator sees the batch's largest one. Upstream watermarks
+are dropped, except the last one (2^63-1); upstream status is ignored.
+"""
+
+from __future__ import annotations
+
+from penstock.runtime.elements import (
+    IDLE,
+    MAX_WATERMARK,
+    MIN_WATERMARK,
+    Batch,
+    Element,
+    Watermark,
+    WatermarkStatus,
+)
+from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
+from penstock.runtime.split_watermarks import StatusOutput
+from penstock.runtime.watermarks import WatermarkStrategy, timestamp_max
+
+
+class TimestampsAndWatermarksOperator(Operator):
+    """Takes any kind of batch when the strategy needs no Python objects, else rows."""
+
+    def __init__(self, strategy: WatermarkStrategy) -> None:
+        self.strategy = strategy
+        # The strategy decides, per instance: columns stay columns where they can.
+        self.accepts = Accepts.ANY if strategy.takes_any_batch else Accepts.ROWS  # type: ignore[misc]
+
+    def open(self, context: OperatorContext) -> None:
+        self._context = context
+        self._generator = self.strategy.create_generator()
+        self._output = StatusOutput()
+        self._schedule()
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        stamped = self.strategy.assign(batch)
+        outputs = self._output.emit((stamped,))
+        self._generator.on_events(timestamp_max(stamped))
+        return outputs
+
+    def process_watermark(self, watermark: Watermark, input_index: int) -> Emitted:
+        if watermark.timestamp_ms != MAX_WATERMARK:
+            return ()
+        return self._output.emit((watermark,))
+
+    def process_status(self, status: WatermarkStatus, input_index: int) -> Emitted:
+        return ()
+
+    def on_processing_time(self, now_ms: int) -> Emitted:
+        self._schedule()
+        return self._periodic(now_ms)
+
+    def finish(self) -> Emitted:
+        self._context.timers.cancel()
+        return self._periodic(self._context.timers.now_ms())
+
+    def _periodic(self, now_ms: int) -> list[Element]:
+        watermark = self._generator.on_periodic(now_ms)
+        if watermark is None:
+            return self._output.emit((IDLE,))
+        return self._output.emit((Watermark(watermark),) if watermark > MIN_WATERMARK else ())
+
+    def _schedule(self) -> None:
+        interval_ms = self._context.watermark_interval_ms
+        if interval_ms > 0:
+            self._context.timers.schedule(self._context.timers.now_ms() + interval_ms)
+
+

@@ -1,0 +1,237 @@
+"""Partitioners: a batch to channels, order kept per channel. Knows no subpartition.
+
+Source: Flink StreamPartitioner and its subclasses; differs: a batch at a time, so that rebalance is a
+strided slice and a key hash one pass.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.model.errors import GraphError
+from penstock.model.graph.partitioning import Partitioning, ShipStrategy
+from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
+from penstock.runtime.keys import ChannelCache, KeySelection
+from penstock.runtime.keys.hashing import Int32s, is_int32_type
+
+
+class Partitioner(ABC):
+    """`split` gives (channel, part) for each channel that gets something."""
+
+    is_broadcast: ClassVar[bool] = False
+
+    @abstractmethod
+    def split(self, batch: Batch) -> Iterable[tuple[int, Batch]]:
+        """The batch cut up by channel."""
+
+    def channels_of(self, batch: Batch) -> list[int]:
+        """Channel of each record, moving on as `split` does."""
+        positions = RowBatch(list(range(len(batch))))
+        found = [0] * len(batch)
+        for channel, part in self.split(positions):
+            for position in part.values if isinstance(part, RowBatch) else ():
+                found[position] = channel
+        return found
+
+
+class ToFirst(Partitioner):
+    """Forward and global: channel 0."""
+
+    def split(self, batch: Batch) -> Iterable[tuple[int, Batch]]:
+        return ((0, batch),)
+
+
+class RoundRobin(Partitioner):
+    """Rebalance and rescale: the next channel for each record."""
+
+    def __init__(self, channels: int, start: int) -> None:
+        self._channels = channels
+        self._last = start
+
+    def split(self, batch: Batch) -> Iterable[tuple[int, Batch]]:
+        channels, rows = self._channels, len(batch)
+        first = (self._last + 1) % channels
+        self._last = (self._last + rows) % channels
+        if channels == 1:
+            return ((0, batch),)
+        return [
+            ((first + offset) % channels, _strided(batch, offset, channels))
+            for offset in range(min(channels, rows))
+        ]
+
+
+class Broadcast(Partitioner):
+    """Every channel gets everything; whoever encodes may do it once."""
+
+    is_broadcast = True
+
+    def __init__(self, channels: int) -> None:
+        self._channels = channels
+
+    def split(self, batch: Batch) -> Iterable[tuple[int, Batch]]:
+        return ((channel, batch) for channel in range(self._channels))
+
+    def channels_of(self, batch: Batch) -> list[int]:
+        raise GraphError("a broadcast edge selects no single channel: it writes to all of them")
+
+
+class Shuffle(Partitioner):
+    """Uniformly at random, from a seed."""
+
+    def __init__(self, channels: int, seed: int) -> None:
+        self._channels = channels
+        self._rng = np.random.Generator(np.random.PCG64(seed))  # ruff: ignore[TID251]
+
+    def split(self, batch: Batch) -> Iterable[tuple[int, Batch]]:
+        drawn = self._rng.integers(0, self._channels, len(batch), dtype=np.int32)
+        return split_by(batch, drawn)
+
+    def channels_of(self, batch: Batch) -> list[int]:
+        drawn: list[int] = self._rng.integers(0, self._channels, len(batch)).tolist()
+        return drawn
+
+
+class Hash(Partitioner):
+    """By key group, so that a key always meets the same subtask."""
+
+    def __init__(self, keys: KeySelection, channels: int, max_parallelism: int) -> None:
+        self._keys = keys
+        self._channels = channels
+        self._max_parallelism = max_parallelism
+        is_int32 = is_int32_type(keys.key_type)
+        self._cache = ChannelCache(channels, max_parallelism, is_int32=is_int32)
+
+    def split(self, batch: Batch) -> Iterable[tuple[int, Batch]]:
+        if isinstance(batch, ColumnBatch):
+            found = self._keys.channels_of_columns(batch, self._channels, self._max_parallelism)
+            return split_by(batch, found)
+        keys = self._keys.keys_of_rows(batch.values)
+        return split_rows(batch, self._cache.channels_of(keys), self._channels)
+
+    def channels_of(self, batch: Batch) -> list[int]:
+        if isinstance(batch, ColumnBatch):
+            found = self._keys.channels_of_columns(batch, self._channels, self._max_parallelism)
+            return list(found.tolist())
+        return self._cache.channels_of(self._keys.keys_of_rows(batch.values))
+
+
+class Custom(Partitioner):
+    """The user's `partitioner(key, channels) -> channel`."""
+
+    def __init__(self, partition: Any, keys: KeySelection, channels: int) -> None:
+        self._partition = getattr(partition, "partition", partition)
+        self._keys = keys
+        self._channels = channels
+
+    def split(self, batch: Batch) -> Iterable[tuple[int, Batch]]:
+        found = self.channels_of(batch)
+        if isinstance(batch, RowBatch):
+            return split_rows(batch, found, self._channels)
+        return split_by(batch, np.array(found, np.int32))
+
+    def channels_of(self, batch: Batch) -> list[int]:
+        partition, channels = self._partition, self._channels
+        keys = self._keys.keys_of(batch)
+        found = [partition(key, channels) for key in keys]
+        if found and not (set(map(type, found)) == {int} and 0 <= min(found) <= max(found) < channels):
+            found = [_checked(key, channel, channels) for key, channel in zip(keys, found, strict=True)]
+        return found
+
+
+def make_partitioner(
+    partitioning: Partitioning,
+    channels: int,
+    own_subtask: int,
+    max_parallelism: int,
+    start: int,
+) -> Partitioner:
+    """The partitioner of one output of one subtask.
+
+    Args: channels: subpartitions, count. start: the port of chance: the seed of shuffle, and the
+    channel before rebalance's first one. Source: spec 2.4.
+    """
+    strategy = partitioning.strategy
+    if strategy is ShipStrategy.GLOBAL:
+        return ToFirst()
+    if strategy is ShipStrategy.FORWARD:
+        # Forward with several channels can only come from a change of parallelism at run time.
+        return ToFirst() if channels == 1 else RoundRobin(channels, start % channels)
+    if strategy is ShipStrategy.RESCALE:
+        return RoundRobin(channels, -1)
+    if strategy is ShipStrategy.REBALANCE:
+        return RoundRobin(channels, start % channels)
+    if strategy is ShipStrategy.SHUFFLE:
+        return Shuffle(channels, abs(start) * 32768 + own_subtask)
+    if strategy is ShipStrategy.BROADCAST:
+        return Broadcast(channels)
+    keys = partitioning.key_selector
+    if not isinstance(keys, KeySelection):
+        raise GraphError(f"{strategy} needs a KeySelection as key_selector, got {keys!r}")
+    if strategy is ShipStrategy.CUSTOM:
+        return Custom(partitioning.custom, keys, channels)
+    return Hash(keys, channels, max_parallelism)
+
+
+def split_rows(
+    batch: RowBatch, channels: Sequence[int], count: int
+) -> Iterator[tuple[int, RowBatch]]:
+    """Rows by channel in one pass; timestamps only when there are any."""
+    parts: list[list[Any]] = [[] for _ in range(count)]
+    appends = [part.append for part in parts]
+    for channel, value in zip(channels, batch.values, strict=True):
+        appends[channel](value)
+    if batch.timestamps is None:
+        for channel, part in enumerate(parts):
+            if part:
+                yield channel, RowBatch(part)
+        return
+    order = np.argsort(np.asarray(channels, np.int16), kind="stable")
+    stamps, position = batch.timestamps[order], 0
+    for channel, part in enumerate(parts):
+        if part:
+            yield channel, RowBatch(part, stamps[position : position + len(part)])
+            position += len(part)
+
+
+def split_by(batch: Batch, channels: Int32s) -> Iterator[tuple[int, Batch]]:
+    """Either kind of batch by an array of channels."""
+    if len(channels) == 0:
+        return
+    low, high = int(channels.min()), int(channels.max())
+    if low == high:
+        yield low, batch
+        return
+    if isinstance(batch, RowBatch):
+        yield from split_rows(batch, channels.tolist(), high + 1)
+        return
+    order = np.argsort(channels.astype(np.int16), kind="stable")
+    data = batch.data.take(pa.array(order))
+    stamps = None if batch.timestamps is None else batch.timestamps[order]
+    ends = np.cumsum(np.bincount(channels, minlength=high + 1)).tolist()
+    whole, start = ColumnBatch(data, stamps), 0
+    for channel, end in enumerate(ends):
+        if end > start:
+            yield channel, whole.slice(start, end)
+            start = end
+
+
+def _strided(batch: Batch, offset: int, step: int) -> Batch:
+    stamps = None if batch.timestamps is None else batch.timestamps[offset::step]
+    if isinstance(batch, RowBatch):
+        return RowBatch(batch.values[offset::step], stamps)
+    rows = np.arange(offset, len(batch), step)
+    return ColumnBatch(batch.data.take(pa.array(rows)), stamps)
+
+
+def _checked(key: Any, channel: Any, channels: int) -> int:
+    if not isinstance(channel, int | np.integer) or not 0 <= channel < channels:
+        raise ValueError(
+            f"the custom partitioner returned {channel!r} for key {key!r:.200}: expected an int in "
+            f"[0, {channels}); use num_partitions, its second argument"
+        )
+    return int(channel)

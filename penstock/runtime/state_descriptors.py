@@ -1,0 +1,301 @@
+"""State descriptors and time to live, with PyFlink's names. Plain data; knows no state.
+
+Source: PyFlink pyflink.datastream.state; differs: `ttl` may be a Duration, Time or int (ms).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from penstock.model.time import Time, millis_of
+from penstock.model.types import (
+    ListTypeInfo,
+    MapTypeInfo,
+    PickledBytesTypeInfo,
+    TypeInformation,
+)
+
+
+class StateTtlConfig:
+    """How long state lives after its last write (or read). Processing time only."""
+
+    class UpdateType(Enum):
+        Disabled = 0
+        OnCreateAndWrite = 1
+        OnReadAndWrite = 2
+
+    class StateVisibility(Enum):
+        ReturnExpiredIfNotCleanedUp = 0
+        NeverReturnExpired = 1
+
+    class TtlTimeCharacteristic(Enum):
+        ProcessingTime = 0
+
+    def __init__(
+        self,
+        update_type: StateTtlConfig.UpdateType,
+        state_visibility: StateTtlConfig.StateVisibility,
+        ttl_time_characteristic: StateTtlConfig.TtlTimeCharacteristic,
+        ttl: Any,
+        cleanup_strategies: StateTtlConfig.CleanupStrategies,
+    ) -> None:
+        self._update_type = update_type
+        self._state_visibility = state_visibility
+        self._ttl_time_characteristic = ttl_time_characteristic
+        self._ttl = ttl
+        self._cleanup_strategies = cleanup_strategies
+        self.ttl_ms = millis_of(ttl)
+        if self.ttl_ms <= 0:
+            raise ValueError(f"a time to live must be positive, got {ttl!r}")
+
+    @staticmethod
+    def new_builder(ttl: Any) -> StateTtlConfig.Builder:
+        return StateTtlConfig.Builder(ttl)
+
+    def get_update_type(self) -> StateTtlConfig.UpdateType:
+        return self._update_type
+
+    def get_state_visibility(self) -> StateTtlConfig.StateVisibility:
+        return self._state_visibility
+
+    def get_ttl(self) -> Time:
+        return Time(self.ttl_ms)
+
+    def get_ttl_time_characteristic(self) -> StateTtlConfig.TtlTimeCharacteristic:
+        return self._ttl_time_characteristic
+
+    def is_enabled(self) -> bool:
+        return self._update_type is not StateTtlConfig.UpdateType.Disabled
+
+    def get_cleanup_strategies(self) -> StateTtlConfig.CleanupStrategies:
+        return self._cleanup_strategies
+
+    class CleanupStrategies:
+        """When expired state is dropped besides on access. The heap backend drops it on access and in snapshots."""
+
+        class Strategies(Enum):
+            FULL_STATE_SCAN_SNAPSHOT = 0
+            INCREMENTAL_CLEANUP = 1
+            ROCKSDB_COMPACTION_FILTER = 2
+
+        class CleanupStrategy:
+            pass
+
+        class EmptyCleanupStrategy(CleanupStrategy):
+            pass
+
+        class IncrementalCleanupStrategy(CleanupStrategy):
+            def __init__(self, cleanup_size: int, run_cleanup_for_every_record: bool) -> None:
+                self._cleanup_size = cleanup_size
+                self._run_cleanup_for_every_record = run_cleanup_for_every_record
+
+            def get_cleanup_size(self) -> int:
+                return self._cleanup_size
+
+            def run_cleanup_for_every_record(self) -> bool:
+                return self._run_cleanup_for_every_record
+
+        class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
+            def __init__(
+                self, query_time_after_num_entries: int, periodic_compaction_time: Any = None
+            ) -> None:
+                self._query_time_after_num_entries = query_time_after_num_entries
+                self._periodic_compaction_time = periodic_compaction_time
+
+            def get_query_time_after_num_entries(self) -> int:
+                return self._query_time_after_num_entries
+
+            def get_periodic_compaction_time(self) -> Any:
+                return self._periodic_compaction_time
+
+        def __init__(self, strategies: dict[Any, Any], is_cleanup_in_background: bool) -> None:
+            self._strategies = strategies
+            self._is_cleanup_in_background = is_cleanup_in_background
+
+        def is_cleanup_in_background(self) -> bool:
+            return self._is_cleanup_in_background
+
+        def in_full_snapshot(self) -> bool:
+            return self.Strategies.FULL_STATE_SCAN_SNAPSHOT in self._strategies
+
+        def get_incremental_cleanup_strategy(self) -> Any:
+            default = self.IncrementalCleanupStrategy(5, False)
+            return self._strategies.get(self.Strategies.INCREMENTAL_CLEANUP, default)
+
+        def get_rocksdb_compact_filter_cleanup_strategy(self) -> Any:
+            default = self.RocksdbCompactFilterCleanupStrategy(1000)
+            return self._strategies.get(self.Strategies.ROCKSDB_COMPACTION_FILTER, default)
+
+    class Builder:
+        """Collects the choices; `build` makes the config."""
+
+        def __init__(self, ttl: Any) -> None:
+            self._ttl = ttl
+            self._update_type = StateTtlConfig.UpdateType.OnCreateAndWrite
+            self._visibility = StateTtlConfig.StateVisibility.NeverReturnExpired
+            self._characteristic = StateTtlConfig.TtlTimeCharacteristic.ProcessingTime
+            self._is_cleanup_in_background = True
+            self._strategies: dict[Any, Any] = {}
+
+        def set_update_type(self, update_type: StateTtlConfig.UpdateType) -> StateTtlConfig.Builder:
+            self._update_type = update_type
+            return self
+
+        def update_ttl_on_create_and_write(self) -> StateTtlConfig.Builder:
+            return self.set_update_type(StateTtlConfig.UpdateType.OnCreateAndWrite)
+
+        def update_ttl_on_read_and_write(self) -> StateTtlConfig.Builder:
+            return self.set_update_type(StateTtlConfig.UpdateType.OnReadAndWrite)
+
+        def set_state_visibility(
+            self, state_visibility: StateTtlConfig.StateVisibility
+        ) -> StateTtlConfig.Builder:
+            self._visibility = state_visibility
+            return self
+
+        def return_expired_if_not_cleaned_up(self) -> StateTtlConfig.Builder:
+            kinds = StateTtlConfig.StateVisibility
+            return self.set_state_visibility(kinds.ReturnExpiredIfNotCleanedUp)
+
+        def never_return_expired(self) -> StateTtlConfig.Builder:
+            return self.set_state_visibility(StateTtlConfig.StateVisibility.NeverReturnExpired)
+
+        def set_ttl_time_characteristic(
+            self, ttl_time_characteristic: StateTtlConfig.TtlTimeCharacteristic
+        ) -> StateTtlConfig.Builder:
+            self._characteristic = ttl_time_characteristic
+            return self
+
+        def use_processing_time(self) -> StateTtlConfig.Builder:
+            kinds = StateTtlConfig.TtlTimeCharacteristic
+            return self.set_ttl_time_characteristic(kinds.ProcessingTime)
+
+        def cleanup_full_snapshot(self) -> StateTtlConfig.Builder:
+            kinds = StateTtlConfig.CleanupStrategies
+            self._strategies[kinds.Strategies.FULL_STATE_SCAN_SNAPSHOT] = (
+                kinds.EmptyCleanupStrategy()
+            )
+            return self
+
+        def cleanup_incrementally(
+            self, cleanup_size: int, run_cleanup_for_every_record: bool
+        ) -> StateTtlConfig.Builder:
+            kinds = StateTtlConfig.CleanupStrategies
+            self._strategies[kinds.Strategies.INCREMENTAL_CLEANUP] = (
+                kinds.IncrementalCleanupStrategy(cleanup_size, run_cleanup_for_every_record)
+            )
+            return self
+
+        def cleanup_in_rocksdb_compact_filter(
+            self, query_time_after_num_entries: int, periodic_compaction_time: Any = None
+        ) -> StateTtlConfig.Builder:
+            kinds = StateTtlConfig.CleanupStrategies
+            self._strategies[kinds.Strategies.ROCKSDB_COMPACTION_FILTER] = (
+                kinds.RocksdbCompactFilterCleanupStrategy(
+                    query_time_after_num_entries, periodic_compaction_time
+                )
+            )
+            return self
+
+        def disable_cleanup_in_background(self) -> StateTtlConfig.Builder:
+            self._is_cleanup_in_background = False
+            return self
+
+        def set_ttl(self, ttl: Any) -> StateTtlConfig.Builder:
+            self._ttl = ttl
+            return self
+
+        def build(self) -> StateTtlConfig:
+            return StateTtlConfig(
+                self._update_type,
+                self._visibility,
+                self._characteristic,
+                self._ttl,
+                StateTtlConfig.CleanupStrategies(self._strategies, self._is_cleanup_in_background),
+            )
+
+
+class StateDescriptor:
+    """Name and type of a state. The type is declared for PyFlink's sake: heap state keeps objects."""
+
+    def __init__(self, name: str, type_info: TypeInformation | None = None) -> None:
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"a state needs a non-empty name, got {name!r}")
+        self.name = name
+        self.type_info = type_info or PickledBytesTypeInfo()
+        self._ttl_config: StateTtlConfig | None = None
+
+    def get_name(self) -> str:
+        return self.name
+
+    def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
+        self._ttl_config = ttl_config
+
+    @property
+    def ttl_config(self) -> StateTtlConfig | None:
+        """The config when it is enabled."""
+        config = self._ttl_config
+        return config if config is not None and config.is_enabled() else None
+
+
+class ValueStateDescriptor(StateDescriptor):
+    """One value per key."""
+
+    def __init__(self, name: str, value_type_info: TypeInformation | None = None) -> None:
+        super().__init__(name, value_type_info)
+
+
+class ListStateDescriptor(StateDescriptor):
+    """A list per key."""
+
+    def __init__(self, name: str, elem_type_info: TypeInformation | None = None) -> None:
+        super().__init__(name, ListTypeInfo(elem_type_info or PickledBytesTypeInfo()))
+
+
+class MapStateDescriptor(StateDescriptor):
+    """A map per key."""
+
+    def __init__(
+        self,
+        name: str,
+        key_type_info: TypeInformation | None = None,
+        value_type_info: TypeInformation | None = None,
+    ) -> None:
+        pickled = PickledBytesTypeInfo()
+        super().__init__(name, MapTypeInfo(key_type_info or pickled, value_type_info or pickled))
+
+
+class ReducingStateDescriptor(StateDescriptor):
+    """One value per key, reduced with each added one."""
+
+    def __init__(
+        self, name: str, reduce_function: Any, type_info: TypeInformation | None = None
+    ) -> None:
+        super().__init__(name, type_info)
+        self._reduce_function = reduce_function
+
+    def get_reduce_function(self) -> Any:
+        return self._reduce_function
+
+    @property
+    def reduce(self) -> Callable[[Any, Any], Any]:
+        """The function as a callable."""
+        found: Callable[[Any, Any], Any] = getattr(
+            self._reduce_function, "reduce", self._reduce_function
+        )
+        return found
+
+
+class AggregatingStateDescriptor(StateDescriptor):
+    """One accumulator per key."""
+
+    def __init__(
+        self, name: str, agg_function: Any, state_type_info: TypeInformation | None = None
+    ) -> None:
+        super().__init__(name, state_type_info)
+        self._agg_function = agg_function
+
+    def get_agg_function(self) -> Any:
+        return self._agg_function

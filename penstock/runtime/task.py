@@ -1,0 +1,237 @@
+"""StreamTask: input -> chain -> result partitions, one bounded step at a time.
+
+Source: Flink StreamTask, StreamInputProcessor, MailboxDefaultAction. Single-threaded: every method runs on
+the task's mailbox thread. Waiting is the host's affair: `step` says what to wait for.
+
+A step spends at most `max_step_ns` of user code (slices adapt to that), then returns, so that mails, timers,
+flushes and cancellation get their turn. Timers fire only between slices, when no operator of the chain is
+in the middle of a batch: what an operator emitted before its timer stays before it downstream.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol
+
+from penstock.runtime.chain import OperatorChain, Routed
+from penstock.runtime.elements import (
+    Batch,
+    ColumnBatch,
+    Element,
+    EndOfData,
+    RowBatch,
+)
+
+FIRST_SLICE: Final = 8
+MAX_SLICE: Final = 8192
+
+
+class Step(Enum):
+    """What a step came to. IDLE: wait for input; BLOCKED: wait for an output; DONE: never step again."""
+
+    MORE = "MORE"
+    IDLE = "IDLE"
+    BLOCKED = "BLOCKED"
+    DONE = "DONE"
+
+
+class TaskInput(Protocol):
+    """Where the chain's elements come from: gates or a source."""
+
+    is_source: bool
+
+    def poll(self) -> tuple[int, Sequence[Element]] | None: ...
+    @property
+    def is_finished(self) -> bool: ...
+    @property
+    def records_in(self) -> int: ...
+
+
+class OutputWriter(Protocol):
+    """One output of the chain: a result partition through its partitioner, or a driver stream."""
+
+    def write(self, element: Element) -> None: ...
+    def flush(self) -> None: ...
+    def finish(self) -> None: ...
+    @property
+    def is_available(self) -> bool: ...
+    @property
+    def records_out(self) -> int: ...
+
+
+class SliceSizer:
+    """How many rows to run at once so that a step stays near its time, from what the last one took."""
+
+    __slots__ = ("_target_ns", "rows")
+
+    def __init__(self, target_ns: int) -> None:
+        self._target_ns = target_ns
+        self.rows = FIRST_SLICE
+
+    def took(self, rows: int, elapsed_ns: int) -> None:
+        """Grow at most twofold a slice, shrink at once."""
+        if elapsed_ns > self._target_ns:
+            self.rows = max(1, min(self.rows, rows * self._target_ns // elapsed_ns))
+        elif rows >= self.rows and elapsed_ns * 2 < self._target_ns:
+            self.rows = min(MAX_SLICE, self.rows * 2)
+
+
+@dataclass(slots=True)
+class _Remainder:
+    """What is left of the batch in hand."""
+
+    input_index: int
+    batch: Batch
+    offset: int = 0
+
+
+class StreamTask:
+    """Args: buffer_timeout_ns: upper bound on how long written records stay invisible under load."""
+
+    def __init__(
+        self,
+        chain: OperatorChain,
+        task_input: TaskInput,
+        outputs: Sequence[OutputWriter],
+        clock_ns: Callable[[], int],
+        now_ms: Callable[[], int],
+        max_step_ns: int,
+        buffer_timeout_ns: int,
+    ) -> None:
+        self.chain = chain
+        self.input = task_input
+        self.outputs = outputs
+        self.steps = 0
+        self._clock_ns = clock_ns
+        self._now_ms = now_ms
+        self._max_step_ns = max_step_ns
+        self._buffer_timeout_ns = buffer_timeout_ns
+        self._flushed_at_ns = clock_ns()
+        self._sizer = SliceSizer(max_step_ns)
+        self._slices_columns = chain.takes_rows
+        self._inbox: deque[tuple[int, Element]] = deque()
+        self._remainder: _Remainder | None = None
+        self._current: Iterator[Routed] | None = None
+        self._slice_rows = 0
+        self._slice_started_ns = 0
+        self._ended_inputs = 0
+        self._is_finishing = False
+        self._is_done = False
+
+    def step(self) -> Step:
+        """Run until the step's time is over, or nothing can be done."""
+        self.steps += 1
+        deadline = self._clock_ns() + self._max_step_ns
+        while not self._is_done:
+            if not all(output.is_available for output in self.outputs):
+                return Step.BLOCKED
+            if self._current is None and not self._begin_next():
+                self.flush()
+                return Step.IDLE
+            if not self._advance(deadline):
+                return self._pause()
+        return Step.DONE
+
+    def next_timer_ms(self) -> int | None:
+        """When `step` has to be called although no input came, on the `now_ms` clock."""
+        return self.chain.next_timer_ms()
+
+    def flush(self) -> None:
+        """Make everything written visible."""
+        for output in self.outputs:
+            output.flush()
+        self._flushed_at_ns = self._clock_ns()
+
+    def _pause(self) -> Step:
+        if self._clock_ns() - self._flushed_at_ns >= self._buffer_timeout_ns:
+            self.flush()
+        return Step.MORE
+
+    def _advance(self, deadline: int) -> bool:
+        """Run the current generator; False when the time is over first."""
+        outputs = self.outputs
+        assert self._current is not None
+        for routed in self._current:
+            if routed is not None:
+                output = outputs[routed[0]]
+                output.write(routed[1])
+                if not output.is_available:
+                    return False
+            if self._clock_ns() >= deadline:
+                return False
+        self._current = None
+        now = self._clock_ns()
+        if self._slice_rows:
+            self._sizer.took(self._slice_rows, now - self._slice_started_ns)
+            self._slice_rows = 0
+        if self._is_finishing:
+            self._complete()
+        return now < deadline
+
+    def _begin_next(self) -> bool:
+        """Choose what runs next: due timers, the rest of the batch in hand, the next element."""
+        due = self.chain.next_timer_ms()
+        if due is not None and due <= self._now_ms():
+            self._current = self.chain.fire_timers(self._now_ms())
+            return True
+        if self._remainder is None and not self._inbox and not self._poll():
+            return self._begin_finish()
+        if self._remainder is not None:
+            self._current = self._next_slice(self._remainder)
+            return True
+        input_index, element = self._inbox.popleft()
+        if isinstance(element, (RowBatch, ColumnBatch)):
+            self._remainder = _Remainder(input_index, element)
+            self._current = self._next_slice(self._remainder)
+        elif isinstance(element, EndOfData):
+            self._ended_inputs += 1
+            self._current = iter(()) if self.input.is_source else self.chain.end_input(input_index)
+        else:
+            self._current = self._into_chain(element, input_index)
+        return True
+
+    def _poll(self) -> bool:
+        polled = self.input.poll()
+        if polled is None:
+            return False
+        input_index, elements = polled
+        self._inbox.extend((input_index, element) for element in elements)
+        return bool(self._inbox)
+
+    def _next_slice(self, remainder: _Remainder) -> Iterator[Routed]:
+        batch = remainder.batch
+        rows = len(batch)
+        if isinstance(batch, ColumnBatch) and not self._slices_columns:
+            stop = rows
+        else:
+            stop = min(rows, remainder.offset + self._sizer.rows)
+        piece = batch if stop - remainder.offset == rows else batch.slice(remainder.offset, stop)
+        self._slice_rows = len(piece)
+        self._slice_started_ns = self._clock_ns()
+        if stop >= rows:
+            self._remainder = None
+        else:
+            remainder.offset = stop
+        return self._into_chain(piece, remainder.input_index)
+
+    def _into_chain(self, element: Element, input_index: int) -> Iterator[Routed]:
+        if self.input.is_source:
+            return self.chain.emit_from_head(element)
+        return self.chain.feed(element, input_index)
+
+    def _begin_finish(self) -> bool:
+        if not self.input.is_finished or self._is_finishing:
+            return False
+        self._is_finishing = True
+        self._current = self.chain.finish()
+        return True
+
+    def _complete(self) -> None:
+        for output in self.outputs:
+            output.write(EndOfData(drain=True))
+            output.finish()
+        self.flush()
+        self._is_done = True

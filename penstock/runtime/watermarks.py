@@ -1,0 +1,252 @@
+"""Watermark strategies: timestamp assigners, generators, idleness. Know no task and no clock.
+
+Source: Flink WatermarkStrategy, BoundedOutOfOrdernessWatermarks, WatermarksWithIdleness; PyFlink's names.
+Differs: a generator sees a batch's largest timestamp, not each record's.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.model.time import Duration, millis_of
+from penstock.runtime.elements import (
+    MIN_WATERMARK,
+    NO_TIMESTAMP,
+    Batch,
+    ColumnBatch,
+    Int64s,
+    RowBatch,
+)
+
+
+class TimestampAssigner(ABC):
+    """The user's rule for a record's event time."""
+
+    @abstractmethod
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        """Epoch ms. `record_timestamp`: what the source gave, -2^63 if nothing."""
+
+
+class ColumnTimestamps(TimestampAssigner):
+    """Event time is a column or field: epoch ms as an integer, or an Arrow timestamp. Works on any batch."""
+
+    def __init__(self, column: str) -> None:
+        self.column = column
+
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return int(value[self.column])
+
+    def of_columns(self, data: pa.RecordBatch) -> Int64s:
+        """Timestamps of all rows without a Python object. Raises: KeyError, TypeError, ValueError."""
+        if self.column not in data.schema.names:
+            raise KeyError(
+                f"timestamp column {self.column!r} is not in this stream; its columns are "
+                f"{data.schema.names}"
+            )
+        array = data.column(self.column)
+        if array.null_count:
+            raise ValueError(f"timestamp column {self.column!r} contains nulls; filter them before")
+        if pa.types.is_timestamp(array.type):
+            array = pc.cast(array, pa.timestamp("ms", tz=array.type.tz), safe=False).cast(pa.int64())
+        if not pa.types.is_integer(array.type):
+            raise TypeError(
+                f"timestamp column {self.column!r} is {array.type}: expected epoch milliseconds as "
+                "an integer, or an Arrow timestamp"
+            )
+        stamps: Int64s = np.asarray(array.to_numpy(), np.int64)
+        return stamps
+
+
+class WatermarkGenerator(ABC):
+    """Makes watermarks of timestamps. One per split."""
+
+    @abstractmethod
+    def on_events(self, timestamp_max: int) -> None:
+        """Records came; this is their largest timestamp."""
+
+    @abstractmethod
+    def on_periodic(self, now_ms: int) -> int | None:
+        """The watermark, or None for 'this split is idle'."""
+
+
+class NoWatermarks(WatermarkGenerator):
+    """Never promises anything."""
+
+    def on_events(self, timestamp_max: int) -> None:
+        return
+
+    def on_periodic(self, now_ms: int) -> int:
+        return MIN_WATERMARK
+
+
+class BoundedOutOfOrderness(WatermarkGenerator):
+    """Largest timestamp, less the bound, less 1 ms."""
+
+    def __init__(self, delay_ms: int) -> None:
+        if delay_ms < 0:
+            raise ValueError(f"out-of-orderness must not be negative, got {delay_ms} ms")
+        self._delay_ms = delay_ms
+        self._max = MIN_WATERMARK + delay_ms + 1
+
+    def on_events(self, timestamp_max: int) -> None:
+        self._max = max(self._max, timestamp_max)
+
+    def on_periodic(self, now_ms: int) -> int:
+        return self._max - self._delay_ms - 1
+
+
+class WatermarksWithIdleness(WatermarkGenerator):
+    """Says idle (once) when no record came for longer than the timeout.
+
+    `on_periodic` gives None when it has become idle, and MIN_WATERMARK, which moves nothing, after that.
+    The first quiet call only starts the clock.
+    """
+
+    def __init__(self, inner: WatermarkGenerator, timeout_ms: int) -> None:
+        if timeout_ms <= 0:
+            raise ValueError(f"an idle timeout must be positive, got {timeout_ms} ms")
+        self._inner = inner
+        self._timeout_ms = timeout_ms
+        self._has_events = False
+        self._quiet_since_ms: int | None = None
+        self.is_idle = False
+
+    def on_events(self, timestamp_max: int) -> None:
+        self._has_events = True
+        self.is_idle = False
+        self._quiet_since_ms = None
+        self._inner.on_events(timestamp_max)
+
+    def on_periodic(self, now_ms: int) -> int | None:
+        if self._has_events:
+            self._has_events = False
+            return self._inner.on_periodic(now_ms)
+        if self.is_idle:
+            return MIN_WATERMARK
+        if self._quiet_since_ms is None:
+            self._quiet_since_ms = now_ms
+        elif now_ms - self._quiet_since_ms > self._timeout_ms:
+            self.is_idle = True
+            return None
+        return self._inner.on_periodic(now_ms)
+
+
+class WatermarkStrategy:
+    """How a stream's records get timestamps and its watermarks are made. Picklable; `with_` methods copy."""
+
+    def __init__(
+        self,
+        make_inner: Callable[[], WatermarkGenerator],
+        assigner: TimestampAssigner | None = None,
+        idle_timeout_ms: int | None = None,
+    ) -> None:
+        self._make_inner = make_inner
+        self.assigner = assigner
+        self.idle_timeout_ms = idle_timeout_ms
+
+    @staticmethod
+    def for_monotonous_timestamps() -> WatermarkStrategy:
+        return WatermarkStrategy(_Bounded(0))
+
+    @staticmethod
+    def for_bounded_out_of_orderness(max_out_of_orderness: Duration) -> WatermarkStrategy:
+        return WatermarkStrategy(_Bounded(millis_of(max_out_of_orderness)))
+
+    @staticmethod
+    def no_watermarks() -> WatermarkStrategy:
+        return WatermarkStrategy(NoWatermarks)
+
+    def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner) -> WatermarkStrategy:
+        if not callable(getattr(timestamp_assigner, "extract_timestamp", None)):
+            raise TypeError(
+                "with_timestamp_assigner takes a TimestampAssigner (an object with "
+                f"extract_timestamp(value, record_timestamp)), got {timestamp_assigner!r}"
+            )
+        return WatermarkStrategy(self._make_inner, timestamp_assigner, self.idle_timeout_ms)
+
+    def with_idleness(self, idle_timeout: Duration) -> WatermarkStrategy:
+        timeout_ms = millis_of(idle_timeout)
+        if timeout_ms <= 0:
+            raise ValueError(f"an idle timeout must be positive, got {idle_timeout!r}")
+        return WatermarkStrategy(self._make_inner, self.assigner, timeout_ms)
+
+    def with_watermark_alignment(
+        self,
+        watermark_group: str,
+        max_allowed_watermark_drift: Duration,
+        update_interval: Duration | None = None,
+    ) -> NoReturn:
+        raise NotImplementedError(
+            f"watermark alignment (group {watermark_group!r}, drift {max_allowed_watermark_drift!r}) "
+            "is not supported: leave it out. Memory stays bounded without it, because a source that "
+            "runs ahead is held back by back-pressure; a faster one may fill windows earlier."
+        )
+
+    @property
+    def takes_any_batch(self) -> bool:
+        """Whether timestamps can be assigned without Python objects."""
+        return self.assigner is None or isinstance(self.assigner, ColumnTimestamps)
+
+    def create_generator(self) -> WatermarkGenerator:
+        """A new generator, for one split or one subtask."""
+        inner = self._make_inner()
+        if self.idle_timeout_ms is None:
+            return inner
+        return WatermarksWithIdleness(inner, self.idle_timeout_ms)
+
+    def assign(self, batch: Batch) -> Batch:
+        """The batch with this strategy's timestamps; the same one when nothing is assigned."""
+        assigner = self.assigner
+        if assigner is None:
+            return batch
+        if isinstance(batch, ColumnBatch):
+            if not isinstance(assigner, ColumnTimestamps):
+                raise TypeError(
+                    "a timestamp assigner that looks at records was given a batch of columns; use "
+                    "ColumnTimestamps('name of the column')"
+                )
+            return ColumnBatch(batch.data, assigner.of_columns(batch.data))
+        return RowBatch(batch.values, extract_timestamps(assigner, batch))
+
+
+class _Bounded:
+    """Makes bounded generators; a class, because strategies are pickled."""
+
+    def __init__(self, delay_ms: int) -> None:
+        BoundedOutOfOrderness(delay_ms)  # refuses a negative delay where the program says it
+        self._delay_ms = delay_ms
+
+    def __call__(self) -> WatermarkGenerator:
+        return BoundedOutOfOrderness(self._delay_ms)
+
+
+def extract_timestamps(assigner: TimestampAssigner, batch: RowBatch) -> Int64s:
+    """Timestamps of rows, by the user's rule. Raises: TypeError when it gives no int."""
+    call = assigner.extract_timestamp
+    if batch.timestamps is None:
+        given = [call(value, NO_TIMESTAMP) for value in batch.values]
+    else:
+        old = batch.timestamps.tolist()
+        given = [call(value, stamp) for value, stamp in zip(batch.values, old, strict=True)]
+    if set(map(type, given)) <= {int}:
+        return np.array(given, np.int64)
+    for value, stamp in zip(batch.values, given, strict=True):
+        if not isinstance(stamp, int | float | np.number) or stamp != stamp:  # ruff: ignore[PLR0124]
+            raise TypeError(
+                f"extract_timestamp returned {stamp!r} for {value!r:.200}: expected epoch "
+                "milliseconds as an int"
+            )
+    return np.array([int(stamp) for stamp in given], np.int64)
+
+
+def timestamp_max(batch: Batch) -> int:
+    """Largest timestamp of a batch; -2^63 when no record has one."""
+    if batch.timestamps is None or len(batch.timestamps) == 0:
+        return NO_TIMESTAMP
+    return int(batch.timestamps.max())

@@ -1,0 +1,51 @@
+"""What leaves a chain: into a result partition through a partitioner. Source: Flink RecordWriter.
+
+Knows no wire; a driver stream's writer lives in hosting behind the same Protocol (`task.OutputWriter`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.runtime.convert import is_columnar, to_columns
+from penstock.runtime.elements import ColumnBatch, Element, RowBatch
+from penstock.runtime.partitioner import Partitioner
+from penstock.runtime.result_partition import ResultPartition
+
+
+class PartitionWriter:
+    """Batches by channel, events to all channels. Typed rows leave as columns: the stream's type decides."""
+
+    def __init__(
+        self, partition: ResultPartition, partitioner: Partitioner, element_type: Any
+    ) -> None:
+        self.partition = partition
+        self._split = partitioner.split
+        self._columnar_type = (
+            element_type if element_type is not None and is_columnar(element_type) else None
+        )
+        self._subpartitions = partition.subpartitions
+
+    def write(self, element: Element) -> None:
+        if not isinstance(element, (RowBatch, ColumnBatch)):
+            self.partition.broadcast_event(element)
+            return
+        if self._columnar_type is not None and isinstance(element, RowBatch):
+            element = to_columns(element, self._columnar_type)
+        subpartitions = self._subpartitions
+        for channel, piece in self._split(element):
+            subpartitions[channel].write(piece)
+
+    def flush(self) -> None:
+        self.partition.flush()
+
+    def finish(self) -> None:
+        self.partition.finish()
+
+    @property
+    def is_available(self) -> bool:
+        return self.partition.is_available
+
+    @property
+    def records_out(self) -> int:
+        return sum(subpartition.records for subpartition in self._subpartitions)

@@ -1,0 +1,100 @@
+"""Options, texts, layers, by spec 11 (scheduler), 12 (runtime) and 10 (API)."""
+
+import pytest
+
+from penstock.model.config import OPTIONS, Settings, parse_duration_ms, parse_memory_bytes
+from penstock.model.errors import ConfigurationError
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("5 min", 300_000), ("200 ms", 200), ("7", 7), ("1 h", 3_600_000), ("2 days", 172_800_000),
+        ("50 s", 50_000), ("3 seconds", 3000), ("500 us", 0), ("1min", 60_000),
+    ],
+)  # fmt: skip
+def test_durations_are_read_as_flink_reads_them(text: str, expected: int) -> None:
+    assert parse_duration_ms(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("64 mb", 64 << 20), ("32kb", 32 << 10), ("1g", 1 << 30), ("4096", 4096), ("256 bytes", 256)],
+)
+def test_sizes_are_read_as_flink_reads_them(text: str, expected: int) -> None:
+    assert parse_memory_bytes(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "five", "5 parsecs", "-1 s", "1.5 s"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="200 ms"):
+        parse_duration_ms(text)
+
+
+def test_every_default_can_be_read() -> None:
+    for option in OPTIONS.values():
+        if option.default is not None:
+            option.parse(option.default)
+
+
+@pytest.mark.parametrize(
+    ("key", "default"),
+    [
+        ("slot.request.timeout", 300_000),
+        ("slot.idle.timeout", 50_000),
+        ("jobmanager.execution.attempts-history-size", 16),
+        ("restart-strategy.exponential-delay.jitter-factor", 0.1),
+        ("restart-strategy.fixed-delay.attempts", 1),
+        ("task.cancellation.timers.timeout", 7500),
+        ("slotmanager.number-of-slots.max", 2**31 - 1),
+        ("heartbeat.timeout", 50_000),
+        ("taskmanager.memory.segment-size", 32 << 10),
+        ("execution.buffer-timeout.interval", 100),
+        ("penstock.task.max-step-time", 5),
+        ("penstock.exchange.frame-size", 1 << 20),
+    ],
+)
+def test_defaults_of_the_spec(key: str, default: object) -> None:
+    assert Settings().get(key) == default
+
+
+def test_the_program_wins_over_the_command_line_over_spark_over_the_host() -> None:
+    key = "heartbeat.interval"
+    spark = {"spark.penstock.heartbeat.interval": "3 s", "spark.app.name": "x"}
+    settings = Settings({key: "1 s"}, {key: "2 s"}, spark, {key: "4 s"})
+    assert settings.get_int(key) == 1000
+    assert Settings({}, {key: "2 s"}, spark, {key: "4 s"}).get_int(key) == 2000
+    assert Settings({}, {}, spark, {key: "4 s"}).get_int(key) == 3000
+    assert Settings({}, {}, {}, {key: "4 s"}).get_int(key) == 4000
+    assert Settings().get_int(key) == 10_000
+
+
+def test_penstock_keys_are_found_in_spark_with_one_prefix() -> None:
+    settings = Settings(spark={"spark.penstock.taskmanager.cores": "2"})
+    assert settings.get_int("penstock.taskmanager.cores") == 2
+
+
+def test_an_unknown_penstock_key_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(ConfigurationError, match=r"penstock\.taskmanager\.cores"):
+        Settings({"penstock.taskmanager.core": "2"})
+
+
+def test_keys_that_change_nothing_are_listed() -> None:
+    settings = Settings({"python.executable": "python3", "slot.idle.timeout": 7, "mine": "x"})
+    assert settings.ignored_keys() == ["mine", "python.executable"]
+
+
+def test_a_wrong_value_is_refused_with_its_key() -> None:
+    with pytest.raises(ConfigurationError, match=r"taskmanager\.numberOfTaskSlots"):
+        Settings({"taskmanager.numberOfTaskSlots": "many"})
+    with pytest.raises(ConfigurationError, match="true or false"):
+        Settings({"pipeline.operator-chaining.enabled": "yes"})
+
+
+def test_lists_and_maps() -> None:
+    settings = Settings({"pipeline.jars": "a;b", "pipeline.global-job-parameters": "k:1,l:x"})
+    assert settings.get("pipeline.jars") == ["a", "b"]
+    assert settings.get("pipeline.global-job-parameters") == {"k": "1", "l": "x"}
+    assert Settings({"pipeline.global-job-parameters": {"k": "1"}}).get(
+        "pipeline.global-job-parameters"
+    ) == {"k": "1"}
