@@ -19,7 +19,6 @@ from penstock.model.ids import ResourceId
 from penstock.model.messages import (
     FailureInfo,
     JobStatusChanged,
-    RegisterTaskManager,
     ResourcesMissing,
     UserOutput,
     VertexProgress,
@@ -29,8 +28,6 @@ from penstock.model.states import JobStatus
 
 _NAME_WIDTH: Final = 44
 _UP: Final = "\x1b[{}A\x1b[J"
-_MISSING_REPEAT_S: Final = 30.0
-_MISSING_FIRST_S: Final = 3.0
 
 
 class Console(JobObserver):
@@ -48,8 +45,6 @@ class Console(JobObserver):
         self._last_records = 0
         self._last_at = self._started
         self._drawn_lines = 0
-        self._missing_since: float | None = None
-        self._missing_told: float | None = None
         self._restarts = 0
 
     def submitted(self, job_graph: JobGraph, ignored_keys: list[str]) -> None:
@@ -68,20 +63,8 @@ class Console(JobObserver):
     def taskmanager_lost(self, resource_id: ResourceId, cause: str) -> None:
         self._say(f"lost TaskManager {resource_id}: {cause}")
 
-    def taskmanager_registered(self, message: RegisterTaskManager) -> None:
-        self._missing_since = None
-
     def resources_missing(self, missing: ResourcesMissing, host: str) -> None:
-        """After 3 s, then every 30 s: what was asked, what is there, what to change."""
-        now = time.monotonic()
-        if self._missing_since is None:
-            self._missing_since = now
-        due = self._missing_since + _MISSING_FIRST_S
-        if self._missing_told is not None:
-            due = self._missing_told + _MISSING_REPEAT_S
-        if now < due:
-            return
-        self._missing_told = now
+        """The ResourceManager says when: after 3 s, then every 30 s."""
         self._say(
             f"waiting for slots: {missing.wanted} wanted, {missing.available} there "
             f"({missing.reason}; {host}). Give Spark more cores, lower the parallelism, or raise "

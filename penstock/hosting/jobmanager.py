@@ -17,25 +17,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from penstock.hosting.control_server import ControlServer, drained
 from penstock.hosting.coordinators import CoordinatedVertex, Coordinators
 from penstock.hosting.driver_sink import PRINT_STREAM, CollectStream, PrintConsole
-from penstock.hosting.handshake import (
-    LIMIT_SECONDS,
-    NONCE_BYTES,
-    ROLE_SUPERVISOR,
-    ROLE_TASKMANAGER,
-    Credentials,
-    ServerHandshake,
-)
+from penstock.hosting.handshake import ROLE_SUPERVISOR, Credentials
 from penstock.hosting.job_observer import JobObserver
 from penstock.hosting.provider import MasterAddress, TaskManagerProvider
 from penstock.hosting.task_thread import TaskSettings
-from penstock.hosting.wire import MessageBuffer, encode
+from penstock.hosting.wire import encode
 from penstock.machines.job_master import JobMaster
 from penstock.machines.job_settings import JobSettings
 from penstock.machines.resource_manager import ResourceManager, ResourceSettings
 from penstock.model.deployment import TaskManagerLocation
-from penstock.model.errors import AuthenticationError, ExternalError
+from penstock.model.errors import ExternalError
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import AttemptId, BlobKey, FencingToken, ResourceId
 from penstock.model.messages import (
@@ -225,8 +219,8 @@ class JobManager:
         self._done = asyncio.Event()
         self._broken: BaseException | None = None
         self._loop.set_exception_handler(self._on_loop_error)
-        server = await asyncio.start_server(self._on_connection, self.provider.bind_host, 0)
-        port = server.sockets[0].getsockname()[1]
+        server = ControlServer(self.credentials, self)
+        port = await server.open(self.provider.bind_host)
         interval = self.settings.heartbeat_interval_s
         master = MasterAddress(
             self.provider.bind_host, port, self.credentials, interval, self.settings.task
@@ -240,7 +234,7 @@ class JobManager:
         server.close()
         for resource_id in {*self._links, *self._supervisors}:
             self._end_taskmanager(resource_id, f"job {self.status}")
-        await asyncio.gather(*(_drained(link.writer) for link in self._links.values()))
+        await asyncio.gather(*(drained(link.writer) for link in self._links.values()))
         if self._broken is not None:
             raise self._broken
 
@@ -301,48 +295,9 @@ class JobManager:
                 timeout = self.settings.heartbeat_timeout_s
                 self._lost(resource_id, f"no heartbeat for {timeout:g} s")
 
-    # ------------------------------------------------------------------ connections
+    # ------------------------------------------------------------------ Listener of the control server
 
-    async def _on_connection(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        try:
-            handshake = ServerHandshake(self.credentials, secrets.token_bytes(NONCE_BYTES))
-            async with asyncio.timeout(LIMIT_SECONDS):
-                while not handshake.is_done:
-                    data = await reader.read(4096)
-                    if not data:
-                        raise AuthenticationError("closed before the proof")
-                    writer.write(handshake.feed(data))
-            await self._serve(handshake, reader, writer)
-        except (AuthenticationError, TimeoutError, OSError):
-            pass  # an unproven peer is dropped; a lost one is told of in _serve
-        finally:
-            writer.close()
-
-    async def _serve(
-        self, handshake: ServerHandshake, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        if handshake.role not in (ROLE_TASKMANAGER, ROLE_SUPERVISOR):
-            raise AuthenticationError("a peer with another role came to the control port")
-        buffer = MessageBuffer()
-        resource_id: ResourceId | None = None
-        cause = "connection closed"
-        data = handshake.leftover
-        try:
-            while True:
-                for message in buffer.feed(data):
-                    resource_id = self._receive(handshake.role, message, writer) or resource_id
-                data = await reader.read(1 << 18)
-                if not data:
-                    break
-        except (OSError, ExternalError) as error:
-            cause = f"connection broke: {error}"
-        finally:
-            if resource_id is not None and handshake.role == ROLE_TASKMANAGER:
-                self._lost(resource_id, cause)
-
-    def _receive(self, role: int, message: Any, writer: asyncio.StreamWriter) -> ResourceId | None:
+    def received(self, role: int, message: Any, writer: asyncio.StreamWriter) -> ResourceId | None:
         """One message; the sender's id when it tells it."""
         if isinstance(message, Heartbeat):
             self._on_heartbeat(role, message, writer)
@@ -368,6 +323,9 @@ class JobManager:
         else:
             raise ExternalError(f"a JobManager does not take {type(message).__name__}")
         return None
+
+    def disconnected(self, resource_id: ResourceId, cause: str) -> None:
+        self._lost(resource_id, cause)
 
     def _on_register(self, message: RegisterTaskManager, writer: asyncio.StreamWriter) -> None:
         location = TaskManagerLocation(message.resource_id, message.host, message.data_port)
@@ -546,12 +504,6 @@ class JobManager:
 
 def _not_restartable(text: str) -> FailureInfo:
     return FailureInfo("JobExecutionError", text, is_recoverable=False)
-
-
-async def _drained(writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError, TimeoutError):
-        async with asyncio.timeout(1.0):
-            await writer.drain()
 
 
 _JOB_EFFECTS: Final[dict[type, Callable[[JobManager, Any], None]]] = {

@@ -9,7 +9,7 @@ from typing import Final
 from penstock.hosting.jobmanager import JobManagerSettings
 from penstock.hosting.task_thread import TaskSettings
 from penstock.machines.job_settings import job_settings_of
-from penstock.machines.resource_manager import ResourceSettings
+from penstock.machines.resource_manager import resource_settings_of
 from penstock.model.config import Settings
 from penstock.model.program import ProgramSettings
 
@@ -25,7 +25,7 @@ def job_manager_settings(settings: Settings, program: ProgramSettings) -> JobMan
     """Raises ConfigurationError for a value out of range."""
     return JobManagerSettings(
         job=job_settings_of(settings, lambda: random.uniform(-1.0, 1.0)),
-        resources=ResourceSettings.from_settings(settings),
+        resources=resource_settings_of(settings),
         task=TaskSettings(
             max_step_ms=settings.get_float("penstock.task.max-step-time"),
             frame_bytes=settings.get_int("penstock.exchange.frame-size"),

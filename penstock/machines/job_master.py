@@ -28,14 +28,14 @@ from penstock.machines.job_settings import FailoverMode, JobSettings, LoadBalanc
 from penstock.machines.job_status import JobStatusEvent
 from penstock.machines.job_views import TaskPlace, places_of, progress_of
 from penstock.machines.regions import Regions
-from penstock.machines.restart_backoff import is_infrastructure
+from penstock.machines.restart_backoff import InfrastructureOnlyRestart, is_infrastructure
 from penstock.machines.restarts import Restarts
 from penstock.machines.scheduling import PipelinedRegionScheduling
 from penstock.machines.shared_slots import SharedSlots
 from penstock.machines.slot_pool import SlotPool
 from penstock.machines.slot_sharing import local_input_preferred, task_balanced
 from penstock.machines.story import Story
-from penstock.model.graph.job_graph import JobGraph
+from penstock.model.graph.job_graph import JobGraph, JobType
 from penstock.model.ids import AttemptId, PartitionId, ResourceId
 from penstock.model.messages import (
     AnswerOffers,
@@ -170,11 +170,11 @@ class JobMaster:
             self._end(JobStatusEvent.ALL_TASKS_TERMINAL)
         if self.status.is_terminal:
             return
-        if self.status is JobStatus.RUNNING and not self._is_finalizing:
-            if self.execution_graph.is_finished:
-                self._finalize()
-        if self._pool.free:
-            self._deployer.serve(self._move, self._effects.append)
+        is_running = self.status is JobStatus.RUNNING and not self._is_finalizing
+        if is_running and self.execution_graph.is_finished:
+            self._finalize()
+        self._deployer.serve(self._move, self._effects.append)
+        if self.job_graph.job_type is not JobType.STREAMING:
             self._watch_idle_slots()
         self._declare(self._pool.total_required)
 
@@ -281,13 +281,15 @@ class JobMaster:
         if vertex is None or report.state not in _EVENT_OF_REPORT:
             return  # of a past attempt, or of another job
         state = vertex.state
+        if state.is_terminal:
+            return  # the first word counts
         rank = _PROGRESS_RANK.get(report.state)
         if rank is not None and rank <= _PROGRESS_RANK.get(state, 0):
             return  # said twice: the wire may repeat itself
-        if report.io is not None and not state.is_terminal:
+        if report.io is not None:
             vertex.execution.io = report.io
         is_finishing = report.state is ExecutionState.FINISHED
-        if is_finishing and state is not ExecutionState.CANCELING and not state.is_terminal:
+        if is_finishing and state is not ExecutionState.CANCELING:
             vertex.execution.committables = report.committables
         consequence = self._move(vertex, _EVENT_OF_REPORT[report.state], report.failure)
         self._follow_up(vertex, state, report, consequence)
@@ -324,10 +326,8 @@ class JobMaster:
             return
         is_known_secondary = self._root.is_infrastructure
         self._root.note(failure)
-        if self.status is not JobStatus.RESTARTING or not is_known_secondary:
-            return
-        self._backoff.notify(self._now_ms, failure)
-        if not failure.is_recoverable or not self._backoff.can_restart():
+        is_default = isinstance(self._backoff, InfrastructureOnlyRestart)
+        if self.status is JobStatus.RESTARTING and is_known_secondary and is_default:
             self._fail_job()
 
     def _on_data_produced(self, event: PartitionDataProduced) -> None:

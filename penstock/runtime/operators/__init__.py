@@ -1,5 +1,10 @@
 """Operators: what the chain of a task is made of, one class per kind of transformation."""
 
+from penstock.runtime.operators.columns import (
+    ColumnFilterOperator,
+    MapBatchesOperator,
+    SelectOperator,
+)
 from penstock.runtime.operators.keyed import (
     KeyedFilterOperator,
     KeyedFlatMapOperator,
@@ -27,6 +32,7 @@ from penstock.runtime.operators.timestamps import TimestampsAndWatermarksOperato
 __all__ = [
     "AggregateKind",
     "CollectOperator",
+    "ColumnFilterOperator",
     "FilterOperator",
     "FlatMapOperator",
     "FunctionOperator",
@@ -37,11 +43,13 @@ __all__ = [
     "KeyedOperator",
     "KeyedProcessContext",
     "KeyedProcessOperator",
+    "MapBatchesOperator",
     "MapOperator",
     "PrintOperator",
     "ProcessContext",
     "ProcessOperator",
     "ReduceOperator",
+    "SelectOperator",
     "SinkOperator",
     "TimerService",
     "TimestampsAndWatermarksOperator",

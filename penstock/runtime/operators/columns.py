@@ -1,0 +1,109 @@
+"""Operators on columns: select, filter, and the user's function of whole RecordBatches. Know no rows.
+
+Source: none in Flink's DataStream API; PyFlink's vectorized functions come nearest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.runtime.columns import Column
+from penstock.runtime.context import RuntimeContext, UserFunction
+from penstock.runtime.elements import Batch, ColumnBatch
+from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
+
+
+def columns_of(batch: Batch) -> ColumnBatch:
+    """The batch as columns; the chain has converted it."""
+    assert isinstance(batch, ColumnBatch), f"a column operator was fed {type(batch).__name__}"
+    return batch
+
+
+class MapBatchesOperator(Operator):
+    """The user's `RecordBatch -> RecordBatch`. Timestamps stay while the number of rows does.
+
+    A function that changes the number of rows of a stream with timestamps is refused: nobody could say
+    which timestamp belongs to which new row. Assign timestamps after it instead.
+    """
+
+    accepts = Accepts.COLUMNS
+
+    def __init__(self, function: UserFunction) -> None:
+        self.function = function
+
+    def open(self, context: OperatorContext) -> None:
+        self.function.open(RuntimeContext(context))
+
+    def close(self) -> None:
+        self.function.close()
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        columns = columns_of(batch)
+        result = self.function.call(columns.data)
+        if isinstance(result, pa.Table):
+            result = _one_batch(result)
+        if not isinstance(result, pa.RecordBatch):
+            raise TypeError(
+                "the function of map_batches must return a pyarrow.RecordBatch, got "
+                f"{type(result).__qualname__}"
+            )
+        stamps = columns.timestamps
+        if stamps is not None and result.num_rows != len(stamps):
+            raise ValueError(
+                f"the function of map_batches made {result.num_rows} rows of {len(stamps)} that have "
+                "timestamps: keep the number of rows, or call map_batches before "
+                "assign_timestamps_and_watermarks"
+            )
+        return (ColumnBatch(result, stamps),) if result.num_rows else ()
+
+
+class SelectOperator(Operator):
+    """New columns of expressions, in order. `selections`: (name, expression)."""
+
+    accepts = Accepts.COLUMNS
+
+    def __init__(self, selections: Sequence[tuple[str, Column]]) -> None:
+        names = [name for name, _ in selections]
+        if not names or len(set(names)) != len(names):
+            raise ValueError(f"select needs columns with different names, got {names}")
+        self.selections = tuple(selections)
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        columns = columns_of(batch)
+        arrays = [expression.array(columns.data) for _, expression in self.selections]
+        names = [name for name, _ in self.selections]
+        return (ColumnBatch(pa.RecordBatch.from_arrays(arrays, names=names), columns.timestamps),)
+
+
+class ColumnFilterOperator(Operator):
+    """Rows for which the expression is true; null is not."""
+
+    accepts = Accepts.COLUMNS
+
+    def __init__(self, condition: Column) -> None:
+        self.condition = condition
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        columns = columns_of(batch)
+        mask = self.condition.array(columns.data)
+        if not pa.types.is_boolean(mask.type):
+            raise TypeError(f"filter needs a condition, got {self.condition} of type {mask.type}")
+        if mask.null_count:
+            mask = pc.fill_null(mask, False)
+        kept = columns.data.filter(mask)
+        if kept.num_rows == 0:
+            return ()
+        if kept.num_rows == columns.data.num_rows:
+            return (columns,)
+        stamps = columns.timestamps
+        if stamps is not None:
+            stamps = stamps[mask.to_numpy(zero_copy_only=False)]
+        return (ColumnBatch(kept, stamps),)
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)

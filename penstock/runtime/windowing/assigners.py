@@ -1,0 +1,379 @@
+"""Window assigners, with PyFlink's names. Know triggers (their defaults), no state backend.
+
+Source: PyFlink pyflink.datastream.window, Flink's assigners; differs: there are no window serializers;
+durations may be Time, Duration, timedelta or int (ms).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from penstock.model.time import millis_of
+from penstock.runtime.elements import NO_TIMESTAMP
+from penstock.runtime.state_descriptors import ValueStateDescriptor
+from penstock.runtime.windowing.triggers import (
+    CountTrigger,
+    EventTimeTrigger,
+    NeverTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+    Trigger,
+)
+from penstock.runtime.windowing.windows import CountWindow, GlobalWindow, TimeWindow, Window
+
+
+class WindowAssigner(ABC):
+    """Which windows a record belongs to."""
+
+    class WindowAssignerContext(ABC):
+        """What an assigner may ask."""
+
+        @abstractmethod
+        def get_current_processing_time(self) -> int:
+            """Epoch ms."""
+
+        @abstractmethod
+        def get_runtime_context(self) -> Any:
+            """The operator's RuntimeContext, with the record's key set."""
+
+    @abstractmethod
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[Any]:
+        """Windows of one record, newest first."""
+
+    @abstractmethod
+    def get_default_trigger(self, env: Any = None) -> Trigger:
+        """The trigger when the program sets none."""
+
+    @abstractmethod
+    def is_event_time(self) -> bool:
+        """Whether windows follow event time."""
+
+
+class MergingWindowAssigner(WindowAssigner):
+    """An assigner whose windows may merge (sessions)."""
+
+    class MergeCallback(ABC):
+        """Told what merges."""
+
+        @abstractmethod
+        def merge(self, to_be_merged: Iterable[Any], merge_result: Any) -> None:
+            """These windows become that one."""
+
+    @abstractmethod
+    def merge_windows(self, windows: Iterable[Any], callback: Any) -> None:
+        """Call back for each group of windows that merge."""
+
+
+class _TimeGrid(WindowAssigner):
+    """Tumbling and sliding windows on a grid. `slide` equals `size` when they tumble."""
+
+    def __init__(self, size: int, slide: int, offset: int, name: str) -> None:
+        self.size = size
+        self.slide = slide
+        self.offset = offset
+        if size <= 0 or slide <= 0:
+            raise ValueError(f"{name}: size and slide must be positive, got {size} ms and {slide} ms")
+        if abs(offset) >= slide:
+            raise ValueError(
+                f"{name}: the offset must be smaller than {slide} ms, in both directions; got {offset} ms"
+            )
+
+    def windows_at(self, timestamp: int) -> list[TimeWindow]:
+        """Windows that contain the timestamp, newest first."""
+        size, slide = self.size, self.slide
+        start = TimeWindow.get_window_start_with_offset(timestamp, self.offset, slide)
+        if size == slide:
+            return [TimeWindow(start, start + size)]
+        return [TimeWindow(at, at + size) for at in range(start, timestamp - size, -slide)]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.size}, {self.slide}, {self.offset})"
+
+
+class _EventTime(_TimeGrid):
+    """By the record's timestamp."""
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        return self.windows_at(checked_timestamp(timestamp, element))
+
+    def get_default_trigger(self, env: Any = None) -> Trigger:
+        return EventTimeTrigger()
+
+    def is_event_time(self) -> bool:
+        return True
+
+
+class _ProcessingTime(_TimeGrid):
+    """By the clock; timestamps are ignored."""
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        return self.windows_at(context.get_current_processing_time())
+
+    def get_default_trigger(self, env: Any = None) -> Trigger:
+        return ProcessingTimeTrigger()
+
+    def is_event_time(self) -> bool:
+        return False
+
+
+class TumblingEventTimeWindows(_EventTime):
+    """Windows of one size that follow each other."""
+
+    def __init__(self, size: int, offset: int = 0) -> None:
+        super().__init__(size, size, offset, "TumblingEventTimeWindows")
+
+    @staticmethod
+    def of(size: Any, offset: Any = None) -> TumblingEventTimeWindows:
+        return TumblingEventTimeWindows(millis_of(size), _optional_millis(offset))
+
+
+class TumblingProcessingTimeWindows(_ProcessingTime):
+    """Windows of one size that follow each other, by the clock."""
+
+    def __init__(self, size: int, offset: int = 0) -> None:
+        super().__init__(size, size, offset, "TumblingProcessingTimeWindows")
+
+    @staticmethod
+    def of(size: Any, offset: Any = None) -> TumblingProcessingTimeWindows:
+        return TumblingProcessingTimeWindows(millis_of(size), _optional_millis(offset))
+
+
+class SlidingEventTimeWindows(_EventTime):
+    """Windows of one size, a new one every slide."""
+
+    def __init__(self, size: int, slide: int, offset: int = 0) -> None:
+        super().__init__(size, slide, offset, "SlidingEventTimeWindows")
+
+    @staticmethod
+    def of(size: Any, slide: Any, offset: Any = None) -> SlidingEventTimeWindows:
+        return SlidingEventTimeWindows(millis_of(size), millis_of(slide), _optional_millis(offset))
+
+
+class SlidingProcessingTimeWindows(_ProcessingTime):
+    """Windows of one size, a new one every slide, by the clock."""
+
+    def __init__(self, size: int, slide: int, offset: int = 0) -> None:
+        super().__init__(size, slide, offset, "SlidingProcessingTimeWindows")
+
+    @staticmethod
+    def of(size: Any, slide: Any, offset: Any = None) -> SlidingProcessingTimeWindows:
+        millis = millis_of(size), millis_of(slide), _optional_millis(offset)
+        return SlidingProcessingTimeWindows(*millis)
+
+
+class SessionWindowTimeGapExtractor(ABC):
+    """The user's gap of a record."""
+
+    @abstractmethod
+    def extract(self, element: Any) -> int:
+        """Gap in ms, above zero."""
+
+
+class _Sessions(MergingWindowAssigner):
+    """Windows that grow while records come within the gap."""
+
+    def __init__(self, gap_of: Callable[[Any], int], *, event_time: bool) -> None:
+        self._gap_of = gap_of
+        self._event_time = event_time
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        if self._event_time:
+            start = checked_timestamp(timestamp, element)
+        else:
+            start = context.get_current_processing_time()
+        gap = self._gap_of(element)
+        if gap <= 0:
+            raise ValueError(f"a session gap must be positive, got {gap} ms for {element!r:.200}")
+        return [TimeWindow(start, start + gap)]
+
+    def merge_windows(self, windows: Iterable[TimeWindow], callback: Any) -> None:
+        TimeWindow.merge_windows(windows, callback)
+
+    def get_default_trigger(self, env: Any = None) -> Trigger:
+        return EventTimeTrigger() if self._event_time else ProcessingTimeTrigger()
+
+    def is_event_time(self) -> bool:
+        return self._event_time
+
+
+class _FixedGap:
+    """A gap that is the same for all records; a class, because assigners are pickled."""
+
+    def __init__(self, gap: int) -> None:
+        if gap <= 0:
+            raise ValueError(f"a session gap must be positive, got {gap} ms")
+        self._gap = gap
+
+    def __call__(self, element: Any) -> int:
+        return self._gap
+
+
+class EventTimeSessionWindows(_Sessions):
+    """Sessions with a fixed gap, in event time."""
+
+    def __init__(self, session_gap: int) -> None:
+        super().__init__(_FixedGap(session_gap), event_time=True)
+
+    @staticmethod
+    def with_gap(size: Any) -> EventTimeSessionWindows:
+        return EventTimeSessionWindows(millis_of(size))
+
+    @staticmethod
+    def with_dynamic_gap(
+        extractor: SessionWindowTimeGapExtractor,
+    ) -> DynamicEventTimeSessionWindows:
+        return DynamicEventTimeSessionWindows(extractor)
+
+
+class ProcessingTimeSessionWindows(_Sessions):
+    """Sessions with a fixed gap, by the clock."""
+
+    def __init__(self, session_gap: int) -> None:
+        super().__init__(_FixedGap(session_gap), event_time=False)
+
+    @staticmethod
+    def with_gap(size: Any) -> ProcessingTimeSessionWindows:
+        return ProcessingTimeSessionWindows(millis_of(size))
+
+    @staticmethod
+    def with_dynamic_gap(
+        extractor: SessionWindowTimeGapExtractor,
+    ) -> DynamicProcessingTimeSessionWindows:
+        return DynamicProcessingTimeSessionWindows(extractor)
+
+
+class DynamicEventTimeSessionWindows(_Sessions):
+    """Sessions whose gap depends on the record, in event time."""
+
+    def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
+        super().__init__(session_window_time_gap_extractor.extract, event_time=True)
+
+    @staticmethod
+    def with_dynamic_gap(
+        extractor: SessionWindowTimeGapExtractor,
+    ) -> DynamicEventTimeSessionWindows:
+        return DynamicEventTimeSessionWindows(extractor)
+
+
+class DynamicProcessingTimeSessionWindows(_Sessions):
+    """Sessions whose gap depends on the record, by the clock."""
+
+    def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
+        super().__init__(session_window_time_gap_extractor.extract, event_time=False)
+
+    @staticmethod
+    def with_dynamic_gap(
+        extractor: SessionWindowTimeGapExtractor,
+    ) -> DynamicProcessingTimeSessionWindows:
+        return DynamicProcessingTimeSessionWindows(extractor)
+
+
+class GlobalWindows(WindowAssigner):
+    """Everything in one window, which fires only by a trigger that the program sets."""
+
+    @staticmethod
+    def create() -> GlobalWindows:
+        return GlobalWindows()
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[GlobalWindow]:
+        return [GlobalWindow.get()]
+
+    def get_default_trigger(self, env: Any = None) -> Trigger:
+        return NeverTrigger()
+
+    def is_event_time(self) -> bool:
+        return False
+
+
+class _CountWindows(WindowAssigner):
+    """Windows by the count of a key's records. They fire when full."""
+
+    def __init__(self, window_size: int, window_slide: int) -> None:
+        if window_size <= 0 or window_slide <= 0:
+            raise ValueError(
+                f"count windows need a positive size and slide, got {window_size} and {window_slide}"
+            )
+        self._window_size = window_size
+        self._window_slide = window_slide
+        self._counter = ValueStateDescriptor("__window_count__")
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[CountWindow]:
+        state = context.get_runtime_context().get_state(self._counter)
+        position = state.value() or 0
+        state.update(position + 1)
+        size, slide = self._window_size, self._window_slide
+        newest = position // slide
+        oldest = max(0, (position - size) // slide + 1)
+        return [CountWindow(index) for index in range(newest, oldest - 1, -1)]
+
+    def get_default_trigger(self, env: Any = None) -> Trigger:
+        return PurgingTrigger(CountTrigger(self._window_size))
+
+    def is_event_time(self) -> bool:
+        return False
+
+
+class CountTumblingWindowAssigner(_CountWindows):
+    """Every `window_size` records of a key."""
+
+    def __init__(self, window_size: int) -> None:
+        super().__init__(window_size, window_size)
+
+    @staticmethod
+    def of(window_size: int) -> CountTumblingWindowAssigner:
+        return CountTumblingWindowAssigner(window_size)
+
+
+class CountSlidingWindowAssigner(_CountWindows):
+    """Windows of `window_size` records of a key, a new one every `window_slide`."""
+
+    @staticmethod
+    def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner:
+        return CountSlidingWindowAssigner(window_size, window_slide)
+
+
+def checked_timestamp(timestamp: int, element: Any) -> int:
+    """The timestamp. Raises: RuntimeError when the record has none."""
+    if timestamp == NO_TIMESTAMP:
+        raise RuntimeError(
+            f"record {element!r:.200} has no timestamp, but its window needs event time; call "
+            "assign_timestamps_and_watermarks(...) before window(), or use processing-time windows"
+        )
+    return timestamp
+
+
+def _optional_millis(length: Any) -> int:
+    return 0 if length is None else millis_of(length)
+
+
+__all__ = [
+    "CountSlidingWindowAssigner",
+    "CountTumblingWindowAssigner",
+    "DynamicEventTimeSessionWindows",
+    "DynamicProcessingTimeSessionWindows",
+    "EventTimeSessionWindows",
+    "GlobalWindows",
+    "MergingWindowAssigner",
+    "ProcessingTimeSessionWindows",
+    "SessionWindowTimeGapExtractor",
+    "SlidingEventTimeWindows",
+    "SlidingProcessingTimeWindows",
+    "TumblingEventTimeWindows",
+    "TumblingProcessingTimeWindows",
+    "Window",
+    "WindowAssigner",
+]

@@ -1,0 +1,66 @@
+"""Evictors: drop elements of a window before or after its function. Know no state.
+
+An element is (value, timestamp). Source: Flink CountEvictor, TimeEvictor, DeltaEvictor (spec 8.5).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from penstock.model.time import millis_of
+from penstock.runtime.elements import NO_TIMESTAMP
+
+
+class Evictor(ABC):
+    """`do_evict_after`: after the window function instead of before."""
+
+    def __init__(self, *, do_evict_after: bool = False) -> None:
+        self.do_evict_after = do_evict_after
+
+    @abstractmethod
+    def kept(self, elements: list[tuple[Any, int]]) -> list[tuple[Any, int]]:
+        """What stays, in order."""
+
+
+class CountEvictor(Evictor):
+    """Keeps the last `count`."""
+
+    def __init__(self, count: int, *, do_evict_after: bool = False) -> None:
+        super().__init__(do_evict_after=do_evict_after)
+        self._count = count
+
+    def kept(self, elements: list[tuple[Any, int]]) -> list[tuple[Any, int]]:
+        return elements[max(0, len(elements) - self._count) :]
+
+
+class TimeEvictor(Evictor):
+    """Keeps what is less than `size` older than the newest; nothing is dropped without timestamps."""
+
+    def __init__(self, size: Any, *, do_evict_after: bool = False) -> None:
+        super().__init__(do_evict_after=do_evict_after)
+        self._size_ms = millis_of(size)
+
+    def kept(self, elements: list[tuple[Any, int]]) -> list[tuple[Any, int]]:
+        if not elements or elements[0][1] == NO_TIMESTAMP:
+            return elements
+        limit = max(stamp for _, stamp in elements) - self._size_ms
+        return [element for element in elements if element[1] > limit]
+
+
+class DeltaEvictor(Evictor):
+    """Keeps what differs by less than `threshold` from the newest."""
+
+    def __init__(
+        self, threshold: float, delta: Callable[[Any, Any], float], *, do_evict_after: bool = False
+    ) -> None:
+        super().__init__(do_evict_after=do_evict_after)
+        self._threshold = threshold
+        self._delta = delta
+
+    def kept(self, elements: list[tuple[Any, int]]) -> list[tuple[Any, int]]:
+        if not elements:
+            return elements
+        last = elements[-1][0]
+        return [one for one in elements if self._delta(one[0], last) < self._threshold]

@@ -1,0 +1,422 @@
+"""Triggers: when a window emits, with PyFlink's names. Know no operator.
+
+Source: PyFlink pyflink.datastream.window, Flink's triggers (spec 8.4); differs: intervals may be Time,
+Duration, timedelta or int (ms).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from penstock.model.time import millis_of
+from penstock.runtime.state_descriptors import (
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
+)
+
+
+class TriggerResult(Enum):
+    """(fires, purges)."""
+
+    CONTINUE = (False, False)
+    FIRE_AND_PURGE = (True, True)
+    FIRE = (True, False)
+    PURGE = (False, True)
+
+    def is_fire(self) -> bool:
+        return self.value[0]
+
+    def is_purge(self) -> bool:
+        return self.value[1]
+
+
+_CONTINUE, _FIRE = TriggerResult.CONTINUE, TriggerResult.FIRE
+
+
+class Trigger(ABC):
+    """Decides for one key and window."""
+
+    class TriggerContext(ABC):
+        """Timers and state of one key and window."""
+
+        @abstractmethod
+        def get_current_processing_time(self) -> int: ...
+        @abstractmethod
+        def get_metric_group(self) -> Any: ...
+        @abstractmethod
+        def get_current_watermark(self) -> int: ...
+        @abstractmethod
+        def register_processing_time_timer(self, time: int) -> None: ...
+        @abstractmethod
+        def register_event_time_timer(self, time: int) -> None: ...
+        @abstractmethod
+        def delete_processing_time_timer(self, time: int) -> None: ...
+        @abstractmethod
+        def delete_event_time_timer(self, time: int) -> None: ...
+        @abstractmethod
+        def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any: ...
+
+    class OnMergeContext(TriggerContext):
+        """Also merges the trigger's state of the merged windows."""
+
+        @abstractmethod
+        def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None: ...
+
+    @abstractmethod
+    def on_element(
+        self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        """A record was added."""
+
+    @abstractmethod
+    def on_processing_time(
+        self, time: int, window: Any, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        """A processing timer of the window fired."""
+
+    @abstractmethod
+    def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        """An event timer of the window fired."""
+
+    def can_merge(self) -> bool:
+        return False
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        """Windows were merged into this one."""
+
+    @abstractmethod
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
+        """The window is gone: drop state and timers."""
+
+
+class EventTimeTrigger(Trigger):
+    """Fires when the watermark passes the window's end, then for each late record."""
+
+    @staticmethod
+    def create() -> EventTimeTrigger:
+        return EventTimeTrigger()
+
+    def on_element(
+        self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        if window.max_timestamp() <= ctx.get_current_watermark():
+            return _FIRE
+        ctx.register_event_time_timer(window.max_timestamp())
+        return _CONTINUE
+
+    def on_processing_time(
+        self, time: int, window: Any, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        return _CONTINUE
+
+    def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return _FIRE if time == window.max_timestamp() else _CONTINUE
+
+    def can_merge(self) -> bool:
+        return True
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        if window.max_timestamp() > ctx.get_current_watermark():
+            ctx.register_event_time_timer(window.max_timestamp())
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
+        ctx.delete_event_time_timer(window.max_timestamp())
+
+
+class ProcessingTimeTrigger(Trigger):
+    """Fires when the clock passes the window's end."""
+
+    @staticmethod
+    def create() -> ProcessingTimeTrigger:
+        return ProcessingTimeTrigger()
+
+    def on_element(
+        self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        ctx.register_processing_time_timer(window.max_timestamp())
+        return _CONTINUE
+
+    def on_processing_time(
+        self, time: int, window: Any, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        return _FIRE
+
+    def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return _CONTINUE
+
+    def can_merge(self) -> bool:
+        return True
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        if window.max_timestamp() > ctx.get_current_processing_time():
+            ctx.register_processing_time_timer(window.max_timestamp())
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
+        ctx.delete_processing_time_timer(window.max_timestamp())
+
+
+class NeverTrigger(Trigger):
+    """Never fires."""
+
+    def on_element(
+        self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        return _CONTINUE
+
+    def on_processing_time(
+        self, time: int, window: Any, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        return _CONTINUE
+
+    def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return _CONTINUE
+
+    def can_merge(self) -> bool:
+        return True
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
+        return
+
+
+def add(first: int, second: int) -> int:
+    """Reduce function of the count; a module function, because triggers are pickled."""
+    return first + second
+
+
+class CountTrigger(Trigger):
+    """Fires every `window_size` records; does not purge."""
+
+    def __init__(self, window_size: int) -> None:
+        self._window_size = window_size
+        self._count = ReducingStateDescriptor("trigger-count", add)
+
+    @staticmethod
+    def of(window_size: int) -> CountTrigger:
+        return CountTrigger(window_size)
+
+    def on_element(
+        self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        count = ctx.get_partitioned_state(self._count)
+        count.add(1)
+        if count.get() < self._window_size:
+            return _CONTINUE
+        count.clear()
+        return _FIRE
+
+    def on_processing_time(
+        self, time: int, window: Any, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        return _CONTINUE
+
+    def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return _CONTINUE
+
+    def can_merge(self) -> bool:
+        return True
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        ctx.merge_partitioned_state(self._count)
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
+        ctx.get_partitioned_state(self._count).clear()
+
+
+class PurgingTrigger(Trigger):
+    """Another trigger whose every fire also purges."""
+
+    def __init__(self, nested_trigger: Trigger) -> None:
+        self._nested = nested_trigger
+
+    @staticmethod
+    def of(nested_trigger: Trigger) -> PurgingTrigger:
+        return PurgingTrigger(nested_trigger)
+
+    def on_element(
+        self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        return _purging(self._nested.on_element(element, timestamp, window, ctx))
+
+    def on_processing_time(
+        self, time: int, window: Any, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        return _purging(self._nested.on_processing_time(time, window, ctx))
+
+    def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return _purging(self._nested.on_event_time(time, window, ctx))
+
+    def can_merge(self) -> bool:
+        return self._nested.can_merge()
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        self._nested.on_merge(window, ctx)
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
+        self._nested.clear(window, ctx)
+
+
+class _Continuous(Trigger):
+    """Fires at every multiple of an interval; the next time is kept in state."""
+
+    def __init__(self, interval: int) -> None:
+        if interval <= 0:
+            raise ValueError(f"a trigger interval must be positive, got {interval} ms")
+        self._interval = interval
+        self._fire_timestamp = ReducingStateDescriptor("trigger-fire-time", min)
+
+    def can_merge(self) -> bool:
+        return True
+
+    def _next(self, time: int, window: Any) -> int:
+        return min(time + self._interval, window.max_timestamp())
+
+
+class ContinuousEventTimeTrigger(_Continuous):
+    """Fires at multiples of the interval in event time, and at the window's end."""
+
+    @staticmethod
+    def of(interval: Any) -> ContinuousEventTimeTrigger:
+        return ContinuousEventTimeTrigger(millis_of(interval))
+
+    def on_element(
+        self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        if window.max_timestamp() <= ctx.get_current_watermark():
+            return _FIRE
+        ctx.register_event_time_timer(window.max_timestamp())
+        state = ctx.get_partitioned_state(self._fire_timestamp)
+        if state.get() is None:
+            start = timestamp - timestamp % self._interval
+            self.register_next_fire_timestamp(start, window, ctx, state)
+        return _CONTINUE
+
+    def on_processing_time(
+        self, time: int, window: Any, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        return _CONTINUE
+
+    def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        if time == window.max_timestamp():
+            return _FIRE
+        state = ctx.get_partitioned_state(self._fire_timestamp)
+        if state.get() != time:
+            return _CONTINUE
+        state.clear()
+        self.register_next_fire_timestamp(time, window, ctx, state)
+        return _FIRE
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        ctx.merge_partitioned_state(self._fire_timestamp)
+        next_fire = ctx.get_partitioned_state(self._fire_timestamp).get()
+        if next_fire is not None:
+            ctx.register_event_time_timer(next_fire)
+        if window.max_timestamp() > ctx.get_current_watermark():
+            ctx.register_event_time_timer(window.max_timestamp())
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
+        state = ctx.get_partitioned_state(self._fire_timestamp)
+        if state.get() is not None:
+            ctx.delete_event_time_timer(state.get())
+            state.clear()
+        ctx.delete_event_time_timer(window.max_timestamp())
+
+    def register_next_fire_timestamp(
+        self, time: int, window: Any, ctx: Trigger.TriggerContext, fire_timestamp_state: Any
+    ) -> None:
+        next_fire = self._next(time, window)
+        fire_timestamp_state.add(next_fire)
+        ctx.register_event_time_timer(next_fire)
+
+
+class ContinuousProcessingTimeTrigger(_Continuous):
+    """Fires at multiples of the interval by the clock."""
+
+    @staticmethod
+    def of(interval: Any) -> ContinuousProcessingTimeTrigger:
+        return ContinuousProcessingTimeTrigger(millis_of(interval))
+
+    def on_element(
+        self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        state = ctx.get_partitioned_state(self._fire_timestamp)
+        if state.get() is None:
+            now = ctx.get_current_processing_time()
+            self.register_next_fire_timestamp(now - now % self._interval, window, ctx, state)
+        return _CONTINUE
+
+    def on_processing_time(
+        self, time: int, window: Any, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        state = ctx.get_partitioned_state(self._fire_timestamp)
+        if state.get() != time:
+            return _CONTINUE
+        state.clear()
+        self.register_next_fire_timestamp(time, window, ctx, state)
+        return _FIRE
+
+    def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return _CONTINUE
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        ctx.merge_partitioned_state(self._fire_timestamp)
+        next_fire = ctx.get_partitioned_state(self._fire_timestamp).get()
+        if next_fire is not None:
+            ctx.register_processing_time_timer(next_fire)
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
+        state = ctx.get_partitioned_state(self._fire_timestamp)
+        if state.get() is not None:
+            ctx.delete_processing_time_timer(state.get())
+            state.clear()
+
+    def register_next_fire_timestamp(
+        self, time: int, window: Any, ctx: Trigger.TriggerContext, fire_timestamp_state: Any
+    ) -> None:
+        next_fire = self._next(time, window)
+        fire_timestamp_state.add(next_fire)
+        ctx.register_processing_time_timer(next_fire)
+
+
+class DeltaTrigger(Trigger):
+    """Fires when a record differs by more than a threshold from the one at the last fire."""
+
+    def __init__(self, threshold: float, delta: Callable[[Any, Any], float]) -> None:
+        self._threshold = threshold
+        self._delta = delta
+        self._last = ValueStateDescriptor("trigger-last-element")
+
+    @staticmethod
+    def of(threshold: float, delta: Callable[[Any, Any], float]) -> DeltaTrigger:
+        return DeltaTrigger(threshold, delta)
+
+    def on_element(
+        self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        state = ctx.get_partitioned_state(self._last)
+        last = state.value()
+        if last is None:
+            state.update((element,))
+            return _CONTINUE
+        if self._delta(last[0], element) <= self._threshold:
+            return _CONTINUE
+        state.update((element,))
+        return _FIRE
+
+    def on_processing_time(
+        self, time: int, window: Any, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        return _CONTINUE
+
+    def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return _CONTINUE
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
+        ctx.get_partitioned_state(self._last).clear()
+
+
+def _purging(result: TriggerResult) -> TriggerResult:
+    return TriggerResult.FIRE_AND_PURGE if result.is_fire() else result
