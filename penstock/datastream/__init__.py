@@ -3,6 +3,7 @@
 from penstock.datastream.checkpoint_config import CheckpointConfig
 from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.data_stream import (
+    AllWindowedStream,
     BroadcastConnectedStream,
     BroadcastStream,
     CloseableIterator,
@@ -10,6 +11,7 @@ from penstock.datastream.data_stream import (
     DataStream,
     DataStreamSink,
     KeyedStream,
+    WindowedStream,
 )
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
@@ -40,19 +42,16 @@ from penstock.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.datastream.time_domain import TimeDomain
 from penstock.datastream.timerservice import TimerService
-try:  # TEMPORARY until runtime.windowing is there
-    from penstock.datastream.window import (
-        CountWindow,
-        GlobalWindow,
-        MergingWindowAssigner,
-        TimeWindow,
-        Trigger,
-        TriggerResult,
-        Window,
-        WindowAssigner,
-    )
-except ImportError:
-    pass
+from penstock.datastream.window import (
+    CountWindow,
+    GlobalWindow,
+    MergingWindowAssigner,
+    TimeWindow,
+    Trigger,
+    TriggerResult,
+    Window,
+    WindowAssigner,
+)
 
 __all__ = [
     "AggregateFunction",

@@ -19,7 +19,8 @@ from penstock.datastream.functions import (
     Partitioner,
     ReduceFunction,
 )
-from penstock.datastream._columns_tmp import Column
+from penstock.model.errors import GraphError
+from penstock.runtime.columns import Column, ColumnAggregate, col
 from penstock.runtime.context import UserFunction
 from penstock.runtime.keys import KeySelection
 
@@ -78,6 +79,29 @@ def keys_of(
         "Parameter key_selector should be type of KeySelector or a callable function, got "
         f"{type(key_selector).__name__}.{hint}"
     )
+
+
+def selections(columns: tuple[object, ...], named: dict[str, Column]) -> tuple[Column, ...]:
+    """Names and expressions of `select`, each as an expression that has a name."""
+    chosen = [col(column) if isinstance(column, str) else column for column in columns]
+    for column in (*chosen, *named.values()):
+        if not isinstance(column, Column):
+            raise TypeError(
+                f"select takes column names and expressions such as col('x') * 2, got {column!r}."
+            )
+    expressions = [column for column in chosen if isinstance(column, Column)]
+    expressions.extend(column.alias(name) for name, column in named.items())
+    names = [column.output_name for column in expressions]
+    if not names or len(set(names)) < len(names):
+        raise GraphError(
+            f"select: got the result columns {names}; expected at least one, and each name once. "
+            "Rename with .alias('name')."
+        )
+    return tuple(expressions)
+
+
+def is_column_aggregate(value: object) -> bool:
+    return isinstance(value, ColumnAggregate)
 
 
 def partitioner_function(

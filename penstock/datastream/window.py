@@ -1,33 +1,37 @@
 """Windows, assigners and triggers under PyFlink's address. Source: pyflink.datastream.window."""
 
-from penstock.runtime.windowing import (
-    ContinuousEventTimeTrigger,
-    ContinuousProcessingTimeTrigger,
+from penstock.runtime.windowing.assigners import (
     CountSlidingWindowAssigner,
-    CountTrigger,
     CountTumblingWindowAssigner,
-    CountWindow,
     DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows,
     EventTimeSessionWindows,
-    EventTimeTrigger,
-    GlobalWindow,
     GlobalWindows,
     MergingWindowAssigner,
-    NeverTrigger,
     ProcessingTimeSessionWindows,
-    ProcessingTimeTrigger,
-    PurgingTrigger,
     SessionWindowTimeGapExtractor,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
-    TimeWindow,
-    Trigger,
-    TriggerResult,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
-    Window,
     WindowAssigner,
+)
+from penstock.runtime.windowing.triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    CountTrigger,
+    EventTimeTrigger,
+    NeverTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+    Trigger,
+    TriggerResult,
+)
+from penstock.runtime.windowing.windows import (
+    CountWindow,
+    GlobalWindow,
+    TimeWindow,
+    Window,
 )
 
 __all__ = [

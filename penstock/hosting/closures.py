@@ -15,12 +15,14 @@ import pickle
 import site
 import sys
 import sysconfig
+import threading
 import zipfile
 from typing import Any, Final
 
 from penstock.model.errors import GraphError
 
 MODULES_LIMIT_BYTES: Final = 32 * 1024 * 1024
+_UNPICKLING: Final = threading.RLock()
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 
@@ -37,8 +39,12 @@ def serialize(value: object) -> bytes:
 
 
 def deserialize(data: bytes) -> Any:
-    """On a TaskManager, after authentication only."""
-    return pickle.loads(data)
+    """On a TaskManager, after authentication only.
+
+    One at a time: unpickling imports, and tasks that start together must not meet half-imported modules.
+    """
+    with _UNPICKLING:
+        return pickle.loads(data)
 
 
 def dumps_records(value: object) -> bytes:

@@ -81,6 +81,7 @@ from penstock.model.messages import (
 from penstock.model.states import ExecutionState, JobStatus
 
 _TICK_S: Final = 0.1
+_START_FAILURES_MAX: Final = 3
 _MODULES_KEY: Final = "modules-"
 
 
@@ -149,6 +150,7 @@ class JobManager:
         self._supervised: dict[ResourceId, float] = {}
         self._supervisors: dict[ResourceId, asyncio.StreamWriter] = {}
         self._cancelling: dict[AttemptId, float] = {}
+        self._failed_starts = 0
         self._events: deque[tuple[Callable[[Any], None], Any]] = deque()
         self._where: dict[AttemptId, ResourceId] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -330,6 +332,7 @@ class JobManager:
     def _on_register(self, message: RegisterTaskManager, writer: asyncio.StreamWriter) -> None:
         location = TaskManagerLocation(message.resource_id, message.host, message.data_port)
         self._links[message.resource_id] = _Link(location, writer, time.monotonic(), blobs=set())
+        self._failed_starts = 0
         self.observer.taskmanager_registered(message)
         self._send(message.resource_id, RegistrationAccepted(FencingToken(self.credentials.token)))
         if self._modules:
@@ -368,9 +371,22 @@ class JobManager:
             if resource_id in self._links:
                 self._lost(resource_id, cause)
             else:
-                self._feed_resources(TaskManagerStartFailed(resource_id, cause, _now_ms()))
+                self._on_start_failed(resource_id, cause)
 
         self._soon(ended)
+
+    def _on_start_failed(self, resource_id: ResourceId, cause: str) -> None:
+        """Several in a row, and none that came up: more of the same will not help."""
+        self.observer.taskmanager_lost(resource_id, f"did not start: {cause}")
+        self._failed_starts += 1
+        self._feed_resources(TaskManagerStartFailed(resource_id, cause, _now_ms()))
+        if self._failed_starts >= _START_FAILURES_MAX:
+            text = (
+                f"NoResourceAvailable: {self._failed_starts} TaskManagers in a row could not be "
+                f"started. The last one: {cause}\n  on: {self.provider.describe()}"
+            )
+            failure = FailureInfo("NoResourceAvailable", text, is_recoverable=False)
+            self._feed_job(FailJob(failure, _now_ms()))
 
     def _lost(self, resource_id: ResourceId, cause: str) -> None:
         link = self._links.pop(resource_id, None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 import threading
 import time
 from dataclasses import asdict
@@ -178,6 +179,8 @@ class SparkProvider:
             "token": master.credentials.token,
             "cluster_id": master.credentials.cluster_id,
             "heartbeat_interval_s": master.heartbeat_interval_s,
+            # On the driver's own machine its interpreter is there; elsewhere Spark's choice counts.
+            "python": sys.executable if self.is_local else None,
             "taskmanager": {
                 "slots": self.slots_per_taskmanager,
                 "bind_host": "127.0.0.1" if self.is_local else None,

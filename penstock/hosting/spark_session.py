@@ -53,6 +53,7 @@ def embedded_session(settings: Settings, cores: int) -> SparkSession:
     if running is not None:
         running.stop()
     _require_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else Spark takes PATH's python3
     cores = max(cores, 2)
     master = settings.get_str("penstock.spark.master") or f"local[{cores}]"
     log_file = _log_file(settings)

@@ -21,6 +21,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from penstock.hosting.handshake import (
@@ -35,6 +36,7 @@ from penstock.model.ids import ResourceId
 from penstock.model.messages import Heartbeat, Shutdown
 
 _GRACE_S: Final = 2.0
+_LAST_WORDS: Final = 2000
 _CONNECT_TIMEOUT_S: Final = 10.0
 
 # The child waits for its configuration on stdin: no secret is in arguments or environment. Its first act is to
@@ -58,6 +60,7 @@ class SupervisorConfig:
     token: str
     cluster_id: str
     heartbeat_interval_s: float
+    python: str | None
     taskmanager: dict[str, Any]
 
 
@@ -67,9 +70,10 @@ def supervise(config: SupervisorConfig, archive: str) -> str:
         sock, buffer = _connect(config)
     except (OSError, ExternalError) as error:
         return f"supervisor could not reach the JobManager: {error}"
-    child, progress_pipe = _start_child(config, archive)
+    errors = Path(archive).with_suffix(".stderr")
+    child, progress_pipe = _start_child(config, archive, errors)
     try:
-        return _watch(config, sock, buffer, child, progress_pipe)
+        return _watch(config, sock, buffer, child, progress_pipe) + _tail(errors)
     except OSError as error:
         return f"connection to the JobManager ended: {error}"
     finally:
@@ -91,13 +95,18 @@ def _connect(config: SupervisorConfig) -> tuple[socket.socket, MessageBuffer]:
     return sock, buffer
 
 
-def _start_child(config: SupervisorConfig, archive: str) -> tuple[subprocess.Popen[bytes], int]:
+def _start_child(
+    config: SupervisorConfig, archive: str, errors: Path
+) -> tuple[subprocess.Popen[bytes], int]:
     read_end, write_end = os.pipe()
-    child = subprocess.Popen(
-        [sys.executable, "-c", _BOOT, archive],
-        stdin=subprocess.PIPE,
-        pass_fds=(write_end,),
-    )
+    python = config.python if config.python and os.access(config.python, os.X_OK) else sys.executable
+    with errors.open("wb") as stderr:
+        child = subprocess.Popen(
+            [python, "-c", _BOOT, archive],
+            stdin=subprocess.PIPE,
+            stderr=stderr,
+            pass_fds=(write_end,),
+        )
     os.close(write_end)
     os.set_blocking(read_end, False)
     told = {**config.taskmanager, "progress_fd": write_end, "supervisor_pid": os.getpid()}
@@ -176,6 +185,12 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()
+
+
+def _tail(errors: Path) -> str:
+    """What a process that could not start said last."""
+    text = errors.read_text(errors="replace").strip()
+    return f"; its last words:\n{text[-_LAST_WORDS:]}" if text else ""
 
 
 def _ending(code: int) -> str:

@@ -6,13 +6,10 @@ Knows the parts it looks at, and changes nothing. Each check has a name, which i
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
+from penstock.machines.job_core import JobCore
 from penstock.model.errors import BrokenInvariant
 from penstock.model.states import ExecutionState, JobStatus
-
-if TYPE_CHECKING:
-    from penstock.machines.job_master import JobMaster
 
 _HAS_SLOT = frozenset({
     ExecutionState.DEPLOYING,
@@ -22,7 +19,7 @@ _HAS_SLOT = frozenset({
 })
 
 
-def check_job(job: JobMaster) -> None:
+def check_job(job: JobCore) -> None:
     """Raises BrokenInvariant with the name of the check."""
     job.pool.check()
     _check_seats(job)
@@ -31,8 +28,8 @@ def check_job(job: JobMaster) -> None:
     _check_status(job)
 
 
-def _check_seats(job: JobMaster) -> None:
-    for vertex in job.execution_graph.vertices:
+def _check_seats(job: JobCore) -> None:
+    for vertex in job.graph.vertices:
         slot = job.shared_slots.slot_of(vertex)
         if vertex.state in _HAS_SLOT:
             held = slot is not None and slot.allocation_id == vertex.execution.allocation_id
@@ -45,7 +42,7 @@ def _check_seats(job: JobMaster) -> None:
             _expect("no other task has a seat", vertex, seat is None)
 
 
-def _check_rule_of_one(job: JobMaster) -> None:
+def _check_rule_of_one(job: JobCore) -> None:
     for shared in job.shared_slots:
         kinds = Counter(id(vertex.job_vertex) for vertex in shared.members.values())
         _expect("two subtasks of one vertex never share a slot", shared, max(kinds.values()) == 1)
@@ -53,24 +50,24 @@ def _check_rule_of_one(job: JobMaster) -> None:
         _expect("a slot serves one slot sharing group", shared, len(groups) == 1)
 
 
-def _check_counters(job: JobMaster) -> None:
-    for job_vertex in job.execution_graph.job_vertices:
+def _check_counters(job: JobCore) -> None:
+    for job_vertex in job.graph.job_vertices:
         finished = sum(v.state is ExecutionState.FINISHED for v in job_vertex.vertices)
         _expect("finished subtasks are counted", job_vertex.name, finished == job_vertex.finished)
-    for group in job.execution_graph.consumed_groups:
+    for group in job.graph.consumed_groups:
         unfinished = sum(not partition.is_all_data_produced for partition in group.partitions)
         _expect("unfinished partitions are counted", group.edge, unfinished == group.unfinished)
 
 
-def _check_status(job: JobMaster) -> None:
+def _check_status(job: JobCore) -> None:
     if job.status.is_terminal:
-        ended = job.execution_graph.are_all_terminal
+        ended = job.graph.are_all_terminal
         _expect("all tasks of an ended job have ended", job.status, ended)
         _expect("an ended job holds no slot", job.status, not job.pool.slots)
     if job.status is JobStatus.FINISHED:
-        done = job.execution_graph.is_finished
+        done = job.graph.is_finished
         _expect("all tasks of a finished job have finished", job.status, done)
-    waiting = job.is_any_waiting_for_restart
+    waiting = job.restarts.is_any_waiting
     _expect(
         "a job is RESTARTING while tasks wait for their restart",
         job.status,

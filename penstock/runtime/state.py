@@ -133,6 +133,10 @@ class State:
         if table is not None and table.pop(backend.skey, None) is not None and not table:
             del self._tables[backend.namespace]
 
+    def has_value(self) -> bool:
+        """Whether the current key and namespace have a value, whatever it is."""
+        return self._raw() is not _MISSING
+
     def entries(self) -> Iterator[tuple[Any, Any, Any]]:
         """(key, namespace, raw value) of everything that has not expired."""
         for namespace, table in self._tables.items():

@@ -184,11 +184,11 @@ def _decoded_lines(file: Any, charset: str) -> Iterator[list[str]]:
 
 def _split_lines(text: str) -> list[str]:
     """Lines without their ends; only `\\n` and `\\r\\n` end a line."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()
-    if "\r" in text:
-        return [line.removesuffix("\r") for line in lines]
     return lines
 
 

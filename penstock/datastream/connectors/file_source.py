@@ -24,7 +24,6 @@ from penstock.datastream.connectors.base import (
 from penstock.datastream.connectors.file_formats import BulkFormat, FileFormat, StreamFormat
 from penstock.datastream.connectors.file_listing import (
     DEFAULT_SPLIT_BYTES,
-    FilePiece,
     FileSplit,
     group_bytes_for,
     grouped,
@@ -208,9 +207,16 @@ class _FileEnumerator(QueueEnumerator):
     def _discover(self) -> None:
         files = [path for path in self._listed() if path not in self._seen]
         self._seen.update(files)
-        pieces = [piece for path in files for piece in self._pieces(path)] * self._settings.times
-        total = sum(piece.size_bytes for piece in pieces)
-        group = group_bytes_for(total, self._context.parallelism(), self._settings.split_bytes)
+        sizes = {path: Path(path).stat().st_size for path in files}
+        times = self._settings.times
+        group = group_bytes_for(
+            sum(sizes.values()) * times, self._context.parallelism(), self._settings.split_bytes
+        )
+        cut_at = {path: group if self._settings.is_splittable else size for path, size in sizes.items()}
+        file_format = self._settings.file_format
+        pieces = [
+            piece for path in files for piece in file_format.pieces(path, max(1, cut_at[path]))
+        ] * times
         splits = list(grouped(pieces, self._numbers, group))
         self._numbers += len(splits)
         self.add(splits)
@@ -223,11 +229,6 @@ class _FileEnumerator(QueueEnumerator):
             if self._settings.interval_ms is None:
                 raise
             return []
-
-    def _pieces(self, path: str) -> Iterator[FilePiece]:
-        size = max(1, Path(path).stat().st_size)
-        split_bytes = self._settings.split_bytes if self._settings.is_splittable else size
-        return self._settings.file_format.pieces(path, split_bytes)
 
 
 class _FileReader(PolledSplitReader):

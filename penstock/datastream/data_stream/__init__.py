@@ -9,11 +9,7 @@ from penstock.datastream.data_stream.data_stream import DataStream
 from penstock.datastream.data_stream.iterator import CloseableIterator
 from penstock.datastream.data_stream.keyed_stream import KeyedStream
 from penstock.datastream.data_stream.sink import DataStreamSink
-
-try:  # TEMPORARY until runtime.windowing is there
-    from penstock.datastream.data_stream.windowed_stream import AllWindowedStream, WindowedStream
-except ImportError:
-    pass
+from penstock.datastream.data_stream.windowed_stream import AllWindowedStream, WindowedStream
 
 __all__ = [
     "AllWindowedStream",

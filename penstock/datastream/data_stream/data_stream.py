@@ -36,7 +36,7 @@ from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.model.errors import GraphError
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.model.graph.stream_graph import ChainingStrategy, StreamNode
-from penstock.datastream._columns_tmp import Column
+from penstock.runtime.columns import Column
 from penstock.runtime import operators as ops
 from penstock.runtime.operator import Operator
 from penstock.runtime.sink import Sink

@@ -26,7 +26,7 @@ from penstock.datastream.functions import (
 )
 from penstock.datastream.program import Upstream
 from penstock.model.errors import GraphError
-from penstock.datastream._columns_tmp import Column
+from penstock.runtime.columns import Column
 from penstock.runtime.keys import KeySelection
 from penstock.runtime import operators as ops
 from penstock.runtime.operator import Operator

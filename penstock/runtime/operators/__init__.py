@@ -28,6 +28,13 @@ from penstock.runtime.operators.stateless import (
 )
 
 from penstock.runtime.operators.timestamps import TimestampsAndWatermarksOperator
+from penstock.runtime.operators.window import WindowOperator, make_window_operator
+from penstock.runtime.operators.window_functions import (
+    WindowContents,
+    WindowOutput,
+    WindowSpec,
+    WindowStyle,
+)
 
 __all__ = [
     "AggregateKind",
@@ -53,4 +60,10 @@ __all__ = [
     "SinkOperator",
     "TimerService",
     "TimestampsAndWatermarksOperator",
+    "WindowContents",
+    "WindowOperator",
+    "WindowOutput",
+    "WindowSpec",
+    "WindowStyle",
+    "make_window_operator",
 ]

@@ -1,5 +1,0 @@
-"""TEMPORARY."""
-try:
-    from penstock.runtime.columns import Column
-except ImportError:
-    class Column: ...

@@ -1,0 +1,165 @@
+"""The state of one job with its books: statuses, attempts, slots, story, effects not yet handed out.
+
+Knows how to move, not when: `job_master.py` decides. Source: Flink DefaultExecutionGraph, SlotPool and
+scheduler, as far as they keep state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.machines import job_status as job_machine
+from penstock.machines.deployer import Deployer
+from penstock.machines.execution import Consequence, ExecutionEvent
+from penstock.machines.execution_graph import ExecutionGraph, ExecutionVertex
+from penstock.machines.failures import RootCause
+from penstock.machines.job_settings import JobSettings, LoadBalanceMode
+from penstock.machines.job_status import JobStatusEvent
+from penstock.machines.restarts import Restarts
+from penstock.machines.shared_slots import SharedSlots
+from penstock.machines.slot_pool import SlotPool
+from penstock.machines.slot_sharing import local_input_preferred, task_balanced
+from penstock.machines.story import Story
+from penstock.model.graph.job_graph import JobGraph
+from penstock.model.ids import ResourceId
+from penstock.model.messages import (
+    CancelTask,
+    DeclareRequirements,
+    ExecutionStateChanged,
+    FailureInfo,
+    FreeSlot,
+    JobEffect,
+    JobStatusChanged,
+    ReleasePartitions,
+)
+from penstock.model.states import ExecutionState, JobStatus
+
+
+class JobCore:
+    """Every method keeps all books consistent. `alive`: attempts that are not terminal, count."""
+
+    def __init__(self, job_graph: JobGraph, settings: JobSettings, now_ms: int) -> None:
+        self.job_graph = job_graph
+        self.status = JobStatus.CREATED
+        self.now_ms = now_ms
+        self.graph = ExecutionGraph(job_graph, settings.attempts_history_size)
+        is_balanced = settings.load_balance is LoadBalanceMode.TASKS
+        share = task_balanced if is_balanced else local_input_preferred
+        self.pool = SlotPool(settings.matching, settings.selection, settings.slot_idle_timeout_ms)
+        self.shared_slots = SharedSlots(
+            share(self.graph), self.pool, are_free_slots_taken=not is_balanced
+        )
+        self.deployer = Deployer(
+            job_graph,
+            self.graph,
+            self.shared_slots,
+            self.pool,
+            settings.slot_request_timeout_ms,
+            is_local_recovery=settings.is_local_recovery,
+        )
+        self.restarts = Restarts()
+        self.root = RootCause()
+        self.story: Story[ExecutionStateChanged | JobStatusChanged] = Story(settings.story_size)
+        self.effects: list[JobEffect] = []
+        self.alive = len(self.graph.vertices)
+        self.gone: set[ResourceId] = set()
+        self._declared = 0
+
+    def take_effects(self) -> list[JobEffect]:
+        effects, self.effects = self.effects, []
+        return effects
+
+    def allocate(self, regions: Iterable[list[ExecutionVertex]]) -> None:
+        for vertices in regions:
+            self.deployer.allocate(vertices, self.now_ms, self.move, self.effects.append)
+
+    def serve(self) -> None:
+        """Free slots go to those that wait for one."""
+        self.deployer.serve(self.move, self.effects.append)
+
+    def declare(self, slots: int) -> None:
+        if slots != self._declared:
+            self._declared = slots
+            job_id = self.job_graph.job_id
+            self.effects.append(DeclareRequirements(job_id, slots, self.now_ms))
+
+    def stop_all(self, event: JobStatusEvent) -> None:
+        self.restarts.clear()
+        self.move_job(event)
+        for vertex in self.graph.vertices:
+            vertex.version += 1
+            self.cancel(vertex)
+
+    def cancel(self, vertex: ExecutionVertex) -> None:
+        if vertex.state.is_terminal:
+            return
+        if self.move(vertex, ExecutionEvent.CANCEL) is Consequence.SEND_CANCEL:
+            self.send_cancel(vertex)
+
+    def send_cancel(self, vertex: ExecutionVertex) -> None:
+        location = vertex.execution.location
+        if location is not None and location.resource_id not in self.gone:
+            attempt_id = vertex.execution.attempt_id
+            self.effects.append(CancelTask(location.resource_id, attempt_id))
+
+    def end(self, event: JobStatusEvent) -> None:
+        """Give everything back, then say so."""
+        for vertex in self.graph.vertices:
+            self.release_partitions(vertex)
+        following = job_machine.step(self.status, event)
+        cause = f"job is {following}"
+        for slot in self.pool.clear():
+            self.effects.append(FreeSlot(slot.resource_id, slot.allocation_id, cause))
+        self.declare(0)
+        self.move_job(event)
+
+    def release_partitions(self, vertex: ExecutionVertex) -> None:
+        """Results that outlive their task; the others go with it."""
+        location = vertex.execution.location
+        kept = tuple(
+            (partition.partition_id, vertex.execution.attempt_id)
+            for partition in vertex.partitions
+            if partition.is_available
+            and partition.result_type.is_released_by_scheduler
+            and vertex.state is ExecutionState.FINISHED
+        )
+        if kept and location is not None:
+            self.effects.append(ReleasePartitions(location.resource_id, kept))
+
+    def move_job(self, event: JobStatusEvent) -> None:
+        following = job_machine.step(self.status, event)
+        if following is self.status:
+            return
+        self.status = following
+        is_failing = following in {JobStatus.FAILING, JobStatus.FAILED, JobStatus.RESTARTING}
+        changed = JobStatusChanged(
+            following, self.now_ms, self.root.failure if is_failing else None
+        )
+        self.story.add(changed)
+        self.effects.append(changed)
+
+    def move(
+        self, vertex: ExecutionVertex, event: ExecutionEvent, failure: FailureInfo | None = None
+    ) -> Consequence:
+        """Move an attempt by its table, and keep the books of slots and counters."""
+        execution = vertex.execution
+        old = execution.state
+        consequence = execution.apply(event, self.now_ms)
+        new = execution.state
+        if new is old:
+            return consequence
+        if old is ExecutionState.SCHEDULED:
+            self.deployer.forget(vertex)
+        if failure is not None and new is ExecutionState.FAILED:
+            execution.failure = failure
+        if new.is_terminal:
+            self.alive -= 1
+            self.restarts.on_terminal(vertex)
+            self.shared_slots.leave(vertex, self.now_ms)
+            if new is ExecutionState.FINISHED:
+                self.graph.mark_finished(vertex)
+        cause = failure.kind if failure is not None else ""
+        changed = ExecutionStateChanged(execution.attempt_id, old, new, self.now_ms, cause)
+        self.story.add(changed)
+        self.effects.append(changed)
+        return consequence

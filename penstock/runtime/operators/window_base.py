@@ -1,0 +1,164 @@
+"""What both window operators share: opening, late records, results with the window's timestamp.
+
+Source: Flink WindowOperator; see `window` for all assigners and `grid_window` for the fast case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from penstock.runtime.context import RuntimeContext, UserFunction
+from penstock.runtime.elements import MAX_WATERMARK, RowBatch, Tagged
+from penstock.runtime.keys import KeySelection
+from penstock.runtime.keys.hashing import is_int32_type, original_key
+from penstock.runtime.operator import MAX_EMIT, OperatorContext
+from penstock.runtime.operators.keyed import KeyedOperator
+from penstock.runtime.operators.stateless import Collector, pull
+from penstock.runtime.operators.window_functions import (
+    WindowContents,
+    WindowContext,
+    WindowOutput,
+    WindowSpec,
+)
+from penstock.runtime.state import KeyedStateBackend
+
+
+def no_function(_value: Any) -> None:
+    """Stands for 'no user function' where one is expected; a module function, because it is pickled."""
+
+
+class WindowOperatorBase(KeyedOperator):
+    """Contents, output function and context of windows."""
+
+    def __init__(
+        self,
+        keys: KeySelection,
+        spec: WindowSpec,
+        contents: WindowContents,
+        output: WindowOutput | None = None,
+    ) -> None:
+        super().__init__(UserFunction(no_function), keys)
+        if spec.allowed_lateness_ms < 0:
+            raise ValueError(f"allowed lateness must not be negative, got {spec.allowed_lateness_ms} ms")
+        self.spec = spec
+        self.contents = contents
+        self.output = output or WindowOutput()
+        self.windows: KeyedStateBackend
+        self.context: WindowContext
+        self._late: list[tuple[Any, int]] = []
+
+    def open(self, context: OperatorContext) -> None:
+        runtime_context = self.runtime_context(context)
+        self._count_late = context.late_records_dropped
+        self.windows = KeyedStateBackend(
+            context.max_parallelism,
+            context.timers.now_ms,
+            is_int32=is_int32_type(self.keys.key_type),
+        )
+        self.windows.restore(self._restored.pop("windows", {}))
+        self.context = WindowContext(self.windows, self.state, context.timers.now_ms)
+        self._call = self.output.caller(self.context)
+        self._clear = self.output.clearer()
+        self._opened: list[UserFunction] = []
+        for function in (self.contents.function, self.output.function):
+            if function is not None:
+                self._opened.append(function)
+                function.open(runtime_context)
+        self.prepare(runtime_context)
+
+    def prepare(self, runtime_context: RuntimeContext) -> None:
+        """After the backends are there."""
+
+    def close(self) -> None:
+        for function in getattr(self, "_opened", ()):
+            function.close()
+        self._opened = []
+
+    def enter_key(self, skey: Any, window: Any) -> None:
+        """Key and window of what is called next, in both backends."""
+        key = original_key(skey)
+        self.state.key = self.windows.key = key
+        self.state.skey = self.windows.skey = skey
+        self.windows.namespace = window
+        self.context.window_now = window
+
+    def cleanup_ms(self, window: Any) -> int:
+        """When the window's state goes: 2^63-1 is never."""
+        if not self.spec.assigner.is_event_time():
+            return int(window.max_timestamp())
+        return min(window.max_timestamp() + self.spec.allowed_lateness_ms, MAX_WATERMARK)
+
+    def is_window_late(self, window: Any) -> bool:
+        """Whether the watermark has passed its cleanup time."""
+        if not self.spec.assigner.is_event_time():
+            return False
+        return self.cleanup_ms(window) <= self.timers.current_watermark
+
+    def late(self, value: Any, stamp: int) -> None:
+        """A record that no window took: counted or kept for the side output, if it is late at all."""
+        if not self.spec.assigner.is_event_time():
+            return
+        if stamp + self.spec.allowed_lateness_ms > self.timers.current_watermark:
+            return
+        if self.spec.late_tag is not None:
+            self._late.append((value, stamp))
+        elif self._count_late is not None:
+            self._count_late.inc()
+
+    def take_late(self) -> Iterator[Tagged]:
+        """Late records for the side output."""
+        if self._late and self.spec.late_tag is not None:
+            values = [value for value, _ in self._late]
+            stamps = np.array([stamp for _, stamp in self._late], np.int64)
+            self._late = []
+            yield Tagged(self.spec.late_tag, RowBatch(values, stamps))
+
+    def call_window(
+        self, skey: Any, window: Any, elements: list[Any], collector: WindowCollector
+    ) -> Iterator[RowBatch]:
+        """Results of the window function into the collector; full batches come out."""
+        self.enter_key(skey, window)
+        self.context.watermark_now = self.timers.current_watermark
+        result = self._call(self.state.key, window, elements)
+        stamp = window.max_timestamp()
+        if result is not None:
+            yield from collector.add(result, stamp)
+
+    def clear_window_state(self, skey: Any, window: Any) -> None:
+        """The user's own clean-up."""
+        if self._clear is not None:
+            self.enter_key(skey, window)
+            self._clear(self.context)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {**super().snapshot(), "windows": self.windows.snapshot()}
+
+
+class WindowCollector:
+    """Results with the timestamps of their windows."""
+
+    def __init__(self, operator: WindowOperatorBase) -> None:
+        self._operator = operator
+        self._stamps: list[int] = []
+        self._collector = Collector(self._stamps)
+
+    def add(self, results: Any, stamp: int) -> Iterator[RowBatch]:
+        """Results of one window and key."""
+        collector = self._collector
+        self._stamps.append(stamp)
+        if type(results) is list:
+            collector.values += results
+        else:
+            yield from pull(self._operator, iter(results), collector)
+        collector.counts.append(len(collector.values))
+        if len(collector.values) >= MAX_EMIT:
+            yield from collector.take()
+
+    def take(self) -> list[RowBatch]:
+        """What is left."""
+        return self._collector.take()
+
+

@@ -1,0 +1,77 @@
+"""An executor that remembers what it was given and plays a finished (or failed) job."""
+
+from __future__ import annotations
+
+import pickle
+
+from penstock.datastream.executor import JobOutcome
+from penstock.model.errors import JobExecutionError
+from penstock.model.states import JobStatus
+
+
+class FakeControl:
+    def __init__(self, outcome, collected=()):
+        self.job_id = "0123456789abcdef0123456789abcdef"
+        self.outcome = outcome
+        self.collected = collected
+        self.is_cancelled = False
+        self.is_over = True
+        self.streams = []
+
+    def status(self):
+        return self.outcome.status if self.is_over else JobStatus.RUNNING
+
+    def wait(self, timeout_s=None):
+        if not self.is_over:
+            raise TimeoutError
+        return self.outcome
+
+    def cancel(self):
+        self.is_cancelled = self.is_over = True
+        self.outcome = JobOutcome(JobStatus.CANCELED, 1)
+
+    def collect(self, stream):
+        self.streams.append(stream)
+        yield from self.collected
+        if self.outcome.status is JobStatus.FAILED:
+            raise JobExecutionError(self.outcome.failure)
+
+
+class FakeExecutor:
+    def __init__(self, outcome=None, collected=()):
+        self.control = FakeControl(outcome or JobOutcome(JobStatus.FINISHED, 12), collected)
+        self.submitted = []
+        self.pickles = False
+
+    @property
+    def graph(self):
+        return self.submitted[-1][0]
+
+    @property
+    def program(self):
+        return self.submitted[-1][1]
+
+    def submit(self, graph, program):
+        if self.pickles:
+            for node in graph.nodes.values():
+                self.serialize(node.operator)
+            for edge in graph.edges:
+                self.serialize(edge.partitioning)
+        self.submitted.append((graph, program))
+        return self.control
+
+    def serialize(self, value):
+        return pickle.dumps(value)
+
+
+def edges_of(graph):
+    """(source name, target name, strategy or None, tag)"""
+    return [
+        (
+            graph.nodes[edge.source].name,
+            graph.nodes[edge.target].name,
+            edge.partitioning and edge.partitioning.strategy.value,
+            edge.tag,
+        )
+        for edge in graph.edges
+    ]
