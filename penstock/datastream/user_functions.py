@@ -117,6 +117,41 @@ def partitioner_function(
     )
 
 
+def without_key(function: UserFunction) -> UserFunction:
+    """A window function of a whole stream as one of a keyed stream: the key is left out."""
+    if function.method("process") is not None:
+        processing = _WholeStreamProcess(function.owner)
+        return UserFunction(processing.process, processing)
+    applying = _WholeStreamApply(function.owner)
+    return UserFunction(applying.apply, applying)
+
+
+class _WholeStream:
+    """Opens and closes the user's function."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def open(self, runtime_context: Any) -> None:
+        self.function.open(runtime_context)
+
+    def close(self) -> None:
+        self.function.close()
+
+
+class _WholeStreamApply(_WholeStream):
+    def apply(self, key: Any, window: Any, inputs: Any) -> Any:
+        return self.function.apply(window, inputs)
+
+
+class _WholeStreamProcess(_WholeStream):
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        return self.function.process(context, elements)
+
+    def clear(self, context: Any) -> None:
+        self.function.clear(context)
+
+
 def _user_function(func: Any, kind: type[Function], method: str) -> UserFunction:
     if isinstance(func, kind):
         return UserFunction(getattr(func, method), func)

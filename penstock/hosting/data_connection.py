@@ -47,6 +47,7 @@ class DataConnection:
         self.views: dict[int, RemoteView] = {}
         self._loop = loop
         self._outbox: deque[memoryview] = deque()
+        self._is_full = False
         self._lock = threading.Lock()
         self._stalled: deque[RemoteView] = deque()
 
@@ -54,8 +55,12 @@ class DataConnection:
 
     @property
     def is_congested(self) -> bool:
-        """The socket is full: producers leave what they have in their subpartitions."""
-        return bool(self._outbox)
+        """The socket is full: producers leave what they have in their subpartitions.
+
+        Not the same as a filled outbox: another thread may be writing that out right now, and then nobody
+        would come back for a view that left.
+        """
+        return self._is_full
 
     def send(
         self, frame_type: FrameType, channel: int, parts: Parts, header: tuple[int, ...] = (0, 0, 0)
@@ -79,6 +84,7 @@ class DataConnection:
             finally:
                 self._lock.release()
             if is_full:
+                self._is_full = True
                 self._loop.want_write(self)
                 return
 
@@ -107,7 +113,9 @@ class DataConnection:
         self._stalled.append(view)
 
     def resume_stalled(self) -> None:
-        """The socket has drained: views that met a full one go on."""
+        """Network thread, the socket takes bytes again: write, then views that met a full one go on."""
+        self._is_full = False
+        self.write_out()
         for _ in range(len(self._stalled)):
             self._stalled.popleft().pump()
 

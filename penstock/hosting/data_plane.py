@@ -301,7 +301,6 @@ class DataPlane:
         connection = connected.connection
         if events & selectors.EVENT_WRITE:
             self._watch(connection, selectors.EVENT_READ)
-            connection.write_out()
             connection.resume_stalled()
         if not events & selectors.EVENT_READ:
             return

@@ -25,7 +25,7 @@ class TaskSlot:
     ticket: int | None
     state: SlotState = SlotState.ALLOCATED
     attempts: set[AttemptId] = field(default_factory=set)
-    owner: ResourceId = ResourceId("")
+    owner: ResourceId | None = None
 
 
 class TaskSlots:
@@ -133,7 +133,7 @@ class TaskSlots:
         return len(self._by_allocation)
 
     def _drop(self, slot: TaskSlot) -> list[SlotFreed]:
-        if slot.attempts:
+        if slot.attempts or slot.owner is None:
             return []
         del self._by_allocation[slot.allocation_id]
         del self._by_index[slot.index]

@@ -85,51 +85,51 @@ class BasicTypeInfo(TypeInformation):
         return self._basic_type.value
 
     @staticmethod
-    def STRING_TYPE_INFO() -> BasicTypeInfo:  # noqa: N802 - PyFlink's name
+    def STRING_TYPE_INFO() -> BasicTypeInfo:  # ruff: ignore[invalid-function-name] - PyFlink's name
         return BasicTypeInfo(BasicType.STRING)
 
     @staticmethod
-    def BOOLEAN_TYPE_INFO() -> BasicTypeInfo:  # noqa: N802
+    def BOOLEAN_TYPE_INFO() -> BasicTypeInfo:  # ruff: ignore[invalid-function-name]
         return BasicTypeInfo(BasicType.BOOLEAN)
 
     @staticmethod
-    def BYTE_TYPE_INFO() -> BasicTypeInfo:  # noqa: N802
+    def BYTE_TYPE_INFO() -> BasicTypeInfo:  # ruff: ignore[invalid-function-name]
         return BasicTypeInfo(BasicType.BYTE)
 
     @staticmethod
-    def SHORT_TYPE_INFO() -> BasicTypeInfo:  # noqa: N802
+    def SHORT_TYPE_INFO() -> BasicTypeInfo:  # ruff: ignore[invalid-function-name]
         return BasicTypeInfo(BasicType.SHORT)
 
     @staticmethod
-    def INT_TYPE_INFO() -> BasicTypeInfo:  # noqa: N802
+    def INT_TYPE_INFO() -> BasicTypeInfo:  # ruff: ignore[invalid-function-name]
         return BasicTypeInfo(BasicType.INT)
 
     @staticmethod
-    def LONG_TYPE_INFO() -> BasicTypeInfo:  # noqa: N802
+    def LONG_TYPE_INFO() -> BasicTypeInfo:  # ruff: ignore[invalid-function-name]
         return BasicTypeInfo(BasicType.LONG)
 
     @staticmethod
-    def FLOAT_TYPE_INFO() -> BasicTypeInfo:  # noqa: N802
+    def FLOAT_TYPE_INFO() -> BasicTypeInfo:  # ruff: ignore[invalid-function-name]
         return BasicTypeInfo(BasicType.FLOAT)
 
     @staticmethod
-    def DOUBLE_TYPE_INFO() -> BasicTypeInfo:  # noqa: N802
+    def DOUBLE_TYPE_INFO() -> BasicTypeInfo:  # ruff: ignore[invalid-function-name]
         return BasicTypeInfo(BasicType.DOUBLE)
 
     @staticmethod
-    def CHAR_TYPE_INFO() -> BasicTypeInfo:  # noqa: N802
+    def CHAR_TYPE_INFO() -> BasicTypeInfo:  # ruff: ignore[invalid-function-name]
         return BasicTypeInfo(BasicType.CHAR)
 
     @staticmethod
-    def BIG_INT_TYPE_INFO() -> BasicTypeInfo:  # noqa: N802
+    def BIG_INT_TYPE_INFO() -> BasicTypeInfo:  # ruff: ignore[invalid-function-name]
         return BasicTypeInfo(BasicType.BIG_INT)
 
     @staticmethod
-    def BIG_DEC_TYPE_INFO() -> BasicTypeInfo:  # noqa: N802
+    def BIG_DEC_TYPE_INFO() -> BasicTypeInfo:  # ruff: ignore[invalid-function-name]
         return BasicTypeInfo(BasicType.BIG_DEC)
 
     @staticmethod
-    def INSTANT_TYPE_INFO() -> BasicTypeInfo:  # noqa: N802
+    def INSTANT_TYPE_INFO() -> BasicTypeInfo:  # ruff: ignore[invalid-function-name]
         return InstantTypeInfo(BasicType.INSTANT)
 
 
@@ -156,15 +156,15 @@ class SqlTimeTypeInfo(TypeInformation):
     """Factory of the date and time types."""
 
     @staticmethod
-    def DATE() -> DateTypeInfo:  # noqa: N802
+    def DATE() -> DateTypeInfo:  # ruff: ignore[invalid-function-name]
         return DateTypeInfo()
 
     @staticmethod
-    def TIME() -> TimeTypeInfo:  # noqa: N802
+    def TIME() -> TimeTypeInfo:  # ruff: ignore[invalid-function-name]
         return TimeTypeInfo()
 
     @staticmethod
-    def TIMESTAMP() -> TimestampTypeInfo:  # noqa: N802
+    def TIMESTAMP() -> TimestampTypeInfo:  # ruff: ignore[invalid-function-name]
         return TimestampTypeInfo()
 
 
@@ -221,7 +221,7 @@ class TimestampTypeInfo(TypeInformation):
     def from_internal_type(self, obj: Any) -> Any:
         if obj is None:
             return None
-        return datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=obj)  # noqa: DTZ001
+        return datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=obj)  # ruff: ignore[call-datetime-without-tzinfo]
 
 
 class LocalTimeTypeInfo(TypeInformation):
@@ -247,7 +247,7 @@ class PickledBytesTypeInfo(TypeInformation):
     """Any Python value, as it is. The type of everything that is not declared."""
 
     @staticmethod
-    def PICKLED_BYTE_ARRAY_TYPE_INFO() -> PickledBytesTypeInfo:  # noqa: N802
+    def PICKLED_BYTE_ARRAY_TYPE_INFO() -> PickledBytesTypeInfo:  # ruff: ignore[invalid-function-name]
         return PickledBytesTypeInfo()
 
     def __str__(self) -> str:
@@ -456,21 +456,21 @@ class Types:
     PICKLED_BYTE_ARRAY = staticmethod(PickledBytesTypeInfo.PICKLED_BYTE_ARRAY_TYPE_INFO)
 
     @staticmethod
-    def ROW(field_types: list[TypeInformation]) -> RowTypeInfo:  # noqa: N802
+    def ROW(field_types: list[TypeInformation]) -> RowTypeInfo:  # ruff: ignore[invalid-function-name]
         return RowTypeInfo(field_types)
 
     @staticmethod
-    def ROW_NAMED(  # noqa: N802
+    def ROW_NAMED(  # ruff: ignore[invalid-function-name]
         field_names: list[str], field_types: list[TypeInformation]
     ) -> RowTypeInfo:
         return RowTypeInfo(field_types, field_names)
 
     @staticmethod
-    def TUPLE(field_types: list[TypeInformation]) -> TupleTypeInfo:  # noqa: N802
+    def TUPLE(field_types: list[TypeInformation]) -> TupleTypeInfo:  # ruff: ignore[invalid-function-name]
         return TupleTypeInfo(field_types)
 
     @staticmethod
-    def PRIMITIVE_ARRAY(element_type: TypeInformation) -> TypeInformation:  # noqa: N802
+    def PRIMITIVE_ARRAY(element_type: TypeInformation) -> TypeInformation:  # ruff: ignore[invalid-function-name]
         kinds = {BasicType.BOOLEAN, BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG}
         kinds |= {BasicType.FLOAT, BasicType.DOUBLE, BasicType.CHAR}
         if not isinstance(element_type, BasicTypeInfo) or element_type.basic_type not in kinds:
@@ -478,23 +478,23 @@ class Types:
         return PrimitiveArrayTypeInfo(element_type)
 
     @staticmethod
-    def BASIC_ARRAY(element_type: TypeInformation) -> TypeInformation:  # noqa: N802
+    def BASIC_ARRAY(element_type: TypeInformation) -> TypeInformation:  # ruff: ignore[invalid-function-name]
         if not isinstance(element_type, BasicTypeInfo):
             raise TypeError(f"invalid element type for a basic array: {element_type}")
         return BasicArrayTypeInfo(element_type)
 
     @staticmethod
-    def OBJECT_ARRAY(element_type: TypeInformation) -> TypeInformation:  # noqa: N802
+    def OBJECT_ARRAY(element_type: TypeInformation) -> TypeInformation:  # ruff: ignore[invalid-function-name]
         return ObjectArrayTypeInfo(element_type)
 
     @staticmethod
-    def MAP(  # noqa: N802
+    def MAP(  # ruff: ignore[invalid-function-name]
         key_type_info: TypeInformation, value_type_info: TypeInformation
     ) -> TypeInformation:
         return MapTypeInfo(key_type_info, value_type_info)
 
     @staticmethod
-    def LIST(element_type_info: TypeInformation) -> TypeInformation:  # noqa: N802
+    def LIST(element_type_info: TypeInformation) -> TypeInformation:  # ruff: ignore[invalid-function-name]
         return ListTypeInfo(element_type_info)
 
 

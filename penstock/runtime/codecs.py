@@ -157,7 +157,7 @@ class IntCodec(Codec):
         except TypeError:
             self.refuse(value, "int")
 
-    def _overflow(self, values: list[int]) -> NoReturn:
+    def _overflow(self, values: Sequence[int]) -> NoReturn:
         worst = next((v for v in values if not self._low <= v <= self._high), values[0])
         raise OverflowError(
             f"{worst} does not fit the declared type {self.type_info}: expected a value in "
@@ -315,14 +315,18 @@ class RecordCodec(Codec):
         self.row_names = names
         self.names = names or tuple(f"f{index}" for index in range(len(fields)))
         if all(field.arrow is not None for field in fields):
-            self.arrow = pa.struct(
-                [(name, field.arrow) for name, field in zip(self.names, fields, strict=True)]
-            )
+            self.arrow = pa.struct([
+                (name, field.arrow) for name, field in zip(self.names, fields, strict=True)
+            ])
 
     def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
-        present = [v for v in values if v is not None] if None in set(values_kinds(values)) else values
+        present = (
+            [v for v in values if v is not None] if None in set(values_kinds(values)) else values
+        )
         columns = self.columns_of(present)
-        enforced = [field.enforce(column) for field, column in zip(self.fields, columns, strict=True)]
+        enforced = [
+            field.enforce(column) for field, column in zip(self.fields, columns, strict=True)
+        ]
         if all(new is old for new, old in zip(enforced, columns, strict=True)) and (
             self.row_names is None or all(row._fields == self.row_names for row in present)
         ):
@@ -465,4 +469,5 @@ def _nanos(value: Any) -> int:
     if hasattr(value, "value"):  # pandas.Timestamp, where pandas is installed
         return int(value.value)
     epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-    return (value - epoch) // datetime.timedelta(microseconds=1) * 1000
+    micros: int = (value - epoch) // datetime.timedelta(microseconds=1)
+    return micros * 1000

@@ -155,7 +155,7 @@ class Column:
 
     def between(self, low: Any, high: Any) -> Column:
         """Both ends included."""
-        return (self >= low) & (self <= high)
+        return _binary("and", self >= low, self <= high)
 
     def coalesce(self, *others: Any) -> Column:
         """The first value that is not null."""
@@ -347,9 +347,7 @@ def _floor_divide(left: Any, right: Any) -> Any:
     quotient = pc.divide_checked(left, right)
     rest = pc.subtract(left, pc.multiply(quotient, right))
     zero = pa.scalar(0)
-    is_off = pc.and_(
-        pc.not_equal(rest, zero), pc.xor(pc.less(rest, zero), pc.less(right, zero))
-    )
+    is_off = pc.and_(pc.not_equal(rest, zero), pc.xor(pc.less(rest, zero), pc.less(right, zero)))
     return pc.subtract(quotient, pc.cast(is_off, pa.int64()))
 
 

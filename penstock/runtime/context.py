@@ -163,9 +163,7 @@ class KeyedStateStore:
 class RuntimeContext(KeyedStateStore):
     """Handed to `open` of user functions."""
 
-    def __init__(
-        self, context: OperatorContext, backend: KeyedStateBackend | None = None
-    ) -> None:
+    def __init__(self, context: OperatorContext, backend: KeyedStateBackend | None = None) -> None:
         super().__init__(backend)
         self._context = context
         self._metrics = MetricGroup()

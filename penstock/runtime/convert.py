@@ -30,7 +30,7 @@ def arrow_schema(type_info: TypeInformation) -> pa.Schema:
     """Schema of a stream of this type. Raises: TypeError when it is not columnar."""
     codec = _columnar(type_info)
     if isinstance(codec, RecordCodec):
-        return pa.schema(list(codec.arrow))
+        return pa.schema(list(codec.arrow or ()))
     return pa.schema([("value", codec.arrow)])
 
 

@@ -85,7 +85,7 @@ class Shuffle(Partitioner):
 
     def __init__(self, channels: int, seed: int) -> None:
         self._channels = channels
-        self._rng = np.random.Generator(np.random.PCG64(seed))  # ruff: ignore[TID251]
+        self._rng = np.random.Generator(np.random.PCG64(seed))
 
     def split(self, batch: Batch) -> Iterable[tuple[int, Batch]]:
         drawn = self._rng.integers(0, self._channels, len(batch), dtype=np.int32)
@@ -138,8 +138,12 @@ class Custom(Partitioner):
         partition, channels = self._partition, self._channels
         keys = self._keys.keys_of(batch)
         found = [partition(key, channels) for key in keys]
-        if found and not (set(map(type, found)) == {int} and 0 <= min(found) <= max(found) < channels):
-            found = [_checked(key, channel, channels) for key, channel in zip(keys, found, strict=True)]
+        if found and not (
+            set(map(type, found)) == {int} and 0 <= min(found) <= max(found) < channels
+        ):
+            found = [
+                _checked(key, channel, channels) for key, channel in zip(keys, found, strict=True)
+            ]
         return found
 
 

@@ -22,6 +22,25 @@ from penstock.runtime.state_descriptors import (
     ValueStateDescriptor,
 )
 
+__all__ = [
+    "AggregatingState",
+    "AggregatingStateDescriptor",
+    "AppendingState",
+    "KeyedStateBackend",
+    "ListState",
+    "ListStateDescriptor",
+    "MapState",
+    "MapStateDescriptor",
+    "MergingState",
+    "ReducingState",
+    "ReducingStateDescriptor",
+    "State",
+    "StateDescriptor",
+    "StateTtlConfig",
+    "ValueState",
+    "ValueStateDescriptor",
+]
+
 _MISSING: Final = object()
 S = TypeVar("S", bound="State")
 
@@ -81,7 +100,9 @@ class KeyedStateBackend:
         for kind, state in kinds.items():
             if isinstance(descriptor, kind):
                 return self._state(descriptor, state)
-        raise TypeError(f"expected a state descriptor such as ValueStateDescriptor, got {descriptor!r}")
+        raise TypeError(
+            f"expected a state descriptor such as ValueStateDescriptor, got {descriptor!r}"
+        )
 
     def snapshot(self) -> dict[str, dict[int, list[tuple[Any, Any, Any]]]]:
         """State by name and key group: (key, namespace, value); expired values are left out."""

@@ -94,7 +94,7 @@ def _float(value: Any) -> str:
 
 
 def _java_digits(shortest: str, value: float) -> str:
-    if value != value:  # ruff: ignore[PLR0124]
+    if value != value:  # ruff: ignore[comparison-with-itself]
         return "NaN"
     if value in {float("inf"), float("-inf")}:
         return "Infinity" if value > 0 else "-Infinity"

@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.runtime.elements import ACTIVE, IDLE, MIN_WATERMARK, Element, Watermark, WatermarkStatus
+from penstock.runtime.elements import (
+    ACTIVE,
+    IDLE,
+    MIN_WATERMARK,
+    Element,
+    Watermark,
+    WatermarkStatus,
+)
 
 
 class StatusWatermarkValve:

@@ -53,7 +53,9 @@ class ColumnTimestamps(TimestampAssigner):
         if array.null_count:
             raise ValueError(f"timestamp column {self.column!r} contains nulls; filter them before")
         if pa.types.is_timestamp(array.type):
-            array = pc.cast(array, pa.timestamp("ms", tz=array.type.tz), safe=False).cast(pa.int64())
+            array = pc.cast(array, pa.timestamp("ms", tz=array.type.tz), safe=False).cast(
+                pa.int64()
+            )
         if not pa.types.is_integer(array.type):
             raise TypeError(
                 f"timestamp column {self.column!r} is {array.type}: expected epoch milliseconds as "
@@ -237,7 +239,7 @@ def extract_timestamps(assigner: TimestampAssigner, batch: RowBatch) -> Int64s:
     if set(map(type, given)) <= {int}:
         return np.array(given, np.int64)
     for value, stamp in zip(batch.values, given, strict=True):
-        if not isinstance(stamp, int | float | np.number) or stamp != stamp:  # ruff: ignore[PLR0124]
+        if not isinstance(stamp, int | float | np.number) or stamp != stamp:  # ruff: ignore[comparison-with-itself]
             raise TypeError(
                 f"extract_timestamp returned {stamp!r} for {value!r:.200}: expected epoch "
                 "milliseconds as an int"

@@ -192,8 +192,11 @@ class BatchGeneratorSource(_GeneratedSource):
             limiter = RateLimiter(self._rate_per_second / context.parallelism())
         return _BlockReader(context, self._block, limiter)
 
-    def _block(self, block: int, offset: int, rows: int | None) -> tuple[Batch, int]:
-        """Rows of a block from `offset`, at most `rows`; and how many the block has."""
+    def _block(self, block: int, offset: int, rows: int | None) -> tuple[Batch, int, bool]:
+        """A block's batch from index `offset`, of at most `rows` indexes; their number; the last one?
+
+        `make_batch` may leave indexes out, so that the batch is shorter than that.
+        """
         start = block * self._batch_size
         stop = start + self._batch_size
         if self._count is not None:
@@ -205,7 +208,7 @@ class BatchGeneratorSource(_GeneratedSource):
         if self._timestamps is not None:
             stamps = data.column(self._timestamps).to_numpy(zero_copy_only=False)
             stamps = stamps.astype(np.int64, copy=False)
-        return ColumnBatch(data, stamps), stop - start
+        return ColumnBatch(data, stamps), last - first, last == stop
 
 
 class _LimitedReader(SourceReader):
@@ -293,7 +296,7 @@ class _BlockReader(_LimitedReader):
     def __init__(
         self,
         context: ReaderContext,
-        block: Callable[[int, int, int | None], tuple[Batch, int]],
+        block: Callable[[int, int, int | None], tuple[Batch, int, bool]],
         limiter: RateLimiter | None,
     ) -> None:
         super().__init__(context, limiter)
@@ -307,12 +310,12 @@ class _BlockReader(_LimitedReader):
         if self._position == 0 and self._offset == 0:
             self._offset = split.skip
         number = split.first + self._position * split.stride
-        batch, size = self._block(number, self._offset, rows)
-        self._offset += len(batch)
-        if self._offset >= size:
+        batch, indexes, is_last = self._block(number, self._offset, rows)
+        self._offset += indexes
+        if is_last:
             self._offset = 0
             self._position += 1
-        return SplitBatch(batch, split)
+        return SplitBatch(batch, split) if len(batch) else ReaderStatus.NOTHING_AVAILABLE
 
     def _skipped(self) -> int:
         return self._offset

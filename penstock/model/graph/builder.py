@@ -182,8 +182,9 @@ def _driver_output(graph: ResolvedGraph, node: StreamNode, place: int) -> ChainO
 
 
 def _element_type(graph: ResolvedGraph, edge: ResolvedEdge) -> object | None:
-    """The declared type of a main output. Side outputs are pickled: their tag's type is the API's."""
-    return graph.nodes[edge.source].node.output_type if edge.tag is None else None
+    """The declared type of a main output or of a side output; None: pickled."""
+    node = graph.nodes[edge.source].node
+    return node.output_type if edge.tag is None else node.side_output_types.get(edge.tag)
 
 
 def _vertex_of(graph: ResolvedGraph, chain: _Chain, blob: BlobKey) -> JobVertex:

@@ -195,9 +195,7 @@ def state_keys(keys: list[Any]) -> list[Any]:
 
 
 def _hash_str(text: str) -> int:
-    units = (
-        text.encode("ascii") if text.isascii() else memoryview(_utf16(text)).cast("H")
-    )
+    units = text.encode("ascii") if text.isascii() else memoryview(_utf16(text)).cast("H")
     value = 0
     for unit in units:
         value = value * 31 + unit & _MASK
@@ -213,7 +211,7 @@ def _fold(bits: int) -> int:
 
 
 def _double_bits(value: float) -> int:
-    if value != value:  # noqa: PLR0124 - NaN; every NaN is one key, as for Java's Double
+    if value != value:  # ruff: ignore[comparison-with-itself] - NaN; every NaN is one key, as for Java's Double
         return _NAN_BITS
     bits: int = _DOUBLE_BITS.unpack(_DOUBLE.pack(value))[0]
     return bits

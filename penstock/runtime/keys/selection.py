@@ -84,14 +84,18 @@ class KeySelection:
         names = batch.data.schema.names
         for name in self.columns or ():
             if name not in names:
-                raise KeyError(f"key column {name!r} is not in this stream; its columns are {names}")
+                raise KeyError(
+                    f"key column {name!r} is not in this stream; its columns are {names}"
+                )
         return [batch.data.column(name) for name in self.columns or ()]
 
     def key_column(self, batch: ColumnBatch) -> pa.Array:
         """The only key column."""
         return self.key_columns(batch)[0]
 
-    def channels_of_columns(self, batch: ColumnBatch, channels: int, max_parallelism: int) -> Int32s:
+    def channels_of_columns(
+        self, batch: ColumnBatch, channels: int, max_parallelism: int
+    ) -> Int32s:
         """Channel of each row; equal to what the same records give as rows."""
         if self.columns is not None and len(self.columns) == 1:
             hashes = hash_array(self.key_column(batch), self.key_type)
@@ -115,7 +119,8 @@ class KeySelection:
         _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
         lists = [_key_values(array.take(pa.array(first)), self) for array in arrays]
         keys = self.typed(list(zip(*lists, strict=True)))
-        return np.array([hash32(key) for key in keys], np.uint32)[inverse]
+        hashes: UInt32s = np.array([hash32(key) for key in keys], np.uint32)[inverse]
+        return hashes
 
 
 def hash_array(array: pa.Array, key_type: TypeInformation | None) -> UInt32s:
@@ -127,7 +132,8 @@ def hash_array(array: pa.Array, key_type: TypeInformation | None) -> UInt32s:
         raise AssertionError(hash_of_none)
     kind = array.type
     if pa.types.is_dictionary(kind):
-        return hash_array(array.dictionary, key_type)[array.indices.to_numpy()]
+        hashes: UInt32s = hash_array(array.dictionary, key_type)[array.indices.to_numpy()]
+        return hashes
     if pa.types.is_integer(kind) and kind != pa.uint64():
         values = array.to_numpy().astype(np.int64)
         if is_int32_type(key_type):
@@ -209,11 +215,15 @@ class ChannelCache:
                 values = np.array(keys, np.int64)
             except OverflowError:
                 return [self._channel_of(key) for key in keys]
-            return self._of_hashes(values.astype(np.uint32) if self._is_int32 else hash_longs(values))
+            return self._of_hashes(
+                values.astype(np.uint32) if self._is_int32 else hash_longs(values)
+            )
         return [self._channel_of(key) for key in keys]
 
     def _of_hashes(self, hashes: UInt32s) -> list[int]:
-        found: list[int] = channels_of_hashes(hashes, self._channels, self._max_parallelism).tolist()
+        found: list[int] = channels_of_hashes(
+            hashes, self._channels, self._max_parallelism
+        ).tolist()
         return found
 
     def _channel_of(self, key: Any) -> int:

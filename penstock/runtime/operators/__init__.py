@@ -1,5 +1,6 @@
 """Operators: what the chain of a task is made of, one class per kind of transformation."""
 
+from penstock.runtime.operators.column_window import ColumnWindowOperator
 from penstock.runtime.operators.columns import (
     ColumnFilterOperator,
     MapBatchesOperator,
@@ -26,20 +27,21 @@ from penstock.runtime.operators.stateless import (
     FunctionOperator,
     MapOperator,
 )
-
 from penstock.runtime.operators.timestamps import TimestampsAndWatermarksOperator
-from penstock.runtime.operators.window import WindowOperator, make_window_operator
+from penstock.runtime.operators.window_base import WindowOperator
 from penstock.runtime.operators.window_functions import (
-    WindowContents,
-    WindowOutput,
-    WindowSpec,
-    WindowStyle,
+    AggregateContents,
+    ListContents,
+    ReduceContents,
+    WindowContext,
 )
 
 __all__ = [
+    "AggregateContents",
     "AggregateKind",
     "CollectOperator",
     "ColumnFilterOperator",
+    "ColumnWindowOperator",
     "FilterOperator",
     "FlatMapOperator",
     "FunctionOperator",
@@ -50,20 +52,18 @@ __all__ = [
     "KeyedOperator",
     "KeyedProcessContext",
     "KeyedProcessOperator",
+    "ListContents",
     "MapBatchesOperator",
     "MapOperator",
     "PrintOperator",
     "ProcessContext",
     "ProcessOperator",
+    "ReduceContents",
     "ReduceOperator",
     "SelectOperator",
     "SinkOperator",
     "TimerService",
     "TimestampsAndWatermarksOperator",
-    "WindowContents",
+    "WindowContext",
     "WindowOperator",
-    "WindowOutput",
-    "WindowSpec",
-    "WindowStyle",
-    "make_window_operator",
 ]

@@ -61,20 +61,20 @@ class MapBatchesOperator(Operator):
 
 
 class SelectOperator(Operator):
-    """New columns of expressions, in order. `selections`: (name, expression)."""
+    """New columns of expressions, in order, each under its `output_name`."""
 
     accepts = Accepts.COLUMNS
 
-    def __init__(self, selections: Sequence[tuple[str, Column]]) -> None:
-        names = [name for name, _ in selections]
+    def __init__(self, selections: Sequence[Column]) -> None:
+        names = [expression.output_name for expression in selections]
         if not names or len(set(names)) != len(names):
             raise ValueError(f"select needs columns with different names, got {names}")
         self.selections = tuple(selections)
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         columns = columns_of(batch)
-        arrays = [expression.array(columns.data) for _, expression in self.selections]
-        names = [name for name, _ in self.selections]
+        arrays = [expression.array(columns.data) for expression in self.selections]
+        names = [expression.output_name for expression in self.selections]
         return (ColumnBatch(pa.RecordBatch.from_arrays(arrays, names=names), columns.timestamps),)
 
 

@@ -2,7 +2,7 @@
 
 A table per window (state key -> accumulator) instead of timers per key: records of a batch that fall into
 the same windows are folded in one loop, and a window fires as a whole. What a user sees is what
-`window.WindowOperator` gives, up to the order among keys of one window, which is unspecified.
+`RecordWindowOperator` gives, up to the order among keys of one window, which is unspecified.
 Source: Flink WindowOperator; differs as said.
 """
 
@@ -20,17 +20,16 @@ from penstock.runtime.keys import state_key, state_keys
 from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.operator import MAX_EMIT, Emitted
 from penstock.runtime.operators.stateless import rows_of
-from penstock.runtime.operators.window_base import WindowCollector, WindowOperatorBase
-from penstock.runtime.operators.window_functions import WindowStyle
+from penstock.runtime.operators.window_base import WindowCollector, WindowOperator
 from penstock.runtime.windowing.assigners import _TimeGrid, checked_timestamp
 from penstock.runtime.windowing.windows import TimeWindow
 
 
-class GridWindowOperator(WindowOperatorBase):
+class GridWindowOperator(WindowOperator):
     """Tables by window start; a heap of windows to fire, and one of fired windows to forget."""
 
     def prepare(self, runtime_context: RuntimeContext) -> None:
-        grid = self.spec.assigner
+        grid = self.assigner
         assert isinstance(grid, _TimeGrid)
         self._grid = grid
         self._fold = self.contents.fold()
@@ -131,7 +130,7 @@ class GridWindowOperator(WindowOperatorBase):
     def process_watermark(self, watermark: Watermark, input_index: int) -> Emitted:
         now = self.timers.current_watermark = watermark.timestamp_ms
         self.watched([])
-        size, lateness = self._grid.size, self.spec.allowed_lateness_ms
+        size, lateness = self._grid.size, self.allowed_lateness_ms
         while self._to_fire and self._to_fire[0] + size - 1 <= now:
             start = heappop(self._to_fire)
             window = TimeWindow(start, start + size)
@@ -146,7 +145,7 @@ class GridWindowOperator(WindowOperatorBase):
         yield watermark
 
     def _fire(self, window: TimeWindow, table: dict[Any, Any]) -> Iterator[RowBatch]:
-        if self.output.style is WindowStyle.PASS:
+        if self.output is None:
             yield from self._passed(window, list(table.values()))
             return
         collector = WindowCollector(self)

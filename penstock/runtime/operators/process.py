@@ -13,12 +13,18 @@ from typing import Any, Protocol
 import numpy as np
 
 from penstock.runtime.context import UserFunction
-from penstock.runtime.elements import MIN_WATERMARK, NO_TIMESTAMP, Batch, RowBatch, Tagged, Watermark
+from penstock.runtime.elements import (
+    MIN_WATERMARK,
+    NO_TIMESTAMP,
+    Batch,
+    RowBatch,
+    Tagged,
+    Watermark,
+)
 from penstock.runtime.keys import KeySelection
-from penstock.runtime.operator import Emitted, Operator, OperatorContext
+from penstock.runtime.operator import MAX_EMIT, Emitted, Operator, OperatorContext
 from penstock.runtime.operators.keyed import KeyedOperator
 from penstock.runtime.operators.stateless import Collector, FunctionOperator, expand, pull, rows_of
-from penstock.runtime.operator import MAX_EMIT
 from penstock.runtime.side_output import OutputTag
 from penstock.runtime.timers import InternalTimerService, TimeDomain
 

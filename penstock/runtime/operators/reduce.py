@@ -75,9 +75,7 @@ class AggregateKind(StrEnum):
 class KeyedAggregateOperator(ReduceOperator):
     """SUM, MIN and MAX change one field of the first record; MIN_BY and MAX_BY keep a whole record."""
 
-    def __init__(
-        self, kind: AggregateKind | str, position: int | str, keys: KeySelection
-    ) -> None:
+    def __init__(self, kind: AggregateKind | str, position: int | str, keys: KeySelection) -> None:
         aggregate = Aggregate(AggregateKind(kind), position)
         super().__init__(UserFunction(aggregate, aggregate), keys)
 

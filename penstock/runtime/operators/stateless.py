@@ -30,7 +30,7 @@ def short_repr(value: Any) -> str:
     """Repr of a record for an error text, cut; a failing repr must not hide the first error."""
     try:
         text = repr(value)
-    except Exception as error:  # ruff: ignore[BLE001]
+    except Exception as error:
         text = f"<{type(value).__qualname__} whose repr raised {type(error).__name__}>"
     return text if len(text) <= _REPR_LIMIT else text[:_REPR_LIMIT] + "..."
 
@@ -75,7 +75,9 @@ class MapOperator(FunctionOperator):
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
-        return (RowBatch(list(map(self.function.call, self.watched(rows.values))), rows.timestamps),)
+        return (
+            RowBatch(list(map(self.function.call, self.watched(rows.values))), rows.timestamps),
+        )
 
 
 class FilterOperator(FunctionOperator):
@@ -165,7 +167,8 @@ class Collector:
     def _stamps(self, counts: Sequence[int]) -> Int64s | None:
         if self.stamps is None:
             return None
-        lengths = np.diff(np.array(counts, np.int64), prepend=0)
+        lengths = np.array(counts, np.int64)
+        lengths[1:] -= lengths[:-1].copy()
         stamps = np.asarray(self.stamps[self._next : self._next + len(counts)], np.int64)
         return np.repeat(stamps, lengths)
 

@@ -66,5 +66,3 @@ class TimestampsAndWatermarksOperator(Operator):
         interval_ms = self._context.watermark_interval_ms
         if interval_ms > 0:
             self._context.timers.schedule(self._context.timers.now_ms() + interval_ms)
-
-

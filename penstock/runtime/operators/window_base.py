@@ -1,6 +1,6 @@
 """What both window operators share: opening, late records, results with the window's timestamp.
 
-Source: Flink WindowOperator; see `window` for all assigners and `grid_window` for the fast case.
+Source: Flink WindowOperator; `record_window` does all assigners, `grid_window` the fast case.
 """
 
 from __future__ import annotations
@@ -20,32 +20,66 @@ from penstock.runtime.operators.stateless import Collector, pull
 from penstock.runtime.operators.window_functions import (
     WindowContents,
     WindowContext,
-    WindowOutput,
-    WindowSpec,
+    caller,
+    clearer,
 )
 from penstock.runtime.state import KeyedStateBackend
+from penstock.runtime.windowing.assigners import (
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    WindowAssigner,
+)
+from penstock.runtime.windowing.evictors import Evictor
+from penstock.runtime.windowing.triggers import EventTimeTrigger, Trigger
 
 
 def no_function(_value: Any) -> None:
     """Stands for 'no user function' where one is expected; a module function, because it is pickled."""
 
 
-class WindowOperatorBase(KeyedOperator):
-    """Contents, output function and context of windows."""
+class WindowOperator(KeyedOperator):
+    """Windows of a keyed stream. Calling this class makes the right one of its two subclasses.
+
+    `function`: its call is `(key, window, elements)` (apply) or `(key, context, elements)` (process);
+    None: the contents themselves are the results. `late_tag`: id of the side output for late records.
+    """
+
+    evictor: Evictor | None = None
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> WindowOperator:
+        """The fast class for event-time grids with their default trigger, else the general one."""
+        if cls is not WindowOperator:
+            return super().__new__(cls)
+        from penstock.runtime.operators.grid_window import GridWindowOperator
+        from penstock.runtime.operators.record_window import RecordWindowOperator
+
+        assigner, trigger = kwargs["assigner"], kwargs.get("trigger")
+        is_grid = type(assigner) in {TumblingEventTimeWindows, SlidingEventTimeWindows}
+        is_default = trigger is None or type(trigger) is EventTimeTrigger
+        return super().__new__(
+            GridWindowOperator if is_grid and is_default else RecordWindowOperator
+        )
 
     def __init__(
         self,
+        *,
         keys: KeySelection,
-        spec: WindowSpec,
+        assigner: WindowAssigner,
         contents: WindowContents,
-        output: WindowOutput | None = None,
+        trigger: Trigger | None = None,
+        allowed_lateness_ms: int = 0,
+        late_tag: str | None = None,
+        function: UserFunction | None = None,
     ) -> None:
-        super().__init__(UserFunction(no_function), keys)
-        if spec.allowed_lateness_ms < 0:
-            raise ValueError(f"allowed lateness must not be negative, got {spec.allowed_lateness_ms} ms")
-        self.spec = spec
+        super().__init__(function or UserFunction(no_function), keys)
+        if allowed_lateness_ms < 0:
+            raise ValueError(f"allowed lateness must not be negative, got {allowed_lateness_ms} ms")
+        self.assigner = assigner
+        self.trigger = trigger
+        self.allowed_lateness_ms = allowed_lateness_ms
+        self.late_tag = late_tag
         self.contents = contents
-        self.output = output or WindowOutput()
+        self.output = function
         self.windows: KeyedStateBackend
         self.context: WindowContext
         self._late: list[tuple[Any, int]] = []
@@ -60,10 +94,10 @@ class WindowOperatorBase(KeyedOperator):
         )
         self.windows.restore(self._restored.pop("windows", {}))
         self.context = WindowContext(self.windows, self.state, context.timers.now_ms)
-        self._call = self.output.caller(self.context)
-        self._clear = self.output.clearer()
+        self._call = caller(self.output, self.context)
+        self._clear = clearer(self.output)
         self._opened: list[UserFunction] = []
-        for function in (self.contents.function, self.output.function):
+        for function in (self.contents.function, self.output):
             if function is not None:
                 self._opened.append(function)
                 function.open(runtime_context)
@@ -87,34 +121,34 @@ class WindowOperatorBase(KeyedOperator):
 
     def cleanup_ms(self, window: Any) -> int:
         """When the window's state goes: 2^63-1 is never."""
-        if not self.spec.assigner.is_event_time():
+        if not self.assigner.is_event_time():
             return int(window.max_timestamp())
-        return min(window.max_timestamp() + self.spec.allowed_lateness_ms, MAX_WATERMARK)
+        return min(int(window.max_timestamp()) + self.allowed_lateness_ms, MAX_WATERMARK)
 
     def is_window_late(self, window: Any) -> bool:
         """Whether the watermark has passed its cleanup time."""
-        if not self.spec.assigner.is_event_time():
+        if not self.assigner.is_event_time():
             return False
         return self.cleanup_ms(window) <= self.timers.current_watermark
 
     def late(self, value: Any, stamp: int) -> None:
         """A record that no window took: counted or kept for the side output, if it is late at all."""
-        if not self.spec.assigner.is_event_time():
+        if not self.assigner.is_event_time():
             return
-        if stamp + self.spec.allowed_lateness_ms > self.timers.current_watermark:
+        if stamp + self.allowed_lateness_ms > self.timers.current_watermark:
             return
-        if self.spec.late_tag is not None:
+        if self.late_tag is not None:
             self._late.append((value, stamp))
         elif self._count_late is not None:
             self._count_late.inc()
 
     def take_late(self) -> Iterator[Tagged]:
         """Late records for the side output."""
-        if self._late and self.spec.late_tag is not None:
+        if self._late and self.late_tag is not None:
             values = [value for value, _ in self._late]
             stamps = np.array([stamp for _, stamp in self._late], np.int64)
             self._late = []
-            yield Tagged(self.spec.late_tag, RowBatch(values, stamps))
+            yield Tagged(self.late_tag, RowBatch(values, stamps))
 
     def call_window(
         self, skey: Any, window: Any, elements: list[Any], collector: WindowCollector
@@ -140,7 +174,7 @@ class WindowOperatorBase(KeyedOperator):
 class WindowCollector:
     """Results with the timestamps of their windows."""
 
-    def __init__(self, operator: WindowOperatorBase) -> None:
+    def __init__(self, operator: WindowOperator) -> None:
         self._operator = operator
         self._stamps: list[int] = []
         self._collector = Collector(self._stamps)
@@ -160,5 +194,3 @@ class WindowCollector:
     def take(self) -> list[RowBatch]:
         """What is left."""
         return self._collector.take()
-
-

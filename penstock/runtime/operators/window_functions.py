@@ -6,9 +6,9 @@ functions; differs: contents are incremental for reduce and aggregate always.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, Final
 
 from penstock.runtime.context import KeyedStateStore, UserFunction
@@ -19,111 +19,98 @@ from penstock.runtime.state_descriptors import (
     ReducingStateDescriptor,
     StateDescriptor,
 )
-from penstock.runtime.windowing.assigners import WindowAssigner
-from penstock.runtime.windowing.evictors import Evictor
-from penstock.runtime.windowing.triggers import Trigger
 
 CONTENTS: Final = "__window_contents__"
 MISSING: Final = object()
 
 
-class ContentsKind(Enum):
-    """How records are kept until the window fires."""
-
-    REDUCE = "reduce"
-    AGGREGATE = "aggregate"
-    LIST = "list"
-
-
 @dataclass(frozen=True, slots=True)
-class WindowContents:
-    """`function`: the reduce function, or a UserFunction whose owner is an AggregateFunction; None for LIST."""
+class WindowContents(ABC):
+    """How records are kept until the window fires. `function` None: as a list."""
 
-    kind: ContentsKind
-    function: UserFunction | None = None
+    function: UserFunction | None
 
-    @staticmethod
-    def reduce(function: UserFunction) -> WindowContents:
-        return WindowContents(ContentsKind.REDUCE, function)
-
-    @staticmethod
-    def aggregate(function: UserFunction) -> WindowContents:
-        return WindowContents(ContentsKind.AGGREGATE, function)
-
-    @staticmethod
-    def elements() -> WindowContents:
-        return WindowContents(ContentsKind.LIST)
-
+    @abstractmethod
     def descriptor(self) -> StateDescriptor:
         """State that keeps them."""
-        if self.function is None:
-            return ListStateDescriptor(CONTENTS)
-        if self.kind is ContentsKind.REDUCE:
-            return ReducingStateDescriptor(CONTENTS, self.function.call)
-        return AggregatingStateDescriptor(CONTENTS, self.function.owner)
+
+    @abstractmethod
+    def fold(self) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
+        """`fold(table, state keys, values)`: add values to a table of accumulators."""
 
     def result(self) -> Callable[[Any], Any]:
         """Accumulator to the value that the window function sees."""
-        if self.kind is ContentsKind.AGGREGATE and self.function is not None:
-            found: Callable[[Any], Any] = self.function.owner.get_result
-            return found
         return _same
 
+
+@dataclass(frozen=True, slots=True)
+class ReduceContents(WindowContents):
+    """One value, reduced with each record."""
+
+    function: UserFunction
+
+    def descriptor(self) -> StateDescriptor:
+        return ReducingStateDescriptor(CONTENTS, self.function.call)
+
     def fold(self) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
-        """`fold(table, state keys, values)`: add values to a table of accumulators."""
-        if self.function is None:
-            return _fold_lists
-        if self.kind is ContentsKind.REDUCE:
-            return _fold_reduce(self.function.call)
+        return _fold_reduce(self.function.call)
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateContents(WindowContents):
+    """One accumulator. The function's owner is the AggregateFunction."""
+
+    function: UserFunction
+
+    def descriptor(self) -> StateDescriptor:
+        return AggregatingStateDescriptor(CONTENTS, self.function.owner)
+
+    def fold(self) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
         return _fold_aggregate(self.function.owner)
 
-
-class WindowStyle(Enum):
-    """How the window function is called. The `_ALL` styles have no key."""
-
-    PASS = "pass"
-    APPLY = "apply"
-    PROCESS = "process"
-    APPLY_ALL = "apply_all"
-    PROCESS_ALL = "process_all"
+    def result(self) -> Callable[[Any], Any]:
+        found: Callable[[Any], Any] = self.function.owner.get_result
+        return found
 
 
 @dataclass(frozen=True, slots=True)
-class WindowOutput:
-    """`function`: its call is `apply` or `process` of the user's window function; None for PASS."""
+class ListContents(WindowContents):
+    """All records."""
 
-    style: WindowStyle = WindowStyle.PASS
-    function: UserFunction | None = None
+    function: None = None
 
-    def caller(self, context: WindowContext) -> Callable[[Any, Any, list[Any]], Any]:
-        """`(key, window, elements) -> iterable of results or None`."""
-        if self.function is None:
-            return lambda _key, _window, elements: elements
-        call = self.function.call
-        if self.style is WindowStyle.APPLY:
-            return call
-        if self.style is WindowStyle.APPLY_ALL:
-            return lambda _key, window, elements: call(window, elements)
-        if self.style is WindowStyle.PROCESS_ALL:
-            return lambda _key, _window, elements: call(context, elements)
+    def descriptor(self) -> StateDescriptor:
+        return ListStateDescriptor(CONTENTS)
+
+    def fold(self) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
+        return _fold_lists
+
+
+def caller(
+    function: UserFunction | None, context: WindowContext
+) -> Callable[[Any, Any, list[Any]], Any]:
+    """`(key, window, elements) -> iterable of results or None`; without a function the elements."""
+    if function is None:
+        return lambda _key, _window, elements: elements
+    call = function.call
+    if takes_context(function):
         return lambda key, _window, elements: call(key, context, elements)
-
-    def clearer(self) -> Callable[[Any], Any] | None:
-        """The user's `clear(context)`, for process functions that have one."""
-        if self.function is None or self.style not in {WindowStyle.PROCESS, WindowStyle.PROCESS_ALL}:
-            return None
-        return self.function.method("clear")
+    return call
 
 
-@dataclass(frozen=True, slots=True)
-class WindowSpec:
-    """How windows are made and when they fire. `late_tag`: id of the side output for late records."""
+def takes_context(function: UserFunction) -> bool:
+    """Whether it is a `process(key, context, elements)`, not an `apply(key, window, elements)`."""
+    name = getattr(function.call, "__name__", "")
+    if name in {"apply", "process"}:
+        return bool(name == "process")
+    return function.method("process") is not None and function.method("apply") is None
 
-    assigner: WindowAssigner
-    trigger: Trigger | None = None
-    allowed_lateness_ms: int = 0
-    late_tag: str | None = None
-    evictor: Evictor | None = None
+
+def clearer(function: UserFunction | None) -> Callable[[Any], Any] | None:
+    """The user's `clear(context)`, for process functions that have one."""
+    if function is None or not takes_context(function):
+        return None
+    return function.method("clear")
 
 
 class WindowContext:

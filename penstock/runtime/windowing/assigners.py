@@ -76,7 +76,9 @@ class _TimeGrid(WindowAssigner):
         self.slide = slide
         self.offset = offset
         if size <= 0 or slide <= 0:
-            raise ValueError(f"{name}: size and slide must be positive, got {size} ms and {slide} ms")
+            raise ValueError(
+                f"{name}: size and slide must be positive, got {size} ms and {slide} ms"
+            )
         if abs(offset) >= slide:
             raise ValueError(
                 f"{name}: the offset must be smaller than {slide} ms, in both directions; got {offset} ms"

@@ -272,7 +272,7 @@ class _Continuous(Trigger):
         return True
 
     def _next(self, time: int, window: Any) -> int:
-        return min(time + self._interval, window.max_timestamp())
+        return min(time + self._interval, int(window.max_timestamp()))
 
 
 class ContinuousEventTimeTrigger(_Continuous):

@@ -56,9 +56,7 @@ class TimeWindow(Window):
                 merge(group, result)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            type(other) is TimeWindow and self.start == other.start and self.end == other.end
-        )
+        return type(other) is TimeWindow and self.start == other.start and self.end == other.end
 
     def __lt__(self, other: TimeWindow) -> bool:
         return (self.start, self.end) < (other.start, other.end)
@@ -75,7 +73,7 @@ class CountWindow(Window):
 
     __slots__ = ("id",)
 
-    def __init__(self, id: int) -> None:  # ruff: ignore[A002] - PyFlink's name
+    def __init__(self, id: int) -> None:  # ruff: ignore[builtin-argument-shadowing] - PyFlink's name
         self.id = id
 
     def max_timestamp(self) -> int:
@@ -166,13 +164,13 @@ class MergingWindowSet:
         for result, members in found:
             is_merged = True
             if window in members:
-                members = [member for member in members if member != window]  # ruff: ignore[PLW2901]
+                members = [member for member in members if member != window]  # ruff: ignore[redefined-loop-name]
                 result_window = result
             existing = [member for member in members if member in self.mapping]
             if not existing:
                 continue
             self._merge(result, existing, on_merge)
-        if not is_merged and window not in self.mapping or result_window not in self.mapping:
+        if (not is_merged and window not in self.mapping) or result_window not in self.mapping:
             self.mapping[result_window] = result_window
             self.is_changed = True
         return result_window

@@ -1,6 +1,7 @@
 """What graph the methods of the API build."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -74,7 +75,8 @@ def test_a_node_remembers_the_users_line(env, executor):
     for node in executor.graph.nodes.values():
         file, _, line = node.defined_at.rpartition(":")
         assert file == __file__
-        assert "env.from_collection([1]).map(same)" in open(file).read().splitlines()[int(line) - 1]
+        source = Path(file).read_text().splitlines()
+        assert "env.from_collection([1]).map(same)" in source[int(line) - 1]
 
 
 def test_function_objects_and_callables_are_taken_by_the_same_methods(env):
@@ -222,7 +224,7 @@ def test_types_follow_the_declarations(env):
     assert str(ints.key_by(same).sum().get_type()) == "Integer"
     assert str(ints.rebalance().get_type()) == "Integer"
     keyed = ints.key_by(lambda value: str(value), Types.STRING())
-    assert str(keyed.get_type()) == "RowTypeInfo(f0: String, f1: Integer)"
+    assert str(keyed.get_type()) == "RowTypeInfo(String, Integer)"
     assert str(env.from_source(
         NumberSequenceSource(1, 2), WatermarkStrategy.no_watermarks(), "n"
     ).get_type()) == "Long"

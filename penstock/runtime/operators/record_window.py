@@ -1,56 +1,30 @@
-"""WindowOperator: any assigner, trigger and evictor, one record at a time. Spec 8.3.
+"""RecordWindowOperator: any assigner, trigger and evictor, one record at a time. Spec 8.3.
 
 Source: Flink WindowOperator, EvictingWindowOperator; differs: contents of merging windows are lists or
-accumulators in the one keyed backend. `make_window_operator` prefers `grid_window` where it can do the job.
+accumulators in the one keyed backend.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
 from penstock.runtime.context import RuntimeContext
 from penstock.runtime.elements import MAX_WATERMARK, Batch, RowBatch, Watermark
-from penstock.runtime.keys import KeySelection
 from penstock.runtime.operator import Emitted
-from penstock.runtime.operators.grid_window import GridWindowOperator
 from penstock.runtime.operators.stateless import rows_of
-from penstock.runtime.operators.window_base import WindowCollector, WindowOperatorBase
-from penstock.runtime.operators.window_functions import (
-    WindowContents,
-    WindowOutput,
-    WindowSpec,
-    absorbing,
-)
+from penstock.runtime.operators.window_base import WindowCollector, WindowOperator
+from penstock.runtime.operators.window_functions import absorbing
 from penstock.runtime.state_descriptors import StateDescriptor, ValueStateDescriptor
-from penstock.runtime.windowing.assigners import (
-    MergingWindowAssigner,
-    SlidingEventTimeWindows,
-    TumblingEventTimeWindows,
-    WindowAssigner,
-)
-from penstock.runtime.windowing.triggers import EventTimeTrigger, Trigger
+from penstock.runtime.windowing.assigners import MergingWindowAssigner, WindowAssigner
+from penstock.runtime.windowing.triggers import Trigger
 from penstock.runtime.windowing.windows import MergingWindowSet
-
-
-def make_window_operator(
-    keys: KeySelection,
-    spec: WindowSpec,
-    contents: WindowContents,
-    output: WindowOutput | None = None,
-) -> WindowOperatorBase:
-    """The operator for this window: the fast one for event-time grids with their default trigger."""
-    is_grid = type(spec.assigner) in {TumblingEventTimeWindows, SlidingEventTimeWindows}
-    is_default = spec.trigger is None or type(spec.trigger) is EventTimeTrigger
-    if is_grid and is_default and spec.evictor is None:
-        return GridWindowOperator(keys, spec, contents, output)
-    return WindowOperator(keys, spec, contents, output)
 
 
 class _AssignerContext(WindowAssigner.WindowAssignerContext):
     """Clock and keyed state for assigners."""
 
-    def __init__(self, operator: WindowOperator, runtime_context: RuntimeContext) -> None:
+    def __init__(self, operator: RecordWindowOperator, runtime_context: RuntimeContext) -> None:
         self._operator = operator
         self._runtime_context = runtime_context
 
@@ -64,7 +38,7 @@ class _AssignerContext(WindowAssigner.WindowAssignerContext):
 class _TriggerContext(Trigger.OnMergeContext):
     """Timers and state of the current key and `window`. `merged`: windows that were merged into it."""
 
-    def __init__(self, operator: WindowOperator, runtime_context: RuntimeContext) -> None:
+    def __init__(self, operator: RecordWindowOperator, runtime_context: RuntimeContext) -> None:
         self._operator = operator
         self._runtime_context = runtime_context
         self.window: Any = None
@@ -101,14 +75,14 @@ class _TriggerContext(Trigger.OnMergeContext):
         state.merge_namespaces(self.window, self.merged)
 
 
-class WindowOperator(WindowOperatorBase):
+class RecordWindowOperator(WindowOperator):
     """One record at a time, exactly as the spec says."""
 
     def prepare(self, runtime_context: RuntimeContext) -> None:
-        assigner = self.spec.assigner
+        assigner = self.assigner
         self._assigner = assigner
         self._merging = assigner if isinstance(assigner, MergingWindowAssigner) else None
-        self._trigger = self.spec.trigger or assigner.get_default_trigger()
+        self._trigger = self.trigger or assigner.get_default_trigger()
         if self._merging is not None and not self._trigger.can_merge():
             raise ValueError(
                 f"{type(assigner).__name__} merges windows, but {type(self._trigger).__name__} cannot: "
@@ -139,13 +113,13 @@ class WindowOperator(WindowOperatorBase):
 
     def _add(
         self, windows: Iterable[Any], value: Any, collector: WindowCollector
-    ) -> Iterator[RowBatch]:  # the generator's value: whether no window took the record
+    ) -> Generator[RowBatch, None, bool]:  # its value: whether no window took the record
         is_skipped = True
         for window in windows:
             if not self.is_window_late(window):
                 is_skipped = False
                 yield from self._add_to(window, window, value, collector)
-        return is_skipped  # ruff: ignore[B901]
+        return is_skipped  # ruff: ignore[return-in-generator]
 
     def _add_merging(
         self,
@@ -153,7 +127,7 @@ class WindowOperator(WindowOperatorBase):
         windows: Iterable[Any],
         value: Any,
         collector: WindowCollector,
-    ) -> Iterator[RowBatch]:
+    ) -> Generator[RowBatch, None, bool]:
         is_skipped = True
         sessions = MergingWindowSet(self._sessions.value())
         for window in windows:
@@ -165,13 +139,13 @@ class WindowOperator(WindowOperatorBase):
             self._sessions.update(sessions.mapping)
             yield from self._add_to(actual, sessions.state_window(actual), value, collector)
         self._sessions.update(sessions.mapping or None)
-        return is_skipped  # ruff: ignore[B901]
+        return is_skipped  # ruff: ignore[return-in-generator]
 
     def _add_to(
         self, window: Any, state_window: Any, value: Any, collector: WindowCollector
     ) -> Iterator[RowBatch]:
         self.windows.namespace = state_window
-        kept = (value, self.stamp) if self.spec.evictor is not None else value
+        kept = (value, self.stamp) if self.evictor is not None else value
         absorbing(self._contents).add(kept)
         self._trigger_context.window = window
         result = self._trigger.on_element(value, self.stamp, window, self._trigger_context)
@@ -290,7 +264,7 @@ class WindowOperator(WindowOperatorBase):
             return
         kept = absorbing(self._contents).get()
         elements: list[Any] = kept if self.contents.function is None else [kept]
-        evictor = self.spec.evictor
+        evictor = self.evictor
         if evictor is None:
             yield from self.call_window(self.state.skey, window, elements, collector)
             return
