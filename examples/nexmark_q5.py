@@ -30,19 +30,21 @@ class Hottest(ProcessAllWindowFunction[Any, tuple[int, int, int], TimeWindow]):
     def process(
         self, context: ProcessAllWindowFunction.Context, elements: Iterable[Any]
     ) -> Iterable[tuple[int, int, int]]:
-        most, hottest, window_end = 0, [], 0
-        for auction, _start, window_end, bids in elements:
+        most = 0
+        hottest: list[tuple[int, int, int]] = []
+        for auction, _start, end, bids in elements:
             if bids > most:
-                most, hottest = bids, [auction]
-            elif bids == most:
-                hottest.append(auction)
-        return [(window_end, auction, most) for auction in hottest]
+                most, hottest = bids, []
+            if bids == most:
+                hottest.append((end, auction, bids))
+        return hottest
 
 
 def hot_items(events: DataStream) -> DataStream:
     """(window end, auction, bids) of the hottest auctions of each window."""
     counts = (
-        events.filter(col("kind") == BID)
+        events
+        .filter(col("kind") == BID)
         .key_by(col("auction"))
         .window(SlidingEventTimeWindows.of(Time.seconds(SIZE_S), Time.seconds(SLIDE_S)))
         .aggregate(count().alias("bids"))

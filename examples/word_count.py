@@ -107,13 +107,15 @@ def main() -> None:
     if arguments.parallelism:
         env.set_parallelism(arguments.parallelism)
     source = (
-        FileSource.for_record_stream_format(StreamFormat.text_line_format(), *paths)
+        FileSource
+        .for_record_stream_format(StreamFormat.text_line_format(), *paths)
         .repeat(repeat)
         .build()
     )
     final_counts = FinalCounts()
     (
-        env.from_source(source, WatermarkStrategy.no_watermarks(), "Text")
+        env
+        .from_source(source, WatermarkStrategy.no_watermarks(), "Text")
         .flat_map(words_with_one)
         .name("Tokenizer")
         .key_by(word_of)
@@ -127,7 +129,9 @@ def main() -> None:
     seconds = time.monotonic() - started
 
     counts = final_counts.totals
-    for word, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[: arguments.top]:
+    for word, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[
+        : arguments.top
+    ]:
         print(f"{count}\t{word}")
     print(f"TOTAL words={sum(counts.values())} distinct={len(counts)} seconds={seconds:.1f}")
 

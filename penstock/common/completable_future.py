@@ -63,7 +63,7 @@ class CompletableFuture(Generic[T]):
             self._value = self._fetch(timeout_s)
         except TimeoutError:
             return False
-        except Exception as error:  # noqa: BLE001  (it is the result, raised again by result())
+        except Exception as error:  # it is the result, raised again by result()
             self._error = error
         self._is_done = True
         return True

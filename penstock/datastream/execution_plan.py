@@ -78,17 +78,16 @@ class _Shapes:
             return None
         edge = edges[0]
         before = self._graph.nodes[edge.source]
-        if (
-            before.is_source
-            or edge.tag is not None
-            or self._ship_strategy(edge) is not ShipStrategy.FORWARD
-            or node.chaining_strategy is not ChainingStrategy.ALWAYS
-            or before.chaining_strategy is ChainingStrategy.NEVER
-            or len(self._graph.outputs_of(edge.source)) != 1
-            or node.slot_sharing_group not in {None, before.slot_sharing_group}
-        ):
+        has_other_place = node.slot_sharing_group not in {None, before.slot_sharing_group}
+        is_alone = edge.tag is None and len(self._graph.outputs_of(edge.source)) == 1
+        if before.is_source or has_other_place or not is_alone:
             return None
-        return edge.source
+        may_chain = (
+            self._ship_strategy(edge) is ShipStrategy.FORWARD
+            and node.chaining_strategy is ChainingStrategy.ALWAYS
+            and before.chaining_strategy is not ChainingStrategy.NEVER
+        )
+        return edge.source if may_chain else None
 
     def _parallelism(self, node_id: int) -> int:
         parallelism = self._graph.nodes[node_id].parallelism

@@ -14,13 +14,43 @@ from penstock.datastream.time_domain import TimeDomain
 from penstock.datastream.timerservice import TimerService
 from penstock.runtime.context import KeyedStateStore, RuntimeContext
 
+__all__ = [
+    "AggregateFunction",
+    "AllWindowFunction",
+    "CoFlatMapFunction",
+    "CoMapFunction",
+    "CoProcessFunction",
+    "FilterFunction",
+    "FlatMapFunction",
+    "Function",
+    "KeySelector",
+    "KeyedCoProcessFunction",
+    "KeyedProcessFunction",
+    "KeyedStateStore",
+    "MapFunction",
+    "NullByteKeySelector",
+    "Partitioner",
+    "PassThroughAllWindowFunction",
+    "PassThroughWindowFunction",
+    "ProcessAllWindowFunction",
+    "ProcessFunction",
+    "ProcessWindowFunction",
+    "ReduceFunction",
+    "RuntimeContext",
+    "SinkFunction",
+    "SourceFunction",
+    "TimeDomain",
+    "TimerService",
+    "WindowFunction",
+]
+
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
 KEY = TypeVar("KEY")
 W = TypeVar("W")
 
 
-class Function(ABC):
+class Function(ABC):  # ruff: ignore[abstract-base-class-without-abstract-method]  (open and close have neutral bodies)
     """Opened once per attempt on the task's thread, closed once."""
 
     def open(self, runtime_context: RuntimeContext) -> None:

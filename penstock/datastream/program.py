@@ -61,9 +61,7 @@ class Program:
         node = self._add(name, operator, **fields)
         for upstream in inputs:
             self._edges.append(
-                StreamEdge(
-                    upstream.node_id, node.node_id, upstream.partitioning, tag=upstream.tag
-                )
+                StreamEdge(upstream.node_id, node.node_id, upstream.partitioning, tag=upstream.tag)
             )
         self._pending.append(node.node_id)
         return node
@@ -141,7 +139,7 @@ class Program:
 
 def caller_location() -> str:
     """`file:line` of the innermost frame outside this package: the user's call."""
-    frame = sys._getframe(1)  # noqa: SLF001  (inspect.stack reads every source file on the way)
+    frame = sys._getframe(1)  # ruff: ignore[private-member-access]  (inspect.stack would read every source file)
     while frame is not None:
         filename = frame.f_code.co_filename
         if not filename.startswith(PACKAGE_DIRECTORY):

@@ -28,13 +28,13 @@ from penstock.datastream.connectors.collection import CollectionSource
 from penstock.datastream.connectors.socket_text import SocketTextSource
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.execution_mode import RuntimeExecutionMode
+from penstock.datastream.execution_plan import plan_json
 from penstock.datastream.executor import (
     JobControl,
     JobExecutor,
     ProgramSettings,
     find_unserialisable,
 )
-from penstock.datastream.execution_plan import plan_json
 from penstock.datastream.program import Program, Upstream
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.model.errors import ConfigurationError, PenstockError
@@ -120,7 +120,7 @@ class StreamExecutionEnvironment:
 
     def set_default_local_parallelism(self, parallelism: int) -> None:
         check_parallelism(parallelism)
-        type(self)._local_parallelism = parallelism
+        type(self)._local_parallelism = parallelism  # ruff: ignore[private-member-access]
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
         self._configuration.set_string(RUNTIME_MODE_KEY, execution_mode.name)
@@ -401,9 +401,9 @@ class StreamExecutionEnvironment:
 
 
 def _existing(path: str, method: str) -> str:
-    if not os.path.exists(path):  # noqa: PTH110  (the user's text is kept as it is)
+    if not os.path.exists(path):
         raise ConfigurationError(
-            f"{method}: {path!r} does not exist, seen from {os.getcwd()}. Give a path on the machine "  # noqa: PTH109
+            f"{method}: {path!r} does not exist, seen from {os.getcwd()}. Give a path on the machine "
             "that runs the program."
         )
     return path

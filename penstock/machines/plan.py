@@ -94,17 +94,16 @@ class Plan:
 
     def _head(self) -> list[str]:
         total = self.taskmanagers * self.slots_each
+        size = f"{self.taskmanagers} TaskManagers of {self.slots_each} slots"
         return [
             f"Plan of job '{self.job_name}'",
-            f"{self.taskmanagers} TaskManagers of {self.slots_each} slots: {total} slots there, "
-            f"{self.slots_wanted} wanted",
+            f"{size}: {total} slots there, {self.slots_wanted} wanted",
         ]
 
     def _slot_lines(self, max_slots: int) -> Iterator[str]:
         for slot in self.slots[:max_slots]:
             yield f"{slot.resource_id} on {slot.host}, slot {slot.slot_index}"
-            for line in slot.tree.lines(1):
-                yield line
+            yield from slot.tree.lines(1)
         if len(self.slots) > max_slots:
             yield f"... and {len(self.slots) - max_slots} slots more"
 
@@ -114,10 +113,8 @@ class Plan:
             return [f"Every subtask has a slot; {free} slots stay free."]
         lacking = self.slots_wanted - self.taskmanagers * self.slots_each
         needed = -(-self.slots_wanted // self.slots_each)
-        lines = [
-            f"The slots do not suffice: {lacking} are missing. Without a slot: "
-            f"{', '.join(task_ranges(self.without_slot))}."
-        ]
+        without = ", ".join(task_ranges(self.without_slot))
+        lines = [f"The slots do not suffice: {lacking} are missing. Without a slot: {without}."]
         if len(self.waiting) > len(self.without_slot):
             lines.append(
                 "A region is deployed as a whole, so nothing of these would start: "
@@ -136,11 +133,12 @@ def task_ranges(tasks: Iterable[str]) -> list[str]:
     matches = [match for task in tasks if (match := _TASK.fullmatch(task))]
     for name, members in groupby(matches, key=lambda match: match["name"]):
         subtasks = sorted(int(member["subtask"]) for member in members)
-        for run in _runs(subtasks):
-            found.append(
-                f"{name}[{run[0]}]" if run[0] == run[-1] else f"{name}[{run[0]}..{run[-1]}]"
-            )
+        found += [f"{name}[{_span(run)}]" for run in _runs(subtasks)]
     return found
+
+
+def _span(run: list[int]) -> str:
+    return str(run[0]) if run[0] == run[-1] else f"{run[0]}..{run[-1]}"
 
 
 def _runs(numbers: list[int]) -> Iterator[list[int]]:

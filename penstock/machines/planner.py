@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from penstock.machines.execution_graph import ExecutionVertex
 from penstock.machines.job_master import JobMaster
 from penstock.machines.job_settings import JobSettings
-from penstock.machines.plan import Plan, PlannedSlot, SlotNode, VertexPlan, task_ranges
+from penstock.machines.plan import Plan, PlannedSlot, SlotNode, VertexPlan
 from penstock.machines.resource_manager import ResourceManager, ResourceSettings
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ConfigurationError
@@ -132,10 +132,10 @@ class _Rehearsal:
             if shared.slot is not None:
                 seated = [shared.members[index] for index in sorted(shared.members)]
                 self._add(shared.slot.allocation_id, shared.slot.location, seated)
-        order = list(self._locations)
+        order = {resource_id: number for number, resource_id in enumerate(self._locations)}
         by_place = sorted(
             self._places.values(),
-            key=lambda place: (order.index(place.location.resource_id), place.slot_index),
+            key=lambda place: (order[place.location.resource_id], place.slot_index),
         )
         for place in by_place:
             yield PlannedSlot(
@@ -225,6 +225,3 @@ def _tree(vertices: list[ExecutionVertex]) -> SlotNode:
         nested[name].children.append(leaf)
     groups = {vertex.job_vertex.slot_sharing_group for vertex in vertices}
     return SlotNode("SharedSlot", f"group '{min(groups)}'", children)
-
-
-__all__ = ["Plan", "plan", "task_ranges"]

@@ -5,7 +5,7 @@ Source: PyFlink pyflink.common.time; differs: no Java object behind them, `milli
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from typing import Any, Final
 
 _NANOS_PER_MILLI: Final = 1_000_000
@@ -144,8 +144,8 @@ def millis_of(length: Any) -> int:
         return length.to_millis()
     if isinstance(length, Time):
         return length.to_milliseconds()
-    if isinstance(length, datetime.timedelta):
-        return length // datetime.timedelta(milliseconds=1)
+    if isinstance(length, dt.timedelta):
+        return length // dt.timedelta(milliseconds=1)
     for name in ("to_milliseconds", "to_millis"):
         method = getattr(length, name, None)
         if callable(method):

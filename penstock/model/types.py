@@ -1,54 +1,49 @@
 """TypeInformation family and the `Types` factory: how a stream's records are declared.
 
 Knows neither Arrow nor any coder: `runtime/convert.py` gives types their meaning for batches.
-Source: PyFlink pyflink.common.typeinfo; differs: no Java type behind them; date and time values are
-taken in UTC, never in the worker's local zone.
+Source: PyFlink pyflink.common.typeinfo; differs: no Java type behind them.
 """
 
 from __future__ import annotations
 
-import calendar
-import datetime
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
 from penstock.model.row import Row, make_row
 from penstock.model.time import Instant
+from penstock.model.type_information import (
+    MICROS,
+    DateTypeInfo,
+    LocalTimeTypeInfo,
+    TimestampTypeInfo,
+    TimeTypeInfo,
+    TypeInformation,
+)
 
-_MICROS = 1_000_000
-
-
-class TypeInformation:
-    """Base of all types. Two are equal when class and parts are equal."""
-
-    def need_conversion(self) -> bool:
-        """Whether a Python value differs from its internal (plain) form."""
-        return False
-
-    def to_internal_type(self, obj: Any) -> Any:
-        """Python value to plain form (ints for dates, tuples for rows)."""
-        return obj
-
-    def from_internal_type(self, obj: Any) -> Any:
-        """Plain form to Python value."""
-        return obj
-
-    def parts(self) -> tuple[Any, ...]:
-        """What makes two types of one class differ."""
-        return ()
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.parts() == other.parts()
-
-    def __hash__(self) -> int:
-        return hash((type(self).__name__, self.parts()))
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def __str__(self) -> str:
-        return type(self).__name__
+__all__ = [
+    "BasicArrayTypeInfo",
+    "BasicType",
+    "BasicTypeInfo",
+    "DateTypeInfo",
+    "ElementTypeInfo",
+    "ExternalTypeInfo",
+    "InstantTypeInfo",
+    "ListTypeInfo",
+    "LocalTimeTypeInfo",
+    "MapTypeInfo",
+    "ObjectArrayTypeInfo",
+    "PickledBytesTypeInfo",
+    "PrimitiveArrayTypeInfo",
+    "RowTypeInfo",
+    "SqlTimeTypeInfo",
+    "TimeTypeInfo",
+    "TimestampTypeInfo",
+    "TupleTypeInfo",
+    "TypeInformation",
+    "Types",
+    "is_pickled",
+]
 
 
 class BasicType(Enum):
@@ -143,12 +138,12 @@ class InstantTypeInfo(BasicTypeInfo):
         return True
 
     def to_internal_type(self, obj: Any) -> Any:
-        return None if obj is None else obj.seconds * _MICROS + obj.nanos // 1000
+        return None if obj is None else obj.seconds * MICROS + obj.nanos // 1000
 
     def from_internal_type(self, obj: Any) -> Any:
         if obj is None:
             return None
-        seconds, micros = divmod(obj, _MICROS)
+        seconds, micros = divmod(obj, MICROS)
         return Instant(seconds, micros * 1000)
 
 
@@ -168,81 +163,6 @@ class SqlTimeTypeInfo(TypeInformation):
         return TimestampTypeInfo()
 
 
-class DateTypeInfo(TypeInformation):
-    """datetime.date; internally days since the epoch."""
-
-    EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
-
-    def need_conversion(self) -> bool:
-        return True
-
-    def to_internal_type(self, obj: Any) -> Any:
-        return None if obj is None else obj.toordinal() - self.EPOCH_ORDINAL
-
-    def from_internal_type(self, obj: Any) -> Any:
-        return None if obj is None else datetime.date.fromordinal(obj + self.EPOCH_ORDINAL)
-
-
-class TimeTypeInfo(TypeInformation):
-    """datetime.time; internally microseconds since midnight."""
-
-    EPOCH_ORDINAL = 0
-
-    def need_conversion(self) -> bool:
-        return True
-
-    def to_internal_type(self, obj: Any) -> Any:
-        if obj is None:
-            return None
-        seconds = (obj.hour * 60 + obj.minute) * 60 + obj.second
-        return seconds * _MICROS + obj.microsecond
-
-    def from_internal_type(self, obj: Any) -> Any:
-        if obj is None:
-            return None
-        seconds, micros = divmod(obj, _MICROS)
-        minutes, second = divmod(seconds, 60)
-        hour, minute = divmod(minutes, 60)
-        return datetime.time(hour, minute, second, micros)
-
-
-class TimestampTypeInfo(TypeInformation):
-    """datetime.datetime without zone; internally microseconds since the epoch."""
-
-    def need_conversion(self) -> bool:
-        return True
-
-    def to_internal_type(self, obj: Any) -> Any:
-        if obj is None:
-            return None
-        stamp = obj.utctimetuple() if obj.tzinfo else obj.timetuple()
-        return calendar.timegm(stamp) * _MICROS + obj.microsecond
-
-    def from_internal_type(self, obj: Any) -> Any:
-        if obj is None:
-            return None
-        return datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=obj)  # ruff: ignore[call-datetime-without-tzinfo]
-
-
-class LocalTimeTypeInfo(TypeInformation):
-    """Java's LocalDate, LocalTime, LocalDateTime."""
-
-    class TimeType(Enum):
-        LOCAL_DATE = 0
-        LOCAL_TIME = 1
-        LOCAL_DATE_TIME = 2
-
-    def __init__(self, time_type: LocalTimeTypeInfo.TimeType) -> None:
-        self._time_type = time_type
-
-    def parts(self) -> tuple[Any, ...]:
-        return (self._time_type,)
-
-    def __str__(self) -> str:
-        words = ("LocalDate", "LocalTime", "LocalDateTime")
-        return words[self._time_type.value]
-
-
 class PickledBytesTypeInfo(TypeInformation):
     """Any Python value, as it is. The type of everything that is not declared."""
 
@@ -254,7 +174,7 @@ class PickledBytesTypeInfo(TypeInformation):
         return "PickledByteArrayTypeInfo"
 
 
-class _ElementTypeInfo(TypeInformation):
+class ElementTypeInfo(TypeInformation):
     """A type with one element type."""
 
     def __init__(self, element_type: TypeInformation) -> None:
@@ -284,23 +204,23 @@ class _ElementTypeInfo(TypeInformation):
         return f"{type(self).__name__}<{self._element_type}>"
 
 
-class ListTypeInfo(_ElementTypeInfo):
+class ListTypeInfo(ElementTypeInfo):
     """A list."""
 
 
-class BasicArrayTypeInfo(_ElementTypeInfo):
+class BasicArrayTypeInfo(ElementTypeInfo):
     """An array of boxed values: elements may be None."""
 
 
-class PrimitiveArrayTypeInfo(_ElementTypeInfo):
+class PrimitiveArrayTypeInfo(ElementTypeInfo):
     """An array of primitive values; of bytes: a bytes object."""
 
 
-class ObjectArrayTypeInfo(_ElementTypeInfo):
+class ObjectArrayTypeInfo(ElementTypeInfo):
     """An array of any type."""
 
 
-class ExternalTypeInfo(_ElementTypeInfo):
+class ExternalTypeInfo(ElementTypeInfo):
     """A type in its external form; passes everything on to the wrapped one."""
 
     def to_internal_type(self, obj: Any) -> Any:

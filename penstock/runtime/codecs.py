@@ -6,7 +6,7 @@ happy path checks a set of types instead of every value.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import operator
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -195,7 +195,7 @@ class FloatCodec(Codec):
     def _float(self, value: Any) -> float:
         if isinstance(value, int | float | np.number) and not isinstance(value, np.complexfloating):
             return float(value)
-        self.refuse(value, "float")
+        return self.refuse(value, "float")
 
     def _rounded(self, values: Sequence[Any]) -> list[Any]:
         present = [v for v in values if v is not None]
@@ -383,7 +383,7 @@ class RecordCodec(Codec):
             )
         if not values:
             return [() for _ in self.fields]
-        rows = values if self.row_names is None else [row._values for row in values]
+        rows = values if self.row_names is None else [row._values for row in values]  # ruff: ignore[private-member-access] - hot
         return list(zip(*rows, strict=True))
 
     def records(
@@ -397,7 +397,7 @@ class RecordCodec(Codec):
         if like is None:
             return [make_row(names, list(values)) for values in tuples]
         return [
-            make_row(names, list(values), row._row_kind)
+            make_row(names, list(values), row._row_kind)  # ruff: ignore[private-member-access] - hot
             for values, row in zip(tuples, like, strict=True)
         ]
 
@@ -408,7 +408,7 @@ def values_kinds(values: Sequence[Any]) -> set[Any]:
 
 
 @lru_cache(maxsize=1024)
-def codec_of(type_info: t.TypeInformation | None) -> Codec:
+def codec_of(type_info: t.TypeInformation | None) -> Codec:  # ruff: ignore[too-many-return-statements] - a dispatch by type
     """The codec of a type. Raises: TypeError for a type that no batch can have."""
     if isinstance(type_info, t.BasicTypeInfo):
         return _basic_codec(type_info)
@@ -423,14 +423,14 @@ def codec_of(type_info: t.TypeInformation | None) -> Codec:
         return codec_of(type_info.element_type)
     if isinstance(type_info, t.PrimitiveArrayTypeInfo) and type_info.element_type == t.Types.BYTE():
         return BytesCodec(type_info)
-    if isinstance(type_info, t._ElementTypeInfo):
+    if isinstance(type_info, t.ElementTypeInfo):
         return ListCodec(type_info, codec_of(type_info.element_type))
     if type_info is None or isinstance(type_info, t.PickledBytesTypeInfo):
         return Codec(type_info)
     return _time_codec(type_info)
 
 
-def _basic_codec(type_info: t.BasicTypeInfo) -> Codec:
+def _basic_codec(type_info: t.BasicTypeInfo) -> Codec:  # ruff: ignore[too-many-return-statements] - a dispatch by type
     kind = type_info.basic_type
     widths = {
         t.BasicType.BYTE: 8, t.BasicType.SHORT: 16, t.BasicType.INT: 32, t.BasicType.LONG: 64,
@@ -454,11 +454,11 @@ def _basic_codec(type_info: t.BasicTypeInfo) -> Codec:
 def _time_codec(type_info: t.TypeInformation) -> Codec:
     word = str(type_info)
     if word in {"DateTypeInfo", "LocalDate"}:
-        return ExactCodec(type_info, datetime.date, pa.date32())
+        return ExactCodec(type_info, dt.date, pa.date32())
     if word in {"TimeTypeInfo", "LocalTime"}:
-        return ExactCodec(type_info, datetime.time, pa.time64("us"))
+        return ExactCodec(type_info, dt.time, pa.time64("us"))
     if word in {"TimestampTypeInfo", "LocalDateTime"}:
-        return ExactCodec(type_info, datetime.datetime, pa.timestamp("us"))
+        return ExactCodec(type_info, dt.datetime, pa.timestamp("us"))
     raise TypeError(f"{type_info} is no type that records can have")
 
 
@@ -468,6 +468,6 @@ def _nanos(value: Any) -> int:
         return value
     if hasattr(value, "value"):  # pandas.Timestamp, where pandas is installed
         return int(value.value)
-    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-    micros: int = (value - epoch) // datetime.timedelta(microseconds=1)
+    epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    micros: int = (value - epoch) // dt.timedelta(microseconds=1)
     return micros * 1000

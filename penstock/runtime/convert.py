@@ -47,9 +47,11 @@ def to_columns(batch: RowBatch, type_info: TypeInformation | None) -> ColumnBatc
     columns = codec.columns_of(values)
     arrays = [f.to_array(column) for f, column in zip(codec.fields, columns, strict=True)]
     names = list(codec.names)
-    if codec.row_names is not None and any(row._row_kind is not RowKind.INSERT for row in values):
-        arrays.append(pa.array([row._row_kind.value for row in values], pa.int8()))
-        names.append(ROW_KIND_COLUMN)
+    if codec.row_names is not None:
+        kinds = [row._row_kind.value for row in values]  # ruff: ignore[private-member-access] - hot
+        if any(kinds):  # +I is 0
+            arrays.append(pa.array(kinds, pa.int8()))
+            names.append(ROW_KIND_COLUMN)
     if not arrays:
         raise TypeError(f"{type_info} has no fields, so it cannot travel as columns")
     return ColumnBatch(pa.RecordBatch.from_arrays(arrays, names=names), batch.timestamps)

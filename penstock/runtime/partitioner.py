@@ -147,7 +147,7 @@ class Custom(Partitioner):
         return found
 
 
-def make_partitioner(
+def make_partitioner(  # ruff: ignore[too-many-return-statements] - a dispatch by strategy
     partitioning: Partitioning,
     channels: int,
     own_subtask: int,

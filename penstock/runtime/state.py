@@ -400,10 +400,10 @@ class MapState(State):
         return [(key, value) for key, value in found if value is not None]
 
     def keys(self) -> list[Any]:
-        return [key for key, _ in self.items()]
+        return [key for key, _ in self.items()]  # ruff: ignore[incorrect-dict-iterator] - not a dict's
 
     def values(self) -> list[Any]:
-        return [value for _, value in self.items()]
+        return [value for _, value in self.items()]  # ruff: ignore[incorrect-dict-iterator] - not a dict's
 
     def is_empty(self) -> bool:
         return not self.items()

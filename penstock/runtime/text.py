@@ -6,7 +6,7 @@ is `+I[a,1]` with Python's floats. Source: PyFlink's observed output; differs: d
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import lru_cache, partial
@@ -44,7 +44,7 @@ def _format_of(type_info: t.TypeInformation | None) -> Format:
     return _java_format(type_info)
 
 
-def _java_format(type_info: t.TypeInformation | None) -> Format:
+def _java_format(type_info: t.TypeInformation | None) -> Format:  # ruff: ignore[too-many-return-statements] - a dispatch by type
     """Java's toString of a value of this type."""
     if isinstance(type_info, t.BasicTypeInfo) and type_info.basic_type is t.BasicType.FLOAT:
         return _float
@@ -56,12 +56,12 @@ def _java_format(type_info: t.TypeInformation | None) -> Format:
         return partial(_map, _java_format(type_info.key_type), _java_format(type_info.value_type))
     if isinstance(type_info, t.ExternalTypeInfo):
         return _java_format(type_info.element_type)
-    if isinstance(type_info, t._ElementTypeInfo):
+    if isinstance(type_info, t.ElementTypeInfo):
         return partial(_list, _java_format(type_info.element_type))
     return java_text
 
 
-def java_text(value: Any) -> str:
+def java_text(value: Any) -> str:  # ruff: ignore[too-many-return-statements] - a dispatch by type
     """Java's text of a plain value."""
     if value is None:
         return "null"
@@ -71,9 +71,9 @@ def java_text(value: Any) -> str:
         return java_double(value)
     if isinstance(value, Decimal):
         return format(value, "f") if value.as_tuple().exponent == 0 else str(value)
-    if isinstance(value, datetime.datetime):
+    if isinstance(value, dt.datetime):
         return _timestamp(value)
-    if isinstance(value, datetime.time):
+    if isinstance(value, dt.time):
         return value.strftime("%H:%M:%S")
     if isinstance(value, Instant):
         return _instant(value)
@@ -155,13 +155,13 @@ def _map(key: Format, item: Format, value: Any) -> str:
     return f"{{{', '.join(f'{key(k)}={item(v)}' for k, v in value.items())}}}"
 
 
-def _timestamp(value: datetime.datetime) -> str:
+def _timestamp(value: dt.datetime) -> str:
     fraction = f"{value.microsecond:06d}".rstrip("0") or "0"
     return f"{value:%Y-%m-%d %H:%M:%S}.{fraction}"
 
 
 def _instant(value: Instant) -> str:
-    seconds = datetime.datetime.fromtimestamp(value.seconds, datetime.UTC)
+    seconds = dt.datetime.fromtimestamp(value.seconds, dt.UTC)
     text = f"{seconds:%Y-%m-%dT%H:%M:%S}"
     if value.nanos:
         digits = f"{value.nanos:09d}"

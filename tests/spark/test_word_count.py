@@ -1,5 +1,6 @@
 """The main path on Spark, embedded-style: `local[4]`."""
 
+import os
 import threading
 from collections import Counter
 
@@ -75,18 +76,26 @@ def test_nothing_is_left_after_a_job(spark):
     assert not [t for t in threading.enumerate() if t.name.startswith("penstock")]
 
 
-def test_a_function_that_never_returns_is_cancelled(spark):
+def test_a_function_that_never_returns_is_cancelled(spark, tmp_path):
+    fifo = str(tmp_path / "entered")
+    os.mkfifo(fifo)
+
     def stuck(_value):
         import time
 
+        with open(fifo, "w") as entered:
+            entered.write("yes")
         time.sleep(1e9)
 
     env = environment(1)
     env.from_collection([1]).map(stuck).print()
     client = env.execute_async("stuck")
+    with open(fifo) as entered:
+        assert entered.read() == "yes"
     client.cancel().result()
     with pytest.raises(JobExecutionError):
         client.get_job_execution_result().result()
+    assert client.get_job_status().result().name == "CANCELED"
     assert not taskmanagers()
 
 

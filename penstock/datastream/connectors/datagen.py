@@ -291,7 +291,6 @@ class _GeneratorReader(_LimitedReader):
         )
 
 
-
 class _BlockReader(_LimitedReader):
     def __init__(
         self,

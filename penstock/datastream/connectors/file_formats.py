@@ -61,7 +61,7 @@ class StreamFormat(FileFormat):
 
     @staticmethod
     def text_line_format(charset_name: str = "UTF-8") -> StreamFormat:
-        """Lines without their end, `\\n` or `\\r\\n`. Bytes that are no text become U+FFFD."""
+        r"""Lines without their end, `\n` or `\r\n`. Bytes that are no text become U+FFFD."""
         return TextLineFormat(charset_name)
 
     @staticmethod
@@ -183,7 +183,7 @@ def _decoded_lines(file: Any, charset: str) -> Iterator[list[str]]:
 
 
 def _split_lines(text: str) -> list[str]:
-    """Lines without their ends; only `\\n` and `\\r\\n` end a line."""
+    r"""Lines without their ends; only `\n` and `\r\n` end a line."""
     if "\r" in text:
         text = text.replace("\r\n", "\n")
     lines = text.split("\n")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import glob
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -74,7 +75,7 @@ def cut(path: str, size: int, split_bytes: int) -> Iterator[FilePiece]:
     """Byte ranges of nearly equal size, none above `split_bytes`; nothing for an empty file."""
     parts = -(-size // split_bytes)
     bounds = [size * part // parts for part in range(parts + 1)] if parts else []
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in pairwise(bounds):
         yield FilePiece(path, start, stop, stop - start)
 
 
@@ -103,7 +104,7 @@ def _roots(path: str) -> list[Path]:
     if Path(path).exists():
         return [Path(path)]
     if any(sign in path for sign in GLOB_SIGNS):
-        return [Path(match) for match in sorted(glob.glob(path, recursive=True))]  # noqa: PTH207
+        return [Path(match) for match in sorted(glob.glob(path, recursive=True))]
     return []
 
 

@@ -93,7 +93,9 @@ class RollingPolicy:
         """By size in bytes, age, and time without a record; looked at when records come."""
         for value in (part_size, rollover_interval, inactivity_interval):
             if value < 1:
-                raise ConfigurationError(f"rolling policy: sizes and intervals are >= 1, got {value}.")
+                raise ConfigurationError(
+                    f"rolling policy: sizes and intervals are >= 1, got {value}."
+                )
         return RollingPolicy(part_size, rollover_interval, inactivity_interval)
 
     @staticmethod

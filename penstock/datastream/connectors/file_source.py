@@ -212,7 +212,9 @@ class _FileEnumerator(QueueEnumerator):
         group = group_bytes_for(
             sum(sizes.values()) * times, self._context.parallelism(), self._settings.split_bytes
         )
-        cut_at = {path: group if self._settings.is_splittable else size for path, size in sizes.items()}
+        cut_at = {
+            path: group if self._settings.is_splittable else size for path, size in sizes.items()
+        }
         file_format = self._settings.file_format
         pieces = [
             piece for path in files for piece in file_format.pieces(path, max(1, cut_at[path]))

@@ -55,7 +55,9 @@ class NexmarkSource(BatchGeneratorSource):
         columns: tuple[str, ...] = COLUMNS,
     ) -> None:
         if events_per_second < 1:
-            raise ConfigurationError(f"events_per_second must be 1 or more, got {events_per_second}.")
+            raise ConfigurationError(
+                f"events_per_second must be 1 or more, got {events_per_second}."
+            )
         if events is not None and events > MAX_EVENTS:
             raise ConfigurationError(f"events must be at most 2^40 or None, got {events}.")
         unknown = [name for name in columns if name not in COLUMNS]
@@ -122,7 +124,8 @@ def _auctions(numbers: Int64s, kinds: NDArray[np.int8], chance: UInt64s) -> Int6
     any_open = oldest + _pick(chance, 1, newest - oldest + 1 + LEAD)
     is_hot = (chance & np.uint64(1)).astype(bool)
     chosen = np.where(kinds == BID, np.where(is_hot, hot, any_open), newest) + FIRST_ID
-    return np.where(kinds == PERSON, 0, chosen)
+    ids: Int64s = np.where(kinds == PERSON, 0, chosen)
+    return ids
 
 
 def _bidders(numbers: Int64s, kinds: NDArray[np.int8], chance: UInt64s) -> Int64s:

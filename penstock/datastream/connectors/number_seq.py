@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, Final
 
 from penstock.common.typeinfo import TypeInformation, Types
@@ -53,9 +54,7 @@ def split_range(start: int, stop: int, parts: int) -> list[tuple[int, int]]:
     """[start, stop) in at most `parts` ranges of nearly equal size, none empty."""
     size = stop - start
     bounds = [start + size * part // parts for part in range(parts + 1)]
-    return [
-        (low, high) for low, high in zip(bounds, bounds[1:], strict=False) if low < high
-    ]
+    return [(low, high) for low, high in pairwise(bounds) if low < high]
 
 
 class _NumberReader(PolledSplitReader):

@@ -36,8 +36,9 @@ from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.model.errors import GraphError
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.model.graph.stream_graph import ChainingStrategy, StreamNode
-from penstock.runtime.columns import Column
 from penstock.runtime import operators as ops
+from penstock.runtime.columns import Column
+from penstock.runtime.context import UserFunction
 from penstock.runtime.operator import Operator
 from penstock.runtime.sink import Sink
 
@@ -155,13 +156,17 @@ class DataStream:
         func: Callable[[Any], Any] | FlatMapFunction,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        return self._then("FlatMap", ops.FlatMapOperator(adapt.flat_map_function(func)), output_type)
+        return self._then(
+            "FlatMap", ops.FlatMapOperator(adapt.flat_map_function(func)), output_type
+        )
 
     def filter(self, func: Callable[[Any], Any] | FilterFunction | Column) -> DataStream:
         """Keep what `func` (or the column expression) says true of; the type stays."""
         if isinstance(func, Column):
             return self._then("Filter", ops.ColumnFilterOperator(func), self._element_type)
-        return self._then("Filter", ops.FilterOperator(adapt.filter_function(func)), self._element_type)
+        return self._then(
+            "Filter", ops.FilterOperator(adapt.filter_function(func)), self._element_type
+        )
 
     def process(
         self, func: ProcessFunction, output_type: TypeInformation | None = None
@@ -196,7 +201,7 @@ class DataStream:
         self, func: Callable[[Any], Any], output_type: TypeInformation | None = None
     ) -> DataStream:
         """`func`: pyarrow.RecordBatch -> RecordBatch. Timestamps stay while the row count does."""
-        operator = ops.MapBatchesOperator(adapt.UserFunction(func, None))
+        operator = ops.MapBatchesOperator(UserFunction(func))
         return self._then("MapBatches", operator, output_type)
 
     def select(self, *columns: Column | str, **named: Column) -> DataStream:
@@ -267,7 +272,7 @@ class DataStream:
                     f"Cannot union streams of different types: {self.get_type()} and "
                     f"{other.get_type()}. Bring them to one type with map(..., output_type=...)."
                 )
-            upstreams.extend(other._upstreams)  # noqa: SLF001  (same class)
+            upstreams.extend(other._upstreams)  # ruff: ignore[private-member-access]
         return DataStream(self._environment, upstreams, self._element_type)
 
     def connect(self, ds: Any) -> ConnectedStreams:
@@ -342,7 +347,7 @@ class DataStream:
     # ------------------------------------------------------------------ for the other stream classes
 
     def values(self) -> DataStream:
-        """This stream without a key. Not in PyFlink's public API."""
+        """The stream without its key. Not in PyFlink's public API."""
         return self
 
     def add_operator(

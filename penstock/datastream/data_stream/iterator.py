@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from penstock.common.job_client import JobClient, result_of
 from penstock.model.program import JobControl
@@ -41,7 +41,7 @@ class CloseableIterator:
     def next(self) -> Any:
         return next(self)
 
-    def __enter__(self) -> CloseableIterator:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -26,9 +26,9 @@ from penstock.datastream.functions import (
 )
 from penstock.datastream.program import Upstream
 from penstock.model.errors import GraphError
+from penstock.runtime import operators as ops
 from penstock.runtime.columns import Column
 from penstock.runtime.keys import KeySelection
-from penstock.runtime import operators as ops
 from penstock.runtime.operator import Operator
 from penstock.runtime.sink import Sink
 
@@ -54,7 +54,7 @@ class KeyedStream(DataStream):
         self, unkeyed: DataStream, upstreams: Sequence[Upstream], keys: KeySelection
     ) -> None:
         environment = unkeyed.get_execution_environment()
-        super().__init__(environment, upstreams, unkeyed._element_type)  # noqa: SLF001
+        super().__init__(environment, upstreams, unkeyed._element_type)  # ruff: ignore[private-member-access]
         self._unkeyed = unkeyed
         self.keys = keys
 
@@ -63,7 +63,9 @@ class KeyedStream(DataStream):
     def map(
         self, func: Callable[[Any], Any] | MapFunction, output_type: TypeInformation | None = None
     ) -> DataStream:
-        return self._then("Map", ops.KeyedMapOperator(adapt.map_function(func), self.keys), output_type)
+        return self._then(
+            "Map", ops.KeyedMapOperator(adapt.map_function(func), self.keys), output_type
+        )
 
     def flat_map(
         self,
@@ -88,7 +90,9 @@ class KeyedStream(DataStream):
         self, func: KeyedProcessFunction, output_type: TypeInformation | None = None
     ) -> DataStream:
         function = adapt.method_of(func, KeyedProcessFunction, "process_element")
-        return self._then("KEYED PROCESS", ops.KeyedProcessOperator(function, self.keys), output_type)
+        return self._then(
+            "KEYED PROCESS", ops.KeyedProcessOperator(function, self.keys), output_type
+        )
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream:
         return self._accumulate(self.AccumulateType.SUM, position_to_sum)

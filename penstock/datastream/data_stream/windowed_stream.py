@@ -7,7 +7,7 @@ column aggregates (`count().alias("n")`), and no Python object per record is mad
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream import user_functions as adapt
@@ -34,6 +34,12 @@ if TYPE_CHECKING:
     from penstock.datastream.data_stream.keyed_stream import KeyedStream
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 
+KeyedApply: TypeAlias = WindowFunction[Any, Any, Any, Any]
+KeyedProcess: TypeAlias = ProcessWindowFunction[Any, Any, Any, Any]
+KeyedFunction: TypeAlias = KeyedApply | KeyedProcess
+AllApply: TypeAlias = AllWindowFunction[Any, Any, Any]
+AllProcess: TypeAlias = ProcessAllWindowFunction[Any, Any, Any]
+AllFunction: TypeAlias = AllApply | AllProcess
 KEYED_FUNCTIONS: Final = (WindowFunction, ProcessWindowFunction)
 ALL_FUNCTIONS: Final = (AllWindowFunction, ProcessAllWindowFunction)
 
@@ -106,7 +112,7 @@ class _Windowed:
         contents = ops.ReduceContents(adapt.reduce_function(reduce_function))
         declared = output_type
         if function is None and output_type is None:
-            declared = self._stream.values()._element_type  # noqa: SLF001  (reduce keeps the type)
+            declared = self._stream.values()._element_type  # ruff: ignore[private-member-access]
         return self._add(self._operator(contents, self._window_function(function)), declared)
 
     def _aggregated(self, aggregate: Any, function: Any, output_type: Any) -> DataStream:
@@ -125,9 +131,7 @@ class _Windowed:
 class WindowedStream(_Windowed):
     """Windows of each key."""
 
-    def __init__(
-        self, keyed_stream: KeyedStream, window_assigner: WindowAssigner
-    ) -> None:
+    def __init__(self, keyed_stream: KeyedStream, window_assigner: WindowAssigner) -> None:
         super().__init__(keyed_stream, keyed_stream.keys, window_assigner)
 
     def trigger(self, trigger: Trigger) -> WindowedStream:
@@ -146,7 +150,7 @@ class WindowedStream(_Windowed):
     def reduce(
         self,
         reduce_function: Callable[[Any, Any], Any] | ReduceFunction,
-        window_function: WindowFunction | ProcessWindowFunction | None = None,
+        window_function: KeyedFunction | None = None,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
         return self._reduced(reduce_function, window_function, output_type)
@@ -154,7 +158,7 @@ class WindowedStream(_Windowed):
     def aggregate(
         self,
         aggregate_function: AggregateFunction | Any,
-        window_function: WindowFunction | ProcessWindowFunction | Any = None,
+        window_function: KeyedFunction | Any = None,
         accumulator_type: TypeInformation | Any = None,
         output_type: TypeInformation | Any = None,
         *more_aggregates: Any,
@@ -167,13 +171,13 @@ class WindowedStream(_Windowed):
         return self._aggregated(aggregate_function, window_function, output_type)
 
     def apply(
-        self, window_function: WindowFunction, output_type: TypeInformation | None = None
+        self, window_function: KeyedApply, output_type: TypeInformation | None = None
     ) -> DataStream:
         return self._listed(window_function, output_type)
 
     def process(
         self,
-        process_window_function: ProcessWindowFunction,
+        process_window_function: KeyedProcess,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
         return self._listed(process_window_function, output_type)
@@ -219,7 +223,7 @@ class AllWindowedStream(_Windowed):
     def reduce(
         self,
         reduce_function: Callable[[Any, Any], Any] | ReduceFunction,
-        window_function: AllWindowFunction | ProcessAllWindowFunction | None = None,
+        window_function: AllFunction | None = None,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
         return self._reduced(reduce_function, window_function, output_type)
@@ -227,20 +231,20 @@ class AllWindowedStream(_Windowed):
     def aggregate(
         self,
         aggregate_function: AggregateFunction,
-        window_function: AllWindowFunction | ProcessAllWindowFunction | None = None,
+        window_function: AllFunction | None = None,
         accumulator_type: TypeInformation | None = None,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
         return self._aggregated(aggregate_function, window_function, output_type)
 
     def apply(
-        self, window_function: AllWindowFunction, output_type: TypeInformation | None = None
+        self, window_function: AllApply, output_type: TypeInformation | None = None
     ) -> DataStream:
         return self._listed(window_function, output_type)
 
     def process(
         self,
-        process_window_function: ProcessAllWindowFunction,
+        process_window_function: AllProcess,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
         return self._listed(process_window_function, output_type)

@@ -169,9 +169,7 @@ class _ParquetWriter:
             return
         table = pa.Table.from_batches(self._waiting)
         if self._writer is None:
-            self._writer = pq.ParquetWriter(
-                self._file, table.schema, compression=self._compression
-            )
+            self._writer = pq.ParquetWriter(self._file, table.schema, compression=self._compression)
         self._writer.write_table(table)
         self._waiting.clear()
         self._waiting_rows = 0

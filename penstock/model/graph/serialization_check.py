@@ -33,7 +33,7 @@ def find_unserialisable(
 def _refusal(serialize: Callable[[object], bytes], value: object) -> Exception | None:
     try:
         serialize(value)
-    except Exception as error:  # noqa: BLE001  (pickling runs user code: it may raise anything)
+    except Exception as error:  # pickling runs user code: it may raise anything
         return error
     return None
 

@@ -14,7 +14,7 @@ Source: Flink KeyGroupRangeAssignment, MathUtils.murmurHash; differs: a batch at
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import struct
 import zlib
 from collections.abc import Callable, Sequence
@@ -45,7 +45,10 @@ _INT32_KINDS: Final = frozenset({BasicType.INT, BasicType.SHORT, BasicType.BYTE}
 
 
 class OtherKey(tuple[bytes]):
-    """Stands in dicts for a key whose Python equality is not its identity; `key` is the key itself."""
+    """Stands in dicts for a key whose Python equality is not its identity; `key` is the key itself.
+
+    A tuple, so that hash and equality run in C; plain tuples are never put in those dicts.
+    """
 
     key: Any
 
@@ -118,7 +121,7 @@ def murmur(value: int) -> int:
     return 0 if x == 0x80000000 else 0x100000000 - x
 
 
-def hash32(key: Any, *, is_int32: bool = False) -> int:
+def hash32(key: Any, *, is_int32: bool = False) -> int:  # ruff: ignore[too-many-return-statements] - a dispatch by type
     """The unsigned 32-bit hash of a key before `murmur`.
 
     Raises: TypeError for None and for types that cannot be a key.
@@ -176,7 +179,7 @@ def state_key(key: Any) -> Any:
     if isinstance(key, np.generic):
         return state_key(key.item())
     if isinstance(key, str | int) and not isinstance(key, bool | Enum):
-        return str.__str__(key) if isinstance(key, str) else int.__int__(key)
+        return "".join(key) if isinstance(key, str) else int(key) + 0
     made = OtherKey((canonical_bytes(key),))
     made.key = key
     return made
@@ -247,10 +250,10 @@ _ENCODERS: Final[list[tuple[Any, Callable[[Any, Callable[[bytes], Any]], Any]]]]
     (tuple, lambda key, put: _encode_items(b"(", key, put)),
     (Row, lambda key, put: _encode_items(b"R", list(key), put)),
     (Decimal, lambda key, put: put(_sized(b"D", str(key).encode()))),
-    (datetime.datetime, lambda key, put: put(_sized(b"t", key.isoformat().encode()))),
-    (datetime.date, lambda key, put: put(_sized(b"a", key.isoformat().encode()))),
-    (datetime.time, lambda key, put: put(_sized(b"h", key.isoformat().encode()))),
-    (datetime.timedelta, lambda key, put: _encode_items(b"l", (key.days, key.seconds, key.microseconds), put)),
+    (dt.datetime, lambda key, put: put(_sized(b"t", key.isoformat().encode()))),
+    (dt.date, lambda key, put: put(_sized(b"a", key.isoformat().encode()))),
+    (dt.time, lambda key, put: put(_sized(b"h", key.isoformat().encode()))),
+    (dt.timedelta, lambda key, put: _encode_items(b"l", (key.days, key.seconds, key.microseconds), put)),
     (Instant, lambda key, put: _encode_items(b"I", (key.seconds, key.nanos), put)),
     (np.generic, lambda key, put: _encode(key.item(), put)),
 ]  # fmt: skip

@@ -123,7 +123,7 @@ class KeySelection:
         return hashes
 
 
-def hash_array(array: pa.Array, key_type: TypeInformation | None) -> UInt32s:
+def hash_array(array: pa.Array, key_type: TypeInformation | None) -> UInt32s:  # ruff: ignore[too-many-return-statements] - a dispatch by type
     """`hash32` of each value of a column; TypeError when there is a null."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
@@ -137,7 +137,8 @@ def hash_array(array: pa.Array, key_type: TypeInformation | None) -> UInt32s:
     if pa.types.is_integer(kind) and kind != pa.uint64():
         values = array.to_numpy().astype(np.int64)
         if is_int32_type(key_type):
-            return values.astype(np.uint32)
+            narrow: UInt32s = values.astype(np.uint32)
+            return narrow
         return hash_longs(values)
     if pa.types.is_floating(kind):
         return hash_doubles(array.to_numpy().astype(np.float64))

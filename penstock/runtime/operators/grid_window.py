@@ -31,6 +31,7 @@ class GridWindowOperator(WindowOperator):
     def prepare(self, runtime_context: RuntimeContext) -> None:
         grid = self.assigner
         assert isinstance(grid, _TimeGrid)
+        assert self.evictor is None, "an evictor needs RecordWindowOperator"
         self._grid = grid
         self._fold = self.contents.fold()
         self._result = self.contents.result()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import compress, islice
+from operator import length_hint
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ class FunctionOperator(Operator):
         return RuntimeContext(context)
 
     def failing_record(self) -> str | None:
-        index = len(self._values) - self._position.__length_hint__() - 1  # type: ignore[attr-defined]
+        index = len(self._values) - length_hint(self._position) - 1
         if 0 <= index < len(self._values):
             return short_repr(self._values[index])
         return None

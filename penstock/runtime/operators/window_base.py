@@ -6,7 +6,7 @@ Source: Flink WindowOperator; `record_window` does all assigners, `grid_window` 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class WindowOperator(KeyedOperator):
 
     evictor: Evictor | None = None
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> WindowOperator:
+    def __new__(cls, **kwargs: Any) -> Self:
         """The fast class for event-time grids with their default trigger, else the general one."""
         if cls is not WindowOperator:
             return super().__new__(cls)
@@ -56,9 +56,9 @@ class WindowOperator(KeyedOperator):
         assigner, trigger = kwargs["assigner"], kwargs.get("trigger")
         is_grid = type(assigner) in {TumblingEventTimeWindows, SlidingEventTimeWindows}
         is_default = trigger is None or type(trigger) is EventTimeTrigger
-        return super().__new__(
-            GridWindowOperator if is_grid and is_default else RecordWindowOperator
-        )
+        engine: Any = GridWindowOperator if is_grid and is_default else RecordWindowOperator
+        made: Self = super().__new__(engine)
+        return made
 
     def __init__(
         self,

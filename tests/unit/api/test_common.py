@@ -38,7 +38,7 @@ def test_times_convert():
 def test_a_configuration_stores_text_and_parses_it_when_asked():
     conf = Configuration.from_dict({"a": "1", "b": "true", "c": "1.5", "list": "x;y"})
     assert (conf.get_integer("a", 0), conf.get_integer("z", 7)) == (1, 7)
-    assert conf.get_boolean("b", False) and conf.get_float("c", 0.0) == 1.5
+    assert conf.get_boolean("b", False) and conf.get_float("c", 0.0) == pytest.approx(1.5)
     conf.set_boolean("d", False).set_integer("e", 2).set_float("f", 0.5).set_string("g", "h")
     assert conf.to_dict()["d"] == "false"
     assert conf.set_bytearray("raw", bytearray(b"\x00\xff")).get_bytearray("raw", bytearray()) == (
@@ -58,7 +58,9 @@ def test_a_configuration_stores_text_and_parses_it_when_asked():
     [("get_integer", "whole number"), ("get_boolean", "true or false"), ("get_float", "a number")],
 )
 def test_a_value_that_does_not_parse_names_the_key(getter, expected):
-    with pytest.raises(ConfigurationError, match=rf"option 'key': got 'x y', expected {expected}|{expected}"):
+    with pytest.raises(
+        ConfigurationError, match=rf"option 'key': got 'x y', expected {expected}|{expected}"
+    ):
         getattr(Configuration({"key": "x y"}), getter)("key", 0)
 
 

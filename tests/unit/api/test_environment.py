@@ -295,7 +295,9 @@ def test_a_function_that_cannot_be_pickled_names_the_operator_and_the_line():
         env.execute()
     env.program.clear()
     env.from_collection([1]).key_by(Holder(lock)).reduce(add).name("after")
-    with pytest.raises(GraphError, match="key selector or partitioner before 'after'|operator 'after'"):
+    with pytest.raises(
+        GraphError, match=r"key selector or partitioner before 'after'|operator 'after'"
+    ):
         env.execute()
 
 

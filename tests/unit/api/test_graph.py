@@ -75,7 +75,7 @@ def test_a_node_remembers_the_users_line(env, executor):
     for node in executor.graph.nodes.values():
         file, _, line = node.defined_at.rpartition(":")
         assert file == __file__
-        source = Path(file).read_text().splitlines()
+        source = Path(file).read_text(encoding="utf-8").splitlines()
         assert "env.from_collection([1]).map(same)" in source[int(line) - 1]
 
 
@@ -150,7 +150,9 @@ def test_key_by_columns_partitions_by_names(env, executor):
         env.from_collection([1]).key_by(col("a") + 1)
 
 
-@pytest.mark.parametrize("method", ["shuffle", "rebalance", "rescale", "forward", "global_", "broadcast"])
+@pytest.mark.parametrize(
+    "method", ["shuffle", "rebalance", "rescale", "forward", "global_", "broadcast"]
+)
 def test_a_partitioning_is_carried_by_the_next_edge(env, executor, method):
     getattr(env.from_collection([1]), method)().map(same)
     env.execute()
@@ -186,7 +188,9 @@ def test_union_gives_several_edges_into_one_input(env, executor):
 
 def test_union_refuses_different_types_and_environments(env):
     ints = env.from_collection([1], Types.INT())
-    with pytest.raises(GraphError, match="Cannot union streams of different types: Integer and String"):
+    with pytest.raises(
+        GraphError, match="Cannot union streams of different types: Integer and String"
+    ):
         ints.union(env.from_collection(["a"], Types.STRING()))
     other = StreamExecutionEnvironment.get_execution_environment()
     with pytest.raises(GraphError, match="different environments"):
@@ -210,7 +214,9 @@ def test_a_side_output_is_an_edge_with_a_tag_and_the_operator_knows(env, executo
 
 def test_only_process_functions_have_side_outputs(env):
     stream = env.from_collection([1]).map(same)
-    with pytest.raises(GraphError, match=r"'Map' \(built at .*test_graph.py:\d+\) has no side output 'x'"):
+    with pytest.raises(
+        GraphError, match=r"'Map' \(built at .*test_graph.py:\d+\) has no side output 'x'"
+    ):
         stream.get_side_output(OutputTag("x"))
 
 
@@ -223,11 +229,16 @@ def test_types_follow_the_declarations(env):
     assert str(ints.key_by(same).reduce(lambda a, b: a).get_type()) == "Integer"
     assert str(ints.key_by(same).sum().get_type()) == "Integer"
     assert str(ints.rebalance().get_type()) == "Integer"
-    keyed = ints.key_by(lambda value: str(value), Types.STRING())
+    keyed = ints.key_by(str, Types.STRING())
     assert str(keyed.get_type()) == "RowTypeInfo(String, Integer)"
-    assert str(env.from_source(
-        NumberSequenceSource(1, 2), WatermarkStrategy.no_watermarks(), "n"
-    ).get_type()) == "Long"
+    assert (
+        str(
+            env.from_source(
+                NumberSequenceSource(1, 2), WatermarkStrategy.no_watermarks(), "n"
+            ).get_type()
+        )
+        == "Long"
+    )
 
 
 def test_project_takes_positions_of_tuples(env, executor):
@@ -255,7 +266,11 @@ def test_settings_reach_the_operator(env, executor):
     env.execute()
     _, node, print_node, last = executor.graph.nodes.values()
     assert (node.name, node.uid, node.parallelism, node.max_parallelism) == ("n", "u", 3, 30)
-    assert (node.buffer_timeout_ms, node.slot_sharing_group, node.co_location_key) == (7, "red", "c")
+    assert (node.buffer_timeout_ms, node.slot_sharing_group, node.co_location_key) == (
+        7,
+        "red",
+        "c",
+    )
     assert (node.description, node.chaining_strategy) == ("d", ChainingStrategy.NEVER)
     assert (print_node.name, print_node.uid, print_node.parallelism) == ("Sink: p", "q", 2)
     assert print_node.slot_sharing_group == "blue"
@@ -270,7 +285,9 @@ def test_settings_of_what_is_no_operator_are_refused(env):
         stream.rebalance().name("x")
     with pytest.raises(GraphError, match=r"uid\(\) on a union"):
         stream.union(stream.map(same)).uid("x")
-    with pytest.raises(GraphError, match=r"'Collection Source' .* runs with parallelism 1 only, got 2"):
+    with pytest.raises(
+        GraphError, match=r"'Collection Source' .* runs with parallelism 1 only, got 2"
+    ):
         env.from_collection([1]).set_parallelism(2)
     with pytest.raises(ConfigurationError, match="parallelism must be a whole number >= 1, got 0"):
         stream.set_parallelism(0)

@@ -102,7 +102,9 @@ def serve(coordinator, enumerator, context, reader):
 def poll(reader, context, batches, coordinator):
     polled = reader.poll_next()
     if polled is ReaderStatus.END_OF_INPUT:
-        assert context.subtask() in coordinator.no_more, "END_OF_INPUT before the last split was known"
+        assert context.subtask() in coordinator.no_more, (
+            "END_OF_INPUT before the last split was known"
+        )
         return True
     if isinstance(polled, SplitBatch):
         assert len(polled.batch), "an empty batch"

@@ -36,7 +36,7 @@ def lines_of(path, start, stop):
 
 
 def lines_in(text):
-    lines = re.split("\r?\n", text)
+    lines = re.split(r"\r?\n", text)
     return lines if lines[-1] else lines[:-1]
 
 
@@ -64,9 +64,7 @@ def test_any_split_size_and_parallelism_give_all_lines_once(lines, split_bytes, 
         path = Path(directory) / "text"
         path.write_bytes("\n".join(lines).encode())
         expected = sorted(lines_in("\n".join(lines)))
-        got = sorted(
-            rows(run_source(text_source(path, set_split_size=split_bytes), parallelism))
-        )
+        got = sorted(rows(run_source(text_source(path, set_split_size=split_bytes), parallelism)))
         assert got == expected
 
 

@@ -158,8 +158,7 @@ def test_nexmark_events_do_not_depend_on_batches_and_parallelism():
     parts = [NexmarkGenerator(7, 10_000).batch(a, a + 250) for a in range(0, 5000, 250)]
     assert pa.Table.from_batches([whole]).equals(pa.Table.from_batches(parts).combine_chunks())
     got = rows(run_source(NexmarkSource(5000, 7, batch_size=333), parallelism=3))
-    key = lambda row: (row["ts"], row["kind"], row["auction"], row["bidder"], row["price"])
-    assert sorted(got, key=key) == sorted(whole.to_pylist(), key=key)
+    assert sorted(map(str, got)) == sorted(map(str, whole.to_pylist()))
     assert NexmarkGenerator(8, 10_000).batch(0, 5000) != whole
 
 
@@ -172,7 +171,9 @@ def test_nexmark_has_the_benchmarks_proportions():
     newest = 1000 + np.arange(len(kind)) // 50 * 3 + 2
     is_hot = (auction[bids] - 1000) % 100 == 0
     assert 0.49 < is_hot.mean() < 0.53
-    assert (auction[bids] <= newest[bids] + 10).all() and (auction[bids] >= newest[bids] - 103).all()
+    assert (auction[bids] <= newest[bids] + 10).all() and (
+        auction[bids] >= newest[bids] - 103
+    ).all()
     assert 0.74 < ((bidder[bids] - 1001) % 100 == 0).mean() < 0.78
     assert price[bids].min() >= 100 and price[bids].max() <= 10**8
     assert 0.45 < (price[bids] < 100_000).mean() < 0.55
@@ -201,7 +202,7 @@ def test_socket_lines_come_until_the_server_closes():
         def send():
             connection, _ = server.accept()
             with connection:
-                connection.sendall("one\r\ntw".encode())
+                connection.sendall(b"one\r\ntw")
                 connection.sendall("o\nß".encode()[:-1])
                 connection.sendall("ß".encode()[-1:])
 

@@ -1,0 +1,121 @@
+"""TypeInformation: the base of all types of records, and the date and time types.
+
+Knows no coder. Source: PyFlink pyflink.common.typeinfo; differs: date and time values are taken in UTC,
+never in the worker's local zone.
+"""
+
+from __future__ import annotations
+
+import calendar
+import datetime as dt
+from enum import Enum
+from typing import Any, Final
+
+MICROS: Final = 1_000_000
+
+
+class TypeInformation:
+    """Base of all types. Two are equal when class and parts are equal."""
+
+    def need_conversion(self) -> bool:
+        """Whether a Python value differs from its internal (plain) form."""
+        return False
+
+    def to_internal_type(self, obj: Any) -> Any:
+        """Python value to plain form (ints for dates, tuples for rows)."""
+        return obj
+
+    def from_internal_type(self, obj: Any) -> Any:
+        """Plain form to Python value."""
+        return obj
+
+    def parts(self) -> tuple[Any, ...]:
+        """What makes two types of one class differ."""
+        return ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.parts() == other.parts()
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, self.parts()))
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        return type(self).__name__
+
+
+class DateTypeInfo(TypeInformation):
+    """dt.date; internally days since the epoch."""
+
+    EPOCH_ORDINAL = dt.date(1970, 1, 1).toordinal()
+
+    def need_conversion(self) -> bool:
+        return True
+
+    def to_internal_type(self, obj: Any) -> Any:
+        return None if obj is None else obj.toordinal() - self.EPOCH_ORDINAL
+
+    def from_internal_type(self, obj: Any) -> Any:
+        return None if obj is None else dt.date.fromordinal(obj + self.EPOCH_ORDINAL)
+
+
+class TimeTypeInfo(TypeInformation):
+    """dt.time; internally microseconds since midnight."""
+
+    EPOCH_ORDINAL = 0
+
+    def need_conversion(self) -> bool:
+        return True
+
+    def to_internal_type(self, obj: Any) -> Any:
+        if obj is None:
+            return None
+        seconds = (obj.hour * 60 + obj.minute) * 60 + obj.second
+        return seconds * MICROS + obj.microsecond
+
+    def from_internal_type(self, obj: Any) -> Any:
+        if obj is None:
+            return None
+        seconds, micros = divmod(obj, MICROS)
+        minutes, second = divmod(seconds, 60)
+        hour, minute = divmod(minutes, 60)
+        return dt.time(hour, minute, second, micros)
+
+
+class TimestampTypeInfo(TypeInformation):
+    """dt.datetime without zone; internally microseconds since the epoch."""
+
+    def need_conversion(self) -> bool:
+        return True
+
+    def to_internal_type(self, obj: Any) -> Any:
+        if obj is None:
+            return None
+        stamp = obj.utctimetuple() if obj.tzinfo else obj.timetuple()
+        return calendar.timegm(stamp) * MICROS + obj.microsecond
+
+    def from_internal_type(self, obj: Any) -> Any:
+        if obj is None:
+            return None
+        return dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=obj)  # ruff: ignore[call-datetime-without-tzinfo]
+
+
+class LocalTimeTypeInfo(TypeInformation):
+    """Java's LocalDate, LocalTime, LocalDateTime."""
+
+    class TimeType(Enum):
+        LOCAL_DATE = 0
+        LOCAL_TIME = 1
+        LOCAL_DATE_TIME = 2
+
+    def __init__(self, time_type: LocalTimeTypeInfo.TimeType) -> None:
+        self._time_type = time_type
+
+    def parts(self) -> tuple[Any, ...]:
+        return (self._time_type,)
+
+    def __str__(self) -> str:
+        words = ("LocalDate", "LocalTime", "LocalDateTime")
+        return words[self._time_type.value]
