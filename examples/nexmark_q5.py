@@ -1,9 +1,11 @@
-"""Nexmark query 5, hot items: the auctions with the most bids of the last ten seconds, every two seconds.
+"""Nexmark query 5, hot items: the auctions with the most bids of the last ten seconds, every two
+seconds.
 
     python examples/nexmark_q5.py [--events N] [--seed N] [--parallelism N] [--check]
 
-The events are generated, in columns; no Python object is made of a bid. Prints one line for each window:
-when it ends, how many bids its hottest auctions have, and which ones these are (all, if they are several).
+The events are generated, in columns; no Python object is made of a bid. Prints one line for each
+window: when it ends, how many bids its hottest auctions have, and which ones these are (all, if
+they are several).
 """
 
 import argparse
@@ -59,11 +61,13 @@ def hot_items(events: DataStream) -> DataStream:
 def expected_q5(
     events: int, seed: int = 0, events_per_second: int = 10_000
 ) -> list[tuple[int, int, int]]:
-    """The same result, sorted, counted window by window: slow, and with nothing of the engine in it."""
+    """The same result, sorted, counted window by window: slow, and with nothing of the engine in
+    it.
+    """
     data = NexmarkGenerator(seed, events_per_second).batch(0, events)
     kinds, auctions, stamps = (data.column(n).to_numpy() for n in ("kind", "auction", "ts"))
     auctions, stamps = auctions[kinds == BID], stamps[kinds == BID]
-    results = []
+    results: list[tuple[int, int, int]] = []
     if not len(stamps):
         return results
     size, slide = SIZE_S * 1000, SLIDE_S * 1000

@@ -16,7 +16,7 @@ from penstock.common import WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors import Committer, Sink, SinkWriter, WriterContext
 from penstock.datastream.connectors.file_system import FileSource, StreamFormat
-from penstock.runtime.elements import RowBatch
+from penstock.runtime.elements import Batch, RowBatch
 
 
 def words_with_one(line: str) -> list[tuple[str, int]]:
@@ -34,7 +34,7 @@ def add(first: tuple[str, int], second: tuple[str, int]) -> tuple[str, int]:
 
 
 class FinalCounts(Sink):
-    """Of each word's running counts keeps the last one; `totals` has them when the job has ended."""
+    """Keeps each word's last running count; `totals` has them when the job has ended."""
 
     def __init__(self) -> None:
         self.totals: dict[str, int] = {}
@@ -52,7 +52,8 @@ class FinalCountsWriter:
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
 
-    def write(self, batch: RowBatch, watermark_ms: int) -> None:
+    def write(self, batch: Batch, watermark_ms: int) -> None:
+        assert isinstance(batch, RowBatch)
         self.counts.update(batch.values)
 
     def prepare_commit(self) -> Sequence[object]:
@@ -70,6 +71,7 @@ class FinalCountsCommitter(Committer):
 
     def commit(self, committables: Sequence[object]) -> None:
         for counts in committables:
+            assert isinstance(counts, dict)
             self.totals.update(counts)
 
     def abort(self, job_prefix: str) -> None:

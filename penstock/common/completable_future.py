@@ -13,7 +13,9 @@ T = TypeVar("T")
 
 
 class CompletableFuture(Generic[T]):
-    """`fetch(timeout_s)` gives the result, raises the failure, or TimeoutError when it is too early."""
+    """`fetch(timeout_s)` gives the result, raises the failure, or TimeoutError when it is too
+    early.
+    """
 
     def __init__(self, fetch: Callable[[float | None], T]) -> None:
         self._fetch = fetch

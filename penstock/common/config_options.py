@@ -1,4 +1,7 @@
-"""Describing an option of one's own. Knows no configuration. Source: pyflink.common.config_options."""
+"""Describing an option of one's own. Knows no configuration.
+
+Source: pyflink.common.config_options.
+"""
 
 from __future__ import annotations
 

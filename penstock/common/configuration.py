@@ -1,7 +1,8 @@
-"""Configuration: a store of strings with typed getters. Knows no option; the options' list is in the model.
+"""Configuration: a store of strings with typed getters. Knows no option; the options' list is in
+the model.
 
-Source: pyflink.common.configuration; differs: a value that cannot be parsed raises ConfigurationError
-naming the key.
+Source: pyflink.common.configuration; differs: a value that cannot be parsed raises
+ConfigurationError naming the key.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class ExecutionConfig:
         self._configuration = Configuration() if configuration is None else configuration
         self._job_parameters: dict[str, str] = {}
 
-    # ------------------------------------------------------------------ parallelism
+    # ---------------------------------------------------------- parallelism
 
     def get_parallelism(self) -> int:
         """-1 while nobody has set it: the host decides."""
@@ -52,7 +52,7 @@ class ExecutionConfig:
         self._configuration.set_integer(MAX_PARALLELISM_KEY, max_parallelism)
         return self
 
-    # ------------------------------------------------------------------ intervals, ms
+    # ---------------------------------------------------------- intervals, ms
 
     def set_auto_watermark_interval(self, interval: int) -> ExecutionConfig:
         return self._set_ms(WATERMARK_INTERVAL_KEY, interval)
@@ -78,7 +78,7 @@ class ExecutionConfig:
     def get_task_cancellation_timeout(self) -> int:
         return self._get_ms(CANCELLATION_TIMEOUT_KEY, 180_000)
 
-    # ------------------------------------------------------------------ job parameters
+    # ---------------------------------------------------------- job parameters
 
     def get_global_job_parameters(self) -> dict[str, str]:
         return dict(self._job_parameters)
@@ -91,7 +91,7 @@ class ExecutionConfig:
         }
         return self
 
-    # ------------------------------------------------------------------ remembered, without effect
+    # ---------------------------------------------------------- remembered, without effect
 
     def enable_closure_cleaner(self) -> ExecutionConfig:
         return self._set_text("pipeline.closure-cleaner-level", "RECURSIVE")
@@ -165,7 +165,7 @@ class ExecutionConfig:
         key = "execution.checkpointing.snapshot-compression"
         return self._set_flag(key, value=use_snapshot_compression)
 
-    # ------------------------------------------------------------------ private
+    # ---------------------------------------------------------- private
 
     def _set_ms(self, key: str, value: int) -> ExecutionConfig:
         if value < 0:

@@ -1,4 +1,7 @@
-"""InputFormat, kept so that programs import. Source: pyflink.common.io; differs: names no Java class."""
+"""InputFormat, kept so that programs import.
+
+Source: pyflink.common.io; differs: names no Java class.
+"""
 
 
 class InputFormat:

@@ -50,7 +50,8 @@ class JobClient:
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
     ) -> CompletableFuture[str]:
         raise NotImplementedError(
-            "stop_with_savepoint needs checkpoints, which are not built yet. Use cancel() to end the job."
+            "stop_with_savepoint needs checkpoints, which are not built yet. "
+            "Use cancel() to end the job."
         )
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:

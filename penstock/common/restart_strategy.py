@@ -83,8 +83,8 @@ class _FailureRate(RestartStrategyConfiguration):
 
     def get_description(self) -> str:
         return (
-            f"Failure rate restart with maximum of {self.max_failure_rate} failures within interval "
-            f"{_ms(self.failure_interval)} ms and fixed delay "
+            f"Failure rate restart with maximum of {self.max_failure_rate} failures within "
+            f"interval {_ms(self.failure_interval)} ms and fixed delay "
             f"{_ms(self.delay_between_attempts_interval)} ms."
         )
 

@@ -1,7 +1,8 @@
 """Encoders and schemas: values to bytes and back. Knows no connector.
 
-Source: pyflink.common.serialization; differs: they work in Python instead of naming Java classes, and
-users may subclass them. A BulkWriterFactory makes writers of whole batches, as Parquet needs them.
+Source: pyflink.common.serialization; differs: they work in Python instead of naming Java classes,
+and users may subclass them. A BulkWriterFactory makes writers of whole batches, as Parquet needs
+them.
 """
 
 from __future__ import annotations

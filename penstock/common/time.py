@@ -1,4 +1,7 @@
-"""Duration, Instant and Time under PyFlink's address; the classes stand in the model. Source: pyflink.common.time."""
+"""Duration, Instant and Time under PyFlink's address; the classes stand in the model.
+
+Source: pyflink.common.time.
+"""
 
 from penstock.model.time import Duration, Instant, Time
 

@@ -1,4 +1,7 @@
-"""Type information under PyFlink's address; the classes stand in the model. Source: pyflink.common.typeinfo."""
+"""Type information under PyFlink's address; the classes stand in the model.
+
+Source: pyflink.common.typeinfo.
+"""
 
 from penstock.model.types import (
     BasicArrayTypeInfo,

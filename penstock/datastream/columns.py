@@ -1,4 +1,6 @@
-"""Expressions over columns: `col("price") * 2`, `count().alias("n")`. The engine stands in the runtime."""
+"""Expressions over columns: `col("price") * 2`, `count().alias("n")`. The engine stands in the
+runtime.
+"""
 
 from penstock.runtime.columns import Column, avg, col, count, first, last, lit, max_, min_, sum_
 

@@ -4,7 +4,9 @@ from enum import Enum
 
 
 class RuntimeExecutionMode(Enum):
-    """STREAMING: everything runs at once and results are running ones. AUTOMATIC means STREAMING here."""
+    """STREAMING: everything runs at once and results are running ones. AUTOMATIC means STREAMING
+    here.
+    """
 
     STREAMING = 0
     BATCH = 1

@@ -1,4 +1,6 @@
-"""The execution plan as JSON text. Source: Flink JSONGenerator, with PyFlink's merging of operators.
+"""The execution plan as JSON text.
+
+Source: Flink JSONGenerator, with PyFlink's merging of operators.
 
 Python operators that run in one chain are shown as one node, their names joined by `, `.
 """

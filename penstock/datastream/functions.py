@@ -50,7 +50,7 @@ KEY = TypeVar("KEY")
 W = TypeVar("W")
 
 
-class Function(ABC):  # ruff: ignore[abstract-base-class-without-abstract-method]  (open and close have neutral bodies)
+class Function(ABC):  # ruff: ignore[abstract-base-class-without-abstract-method]
     """Opened once per attempt on the task's thread, closed once."""
 
     def open(self, runtime_context: RuntimeContext) -> None:

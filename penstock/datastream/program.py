@@ -1,8 +1,8 @@
 """The program under construction: nodes and edges as the API's methods add them.
 
 Knows no operator and no host. Source: Flink StreamExecutionEnvironment.transformations and
-StreamGraphGenerator. As there, a node stays usable after `execute`: a run takes what was added since
-the last run, and all that leads to it.
+StreamGraphGenerator. As there, a node stays usable after `execute`: a run takes what was added
+since the last run, and all that leads to it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ PACKAGE_DIRECTORY: Final = str(Path(__file__).resolve().parents[1])
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """What a stream stands for: an operator's main output or side output `tag`, and how it is split."""
+    """What a stream stands for: an operator's main output or side output `tag`, and how it is
+    split.
+    """
 
     node_id: int
     tag: str | None = None
@@ -139,7 +141,7 @@ class Program:
 
 def caller_location() -> str:
     """`file:line` of the innermost frame outside this package: the user's call."""
-    frame = sys._getframe(1)  # ruff: ignore[private-member-access]  (inspect.stack would read every source file)
+    frame = sys._getframe(1)  # ruff: ignore[private-member-access]
     while frame is not None:
         filename = frame.f_code.co_filename
         if not filename.startswith(PACKAGE_DIRECTORY):

@@ -86,7 +86,7 @@ class StreamExecutionEnvironment:
         self._executor = executor
         return self
 
-    # ------------------------------------------------------------------ settings
+    # ---------------------------------------------------------- settings
 
     def get_config(self) -> ExecutionConfig:
         return self._config
@@ -171,7 +171,7 @@ class StreamExecutionEnvironment:
             self._configuration.set_string(key, value)
         return self
 
-    # ------------------------------------------------------------------ checkpoints
+    # ---------------------------------------------------------- checkpoints
 
     def get_checkpoint_config(self) -> CheckpointConfig:
         return self._checkpoint_config
@@ -221,7 +221,7 @@ class StreamExecutionEnvironment:
     def get_default_savepoint_directory(self) -> str | None:
         return self._configuration.get_string("execution.checkpointing.savepoint-dir", "") or None
 
-    # ------------------------------------------------------------------ what goes to the workers
+    # ---------------------------------------------------------- what goes to the workers
 
     def add_python_file(self, file_path: str) -> None:
         """A module, package or zip that functions import."""
@@ -248,7 +248,7 @@ class StreamExecutionEnvironment:
     def add_classpaths(self, *classpaths: str) -> None:
         """Accepted: nothing here needs a jar."""
 
-    # ------------------------------------------------------------------ sources
+    # ---------------------------------------------------------- sources
 
     def from_collection(
         self, collection: list[Any], type_info: TypeInformation | None = None
@@ -298,7 +298,7 @@ class StreamExecutionEnvironment:
             "subclass of penstock.datastream.connectors.Source."
         )
 
-    # ------------------------------------------------------------------ running
+    # ---------------------------------------------------------- running
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Run and wait. Raises JobExecutionError, whose text has the user's traceback."""
@@ -355,7 +355,7 @@ class StreamExecutionEnvironment:
         """Forget what was added and not run."""
         self.program.clear()
 
-    # ------------------------------------------------------------------ private
+    # ---------------------------------------------------------- private
 
     def _program_settings(self) -> ProgramSettings:
         interval = self.get_checkpoint_interval()
@@ -395,15 +395,15 @@ class StreamExecutionEnvironment:
     def _check_runtime_mode(self) -> None:
         if self._configuration.get_string(RUNTIME_MODE_KEY, "STREAMING").upper() == "BATCH":
             raise NotImplementedError(
-                "BATCH mode is not built yet. Leave STREAMING (the default): bounded sources end the "
-                "job; keyed aggregations then emit running results, of which the last counts."
+                "BATCH mode is not built yet. Leave STREAMING (the default): bounded sources end "
+                "the job; keyed aggregations then emit running results, of which the last counts."
             )
 
 
 def _existing(path: str, method: str) -> str:
     if not os.path.exists(path):
         raise ConfigurationError(
-            f"{method}: {path!r} does not exist, seen from {os.getcwd()}. Give a path on the machine "
-            "that runs the program."
+            f"{method}: {path!r} does not exist, seen from {os.getcwd()}. Give a path on the "
+            "machine that runs the program."
         )
     return path

@@ -1,4 +1,7 @@
-"""Small helpers that connectors share. Source: pyflink.datastream.utils; differs: nothing about Java."""
+"""Small helpers that connectors share.
+
+Source: pyflink.datastream.utils; differs: nothing about Java.
+"""
 
 from __future__ import annotations
 

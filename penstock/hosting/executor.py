@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from penstock.hosting.closures import serialize, user_modules_archive
@@ -71,6 +71,7 @@ class Host(Protocol):
 
     ships_modules: bool
 
+    def command_line(self) -> Mapping[str, str]: ...
     def spark_configuration(self) -> dict[str, str]: ...
     def default_parallelism(self, settings: Settings) -> int: ...
     def provider(self, settings: Settings, slots_needed: int) -> TaskManagerProvider: ...
@@ -90,6 +91,7 @@ class ClusterExecutor:
         """Raises GraphError, ConfigurationError, NoResourceAvailable before anything starts."""
         settings = Settings(
             program.configuration,
+            command_line=self._host.command_line(),
             spark=self._host.spark_configuration(),
             defaults=HOST_DEFAULTS,
         )
@@ -136,6 +138,9 @@ class MiniCluster:
 
     def executor(self) -> ClusterExecutor:
         return ClusterExecutor(self, self._observer)
+
+    def command_line(self) -> Mapping[str, str]:
+        return {}
 
     def spark_configuration(self) -> dict[str, str]:
         return {}

@@ -151,6 +151,7 @@ class JobManager:
         self._supervisors: dict[ResourceId, asyncio.StreamWriter] = {}
         self._cancelling: dict[AttemptId, float] = {}
         self._failed_starts = 0
+        self._fenced: set[ResourceId] = set()
         self._events: deque[tuple[Callable[[Any], None], Any]] = deque()
         self._where: dict[AttemptId, ResourceId] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -330,6 +331,10 @@ class JobManager:
         self._lost(resource_id, cause)
 
     def _on_register(self, message: RegisterTaskManager, writer: asyncio.StreamWriter) -> None:
+        if message.resource_id in self._fenced or message.resource_id in self._links:
+            raise ExternalError(
+                f"{message.resource_id} is over; a second one of its name is refused"
+            )
         location = TaskManagerLocation(message.resource_id, message.host, message.data_port)
         self._links[message.resource_id] = _Link(location, writer, time.monotonic(), blobs=set())
         self._failed_starts = 0
@@ -368,6 +373,8 @@ class JobManager:
         """Any thread: the Spark task (or thread) of a TaskManager is over."""
 
         def ended() -> None:
+            if resource_id in self._fenced:
+                return  # known to be over
             if resource_id in self._links:
                 self._lost(resource_id, cause)
             else:
@@ -392,6 +399,7 @@ class JobManager:
         link = self._links.pop(resource_id, None)
         if link is None or self._done.is_set():
             return
+        self._fenced.add(resource_id)
         link.writer.close()
         self.observer.taskmanager_lost(resource_id, cause)
         self._end_taskmanager(resource_id, f"fenced off: {cause}")
@@ -444,6 +452,7 @@ class JobManager:
             elif isinstance(effect, StopTaskManager):
                 self._end_taskmanager(effect.resource_id, effect.reason)
                 self._links.pop(effect.resource_id, None)
+                self._fenced.add(effect.resource_id)
             elif isinstance(effect, RequestSlot):
                 self._send(effect.resource_id, effect)
             elif isinstance(effect, ResourcesMissing):

@@ -15,8 +15,26 @@ from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.spark_driver import SparkProvider
 from penstock.hosting.spark_session import active_session, embedded_session
 from penstock.model.config import Settings
+from penstock.model.program import JobExecutor
 
 _SPARE_LOCAL_CORES: Final = 1
+
+
+class _Overrides:
+    """What the command line decides for the whole process."""
+
+    executor: JobExecutor | None = None
+    settings: Mapping[str, str] = {}
+
+
+def override_executor(executor: JobExecutor | None) -> None:
+    """Programs of this process run on this one; None: on Spark again."""
+    _Overrides.executor = executor
+
+
+def set_command_line(settings: Mapping[str, str]) -> None:
+    """`-D` settings: below the program's own, above Spark's."""
+    _Overrides.settings = dict(settings)
 
 
 class SparkHost:
@@ -26,6 +44,9 @@ class SparkHost:
 
     def __init__(self, configuration: Mapping[str, str] | None = None) -> None:
         self._configuration = dict(configuration or {})
+
+    def command_line(self) -> Mapping[str, str]:
+        return _Overrides.settings
 
     def spark_configuration(self) -> dict[str, str]:
         spark = active_session()
@@ -49,6 +70,8 @@ class SparkHost:
         return SparkProvider(spark, slots, switch_s)
 
 
-def default_executor(configuration: Mapping[str, str] | None = None) -> ClusterExecutor:
-    """Spark, as everywhere outside tests."""
+def default_executor(configuration: Mapping[str, str] | None = None) -> JobExecutor:
+    """Spark, unless the command line says otherwise."""
+    if _Overrides.executor is not None:
+        return _Overrides.executor
     return ClusterExecutor(SparkHost(configuration))

@@ -22,6 +22,12 @@ def host_taskmanager(config: dict[str, Any], archive: Any) -> Iterable[str]:
     import sys
     import tempfile
 
+    from pyspark import TaskContext
+
+    spark_task = TaskContext.get()
+    if spark_task is not None and spark_task.attemptNumber() > 0:
+        # Spark runs a task again whose executor it lost; our ResourceManager has asked for a new one itself.
+        return ["a retry by Spark, which is not wanted"]
     before = set(sys.modules)
     folder = tempfile.mkdtemp(prefix="penstock-")
     path = os.path.join(folder, "penstock.zip")

@@ -99,7 +99,9 @@ def _start_child(
     config: SupervisorConfig, archive: str, errors: Path
 ) -> tuple[subprocess.Popen[bytes], int]:
     read_end, write_end = os.pipe()
-    python = config.python if config.python and os.access(config.python, os.X_OK) else sys.executable
+    python = (
+        config.python if config.python and os.access(config.python, os.X_OK) else sys.executable
+    )
     with errors.open("wb") as stderr:
         child = subprocess.Popen(
             [python, "-c", _BOOT, archive],
@@ -189,7 +191,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 def _tail(errors: Path) -> str:
     """What a process that could not start said last."""
-    text = errors.read_text(errors="replace").strip()
+    text = errors.read_text("utf-8", errors="replace").strip()
     return f"; its last words:\n{text[-_LAST_WORDS:]}" if text else ""
 
 

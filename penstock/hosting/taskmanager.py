@@ -28,7 +28,7 @@ from penstock.hosting.task_thread import TaskSettings, TaskThread, failure_info
 from penstock.hosting.wire import MessageBuffer, encode, run_handshake
 from penstock.machines.task_slots import TaskSlots
 from penstock.model.errors import ExternalError
-from penstock.model.ids import AttemptId, BlobKey, ResourceId
+from penstock.model.ids import AllocationId, AttemptId, BlobKey, ResourceId, ResultPartitionId
 from penstock.model.messages import (
     AddSplits,
     AnswerOffers,
@@ -45,7 +45,6 @@ from penstock.model.messages import (
     ReleasePartitions,
     RequestSlot,
     Shutdown,
-    SlotFreed,
     SlotOffer,
     TaskStateChanged,
     UpdatePartitions,
@@ -69,6 +68,7 @@ class TaskManagerConfig:
     slots: int
     heartbeat_interval_s: float
     task_settings: TaskSettings
+    slot_timeout_s: float = 10.0
     supervisor_pid: int = 0
     is_own_process: bool = False
 
@@ -85,6 +85,8 @@ class TaskManager:
         self._tasks: dict[AttemptId, TaskThread] = {}
         self._blobs: dict[BlobKey, bytes] = {}
         self._slots = TaskSlots(config.slots)
+        self._slots_lock = threading.Lock()  # a task leaves its slot on its own thread
+        self._slot_timeouts: list[tuple[float, AllocationId, int]] = []
         self._send_lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._ended_tasks_progress = 0
@@ -138,6 +140,7 @@ class TaskManager:
             if now >= next_beat:
                 next_beat = now + self.config.heartbeat_interval_s
                 self.send(self._heartbeat())
+            self._free_unclaimed_slots(now)
             sock.settimeout(max(0.001, next_beat - time.monotonic()))
             try:
                 data = sock.recv(1 << 16)
@@ -198,8 +201,9 @@ class TaskManager:
         """The task's own thread, before its last report."""
         self._ended_tasks_progress += task.progress
         self._tasks.pop(task.attempt_id, None)
-        allocation_id = task.deployment.allocation_id
-        for effect in self._slots.task_ended(allocation_id, task.attempt_id):
+        with self._slots_lock:
+            freed = self._slots.task_ended(task.deployment.allocation_id, task.attempt_id)
+        for effect in freed:
             self.send(effect)
 
     def running_operator(self) -> tuple[AttemptId | None, str]:
@@ -228,23 +232,42 @@ class TaskManager:
         """Registered; slots are asked for next."""
 
     def _on_request_slot(self, message: RequestSlot) -> None:
-        if self._slots.allocate(message.slot_index, message.job_id, message.allocation_id):
-            offer = SlotOffer(message.allocation_id, message.slot_index)
-            self.send(OfferSlots(self.config.resource_id, (offer,)))
+        allocation_id = message.allocation_id
+        with self._slots_lock:
+            if not self._slots.allocate(message.slot_index, message.job_id, allocation_id):
+                return
+            ticket = self._slots.ticket_of(allocation_id)
+        if ticket is not None:
+            deadline = time.monotonic() + self.config.slot_timeout_s
+            self._slot_timeouts.append((deadline, allocation_id, ticket))
+        offer = SlotOffer(allocation_id, message.slot_index)
+        self.send(OfferSlots(self.config.resource_id, (offer,)))
+
+    def _free_unclaimed_slots(self, now: float) -> None:
+        """Slots that were offered and never taken."""
+        for timeout in [entry for entry in self._slot_timeouts if entry[0] <= now]:
+            self._slot_timeouts.remove(timeout)
+            _, allocation_id, ticket = timeout
+            with self._slots_lock:
+                is_due = self._slots.is_timed_out(allocation_id, ticket)
+            if is_due:
+                self._free(allocation_id, "the slot timed out")
 
     def _on_answer_offers(self, message: AnswerOffers) -> None:
-        for allocation_id in message.accepted:
-            self._slots.mark_active(allocation_id)
+        with self._slots_lock:
+            for allocation_id in message.accepted:
+                self._slots.mark_active(allocation_id)
         for allocation_id in message.rejected:
             self._free(allocation_id, "the JobMaster did not need it")
 
     def _on_free_slot(self, message: FreeSlot) -> None:
         self._free(message.allocation_id, message.cause)
 
-    def _free(self, allocation_id: Any, cause: str) -> None:
-        for effect in self._slots.free(self.config.resource_id, allocation_id):
-            if isinstance(effect, SlotFreed):
-                self.send(effect)
+    def _free(self, allocation_id: AllocationId, cause: str) -> None:
+        with self._slots_lock:
+            freed = self._slots.free(self.config.resource_id, allocation_id)
+        for effect in freed:
+            self.send(effect)
         for task in list(self._tasks.values()):
             if task.deployment.allocation_id == allocation_id:
                 task.cancel()
@@ -274,7 +297,9 @@ class TaskManager:
         if attempt_id in self._tasks:
             return  # repeated message: the task that is there stays
         try:
-            self._slots.add_task(deployment.allocation_id, attempt_id)
+            with self._slots_lock:
+                self._slots.mark_active(deployment.allocation_id)  # it may overtake the answer
+                self._slots.add_task(deployment.allocation_id, attempt_id)
             blob = self._blobs[deployment.chain_blob]
         except (KeyError, ExternalError) as error:
             failure = failure_info(error, f"  while deploying {deployment.vertex_name}")
@@ -293,8 +318,6 @@ class TaskManager:
         self._for_task(message.attempt_id, lambda task: task.update_partitions(message.descriptors))
 
     def _on_release_partitions(self, message: ReleasePartitions) -> None:
-        from penstock.model.ids import ResultPartitionId
-
         for partition_id, producer in message.partitions:
             self.data_plane.registry.release(ResultPartitionId(partition_id, producer))
 

@@ -35,7 +35,7 @@ class ResourceProfile:
     def __str__(self) -> str:
         if self.special is not _Special.CONCRETE:
             return str(self.special.value)
-        parts = [f"{name}={amount}" for name, amount in (*self.amounts, *self.extended) if amount]
+        parts = [f"{name}={amount:f}" for name, amount in (*self.amounts, *self.extended) if amount]
         return ", ".join(parts) or "ZERO"
 
     def is_matching(self, request: ResourceProfile) -> bool:

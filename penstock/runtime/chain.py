@@ -9,6 +9,7 @@ Knows no channel: it yields `(output index, element)`, and None where it may be 
 
 from __future__ import annotations
 
+import functools
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -119,7 +120,7 @@ class OperatorChain:
             context = context_for(node.spec, node.timer)
             context.input_types = node.input_types
             context.late_records_dropped = node.late_records_dropped
-            self._guard(node, lambda op=node.operator, ctx=context: op.open(ctx))
+            self._guard(node, functools.partial(node.operator.open, context))
 
     def close(self) -> None:
         """Tail to head, each whatever the others do; the first error is raised at the end."""
@@ -151,7 +152,8 @@ class OperatorChain:
         for node in self._nodes:
             if node.timer.due_ms is not None and node.timer.due_ms <= now_ms:
                 node.timer.due_ms = None
-                yield from self._run(node, lambda op=node.operator: op.on_processing_time(now_ms))
+                fire = functools.partial(node.operator.on_processing_time, now_ms)
+                yield from self._run(node, fire)
 
     def end_input(self, input_index: int) -> Iterator[Routed]:
         """A logical input of the head has no more records."""
@@ -162,7 +164,7 @@ class OperatorChain:
         """All inputs ended: head to tail, each emits what it still holds."""
         for index, node in enumerate(self._nodes):
             if index > 0:
-                yield from self._run(node, lambda op=node.operator: op.end_input(0))
+                yield from self._run(node, functools.partial(node.operator.end_input, 0))
             yield from self._run(node, node.operator.finish)
 
     def _feed(self, index: int, element: Element, input_index: int) -> Iterator[Routed]:
@@ -263,13 +265,10 @@ def _announces(node: _Node, event: Element) -> bool:
 
 def _converted(batch: Batch, accepts: Accepts, types: Sequence[Any], input_index: int) -> Batch:
     """The kind that the operator takes. The only conversion inside a task."""
-    kind = type(batch)
     declared = types[input_index] if input_index < len(types) else None
-    if accepts is Accepts.ROWS and kind is ColumnBatch:
-        return to_rows(batch, declared)
-    if accepts is Accepts.COLUMNS and kind is RowBatch:
-        return to_columns(batch, declared)
-    return batch
+    if isinstance(batch, ColumnBatch):
+        return to_rows(batch, declared) if accepts is Accepts.ROWS else batch
+    return to_columns(batch, declared) if accepts is Accepts.COLUMNS else batch
 
 
 def _node(spec: ChainSpec, index: int, clock_ms: Callable[[], int]) -> _Node:

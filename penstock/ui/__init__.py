@@ -1,1 +1,1 @@
-
+"""What people look at: the command line."""

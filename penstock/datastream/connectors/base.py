@@ -1,7 +1,7 @@
 """What connectors share: the contracts, and readers and enumerators for the usual case.
 
-Source: pyflink.datastream.connectors.base; differs: Source and Sink are contracts for Python classes
-(`penstock.runtime.source`, `penstock.runtime.sink`), open to users.
+Source: pyflink.datastream.connectors.base; differs: Source and Sink are contracts for Python
+classes (`penstock.runtime.source`, `penstock.runtime.sink`), open to users.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class _GeneratedSource(Source):
         return _GeneratorReader(context, self._generate, self._batch_size, limiter)
 
     def _splits(self, parts: int) -> list[IndexRange]:
-        """Endless: subtasks take turns. Bounded and unlimited: one range each, which caches like."""
+        """Endless or at a rate: subtasks take turns. Else: one range each."""
         if self._count is None:
             return [IndexRange(part, parts, ENDLESS) for part in range(parts)]
         if self._rate_per_second is not None:
@@ -178,7 +178,7 @@ class BatchGeneratorSource(_GeneratedSource):
         self._timestamps = timestamps
 
     def _splits(self, parts: int) -> list[IndexRange]:
-        """Blocks of consecutive indexes, so that event time goes forward in all subtasks at once."""
+        """Blocks of consecutive indexes, so that event time goes on in all subtasks at once."""
         blocks = -(-(ENDLESS if self._count is None else self._count) // self._batch_size)
         return [
             IndexRange(part, parts, -(-(blocks - part) // parts))
@@ -193,7 +193,8 @@ class BatchGeneratorSource(_GeneratedSource):
         return _BlockReader(context, self._block, limiter)
 
     def _block(self, block: int, offset: int, rows: int | None) -> tuple[Batch, int, bool]:
-        """A block's batch from index `offset`, of at most `rows` indexes; their number; the last one?
+        """A block's batch from index `offset`, of at most `rows` indexes; their number; the last
+        one?
 
         `make_batch` may leave indexes out, so that the batch is shorter than that.
         """

@@ -1,7 +1,8 @@
-"""How the bytes of a file become batches: lines of text, lines of JSON, Parquet. Knows no enumerator.
+"""How the bytes of a file become batches: lines of text, lines of JSON, Parquet. Knows no
+enumerator.
 
-Source: Flink StreamFormat, TextLineInputFormat, BulkFormat; differs: formats are Python classes that
-give whole batches, and say themselves how a file may be cut.
+Source: Flink StreamFormat, TextLineInputFormat, BulkFormat; differs: formats are Python classes
+that give whole batches, and say themselves how a file may be cut.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ class StreamFormat(FileFormat):
     def json_lines_format(
         type_info: TypeInformation | None = None, charset_name: str = "UTF-8"
     ) -> StreamFormat:
-        """A JSON value per line; with a ROW type, Rows with the fields of that name. Not in PyFlink."""
+        """A JSON value per line; with a ROW type, Rows with the fields of that name. Not in
+        PyFlink.
+        """
         return JsonLinesFormat(type_info, charset_name)
 
 

@@ -1,8 +1,8 @@
 """Which files a source reads, and the pieces that they are cut into. Knows no format.
 
 Source: Flink NonSplittingRecursiveEnumerator, BlockSplittingRecursiveEnumerator; differs: globs are
-understood, and small pieces are handed out in groups, so that ten thousand small files do not cost ten
-thousand requests.
+understood, and small pieces are handed out in groups, so that ten thousand small files do not cost
+ten thousand requests.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ GLOB_SIGNS: Final = "*?["
 
 @dataclass(frozen=True, slots=True)
 class FilePiece:
-    """Part of a file: [start, stop) in bytes, or in whatever the format counts. stop None: to its end."""
+    """Part of a file: [start, stop) in bytes, or in whatever the format counts. stop None: to its
+    end.
+    """
 
     path: str
     start: int
@@ -80,7 +82,7 @@ def cut(path: str, size: int, split_bytes: int) -> Iterator[FilePiece]:
 
 
 def grouped(pieces: Iterable[FilePiece], first: int, group_bytes: int) -> Iterator[FileSplit]:
-    """Neighbouring pieces together until they reach `group_bytes`; splits are counted from `first`."""
+    """Neighbouring pieces together, up to `group_bytes`; splits are counted from `first`."""
     group: list[FilePiece] = []
     size = 0
     number = first
@@ -95,7 +97,9 @@ def grouped(pieces: Iterable[FilePiece], first: int, group_bytes: int) -> Iterat
 
 
 def group_bytes_for(total_bytes: int, parallelism: int, split_bytes: int) -> int:
-    """Small enough that every subtask gets about sixteen splits, so that none ends long after the rest."""
+    """Small enough that every subtask gets about sixteen splits, so that none ends long after the
+    rest.
+    """
     wanted = total_bytes // (parallelism * GROUPS_PER_SUBTASK)
     return min(split_bytes, max(MIN_GROUP_BYTES, wanted))
 

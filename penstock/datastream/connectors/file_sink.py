@@ -1,10 +1,10 @@
 """FileSink: part files on a local or mounted directory, visible when the job commits.
 
-Source: Flink FileSink, FileWriterBucket, BucketAssigner, RollingPolicy; differs: part files are written
-under hidden names and renamed by the committer, in one step for the whole job.
+Source: Flink FileSink, FileWriterBucket, BucketAssigner, RollingPolicy; differs: part files are
+written under hidden names and renamed by the committer, in one step for the whole job.
 
-Names: `.<attempt prefix>.<token of the sink>.s<subtask>.<n>.inprogress` while being written. The token
-keeps two sinks on one directory apart; the prefixes tell whose leftovers may be removed.
+Names: `.<attempt prefix>.<token of the sink>.s<subtask>.<n>.inprogress` while being written. The
+token keeps two sinks on one directory apart; the prefixes tell whose leftovers may be removed.
 """
 
 from __future__ import annotations
@@ -236,8 +236,8 @@ class FileSink(Sink):
             base.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigurationError(
-                f"FileSink: cannot make the directory {str(base)!r}: {error}. Give a directory that "
-                "every machine of the job can write."
+                f"FileSink: cannot make the directory {str(base)!r}: {error}. Give a directory "
+                "that every machine of the job can write."
             ) from error
         if not os.access(base, os.W_OK):
             raise ConfigurationError(f"FileSink: the directory {str(base)!r} is not writable.")
@@ -354,8 +354,9 @@ class _FileCommitter(Committer):
                 hidden.replace(final)
             elif not final.exists():
                 raise ExternalError(
-                    f"FileSink: neither {hidden} nor {final} exists, so the part cannot be committed. "
-                    "Is the directory the same on every machine, and does nobody clean it up?"
+                    f"FileSink: neither {hidden} nor {final} exists, so the part cannot be "
+                    "committed. Is the directory the same on every machine, and does nobody "
+                    "clean it up?"
                 )
 
     def abort(self, job_prefix: str) -> None:

@@ -1,7 +1,7 @@
 """FileSource: files, directories and globs on local or mounted file systems.
 
-Source: Flink FileSource, StaticFileSplitEnumerator, ContinuousFileSplitEnumerator; differs: `repeat`,
-and pieces travel in groups. Splits are handed out on request, in order.
+Source: Flink FileSource, StaticFileSplitEnumerator, ContinuousFileSplitEnumerator; differs:
+`repeat`, and pieces travel in groups. Splits are handed out on request, in order.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class FileSourceBuilder:
         return self
 
     def set_split_assigner(self, split_assigner: FileSplitAssignerProvider) -> FileSourceBuilder:
-        """Accepted: every machine reads the same mounted files, so no split is nearer than another."""
+        """Accepted: all machines read the same mounted files, so no split is nearer."""
         return self
 
     def set_split_size(self, size_bytes: int) -> FileSourceBuilder:

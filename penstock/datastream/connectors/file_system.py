@@ -1,4 +1,4 @@
-"""Files as sources and sinks, under PyFlink's address: pyflink.datastream.connectors.file_system."""
+"""Files as sources and sinks: pyflink.datastream.connectors.file_system."""
 
 from penstock.datastream.connectors.file_formats import BulkFormat, StreamFormat
 from penstock.datastream.connectors.file_sink import (

@@ -1,13 +1,14 @@
-"""Nexmark events as a source: the online auction benchmark's persons, auctions and bids, in columns.
+"""Nexmark events as a source: the online auction benchmark's persons, auctions and bids, in
+columns.
 
-Event number n is the same whatever the batch size, the parallelism and the rate: all chance comes from
-a hash of the number and the seed. Source: the Nexmark generator's distributions (1 person, 3 auctions
-and 46 bids in 50 events; half of the bids on the hot auction, three quarters by the hot bidder); differs:
-one row layout for all kinds, no filler text, an own implementation.
+Event number n is the same whatever the batch size, the parallelism and the rate: all chance comes
+from a hash of the number and the seed. Source: the Nexmark generator's distributions (1 person, 3
+auctions and 46 bids in 50 events; half of the bids on the hot auction, three quarters by the hot
+bidder); differs: one row layout for all kinds, no filler text, an own implementation.
 
-Columns: `kind` (PERSON, AUCTION, BID), `auction`, `bidder`, `price`, `ts` (epoch ms, also the records'
-timestamp). Of an auction, `bidder` is the seller and `price` the first bid; of a person, `auction` and
-`price` are 0.
+Columns: `kind` (PERSON, AUCTION, BID), `auction`, `bidder`, `price`, `ts` (epoch ms, also the
+records' timestamp). Of an auction, `bidder` is the seller and `price` the first bid; of a person,
+`auction` and `price` are 0.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ UInt64s: TypeAlias = NDArray[np.uint64]
 
 
 class NexmarkSource(BatchGeneratorSource):
-    """Args: events: how many, None for no end. events_per_second: of event time. rate_per_second: of the
-    clock, None for as fast as it goes. bids_only: leave persons and auctions out. columns: which ones.
+    """Args: events: how many, None for no end. events_per_second: of event time. rate_per_second:
+    of the clock, None for as fast as it goes. bids_only: leave persons and auctions out. columns:
+    which ones.
     """
 
     def __init__(
@@ -129,28 +131,32 @@ def _auctions(numbers: Int64s, kinds: NDArray[np.int8], chance: UInt64s) -> Int6
 
 
 def _bidders(numbers: Int64s, kinds: NDArray[np.int8], chance: UInt64s) -> Int64s:
-    """Three quarters of the bids by the hot bidder, of the auctions by the hot seller. Persons: their id."""
+    """Three quarters of the bids by the hot bidder, of the auctions by the hot seller. Persons:
+    their id.
+    """
     newest = numbers // EVENTS
     people = np.minimum(newest + 1, ACTIVE_PERSONS)
     anybody = newest + 1 - people + _pick(chance, 22, people + LEAD)
     hot = newest // HOT_GROUP * HOT_GROUP + (kinds == BID)
     is_hot = (chance >> np.uint64(43)) & np.uint64(3) != 0
-    chosen = np.where(kinds == PERSON, newest, np.where(is_hot, hot, anybody))
-    return chosen + FIRST_ID
+    ids: Int64s = np.where(kinds == PERSON, newest, np.where(is_hot, hot, anybody)) + FIRST_ID
+    return ids
 
 
 def _prices(kinds: NDArray[np.int8], chance: UInt64s) -> Int64s:
     """Between 100 and 10^8, evenly on a logarithmic scale."""
     share = (chance >> np.uint64(45)).astype(np.float64) / float(2**19)
-    prices = np.round(10.0 ** (share * 6.0) * 100.0).astype(np.int64)
-    return np.where(kinds == PERSON, 0, prices)
+    drawn = np.round(10.0 ** (share * 6.0) * 100.0).astype(np.int64)
+    prices: Int64s = np.where(kinds == PERSON, 0, drawn)
+    return prices
 
 
 def _last_auction(numbers: Int64s) -> Int64s:
     """The newest auction at each event, counted from 0."""
     epoch, place = numbers // EVENTS, numbers % EVENTS
     newest = np.clip(place - PERSONS, -1, AUCTIONS - 1)
-    return np.maximum(epoch * AUCTIONS + newest, 0)
+    last: Int64s = np.maximum(epoch * AUCTIONS + newest, 0)
+    return last
 
 
 def _pick(chance: UInt64s, shift: int, bound: Int64s) -> Int64s:

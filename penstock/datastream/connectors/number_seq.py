@@ -1,4 +1,7 @@
-"""NumberSequenceSource: whole numbers, split into ranges. Source: pyflink.datastream.connectors.number_seq."""
+"""NumberSequenceSource: whole numbers, split into ranges.
+
+Source: pyflink.datastream.connectors.number_seq.
+"""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 A sink of one's own needs three methods:
 
-    class Lines(Sink):
-        def create_writer(self, context):       # on a TaskManager, once per subtask
-            return LinesWriter(context)         # write(batch, watermark_ms), prepare_commit(), close()
+    class Lines(Sink):         def create_writer(self, context):       # on a TaskManager, once per
+subtask             return LinesWriter(context)         # write(batch, watermark_ms),
+prepare_commit(), close()
 
         def create_committer(self):             # in the driver; leave it out when writers need none
             return LinesCommitter()             # commit(committables), abort(job_prefix)

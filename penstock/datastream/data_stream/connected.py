@@ -57,5 +57,6 @@ class BroadcastConnectedStream:
 def _not_yet(what: str) -> NoReturn:
     raise NotImplementedError(
         f"connected streams: {what} is not built yet. Until then tag the records "
-        "(`a.map(lambda v: (1, v)).union(b.map(lambda v: (2, v)))`) and use one key_by(...).process(...)."
+        "(`a.map(lambda v: (1, v)).union(b.map(lambda v: (2, v)))`) and use one "
+        "key_by(...).process(...)."
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from penstock.common.execution_config import (
     ExecutionConfig,
@@ -65,7 +65,7 @@ class DataStream:
         self._upstreams = tuple(upstreams)
         self._element_type = element_type
 
-    # ------------------------------------------------------------------ settings of the operator
+    # ---------------------------------------------------------- settings of the operator
 
     def get_name(self) -> str:
         return self._node("get_name").name
@@ -87,8 +87,8 @@ class DataStream:
         if node.is_parallelism_fixed and parallelism != node.parallelism:
             raise GraphError(
                 f"operator '{node.name}' (built at {node.defined_at}) runs with parallelism "
-                f"{node.parallelism} only, got {parallelism}. Leave it, or call rebalance() and set "
-                "the parallelism of the next operator."
+                f"{node.parallelism} only, got {parallelism}. Leave it, or call rebalance() and "
+                "set the parallelism of the next operator."
             )
         node.parallelism = parallelism
         return self
@@ -142,7 +142,7 @@ class DataStream:
     def get_execution_config(self) -> ExecutionConfig:
         return self._environment.get_config()
 
-    # ------------------------------------------------------------------ operators
+    # ---------------------------------------------------------- operators
 
     def map(
         self,
@@ -185,7 +185,8 @@ class DataStream:
         for index in field_indexes:
             if not 0 <= index < len(types):
                 raise GraphError(
-                    f"project: position {index} is not in [0, {len(types) - 1}] of {self.get_type()}."
+                    f"project: position {index} is not in [0, {len(types) - 1}] of "
+                    f"{self.get_type()}."
                 )
         projection = adapt.map_function(_Projection(field_indexes))
         output_type = Types.TUPLE([types[index] for index in field_indexes])
@@ -195,7 +196,7 @@ class DataStream:
         operator = ops.TimestampsAndWatermarksOperator(watermark_strategy)
         return self._then("Timestamps/Watermarks", operator, self._element_type)
 
-    # ------------------------------------------------------------------ operators on columns
+    # ---------------------------------------------------------- operators on columns
 
     def map_batches(
         self, func: Callable[[Any], Any], output_type: TypeInformation | None = None
@@ -209,7 +210,7 @@ class DataStream:
         operator = ops.SelectOperator(adapt.selections(columns, named))
         return self._then("Select", operator, None)
 
-    # ------------------------------------------------------------------ partitioning
+    # ---------------------------------------------------------- partitioning
 
     def key_by(
         self,
@@ -250,16 +251,18 @@ class DataStream:
         """Everything to the first subtask. Java API only in Flink."""
         return self._repartitioned(Partitioning(ShipStrategy.GLOBAL))
 
-    def broadcast(self, *broadcast_state_descriptors: Any) -> DataStream:
+    def broadcast(
+        self, broadcast_state_descriptor: Any = None, *other_broadcast_state_descriptors: Any
+    ) -> DataStream:
         """Everything to each subtask."""
-        if any(descriptor is not None for descriptor in broadcast_state_descriptors):
+        if broadcast_state_descriptor is not None or other_broadcast_state_descriptors:
             raise NotImplementedError(
                 "broadcast(state descriptor) makes a BroadcastStream, which is not built yet. Use "
                 "broadcast() and union with the other stream, or load the data in open()."
             )
         return self._repartitioned(Partitioning(ShipStrategy.BROADCAST))
 
-    # ------------------------------------------------------------------ several streams
+    # ---------------------------------------------------------- several streams
 
     def union(self, *streams: DataStream) -> DataStream:
         upstreams = list(self._upstreams)
@@ -294,7 +297,7 @@ class DataStream:
         upstream = Upstream(node.node_id, tag=output_tag.tag_id)
         return DataStream(self._environment, (upstream,), output_tag.type_info)
 
-    # ------------------------------------------------------------------ ends
+    # ---------------------------------------------------------- ends
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         return self._end(
@@ -306,7 +309,8 @@ class DataStream:
     def sink_to(self, sink: Sink) -> DataStreamSink:
         if not isinstance(sink, Sink):
             raise TypeError(
-                f"sink_to takes a Sink of penstock.datastream.connectors, got {type(sink).__name__}."
+                "sink_to takes a Sink of penstock.datastream.connectors, got "
+                f"{type(sink).__name__}."
             )
         has_committer = sink.create_committer() is not None
         coordinator = sink if has_committer else None
@@ -321,6 +325,14 @@ class DataStream:
             "penstock.datastream.connectors."
         )
 
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None = None) -> CloseableIterator: ...
+
+    @overload
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, *, limit: int
+    ) -> list[Any]: ...
+
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
     ) -> CloseableIterator | list[Any]:
@@ -328,12 +340,7 @@ class DataStream:
         if limit is not None and limit < 1:
             raise GraphError(f"execute_and_collect: limit must be at least 1, got {limit}.")
         stream = self._environment.program.new_collect_stream()
-        self._end(
-            "Data stream collect sink",
-            ops.CollectOperator(),
-            driver_stream=stream,
-            output_type=self._element_type,
-        )
+        self._collected()._collect_into(stream)  # ruff: ignore[private-member-access]
         control = self._environment.submit(job_execution_name)
         iterator = CloseableIterator(control, stream)
         return iterator if limit is None else take(iterator, limit)
@@ -344,7 +351,7 @@ class DataStream:
             "sink_to(FileSink...) and read it again with FileSource."
         )
 
-    # ------------------------------------------------------------------ for the other stream classes
+    # ---------------------------------------------------------- for the other stream classes
 
     def values(self) -> DataStream:
         """The stream without its key. Not in PyFlink's public API."""
@@ -373,6 +380,15 @@ class DataStream:
         self, name: str, operator: Operator, output_type: TypeInformation | None
     ) -> DataStream:
         return self.add_operator(name, operator, output_type)
+
+    def _collected(self) -> DataStream:
+        """The stream whose values the client gets."""
+        return self
+
+    def _collect_into(self, stream: str) -> None:
+        operator = ops.CollectOperator()
+        name = "Data stream collect sink"
+        self._end(name, operator, driver_stream=stream, output_type=self._element_type)
 
     def _end(
         self, name: str, operator: Operator, endpoint: Sink | None = None, **fields: Any
@@ -416,8 +432,8 @@ def _request_side_output(node: StreamNode, tag_id: str) -> None:
             operator.has_side_outputs = (*requested, tag_id)
     elif getattr(operator, "late_tag", None) != tag_id:
         raise GraphError(
-            f"operator '{node.name}' (built at {node.defined_at}) has no side output {tag_id!r}. Call "
-            "get_side_output on the result of process(...), or of a window with "
+            f"operator '{node.name}' (built at {node.defined_at}) has no side output {tag_id!r}. "
+            "Call get_side_output on the result of process(...), or of a window with "
             "side_output_late_data(OutputTag(...)) of that tag."
         )
 

@@ -1,7 +1,7 @@
 """KeyedStream: a stream partitioned by key. Its operators have keyed state and timers.
 
-Source: pyflink.datastream.data_stream.KeyedStream; differs: the key is not carried in the record, so
-there is no map that adds it and none that takes it off.
+Source: pyflink.datastream.data_stream.KeyedStream; differs: the key is not carried in the record,
+so there is no map that adds it and none that takes it off.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from penstock.common.typeinfo import TypeInformation, Types
 from penstock.common.types import Row
 from penstock.datastream import user_functions as adapt
 from penstock.datastream.data_stream.data_stream import DataStream
-from penstock.datastream.data_stream.iterator import CloseableIterator
 from penstock.datastream.data_stream.sink import DataStreamSink
 from penstock.datastream.functions import (
     FilterFunction,
@@ -54,11 +53,12 @@ class KeyedStream(DataStream):
         self, unkeyed: DataStream, upstreams: Sequence[Upstream], keys: KeySelection
     ) -> None:
         environment = unkeyed.get_execution_environment()
-        super().__init__(environment, upstreams, unkeyed._element_type)  # ruff: ignore[private-member-access]
+        element_type = unkeyed._element_type  # ruff: ignore[private-member-access]
+        super().__init__(environment, upstreams, element_type)
         self._unkeyed = unkeyed
         self.keys = keys
 
-    # ------------------------------------------------------------------ operators with keyed state
+    # ---------------------------------------------------------- operators with keyed state
 
     def map(
         self, func: Callable[[Any], Any] | MapFunction, output_type: TypeInformation | None = None
@@ -109,7 +109,7 @@ class KeyedStream(DataStream):
     def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
         return self._accumulate(self.AccumulateType.MAX_BY, position_to_max_by)
 
-    # ------------------------------------------------------------------ windows
+    # ---------------------------------------------------------- windows
 
     def window(self, window_assigner: WindowAssigner) -> WindowedStream:
         from penstock.datastream.data_stream.windowed_stream import WindowedStream
@@ -128,7 +128,7 @@ class KeyedStream(DataStream):
             return WindowedStream(self, CountTumblingWindowAssigner.of(size))
         return WindowedStream(self, CountSlidingWindowAssigner.of(size, slide))
 
-    # ------------------------------------------------------------------ what goes on without the key
+    # ---------------------------------------------------------- what goes on without the key
 
     def values(self) -> DataStream:
         return self._unkeyed
@@ -161,20 +161,17 @@ class KeyedStream(DataStream):
     def sink_to(self, sink: Sink) -> DataStreamSink:
         return self.values().sink_to(sink)
 
-    def execute_and_collect(
-        self, job_execution_name: str | None = None, limit: int | None = None
-    ) -> CloseableIterator | list[Any]:
-        """Yields `Row(f0=key, f1=value)`, as PyFlink does."""
+    def _collected(self) -> DataStream:
+        """`Row(f0=key, f1=value)`, as PyFlink gives a keyed stream to the client."""
         operator = ops.MapOperator(adapt.map_function(_KeyedRow(self.keys)))
-        pairs = self._then("_stream_key_by_map_operator", operator, None)
-        return pairs.execute_and_collect(job_execution_name, limit)
+        return self._then("_stream_key_by_map_operator", operator, None)
 
     def get_type(self) -> TypeInformation:
         """ROW(key, value)."""
         key_type = self.keys.key_type or Types.PICKLED_BYTE_ARRAY()
         return Types.ROW([key_type, super().get_type()])
 
-    # ------------------------------------------------------------------ what a keyed stream cannot do
+    # ---------------------------------------------------------- what a keyed stream cannot do
 
     def shuffle(self) -> DataStream:
         _refuse("shuffle", "override partitioning")
@@ -230,7 +227,7 @@ class KeyedStream(DataStream):
     def slot_sharing_group(self, slot_sharing_group: Any) -> DataStream:
         _refuse("slot_sharing_group", "set slot sharing group")
 
-    # ------------------------------------------------------------------ private
+    # ---------------------------------------------------------- private
 
     def _accumulate(self, kind: AccumulateType, field: int | str) -> DataStream:
         if isinstance(field, bool) or not isinstance(field, (int, str)):

@@ -73,8 +73,8 @@ class _Windowed:
     def _set_trigger(self, trigger: Trigger) -> None:
         if isinstance(self._assigner, MergingWindowAssigner) and not trigger.can_merge():
             raise GraphError(
-                f"A merging window assigner ({type(self._assigner).__name__}) cannot be used with a "
-                f"trigger that does not support merging ({type(trigger).__name__}). Define "
+                f"A merging window assigner ({type(self._assigner).__name__}) cannot be used with "
+                f"a trigger that does not support merging ({type(trigger).__name__}). Define "
                 "can_merge() and on_merge() in it."
             )
         self._trigger = trigger
@@ -189,8 +189,8 @@ class WindowedStream(_Windowed):
             )
         if self._trigger is not None or self._late_tag is not None:
             raise GraphError(
-                "column aggregates know no trigger and no late side output. Leave those out, or use "
-                "an AggregateFunction."
+                "column aggregates know no trigger and no late side output. Leave those out, or "
+                "use an AggregateFunction."
             )
         operator = ops.ColumnWindowOperator(
             self._assigner, self._keys, tuple(aggregates), self._lateness_ms

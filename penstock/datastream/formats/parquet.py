@@ -1,7 +1,7 @@
 """Parquet files as column batches, read and written. Knows no file system.
 
-Source: pyflink.datastream.formats.parquet; differs: pyarrow does the work, row types are Types.ROW_NAMED
-or a pyarrow schema, and a file may be read without saying its type.
+Source: pyflink.datastream.formats.parquet; differs: pyarrow does the work, row types are
+Types.ROW_NAMED or a pyarrow schema, and a file may be read without saying its type.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ class ParquetBulkWriters:
     @staticmethod
     def for_row_type(
         row_type: RowTypeInfo | pa.Schema,
-        hadoop_config: Any = None,
-        utc_timestamp: bool = False,
+        hadoop_config: Any = None,  # ruff: ignore[unused-static-method-argument]
+        utc_timestamp: bool = False,  # ruff: ignore[unused-static-method-argument]
     ) -> BulkWriterFactory:
         """`row_type`: Types.ROW_NAMED(...) or a pyarrow schema."""
         schema = row_type if isinstance(row_type, pa.Schema) else arrow_schema(row_type)

@@ -26,7 +26,7 @@ SPEC = {
 }
 
 
-@pytest.mark.parametrize(("state", "event"), product(SPEC, REPORTS))
+@pytest.mark.parametrize(("state", "event"), list(product(SPEC, REPORTS)))
 def test_every_square_of_the_spec(state: S, event: E) -> None:
     wanted = SPEC[state].split()[REPORTS.index(event)]
     if wanted == "x":

@@ -1,5 +1,7 @@
 """Who shares a slot, by spec 4.1 and 4.2."""
 
+from itertools import pairwise
+
 import pytest
 
 from penstock.machines.execution_graph import ExecutionGraph
@@ -14,7 +16,7 @@ def groups(strategy, graph) -> list[str]:
 
 def chain(*widths: int, pattern=POINTWISE):
     names = "ABCDE"[: len(widths)]
-    edges = [(a, b, pattern) for a, b in zip(names, names[1:], strict=False)]
+    edges = [(a, b, pattern) for a, b in pairwise(names)]
     return job_graph(dict(zip(names, widths, strict=True)), edges)
 
 

@@ -229,7 +229,7 @@ def test_vertices_are_sorted_from_sources_and_depth_first() -> None:
     inputs = {"A": [], "B": ["A"], "C": ["A"], "D": ["B"]}
     order = topological_order(list("DCBA"), inputs.__getitem__, outputs.__getitem__)
     assert order == ["A", "B", "D", "C"]
-    assert [v.name for v in sort_job_vertices(build(word_count()))][0] == "Source"
+    assert sort_job_vertices(build(word_count()))[0].name == "Source"
 
 
 def test_a_join_is_placed_at_the_first_edge_that_reaches_it() -> None:

@@ -1,0 +1,127 @@
+"""`penstock`: show the plan of a program, or run it with settings from the command line.
+
+    penstock plan examples/word_count.py --taskmanagers 2 --slots 3
+    penstock run my_job.py -D parallelism.default=4 -- --input /data
+
+Runs the program's own script as `python` would; only where its jobs go is decided here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from penstock.hosting import session
+from penstock.hosting.closures import serialize
+from penstock.hosting.executor import JobHandle
+from penstock.machines.planner import plan
+from penstock.model.errors import ConfigurationError, PenstockError
+from penstock.model.graph.builder import build_job_graph
+from penstock.model.graph.stream_graph import StreamGraph
+from penstock.model.ids import JobId
+from penstock.model.program import ProgramSettings
+
+_PLAN_JOB_ID = JobId("0" * 32)
+
+
+class PlanShown(BaseException):
+    """The plan is printed; the program must not go on. Not an Exception: programs must not catch it."""
+
+
+class PlanExecutor:
+    """`model.program.JobExecutor` that prints what would run where, and ends the program."""
+
+    def __init__(self, taskmanagers: int, slots: int, parallelism: int) -> None:
+        self._taskmanagers = taskmanagers
+        self._slots = slots
+        self._parallelism = parallelism
+
+    def serialize(self, value: object) -> bytes:
+        return serialize(value)
+
+    def submit(self, graph: StreamGraph, program: ProgramSettings) -> JobHandle:
+        configured = program.configuration.get("parallelism.default")
+        graph.default_parallelism = int(configured) if configured else self._parallelism
+        job_graph = build_job_graph(graph, _PLAN_JOB_ID, serialize)
+        print(plan(job_graph, self._taskmanagers, self._slots).render())
+        raise PlanShown
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point. Returns the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        if options.command == "plan":
+            parallelism = options.parallelism or options.taskmanagers * options.slots
+            session.override_executor(
+                PlanExecutor(options.taskmanagers, options.slots, parallelism)
+            )
+        session.set_command_line(_settings(options.define))
+        _run_script(options.script, options.arguments)
+    except PlanShown:
+        return 0
+    except PenstockError as error:
+        print(f"penstock: {error}", file=sys.stderr)
+        return 1
+    finally:
+        session.override_executor(None)
+        session.set_command_line({})
+    if options.command == "plan":
+        print(f"penstock: {options.script} ended without running a job", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="penstock", description=__doc__.split("\n", maxsplit=1)[0]
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    shows = commands.add_parser(
+        "plan", help="job vertices, regions, sharing groups, slot of each subtask"
+    )
+    runs = commands.add_parser("run", help="run a program")
+    for command in (shows, runs):
+        command.add_argument("script", help="the program")
+        command.add_argument("arguments", nargs="*", help="its own arguments (after --)")
+        command.add_argument(
+            "-D", dest="define", action="append", default=[], metavar="KEY=VALUE", help="a setting"
+        )
+    shows.add_argument("--taskmanagers", type=_positive, default=2, help="TaskManagers (2)")
+    shows.add_argument("--slots", type=_positive, default=1, help="slots of each (1)")
+    shows.add_argument(
+        "--parallelism", type=_positive, help="where the program sets none (all slots)"
+    )
+    return parser
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, got {text}")
+    return value
+
+
+def _settings(pairs: Sequence[str]) -> dict[str, str]:
+    settings = {}
+    for pair in pairs:
+        key, sign, value = pair.partition("=")
+        if not sign or not key:
+            raise ConfigurationError(f"-D takes KEY=VALUE, got {pair!r}")
+        settings[key] = value
+    return settings
+
+
+def _run_script(script: str, arguments: Sequence[str]) -> None:
+    if not Path(script).is_file():
+        raise ConfigurationError(f"there is no program {script!r}")
+    former = sys.argv, list(sys.path)
+    sys.argv = [script, *arguments]
+    sys.path.insert(0, str(Path(script).resolve().parent))
+    try:
+        runpy.run_path(script, run_name="__main__")
+    finally:
+        sys.argv, sys.path[:] = former
