@@ -1,7 +1,7 @@
 """Whether requests that wait together can still be served, and when to stop waiting.
 
-Knows no pool. Source: Flink PhysicalSlotRequestBulkCheckerImpl (spec 4.5). It asks whether it could work
-once others finish, not whether it can work now.
+Knows no pool. Source: Flink PhysicalSlotRequestBulkCheckerImpl (spec 4.5). It asks whether it could
+work once others finish, not whether it can work now.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def is_fulfillable(
 ) -> bool:
     """Whether each pending request finds a slot of its own.
 
-    Args: reusable_slots: free ones, and used ones that will become free by themselves. fulfilled: those
-    that serve this bulk already.
+    Args: reusable_slots: free ones, and used ones that will become free by themselves. fulfilled:
+    those that serve this bulk already.
     """
     left = [slot for slot in reusable_slots if slot.allocation_id not in fulfilled]
     for profile in pending:

@@ -1,7 +1,8 @@
-"""From vertices to deployed tasks: seats are asked for, and a bulk goes when all its slots are there.
+"""From vertices to deployed tasks: seats are asked for, and a bulk goes when all its slots are
+there.
 
-Knows no failures: it says which bulk has waited too long. Source: Flink DefaultExecutionDeployer and
-PhysicalSlotRequestBulkCheckerImpl (spec 0, 4.5).
+Knows no failures: it says which bulk has waited too long. Source: Flink DefaultExecutionDeployer
+and PhysicalSlotRequestBulkCheckerImpl (spec 0, 4.5).
 """
 
 from __future__ import annotations

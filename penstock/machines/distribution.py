@@ -24,10 +24,11 @@ class PartitionRange:
 def partition_ranges(
     pattern: DistributionPattern, producers: int, consumers: int
 ) -> list[PartitionRange]:
-    """One entry per distinct range of partitions, in the order of consumers: O(producers + consumers).
+    """One entry per distinct range of partitions, in the order of consumers: O(producers +
+    consumers).
 
-    Point-wise with fewer producers than consumers, a partition serves a run of consumers; with more,
-    a consumer reads a run of partitions.
+    Point-wise with fewer producers than consumers, a partition serves a run of consumers; with
+    more, a consumer reads a run of partitions.
     """
     if pattern is DistributionPattern.ALL_TO_ALL:
         return [PartitionRange(0, producers - 1, 0, consumers - 1)]
@@ -47,7 +48,8 @@ def partition_ranges(
 def subpartition_of(pattern: DistributionPattern, consumer: int, consumers_of_range: int) -> int:
     """The one subpartition that a consumer reads of each partition of its range.
 
-    Point-wise it is the consumer's own index modulo the consumers of the range, not its place in it.
+    Point-wise it is the consumer's own index modulo the consumers of the range, not its place in
+    it.
     """
     if pattern is DistributionPattern.ALL_TO_ALL:
         return consumer
@@ -65,8 +67,8 @@ def dynamic_subpartitions(
         return 0, subpartitions - 1
     if consumers_of_range > subpartitions:
         raise GraphError(
-            f"{consumers_of_range} consumers cannot share {subpartitions} subpartitions: each needs "
-            "one at least. Lower the parallelism of the consumer."
+            f"{consumers_of_range} consumers cannot share {subpartitions} subpartitions: each "
+            "needs one at least. Lower the parallelism of the consumer."
         )
     place = consumer % consumers_of_range
     first = place * subpartitions // consumers_of_range

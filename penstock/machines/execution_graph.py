@@ -185,7 +185,8 @@ class ExecutionJobVertex:
 
 
 class ExecutionGraph:
-    """Vertices in topological order, current attempts by id, groups. Raises GraphError for a cycle."""
+    """Vertices in topological order, current attempts by id, groups. Raises GraphError for a
+    cycle."""
 
     def __init__(self, job_graph: JobGraph, history_size: int = DEFAULT_HISTORY_SIZE) -> None:
         self.job_graph = job_graph

@@ -1,7 +1,7 @@
 """Failures that the control plane itself finds, in good form; and which failure is the root cause.
 
-Knows no strategy. Source: Flink FailureHandlingResult, NoResourceAvailableException; differs: a broken
-connection between tasks never hides the failure that broke it.
+Knows no strategy. Source: Flink FailureHandlingResult, NoResourceAvailableException; differs: a
+broken connection between tasks never hides the failure that broke it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class RootCause:
 
 
 def _rank(failure: FailureInfo) -> int:
-    """A task's own failure explains a lost machine's peers, and that explains broken connections."""
+    """A task's own failure explains a lost machine's peers, and that explains broken
+    connections."""
     if not is_infrastructure(failure):
         return 2
     return 0 if failure.kind in _SECONDARY else 1

@@ -1,12 +1,13 @@
-"""The state of one job with its books: statuses, attempts, slots, story, effects not yet handed out.
+"""The state of one job with its books: statuses, attempts, slots, story, effects not yet handed
+out.
 
-Knows how to move, not when: `job_master.py` decides. Source: Flink DefaultExecutionGraph, SlotPool and
-scheduler, as far as they keep state.
+Knows how to move, not when: `job_master.py` decides. Source: Flink DefaultExecutionGraph, SlotPool
+and scheduler, as far as they keep state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from penstock.machines import job_status as job_machine
 from penstock.machines.deployer import Deployer
@@ -23,6 +24,7 @@ from penstock.machines.story import Story
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import ResourceId
 from penstock.model.messages import (
+    AnswerOffers,
     CancelTask,
     DeclareRequirements,
     ExecutionStateChanged,
@@ -31,6 +33,8 @@ from penstock.model.messages import (
     JobEffect,
     JobStatusChanged,
     ReleasePartitions,
+    ResetSubtasks,
+    SlotsOffered,
 )
 from penstock.model.states import ExecutionState, JobStatus
 
@@ -76,6 +80,54 @@ class JobCore:
     def serve(self) -> None:
         """Free slots go to those that wait for one."""
         self.deployer.serve(self.move, self.effects.append)
+
+    def take_offers(self, event: SlotsOffered) -> None:
+        """Slots of a TaskManager that is gone are refused; while the job restarts all others stay."""
+        location = event.location
+        if location.resource_id in self.gone:
+            self.reject_offers(event)
+            return
+        self.pool.register_task_manager(location.resource_id)
+        answer = self.pool.offer(
+            location,
+            event.offers,
+            self.now_ms,
+            is_any_welcome=self.status is JobStatus.RESTARTING,
+        )
+        self.effects.append(AnswerOffers(location.resource_id, answer.accepted, answer.rejected))
+
+    def reject_offers(self, event: SlotsOffered) -> None:
+        rejected = tuple(offer.allocation_id for offer in event.offers)
+        self.effects.append(AnswerOffers(event.location.resource_id, (), rejected))
+
+    def lose_task_manager(
+        self, resource_id: ResourceId, failure: FailureInfo
+    ) -> list[ExecutionVertex]:
+        """Its slots, tasks and results are gone. Returns the vertices that were alive there."""
+        self.gone.add(resource_id)
+        seated = self.shared_slots.lose(self.pool.release_task_manager(resource_id))
+        victims = {vertex.index: vertex for vertex in seated}
+        for vertex in self.graph.vertices:
+            location = vertex.execution.location
+            if location is None or location.resource_id != resource_id:
+                continue
+            victims[vertex.index] = vertex
+            for partition in vertex.partitions:
+                partition.is_available = False
+        alive = [victims[i] for i in sorted(victims) if not victims[i].state.is_terminal]
+        for vertex in alive:
+            self.move(vertex, ExecutionEvent.FAIL, failure)
+        return alive
+
+    def reset(self, vertices: Sequence[ExecutionVertex], *, is_global: bool) -> None:
+        """New attempts of these; their coordinators are told before anything is deployed."""
+        for vertex in vertices:
+            self.release_partitions(vertex)
+            if vertex.state is not ExecutionState.CREATED:
+                vertex.reset()
+                self.alive += 1
+        ids = tuple(vertex.vertex_id for vertex in vertices)
+        self.effects.append(ResetSubtasks(ids, is_global))
 
     def declare(self, slots: int) -> None:
         if slots != self._declared:

@@ -32,7 +32,6 @@ from penstock.machines.shared_slots import SharedSlots
 from penstock.model.graph.job_graph import JobGraph, JobType
 from penstock.model.ids import AttemptId, PartitionId
 from penstock.model.messages import (
-    AnswerOffers,
     CancelJob,
     ExecutionStateChanged,
     FailJob,
@@ -45,7 +44,6 @@ from penstock.model.messages import (
     JobStatusChanged,
     NotEnoughResources,
     PartitionDataProduced,
-    ResetSubtasks,
     SetTimer,
     SlotsOffered,
     StartScheduling,
@@ -98,7 +96,7 @@ class JobMaster:
             self._take(event)
             self._settle()
         elif isinstance(event, SlotsOffered):
-            self._reject_all(event)
+            self._core.reject_offers(event)
         return self._core.take_effects()
 
     def _take(self, event: JobEvent) -> None:
@@ -107,7 +105,7 @@ class JobMaster:
                 self._core.move_job(JobStatusEvent.START)
                 self._core.allocate(self._scheduling.start())
             case SlotsOffered():
-                self._on_offers(event)
+                self._core.take_offers(event)
             case TaskReported():
                 self._on_report(event.report)
             case PartitionDataProduced():
@@ -193,26 +191,6 @@ class JobMaster:
         check_job(self._core)
 
     # ------------------------------------------------------------------ slots
-
-    def _on_offers(self, event: SlotsOffered) -> None:
-        location = event.location
-        if location.resource_id in self._core.gone:
-            self._reject_all(event)
-            return
-        self._core.pool.register_task_manager(location.resource_id)
-        answer = self._core.pool.offer(
-            location,
-            event.offers,
-            self._core.now_ms,
-            is_any_welcome=self._core.status is JobStatus.RESTARTING,
-        )
-        self._core.effects.append(
-            AnswerOffers(location.resource_id, answer.accepted, answer.rejected)
-        )
-
-    def _reject_all(self, event: SlotsOffered) -> None:
-        rejected = tuple(offer.allocation_id for offer in event.offers)
-        self._core.effects.append(AnswerOffers(event.location.resource_id, (), rejected))
 
     def _watch_idle_slots(self) -> None:
         at_ms = self._core.pool.next_idle_ms()
@@ -305,25 +283,13 @@ class JobMaster:
         partition.mark_produced()
 
     def _on_task_manager_gone(self, event: TaskManagerGone) -> None:
-        self._core.gone.add(event.resource_id)
-        seated = self._core.shared_slots.lose(
-            self._core.pool.release_task_manager(event.resource_id)
-        )
-        victims = {vertex.index: vertex for vertex in seated}
-        for vertex in self._core.graph.vertices:
-            location = vertex.execution.location
-            if location is None or location.resource_id != event.resource_id:
-                continue
-            victims[vertex.index] = vertex
-            for partition in vertex.partitions:
-                partition.is_available = False
         failure = lost_task_manager(event)
-        alive = [victims[i] for i in sorted(victims) if not victims[i].state.is_terminal]
-        for vertex in alive:
-            self._core.move(vertex, ExecutionEvent.FAIL, failure)
+        alive = self._core.lose_task_manager(event.resource_id, failure)
         failed = [vertex for vertex in alive if vertex.state is ExecutionState.FAILED]
         if failed:
             self._on_task_failure(failed, failure)
+        elif alive and self._core.root.failure is not None:
+            self._core.root.note(failure)  # it explains the broken connections heard of before
 
     # ------------------------------------------------------------------ failures
 
@@ -368,18 +334,11 @@ class JobMaster:
         self._core.effects.append(SetTimer(restart.timer, at_ms))
 
     def _carry_out_restarts(self) -> None:
-        ready = self._core.restarts.take_ready()
-        for restart in ready:
+        for restart in self._core.restarts.take_ready():
             vertices = restart.valid
             if not vertices:
                 continue
-            for vertex in vertices:
-                self._core.release_partitions(vertex)
-                if vertex.state is not ExecutionState.CREATED:
-                    vertex.reset()
-                    self._core.alive += 1
-            ids = tuple(vertex.vertex_id for vertex in vertices)
-            self._core.effects.append(ResetSubtasks(ids, restart.is_global))
+            self._core.reset(vertices, is_global=restart.is_global)
             if not self._core.restarts.is_any_waiting:
                 self._core.root.clear()
                 self._core.move_job(JobStatusEvent.RESTARTED)

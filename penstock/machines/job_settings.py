@@ -39,7 +39,8 @@ class FailoverMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """`make_backoff` makes the restart strategy: it has a memory, so each JobMaster gets its own."""
+    """`make_backoff` makes the restart strategy: it has a memory, so each JobMaster gets its
+    own."""
 
     slot_request_timeout_ms: int = 300_000
     slot_idle_timeout_ms: int = 50_000

@@ -33,8 +33,8 @@ class Liveness(Generic[Peer]):
         """Raises ConfigurationError: a timeout that is not longer than the interval."""
         if not 0 < interval_ms < timeout_ms:
             raise ConfigurationError(
-                f"heartbeat.timeout is {timeout_ms} ms and heartbeat.interval {interval_ms} ms: the "
-                "timeout must be longer, or every peer counts as lost. Change one of them."
+                f"heartbeat.timeout is {timeout_ms} ms and heartbeat.interval {interval_ms} ms: "
+                "the timeout must be longer, or every peer counts as lost. Change one of them."
             )
         self._timeout_ms = timeout_ms
         self.interval_ms = interval_ms
@@ -48,7 +48,8 @@ class Liveness(Generic[Peer]):
         self._heard_ms.pop(peer, None)
 
     def heard(self, peer: Peer, now_ms: int) -> None:
-        """A sign of life; of a peer that is not watched it changes nothing, nor does an older one."""
+        """A sign of life; of a peer that is not watched it changes nothing, nor does an older
+        one."""
         if peer in self._heard_ms:
             self._heard_ms[peer] = max(self._heard_ms[peer], now_ms)
 

@@ -120,9 +120,10 @@ class Plan:
                 "A region is deployed as a whole, so nothing of these would start: "
                 f"{', '.join(task_ranges(self.waiting))}."
             )
+        each = -(-self.slots_wanted // self.taskmanagers)
         lines.append(
-            f"Take {needed} TaskManagers, or {-(-self.slots_wanted // self.taskmanagers)} slots per "
-            "TaskManager (taskmanager.numberOfTaskSlots), or lower the parallelism."
+            f"Take {needed} TaskManagers, or {each} slots per TaskManager "
+            "(taskmanager.numberOfTaskSlots), or lower the parallelism."
         )
         return lines
 

@@ -208,7 +208,8 @@ class _Rehearsal:
 
 
 def _tree(vertices: list[ExecutionVertex]) -> SlotNode:
-    """A root per physical slot, a nested shared slot per co-location group, simple slots as leaves."""
+    """A root per physical slot, a nested shared slot per co-location group, simple slots as
+    leaves."""
     if len(vertices) == 1:
         return SlotNode("SimpleSlot", str(vertices[0]))
     nested: dict[str, SlotNode] = {}

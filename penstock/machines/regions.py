@@ -1,7 +1,7 @@
 """Pipelined regions: subtasks that must run together, the unit of scheduling and of failover.
 
-Knows no states. Source: Flink SchedulingPipelinedRegionComputeUtil (spec 3.1): first by job vertices,
-then by subtasks, then regions that wait for each other both ways are merged.
+Knows no states. Source: Flink SchedulingPipelinedRegionComputeUtil (spec 3.1): first by job
+vertices, then by subtasks, then regions that wait for each other both ways are merged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ Node = TypeVar("Node", bound=Hashable)
 class Region:
     """`vertices` in topological order; `index`: place among the job's regions, by first vertex.
 
-    `inputs`: each group that is read by one of its vertices and need not be consumed while produced.
+    `inputs`: each group that is read by one of its vertices and need not be consumed while
+    produced.
     """
 
     index: int

@@ -1,7 +1,7 @@
 """Where missing slots are taken from: registered TaskManagers, those on their way, new ones.
 
-Knows no events. Source: Flink DefaultResourceAllocationStrategy, DefaultResourceReconciler (spec 6.3).
-Pure: takes workers as they are, returns a plan.
+Knows no events. Source: Flink DefaultResourceAllocationStrategy, DefaultResourceReconciler (spec
+6.3). Pure: takes workers as they are, returns a plan.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class WorkerSpec:
 
 @dataclass(slots=True)
 class AllocationPlan:
-    """`on_registered`: worker of each slot to request now. `is_unfulfillable`: too large for all."""
+    """`on_registered`: worker of each slot to request now. `is_unfulfillable`: too large for
+    all."""
 
     on_registered: list[Worker] = field(default_factory=list)
     on_pending: int = 0

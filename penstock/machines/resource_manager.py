@@ -142,8 +142,8 @@ class ResourceManager:
         if slots_per_taskmanager < 1 or (max_taskmanagers is not None and max_taskmanagers < 1):
             raise ConfigurationError(
                 f"a ResourceManager of {slots_per_taskmanager} slots per TaskManager and at most "
-                f"{max_taskmanagers} TaskManagers can give nothing; both must be at least 1. Change "
-                "taskmanager.numberOfTaskSlots or penstock.taskmanager.max."
+                f"{max_taskmanagers} TaskManagers can give nothing; both must be at least 1. "
+                "Change taskmanager.numberOfTaskSlots or penstock.taskmanager.max."
             )
         self._slots_each = slots_per_taskmanager
         self._max = max_taskmanagers
@@ -261,7 +261,8 @@ class ResourceManager:
     # ------------------------------------------------------------------ needs
 
     def _meet_needs(self) -> None:
-        """Give free slots to the jobs in order, ask for TaskManagers for the rest, tell what lacks."""
+        """Give free slots to the jobs in order, ask for TaskManagers for the rest, tell what
+        lacks."""
         for job_id, need in list(self.needs.items()):
             if need.required == 0 and self.allocated_to(job_id) == 0:
                 del self.needs[job_id]
@@ -349,7 +350,8 @@ class ResourceManager:
         if is_short and self._max is not None and known + coming >= self._max:
             parts.append(
                 f"and there may be no more than {self._max}: give Spark more cores, raise "
-                "penstock.taskmanager.max or taskmanager.numberOfTaskSlots, or lower the parallelism"
+                "penstock.taskmanager.max or taskmanager.numberOfTaskSlots, or lower the "
+                "parallelism"
             )
         if self._failures.last_cause and not known + coming:
             parts.append(f"the last one failed to start: {self._failures.last_cause}")

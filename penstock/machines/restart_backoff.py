@@ -1,7 +1,7 @@
 """Whether a job may restart after a failure, and how long it waits first.
 
-Knows no tasks and no clock: times come in. Source: Flink RestartBackoffTimeStrategy (spec 8.3); differs:
-`InfrastructureOnlyRestart`, our default, and the jitter is a number that the caller draws.
+Knows no tasks and no clock: times come in. Source: Flink RestartBackoffTimeStrategy (spec 8.3);
+differs: `InfrastructureOnlyRestart`, our default, and the jitter is a number that the caller draws.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def is_infrastructure(failure: FailureInfo | None) -> bool:
 
 
 class RestartBackoff(Protocol):
-    """Told of each failure, then asked. `notify` returns whether the failure starts a new attempt."""
+    """Told of each failure, then asked. `notify` returns whether the failure starts a new
+    attempt."""
 
     def notify(self, now_ms: int, failure: FailureInfo | None = None) -> bool: ...
     def can_restart(self) -> bool: ...
@@ -153,7 +154,8 @@ class ExponentialDelayRestart:
         return max(0, (self._next_restart_ms or 0) - now_ms)
 
     def _backoff_ms(self) -> int:
-        # past a few hundred attempts the power no longer fits a float: then the maximum counts anyway
+        # past a few hundred attempts the power no longer fits a float: then the maximum counts
+        # anyway
         power = min(self._attempt, 256)
         wanted = min(self.initial_ms * self.multiplier**power, 2.0**62)
         base = int(wanted)

@@ -19,7 +19,8 @@ from penstock.model.states import ExecutionState
 
 
 class PipelinedRegionScheduling:
-    """Every method returns what to allocate and deploy: one list of vertices per region, in order."""
+    """Every method returns what to allocate and deploy: one list of vertices per region, in
+    order."""
 
     def __init__(self, graph: ExecutionGraph, regions: Regions) -> None:
         self._regions = regions
@@ -73,7 +74,8 @@ class PipelinedRegionScheduling:
         return self._regions.of(group.partitions[0].producer) is not region
 
     def _schedule(self, candidates: Iterable[Region]) -> list[list[ExecutionVertex]]:
-        """Take what can go; regions that read along (hybrid results) of those may then go as well."""
+        """Take what can go; regions that read along (hybrid results) of those may then go as
+        well."""
         taken: set[Region] = set()
         current = set(candidates)
         while current:

@@ -1,7 +1,7 @@
 """Which pending request gets which new slot: pure functions.
 
-Knows no pool. Source: Flink RequestSlotMatchingStrategy and its kinds (spec 5.4). Requests and slots
-are looked at in the order given.
+Knows no pool. Source: Flink RequestSlotMatchingStrategy and its kinds (spec 5.4). Requests and
+slots are looked at in the order given.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ Loads = Mapping[ResourceId, float]
 def match_requests(
     matching: Matching, slots: Sequence[FreeSlot], requests: Sequence[SlotRequest], loads: Loads
 ) -> dict[SlotRequestId, FreeSlot]:
-    """Slot per request, for the requests that get one. `loads`: tasks that each TaskManager has now."""
+    """Slot per request, for the requests that get one. `loads`: tasks that each TaskManager has
+    now."""
     match matching:
         case Matching.SIMPLE:
             return match_simply(slots, requests)

@@ -1,8 +1,8 @@
 """Slots that a job asked for, holds and gives back.
 
 Knows no tasks: it serves requests. Source: Flink DefaultDeclarativeSlotPool and
-DeclarativeSlotPoolBridge (spec 6.1, 6.2); differs: one class, and what changed is returned, so that the
-owner declares requirements once per event instead of debouncing by time.
+DeclarativeSlotPoolBridge (spec 6.1, 6.2); differs: one class, and what changed is returned, so that
+the owner declares requirements once per event instead of debouncing by time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from penstock.model.messages import SlotOffer
 
 @dataclass(slots=True, eq=False)
 class PooledSlot:
-    """A slot of ours. `counts_for`: the requirement it fulfils; `serves`: the request, if in use."""
+    """A slot of ours. `counts_for`: the requirement it fulfils; `serves`: the request, if in
+    use."""
 
     allocation_id: AllocationId
     location: TaskManagerLocation
@@ -169,7 +170,8 @@ class SlotPool:
         self.required[request.profile] += 1
 
     def serve_pending(self) -> list[tuple[SlotRequest, PooledSlot]]:
-        """Match waiting requests with free slots; all matches are reserved before any is returned."""
+        """Match waiting requests with free slots; all matches are reserved before any is
+        returned."""
         if not self.pending or not self._free:
             return []
         requests: Sequence[SlotRequest] = list(self.pending.values())
@@ -183,7 +185,8 @@ class SlotPool:
         return served
 
     def release(self, request_id: SlotRequestId, now_ms: int) -> bool:
-        """The request is no longer needed. Unknown ones are ignored. Returns whether it was waiting."""
+        """The request is no longer needed. Unknown ones are ignored. Returns whether it was
+        waiting."""
         request = self.pending.pop(request_id, None)
         if request is not None:
             self.required[request.profile] -= 1

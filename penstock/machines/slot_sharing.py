@@ -21,7 +21,8 @@ from penstock.machines.execution_graph import (
 
 @dataclass(slots=True, eq=False)
 class SharingGroup:
-    """Subtasks that run in one slot (Flink: ExecutionSlotSharingGroup). `index`: order of creation."""
+    """Subtasks that run in one slot (Flink: ExecutionSlotSharingGroup). `index`: order of
+    creation."""
 
     index: int
     slot_sharing_group: str
@@ -39,7 +40,8 @@ SlotSharingStrategy: TypeAlias = Callable[[ExecutionGraph], list[SharingGroup]]
 
 
 def local_input_preferred(graph: ExecutionGraph) -> list[SharingGroup]:
-    """A subtask joins a producer it reads from where it can; groups in the order they are opened."""
+    """A subtask joins a producer it reads from where it can; groups in the order they are
+    opened."""
     return _LocalInput(graph).run()
 
 
@@ -80,7 +82,8 @@ class _LocalInput:
         return self._groups
 
     def _place(self, job_vertex: ExecutionJobVertex) -> None:
-        """First those with a co-location or a producer at hand, so that nobody takes their place."""
+        """First those with a co-location or a producer at hand, so that nobody takes their
+        place."""
         open_groups = dict.fromkeys(self._by_name.get(job_vertex.slot_sharing_group, ()))
         remaining: list[ExecutionVertex] = []
         for vertex in job_vertex.vertices:

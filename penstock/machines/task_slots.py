@@ -17,7 +17,8 @@ from penstock.model.states import SlotState
 
 @dataclass(slots=True)
 class TaskSlot:
-    """`ticket`: of the timeout that is armed, None while none is. `owner`: whom to tell of the end."""
+    """`ticket`: of the timeout that is armed, None while none is. `owner`: whom to tell of the
+    end."""
 
     index: int
     job_id: JobId
@@ -35,8 +36,8 @@ class TaskSlots:
         """Raises ConfigurationError: less than one slot."""
         if slots < 1:
             raise ConfigurationError(
-                f"a TaskManager of {slots} slots can run nothing. Set taskmanager.numberOfTaskSlots "
-                "to 1 or more."
+                f"a TaskManager of {slots} slots can run nothing. Set "
+                "taskmanager.numberOfTaskSlots to 1 or more."
             )
         self._count = slots
         self._by_allocation: dict[AllocationId, TaskSlot] = {}
@@ -44,7 +45,8 @@ class TaskSlots:
         self._next_ticket = 0
 
     def allocate(self, index: int, job_id: JobId, allocation_id: AllocationId) -> bool:
-        """Give the slot to the job; again for the same allocation is fine. `index` -1: any, dynamic.
+        """Give the slot to the job; again for the same allocation is fine. `index` -1: any,
+        dynamic.
 
         A timeout starts for it: arm a timer with `ticket_of(allocation_id)`.
         """

@@ -1,8 +1,8 @@
 """Options: what they are called, how their text is read, and which value of which layer counts.
 
 Knows nobody who uses them. Source: Flink ConfigOption, TimeUtils, MemorySize; differs: one flat
-table (`config_options.py`), unknown `penstock.*` keys are errors, and Flink's keys that Penstock does
-not use are accepted and listed by `ignored_keys`.
+table (`config_options.py`), unknown `penstock.*` keys are errors, and Flink's keys that Penstock
+does not use are accepted and listed by `ignored_keys`.
 """
 
 from __future__ import annotations

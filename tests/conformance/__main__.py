@@ -1,4 +1,5 @@
-"""`python -m tests.conformance FILE.json [--area AREA] [--json]`: one line per failing case, then the sum."""
+"""`python -m tests.conformance FILE.json [--area AREA] [--json]`: one line per failing case, then
+the sum."""
 
 import argparse
 import json

@@ -1,4 +1,5 @@
-"""Area -> adapter, for the scheduler cases. Each takes `given` and returns what `expect` speaks of."""
+"""Area -> adapter, for the scheduler cases. Each takes `given` and returns what `expect` speaks
+of."""
 
 from collections.abc import Callable
 from typing import Any

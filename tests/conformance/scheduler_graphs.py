@@ -1,4 +1,5 @@
-"""Areas about graphs: topology, groups, regions, slot sharing, scheduling, failover, distribution."""
+"""Areas about graphs: topology, groups, regions, slot sharing, scheduling, failover,
+distribution."""
 
 from typing import Any
 

@@ -1,7 +1,8 @@
 """A seeded world for the control plane: JobMaster, ResourceManager, TaskManagers that can be lost.
 
-One clock, one random generator. A TaskManager's messages arrive in order, late, and sometimes twice;
-different TaskManagers' messages overtake each other. Invariants are checked after every event.
+One clock, one random generator. A TaskManager's messages arrive in order, late, and sometimes
+twice; different TaskManagers' messages overtake each other. Invariants are checked after every
+event.
 """
 
 import heapq
@@ -59,7 +60,8 @@ S = ExecutionState
 
 @dataclass
 class Faults:
-    """How bad the world is. `kills`: TaskManagers that die; `user_failures`: attempts that raise."""
+    """How bad the world is. `kills`: TaskManagers that die; `user_failures`: attempts that
+    raise."""
 
     kills: int = 0
     user_failures: int = 0

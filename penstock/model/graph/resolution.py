@@ -1,7 +1,8 @@
-"""What a program leaves open, decided: parallelism, slot sharing groups, partitionings. And its checks.
+"""What a program leaves open, decided: parallelism, slot sharing groups, partitionings. And its
+checks.
 
-Knows no chains. Source: Flink StreamGraphGenerator (determineSlotSharingGroup, addEdge). Every error
-names the operators with the line of the user's program that made them.
+Knows no chains. Source: Flink StreamGraphGenerator (determineSlotSharingGroup, addEdge). Every
+error names the operators with the line of the user's program that made them.
 """
 
 from __future__ import annotations

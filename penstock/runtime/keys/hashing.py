@@ -44,7 +44,7 @@ _NAN_BITS: Final = 0x7FF8000000000000
 _INT32_KINDS: Final = frozenset({BasicType.INT, BasicType.SHORT, BasicType.BYTE})
 
 
-class OtherKey(tuple[bytes]):  # ruff: ignore[SLOT001] - a tuple cannot have slots beside its items
+class OtherKey(tuple[bytes]):  # ruff: ignore[no-slots-in-tuple-subclass] - a tuple cannot have slots beside its items
     """Stands in dicts for a key whose Python equality is not its identity; `key` is the key itself.
 
     A tuple, so that hash and equality run in C; plain tuples are never put in those dicts.

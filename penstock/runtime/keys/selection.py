@@ -7,7 +7,7 @@ batch, and columns never become Python objects unless their type leaves no other
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
@@ -60,7 +60,7 @@ class KeySelection:
             return self.selector
         return operator.itemgetter(*self.selector)
 
-    def keys_of_rows(self, values: Sequence[Any]) -> list[Any]:
+    def keys_of_rows(self, values: Iterable[Any]) -> list[Any]:
         """Keys in order. Raises what the selector raises, and TypeError where the key type is violated."""
         return self.typed(list(map(self.row_selector(), values)))
 

@@ -9,7 +9,7 @@ Source: Flink WindowOperator; differs as said.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -38,10 +38,12 @@ class GridWindowOperator(WindowOperator):
         self._tables: dict[int, dict[Any, Any]] = {}
         self._to_fire: list[int] = []
         self._to_forget: list[int] = []
-        for start, entries in self._restored.pop("grid", {}).items():
-            self._tables[start] = {state_key(key): kept for key, kept in entries}
-            self._to_fire.append(start)
-        heapify(self._to_fire)
+        for entries in self._restored.pop("grid", {}).values():
+            for start, is_fired, key, kept in entries:
+                if start not in self._tables:
+                    self._tables[start] = {}
+                    heappush(self._to_forget if is_fired else self._to_fire, start)
+                self._tables[start][state_key(key)] = kept
 
     # ------------------------------------------------------------------ records
 
@@ -52,7 +54,7 @@ class GridWindowOperator(WindowOperator):
             index = 0 if stamps is None else int(np.argmin(stamps))
             checked_timestamp(NO_TIMESTAMP, rows.values[index] if rows.values else None)
             return
-        keys = self.keys.keys_of_rows(rows.values)
+        keys = self.keys.keys_of_rows(self.watched(rows.values))
         skeys = state_keys(keys)
         collector = WindowCollector(self)
         for pane_stamp, run_keys, run_values, run_stamps in self._runs(skeys, rows.values, stamps):
@@ -172,8 +174,12 @@ class GridWindowOperator(WindowOperator):
                 self.clear_window_state(skey, window)
 
     def snapshot(self) -> dict[str, Any]:
-        grid = {
-            start: [(original_key(skey), kept) for skey, kept in table.items()]
-            for start, table in self._tables.items()
-        }
-        return {**super().snapshot(), "grid": grid}
+        """Also the tables, by key group: (window start, whether it fired, key, accumulator)."""
+        waiting = set(self._to_fire)
+        groups: dict[int, list[tuple[int, bool, Any, Any]]] = {}
+        for start, table in self._tables.items():
+            for skey, kept in table.items():
+                key = original_key(skey)
+                entry = (start, start not in waiting, key, kept)
+                groups.setdefault(self.state.group_of(key), []).append(entry)
+        return {**super().snapshot(), "grid": groups}

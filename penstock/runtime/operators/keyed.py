@@ -46,7 +46,7 @@ class KeyedOperator(FunctionOperator):
 
     def entering(self, rows: RowBatch) -> Iterator[Any]:
         """The records, each after its key and timestamp became the context."""
-        keys = self.keys.keys_of_rows(rows.values)
+        keys = self.keys.keys_of_rows(self.watched(rows.values))
         stamps: Sequence[int] | repeat[int] = repeat(NO_TIMESTAMP)
         if rows.timestamps is not None:
             stamps = rows.timestamps.tolist()

@@ -36,7 +36,7 @@ class ReduceOperator(FunctionOperator):
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
-        skeys = state_keys(self.keys.keys_of_rows(rows.values))
+        skeys = state_keys(self.keys.keys_of_rows(self.watched(rows.values)))
         table, call = self._table, self.function.call
         get, missing = table.get, _MISSING
         results: list[Any] = []

@@ -49,7 +49,12 @@ class FunctionOperator(Operator):
         self._is_open = True
         self.function.open(self.runtime_context(context))
 
+    def end_input(self, input_index: int) -> Emitted:
+        self.watched([])  # what fails from here on is no record's fault
+        return ()
+
     def close(self) -> None:
+        self.watched([])
         if self._is_open:
             self._is_open = False
             self.function.close()

@@ -1,4 +1,5 @@
-"""A JobMaster on the bench: offers, reports and effects in short words; checked after every step."""
+"""A JobMaster on the bench: offers, reports and effects in short words; checked after every
+step."""
 
 from penstock.machines.execution_graph import ExecutionVertex
 from penstock.machines.job_master import JobMaster

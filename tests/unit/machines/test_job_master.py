@@ -6,7 +6,6 @@ from penstock.machines.job_settings import JobSettings, LoadBalanceMode, job_set
 from penstock.machines.restart_backoff import FixedDelayRestart, NoRestart
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
-from penstock.model.graph.job_graph import JobType, ResultPartitionType
 from penstock.model.ids import AllocationId
 from penstock.model.messages import (
     AnswerOffers,
@@ -20,18 +19,16 @@ from penstock.model.messages import (
     JobFinalized,
     JobStatusChanged,
     NotEnoughResources,
-    PartitionDataProduced,
-    ReleasePartitions,
     ResetSubtasks,
-    SetTimer,
     TaskIo,
+    TaskReported,
+    TaskStateChanged,
     TimerFired,
-    UpdatePartitions,
 )
 from penstock.model.states import ExecutionState as S
 from penstock.model.states import JobStatus
 from tests.unit.machines.bench import BROKEN, USER, Bench, cancelled, deployed, statuses
-from tests.unit.machines.graphs import A2A, BLOCKING, POINTWISE, figure, job_graph, word_count
+from tests.unit.machines.graphs import A2A, figure, job_graph, word_count
 
 
 def running(graph=None, settings: JobSettings | None = None) -> Bench:
@@ -129,8 +126,6 @@ def test_reports_of_past_attempts_and_repeats_change_nothing() -> None:
     bench.fire("restart")
     assert bench.vertex("Source[0]").execution.attempt_id.attempt == 1
     stale = bench.vertex("Source[0]").execution
-    from penstock.model.messages import TaskReported, TaskStateChanged
-
     assert bench.step(TaskReported(TaskStateChanged(old, S.FAILED, USER), 5)) == []
     assert stale.state is S.DEPLOYING
     bench.job.note_io(old, TaskIo(records_in=7))
@@ -164,7 +159,7 @@ def test_by_default_a_user_failure_ends_the_job_with_its_text() -> None:
     effects = bench.confirm_cancels()
     assert statuses(effects) == ["FAILED"]
     assert [e.failure for e in effects if isinstance(e, JobStatusChanged)] == [USER]
-    assert [e.slots for e in effects if isinstance(e, DeclareRequirements)] == []
+    assert [e.slots for e in effects if isinstance(e, DeclareRequirements)][-1] == 0
     assert len([e for e in effects if isinstance(e, FreeSlot)]) == 2
 
 
@@ -377,86 +372,6 @@ def test_offers_of_a_machine_that_is_gone_are_refused() -> None:
     bench = running()
     bench.lose("tm1")
     assert bench.offer("tm1") == [AnswerOffers("tm1", (), ("tm1/0",))]
-
-
-# ------------------------------------------------------------------ batch
-
-
-def batch(kind=BLOCKING) -> Bench:
-    graph = job_graph({"A": 2, "B": 2}, [("A", "B", A2A, kind)], job_type=JobType.BATCH)
-    bench = Bench(graph, JobSettings(slot_request_timeout_ms=1000, make_backoff=NoRestart))
-    bench.start()
-    return bench
-
-
-def test_a_blocking_consumer_is_deployed_when_its_producers_have_finished() -> None:
-    bench = batch()
-    bench.offer("tm1", 2)
-    bench.run_all()
-    assert deployed(bench.finish("A[0]")) == {}
-    assert deployed(bench.finish("A[1]")) == {"B[0]": "tm1", "B[1]": "tm1"}
-    bench.run_all()
-    bench.finish("B[0]", "B[1]")
-    effects = bench.step(JobFinalized(3))
-    released = [p for e in effects if isinstance(e, ReleasePartitions) for p in e.partitions]
-    assert len(released) == 2
-
-
-def test_data_may_be_complete_before_the_task_has_finished() -> None:
-    bench = batch()
-    bench.offer("tm1", 2)
-    bench.run_all()
-    producer = bench.vertex("A[0]")
-    partition = producer.partitions[0]
-    said = PartitionDataProduced(producer.execution.attempt_id, partition.partition_id)
-    bench.step(said)
-    bench.step(said)
-    assert partition.is_all_data_produced
-    assert partition.consumed_groups[0].unfinished == 1
-
-
-def test_idle_slots_of_a_batch_job_are_given_back() -> None:
-    bench = batch()
-    bench.offer("tm1", 2)
-    bench.run_all()
-    bench.finish("A[0]")
-    assert "idle-slots" in bench.timers
-    effects = bench.fire("idle")
-    assert [e.allocation_id for e in effects if isinstance(e, FreeSlot)] == ["tm1/0"]
-
-
-def test_slots_that_others_use_may_still_serve_a_batch_job() -> None:
-    graph = job_graph({"A": 2}, [], job_type=JobType.BATCH)
-    bench = Bench(graph, JobSettings(slot_request_timeout_ms=1000, make_backoff=NoRestart))
-    bench.start()
-    bench.offer("tm1")
-    bench.run_all()
-    effects = bench.fire("slots")
-    assert [type(e) for e in effects] == [SetTimer]
-    assert deployed(bench.finish("A[0]")) == {"A[1]": "tm1"}
-
-
-def test_a_reader_of_hybrid_results_hears_of_its_producer_later() -> None:
-    kind = ResultPartitionType.HYBRID_FULL
-    graph = job_graph(
-        {"A": 1, "B": 1}, [("A", "B", POINTWISE, kind)], groups={"A": "a"}, job_type=JobType.BATCH
-    )
-    bench = Bench(graph)
-    effects = bench.start()
-    assert deployed(effects) == {}
-    requests = bench.job.shared_slots
-    producer = next(s for s in requests if str(s.group.vertices[0]) == "A[0]")
-    consumer = next(s for s in requests if s is not producer)
-    # the first free slot goes to the consumer, as if the producer's request had come later
-    waiting = bench.job._core.pool.pending
-    waiting[producer.request.request_id] = waiting.pop(producer.request.request_id)
-    effects = bench.offer("tm1")
-    assert deployed(effects) == {"B[0]": "tm1"}
-    assert consumer.slot is not None
-    effects = bench.offer("tm2")
-    (update,) = [e for e in effects if isinstance(e, UpdatePartitions)]
-    assert update.resource_id == "tm1"
-    assert update.descriptors[0].location.resource_id == "tm2"
 
 
 # ------------------------------------------------------------------ settings and views

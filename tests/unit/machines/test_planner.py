@@ -1,4 +1,5 @@
-"""Plans: the figure and the walk of the seeds (A2, A5, A6), shortage, regions behind blocking edges."""
+"""Plans: the figure and the walk of the seeds (A2, A5, A6), shortage, regions behind blocking
+edges."""
 
 import pytest
 

@@ -24,14 +24,12 @@ from penstock.runtime.windowing import (
 )
 from tests.unit.runtime.harness import OperatorHarness
 
-DATA = pa.record_batch(
-    {
-        "a": [7, -7, 0],
-        "f": [1.5, 2.5, None],
-        "s": ["Ab", "cd", None],
-        "t": [0, 86_400_000, 3_600_000],
-    }
-)
+DATA = pa.record_batch({
+    "a": [7, -7, 0],
+    "f": [1.5, 2.5, None],
+    "s": ["Ab", "cd", None],
+    "t": [0, 86_400_000, 3_600_000],
+})
 
 
 @pytest.mark.parametrize(
@@ -111,9 +109,7 @@ def columns(keys, values, stamps):
 
 
 def window(assigner, *aggregates, lateness=0, keys=("k",)):
-    return OperatorHarness(
-        ColumnWindowOperator(assigner, KeySelection(keys), aggregates, lateness)
-    )
+    return OperatorHarness(ColumnWindowOperator(assigner, KeySelection(keys), aggregates, lateness))
 
 
 def test_column_windows_aggregate_by_key():
@@ -173,7 +169,9 @@ def test_column_windows_survive_a_snapshot():
     op = window(SlidingEventTimeWindows.of(10, 5), sum_("v"))
     op.feed_batch(columns(["a"], [1], [6]))
     snapshot = pickle.loads(pickle.dumps(op.operator.snapshot()))
-    again = ColumnWindowOperator(SlidingEventTimeWindows.of(10, 5), KeySelection(("k",)), (sum_("v"),))
+    again = ColumnWindowOperator(
+        SlidingEventTimeWindows.of(10, 5), KeySelection(("k",)), (sum_("v"),)
+    )
     again.restore(snapshot)
     restored = OperatorHarness(again)
     restored.feed_batch(columns(["a"], [2], [7]))

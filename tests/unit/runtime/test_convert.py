@@ -17,6 +17,7 @@ from penstock.runtime.convert import (
 )
 from penstock.runtime.elements import ColumnBatch, RowBatch
 
+NAIVE = dt.datetime(2020, 1, 2, 3, 4, 5, 6)  # ruff: ignore[call-datetime-without-tzinfo] - SQL timestamps have no zone
 BOTH = [
     lambda values, t: to_rows(to_columns(RowBatch(values), t), t).values,
     lambda values, t: enforce(RowBatch(values), t).values,
@@ -66,7 +67,7 @@ def test_every_columnar_type_comes_back_equal(through):
     )  # fmt: skip
     names = tuple(record.get_field_names())
     full = Row(*names)(
-        1, "é", [1.0], {"k": (1, "v")}, (1, True), dt.date(2020, 1, 2), dt.datetime(2020, 1, 2, 3, 4, 5, 6),
+        1, "é", [1.0], {"k": (1, "v")}, (1, True), dt.date(2020, 1, 2), NAIVE,
         dt.time(1, 2, 3, 4), Instant(5, 7000), b"\x00\xff", Row("x")(9),
     )  # fmt: skip
     empty = Row(*names)(*[None] * len(names))

@@ -75,8 +75,9 @@ def test_one_record_that_yields_very_many_runs_in_bounded_batches(stamps):
     batch = made.feed([1])[0]
     assert len(batch) == 1
     pulled.clear()
-    from penstock.runtime.elements import RowBatch
     import numpy as np
+
+    from penstock.runtime.elements import RowBatch
 
     array = None if stamps is None else np.array(stamps)
     emitted = iter(op.process(RowBatch([1, 100_000, 2], array), 0))
@@ -144,7 +145,9 @@ def test_keyed_functions_have_state_and_are_opened_and_closed_once():
 
 def test_keyed_state_is_refused_on_streams_without_key():
     function = Counting()
-    with pytest.raises(RuntimeError, match="only accessible by functions executed on a KeyedStream"):
+    with pytest.raises(
+        RuntimeError, match="only accessible by functions executed on a KeyedStream"
+    ):
         OperatorHarness(MapOperator(UserFunction(function.map, function)))
 
 
@@ -227,7 +230,9 @@ def test_process_context_tells_times_and_refuses_timers_without_key():
     op.watermark(5)
     op.feed([1], [7])
     assert seen == [(NO_TIMESTAMP, MIN_WATERMARK), (7, 5)]
-    refused = harness(ProcessOperator, lambda _v, ctx: ctx.timer_service().register_event_time_timer(1))
+    refused = harness(
+        ProcessOperator, lambda _v, ctx: ctx.timer_service().register_event_time_timer(1)
+    )
     with pytest.raises(RuntimeError, match="keyed stream"):
         refused.feed([1])
 

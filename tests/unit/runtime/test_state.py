@@ -79,7 +79,12 @@ def test_map_state_is_like_a_dict(backend):
     assert state.get("a") is None
     state.put("a", 1)
     state.put_all({"b": 2})
-    assert (state["a"], "b" in state, state.contains("c"), list(state)) == (1, True, False, ["a", "b"])
+    assert (state["a"], "b" in state, state.contains("c"), list(state)) == (
+        1,
+        True,
+        False,
+        ["a", "b"],
+    )
     assert (list(state.items()), list(state.values())) == ([("a", 1), ("b", 2)], [1, 2])
     state.remove("a")
     state.remove("nothing")
@@ -87,7 +92,9 @@ def test_map_state_is_like_a_dict(backend):
 
 
 def test_reducing_and_aggregating_state_fold(backend):
-    total = backend.get_reducing_state(ReducingStateDescriptor("r", lambda a, b: a + b, Types.INT()))
+    total = backend.get_reducing_state(
+        ReducingStateDescriptor("r", lambda a, b: a + b, Types.INT())
+    )
     mean = backend.get_aggregating_state(AggregatingStateDescriptor("a", Average(), None))
     assert total.get() is None
     assert mean.get() is None

@@ -82,7 +82,13 @@ def test_pickled_values_print_as_python_does_and_bytes_do_not_print():
 
 
 def test_declared_values_print_as_java_does():
-    record = Types.TUPLE([Types.STRING(), Types.INT(), Types.DOUBLE(), Types.BOOLEAN(), Types.INT()])
+    record = Types.TUPLE([
+        Types.STRING(),
+        Types.INT(),
+        Types.DOUBLE(),
+        Types.BOOLEAN(),
+        Types.INT(),
+    ])
     assert format_value(("a", 1, 1.5, True, None), record) == "(a,1,1.5,true,null)"
     nested = Types.TUPLE([Types.LIST(Types.INT()), Types.MAP(Types.STRING(), Types.INT())])
     assert format_value(([1, 2], {"a": 1}), nested) == "([1, 2],{a=1})"

@@ -176,7 +176,10 @@ def test_aggregates_are_incremental_and_apply_gets_the_result(engine):
     assert op.values == [2.0]
     function = Apply()
     applied = windowed(
-        TumblingEventTimeWindows.of(10), mean, engine, function=UserFunction(function.apply, function)
+        TumblingEventTimeWindows.of(10),
+        mean,
+        engine,
+        function=UserFunction(function.apply, function),
     )
     applied.feed([("a", 1), ("a", 3)], [1, 2])
     applied.watermark(9)
@@ -199,7 +202,7 @@ def test_windows_survive_a_snapshot(engine):
     restored = OperatorHarness(again)
     restored.feed([("a", 2)], [3])
     restored.watermark(9)
-    assert sorted(restored.values, key=str) == [(("t", 1), 5), ("a", 3)]
+    assert sorted(restored.values, key=str) == [("a", 3), (("t", 1), 5)]
 
 
 def test_sessions_merge_when_they_touch_and_fire_at_their_new_end():
@@ -281,7 +284,9 @@ def test_purging_and_plain_count_triggers_on_the_global_window():
 
 
 def test_continuous_processing_time_fires_at_multiples():
-    op = windowed(GlobalWindows.create(), trigger=ContinuousProcessingTimeTrigger.of(Time.milliseconds(10)))
+    op = windowed(
+        GlobalWindows.create(), trigger=ContinuousProcessingTimeTrigger.of(Time.milliseconds(10))
+    )
     op.timers.now = 3
     op.feed([("a", 1)])
     for now in (10, 11, 21):

@@ -1,0 +1,174 @@
+"""Two data planes over loopback sockets: channels, credit, one connection a pair, lost peers."""
+
+import threading
+import time
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from penstock.hosting.data_connection import FIRST_CREDIT, RemoteChannel
+from penstock.hosting.data_plane import DataPlane
+from penstock.hosting.handshake import Credentials
+from penstock.model.deployment import ShuffleDescriptor, TaskManagerLocation
+from penstock.model.errors import PartitionConnectionError
+from penstock.model.ids import (
+    AttemptId,
+    DataSetId,
+    ExecutionVertexId,
+    PartitionId,
+    ResourceId,
+    ResultPartitionId,
+    VertexId,
+)
+from penstock.runtime.elements import ColumnBatch, EndOfData, RowBatch, Watermark
+from penstock.runtime.input_gate import InputGates
+from penstock.runtime.result_partition import MAX_QUEUED, ResultPartition
+
+CREDENTIALS = Credentials(b"k" * 32, "t", "c")
+ATTEMPT = AttemptId(ExecutionVertexId(VertexId("p"), 0), 0)
+
+
+class Consumer:
+    """Gates of a task whose waiting is a semaphore."""
+
+    def __init__(self, channels: int) -> None:
+        self.woken = threading.Semaphore(0)
+        self.gates = InputGates(self.woken.release)
+        self.channels = self.gates.add_gate(0, channels)
+        self.gates.start()
+
+    def next(self):
+        while (polled := self.gates.poll()) is None:
+            assert self.woken.acquire(timeout=10), "nothing came"
+        return polled[1][0]
+
+    def all(self):
+        while not self.gates.is_finished:
+            polled = self.gates.poll()
+            if polled is not None:
+                yield from polled[1]
+            elif not self.gates.is_finished:
+                assert self.woken.acquire(timeout=10), "nothing came"
+
+
+@pytest.fixture
+def planes():
+    made = [DataPlane(ResourceId(f"tm-{i}"), "127.0.0.1", CREDENTIALS) for i in (1, 2)]
+    yield made
+    for plane in made:
+        plane.close()
+
+
+def partition(index: int, subpartitions: int = 1) -> ResultPartition:
+    partition_id = ResultPartitionId(PartitionId(DataSetId("d"), index), ATTEMPT)
+    return ResultPartition(partition_id, subpartitions, 1 << 20, lambda: None)
+
+
+def descriptor(plane: DataPlane, part: ResultPartition) -> ShuffleDescriptor:
+    location = TaskManagerLocation(plane.resource_id, "127.0.0.1", plane.port)
+    return ShuffleDescriptor(part.partition_id.partition_id, part.partition_id, location)
+
+
+def test_elements_cross_in_order_and_equal(planes):
+    here, there = planes
+    part = partition(0)
+    table = pa.record_batch({"a": [1, 2], "b": ["x", None]})
+    stamps = np.array([5, 6], np.int64)
+    sent = [RowBatch([1, "two"], stamps), Watermark(6), ColumnBatch(table, stamps)]
+    for element in sent:
+        if isinstance(element, Watermark):
+            part.broadcast_event(element)
+        else:
+            part.subpartitions[0].write(element)
+    part.broadcast_event(EndOfData())
+    part.finish()
+    consumer = Consumer(1)
+    there.open_channel(consumer.channels[0], descriptor(here, part), 0)
+    here.registry.register(part)  # the consumer came first and waits for it
+    rows, watermark, columns, end = list(consumer.all())
+    assert rows.values == [1, "two"] and rows.timestamps.tolist() == [5, 6]
+    assert watermark == Watermark(6)
+    assert columns.data.equals(table) and columns.timestamps.tolist() == [5, 6]
+    assert end == EndOfData()
+
+
+def test_one_connection_serves_both_directions(planes):
+    parts = [partition(0), partition(1)]
+    consumers = [Consumer(1), Consumer(1)]
+    for plane, part in zip(planes, parts, strict=True):
+        part.subpartitions[0].write(RowBatch([plane.port]))
+        part.finish()
+        plane.registry.register(part)
+    for i, consumer in enumerate(consumers):  # both dial at once
+        planes[i].open_channel(consumer.channels[0], descriptor(planes[1 - i], parts[1 - i]), 0)
+    assert [c.next().values for c in consumers] == [[planes[1].port], [planes[0].port]]
+    assert [len(plane._connections) for plane in planes] == [1, 1]
+    ends = {sock.getsockname()[1] for sock in (p._connections[q.resource_id].sock for p, q in (planes, planes[::-1]))}
+    assert len(ends) == 2  # the two ends of one connection, not two connections
+    a, b = (p._connections[q.resource_id].sock for p, q in (planes, planes[::-1]))
+    assert a.getpeername() == b.getsockname()
+
+
+def test_a_consumer_that_does_not_read_gets_only_its_credit(planes):
+    here, there = planes
+    part = partition(0)
+    here.registry.register(part)
+    consumer = Consumer(1)
+    there.open_channel(consumer.channels[0], descriptor(here, part), 0)
+    produced = 0
+    sub = part.subpartitions[0]
+    deadline = time.monotonic() + 10
+    while produced < FIRST_CREDIT + MAX_QUEUED:
+        assert time.monotonic() < deadline
+        if sub.is_available:
+            sub.write(RowBatch([produced]))
+            sub.flush()
+            produced += 1
+    while sub.backlog != MAX_QUEUED:
+        assert time.monotonic() < deadline
+    assert not sub.is_available
+    got = [consumer.next().values[0] for _ in range(produced)]
+    assert got == list(range(produced))
+
+
+def test_a_lost_peer_is_an_error_at_the_next_poll(planes):
+    here, there = planes
+    part = partition(0)
+    part.subpartitions[0].write(RowBatch(["first"]))
+    part.subpartitions[0].flush()
+    here.registry.register(part)
+    consumer = Consumer(1)
+    there.open_channel(consumer.channels[0], descriptor(here, part), 0)
+    assert consumer.next().values == ["first"]
+    here.close()
+    with pytest.raises(PartitionConnectionError, match="tm-1"):
+        consumer.next()
+
+
+def test_a_stranger_cannot_open_a_channel(planes):
+    here, _ = planes
+    stranger = DataPlane(ResourceId("tm-9"), "127.0.0.1", Credentials(b"x" * 32, "t", "c"))
+    try:
+        part = partition(0)
+        here.registry.register(part)
+        consumer = Consumer(1)
+        stranger.open_channel(consumer.channels[0], descriptor(here, part), 0)
+        with pytest.raises(PartitionConnectionError, match="cannot reach"):
+            consumer.next()
+    finally:
+        stranger.close()
+
+
+def test_remote_bytes_are_counted_on_both_ends(planes):
+    here, there = planes
+    part = partition(0)
+    part.subpartitions[0].write(RowBatch(list(range(1000))))
+    part.finish()
+    here.registry.register(part)
+    consumer = Consumer(1)
+    there.open_channel(consumer.channels[0], descriptor(here, part), 0)
+    list(consumer.all())
+    source = consumer.channels[0].source
+    assert isinstance(source, RemoteChannel)
+    assert source.bytes_in == part.remote_bytes_out > 1000

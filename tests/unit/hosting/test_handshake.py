@@ -1,0 +1,125 @@
+"""Mutual authentication (design 8): who cannot prove itself gets nothing, and nothing it sends is unpickled."""
+
+import pickle
+import socket
+
+import pytest
+
+from penstock.hosting import handshake as hs
+from penstock.hosting import wire
+from penstock.model.errors import AuthenticationError
+
+GOOD = hs.Credentials(b"s" * 32, "token-1", "cluster")
+
+
+def meet(client: hs.ClientHandshake, server: hs.ServerHandshake) -> None:
+    to_server = client.start()
+    while not (client.is_done and server.is_done):
+        to_server = client.feed(server.feed(to_server))
+
+
+def test_both_ends_with_the_secret_meet():
+    client = hs.ClientHandshake(GOOD, hs.ROLE_DATA, b"c" * 32)
+    server = hs.ServerHandshake(GOOD, b"n" * 32)
+    meet(client, server)
+    assert server.role == hs.ROLE_DATA
+
+
+def test_it_works_one_byte_at_a_time():
+    client = hs.ClientHandshake(GOOD, hs.ROLE_TASKMANAGER, b"c" * 32)
+    server = hs.ServerHandshake(GOOD, b"n" * 32)
+    to_server = client.start()
+    while not (client.is_done and server.is_done):
+        to_client = b"".join(server.feed(bytes([byte])) for byte in to_server)
+        to_server = b"".join(client.feed(bytes([byte])) for byte in to_client)
+    assert server.role == hs.ROLE_TASKMANAGER
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        hs.Credentials(b"x" * 32, "token-1", "cluster"),
+        hs.Credentials(b"s" * 32, "token-0", "cluster"),
+        hs.Credentials(b"s" * 32, "token-1", "other cluster"),
+    ],
+    ids=["another secret", "an old fencing token", "another cluster"],
+)
+def test_a_stranger_is_refused(other):
+    with pytest.raises(AuthenticationError):
+        meet(hs.ClientHandshake(other, hs.ROLE_DATA, b"c" * 32), hs.ServerHandshake(GOOD, b"n" * 32))
+
+
+def test_a_server_without_the_secret_is_refused_by_the_client():
+    client = hs.ClientHandshake(GOOD, hs.ROLE_DATA, b"c" * 32)
+    with pytest.raises(AuthenticationError, match="did not prove"):
+        client.feed(b"n" * 32 + b"p" * 32)
+
+
+def test_a_reflected_challenge_proves_nothing():
+    """The attacker opens a second connection and has the server answer its own challenge."""
+    victim = hs.ServerHandshake(GOOD, b"n" * 32)
+    hello = hs.ClientHandshake(GOOD, hs.ROLE_DATA, b"c" * 32).start()
+    challenge = victim.feed(hello)
+    mirror = hs.ServerHandshake(GOOD, b"m" * 32)
+    reflected = mirror.feed(hello.replace(b"c" * 32, challenge[:32]))
+    with pytest.raises(AuthenticationError):
+        victim.feed(reflected[32:])
+    second = hs.ServerHandshake(GOOD, b"n" * 32)
+    proof = second.feed(hello)[32:]
+    with pytest.raises(AuthenticationError):
+        second.feed(proof)
+
+
+def test_a_recorded_conversation_cannot_be_replayed():
+    client = hs.ClientHandshake(GOOD, hs.ROLE_DATA, b"c" * 32)
+    first = hs.ServerHandshake(GOOD, b"n" * 32)
+    hello = client.start()
+    proof = client.feed(first.feed(hello))
+    first.feed(proof)
+    assert first.is_done
+    again = hs.ServerHandshake(GOOD, b"o" * 32)
+    again.feed(hello)
+    with pytest.raises(AuthenticationError):
+        again.feed(proof)
+
+
+def test_a_role_cannot_be_changed_after_the_proof():
+    client = hs.ClientHandshake(GOOD, hs.ROLE_DATA, b"c" * 32)
+    server = hs.ServerHandshake(GOOD, b"n" * 32)
+    hello = bytearray(client.start())
+    hello[9] = hs.ROLE_SUPERVISOR
+    with pytest.raises(AuthenticationError):
+        client.feed(server.feed(bytes(hello)))
+
+
+def test_too_many_bytes_before_the_proof_are_refused():
+    server = hs.ServerHandshake(GOOD, b"n" * 32)
+    server.feed(hs.ClientHandshake(GOOD, hs.ROLE_DATA, b"c" * 32).start()[:-1])
+    with pytest.raises(AuthenticationError):
+        server.feed(b"x" * (hs.LIMIT_BYTES + 1))
+
+
+def explode() -> None:
+    raise AssertionError("a pickle from a stranger was loaded")
+
+
+class Bomb:
+    def __reduce__(self):
+        return (explode, ())
+
+
+def test_a_pickle_as_first_bytes_is_never_loaded():
+    server = hs.ServerHandshake(GOOD, b"n" * 32)
+    with pytest.raises(AuthenticationError, match="does not speak"):
+        server.feed(pickle.dumps(Bomb()))
+
+
+def test_a_silent_peer_is_given_up(monkeypatch):
+    monkeypatch.setattr(wire, "LIMIT_SECONDS", 0.05)
+    ours, theirs = socket.socketpair()
+    with ours, theirs, pytest.raises(AuthenticationError, match="did not finish"):
+        wire.run_handshake(ours, hs.ServerHandshake(GOOD, b"n" * 32))
+
+
+def test_credentials_do_not_show_the_secret():
+    assert "sss" not in repr(GOOD)
