@@ -100,3 +100,38 @@ class CollectStream:
                 self.rows_handed_out += len(rows)
             self._grant(DriverCredit(data.stream, data.attempt_id, 1))
             yield rows
+
+
+class DriverStreams:
+    """All streams of a job, by name."""
+
+    def __init__(self, grant: Grant) -> None:
+        self._grant = grant
+        self._console = PrintConsole(grant)
+        self._collects: dict[str, CollectStream] = {}
+        self._lock = threading.Lock()
+
+    def collect(self, stream: str) -> CollectStream:
+        """The same one for the loop that puts and the program that takes."""
+        with self._lock:
+            if stream not in self._collects:
+                self._collects[stream] = CollectStream(self._grant)
+            return self._collects[stream]
+
+    def put(self, data: DriverData) -> None:
+        if data.stream == PRINT_STREAM:
+            self._console.put(data)
+        else:
+            self.collect(data.stream).put(data)
+
+    def restart(self) -> bool:
+        """False when rows of some collect stream were handed out already."""
+        with self._lock:
+            return all([collect.restart() for collect in self._collects.values()])
+
+    def end(self, failure: str | None) -> None:
+        """Everything printed is on the console when this returns."""
+        self._console.close()
+        with self._lock:
+            for collect in self._collects.values():
+                collect.end(failure)

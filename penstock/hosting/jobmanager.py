@@ -17,14 +17,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.hosting.control_server import ControlServer, drained
+from penstock.hosting.control_server import ControlServer
 from penstock.hosting.coordinators import CoordinatedVertex, Coordinators
-from penstock.hosting.driver_sink import PRINT_STREAM, CollectStream, PrintConsole
+from penstock.hosting.driver_sink import CollectStream, DriverStreams
 from penstock.hosting.handshake import ROLE_SUPERVISOR, Credentials
 from penstock.hosting.job_observer import JobObserver
+from penstock.hosting.links import Links
 from penstock.hosting.provider import MasterAddress, TaskManagerProvider
 from penstock.hosting.task_thread import TaskSettings
-from penstock.hosting.wire import encode
 from penstock.machines.job_master import JobMaster
 from penstock.machines.job_settings import JobSettings
 from penstock.machines.resource_manager import ResourceManager, ResourceSettings
@@ -51,7 +51,6 @@ from penstock.model.messages import (
     NotEnoughResources,
     OfferSlots,
     PartitionDataProduced,
-    PutBlob,
     RegisterTaskManager,
     RegistrationAccepted,
     ReleasePartitions,
@@ -61,7 +60,6 @@ from penstock.model.messages import (
     ResourcesMissing,
     ResourceTick,
     SetTimer,
-    Shutdown,
     SlotFreed,
     SlotsOffered,
     SplitRequest,
@@ -82,7 +80,7 @@ from penstock.model.states import ExecutionState, JobStatus
 
 _TICK_S: Final = 0.1
 _START_FAILURES_MAX: Final = 3
-_MODULES_KEY: Final = "modules-"
+_MODULES_KEY: Final = BlobKey("modules-user")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +93,6 @@ class JobManagerSettings:
     heartbeat_interval_s: float
     heartbeat_timeout_s: float
     stuck_task_timeout_s: float
-
-
-@dataclass(slots=True)
-class _Link:
-    """A registered TaskManager's connection."""
-
-    location: TaskManagerLocation
-    writer: asyncio.StreamWriter
-    heard_at: float
-    progress: int = 0
-    blobs: set[BlobKey] | None = None
 
 
 def _now_ms() -> int:
@@ -146,18 +133,13 @@ class JobManager:
             secrets.token_bytes(32), FencingToken(secrets.token_hex(8)), self.job_id
         )
         self._modules = modules
-        self._links: dict[ResourceId, _Link] = {}
-        self._supervised: dict[ResourceId, float] = {}
-        self._supervisors: dict[ResourceId, asyncio.StreamWriter] = {}
+        self._links = Links()
         self._cancelling: dict[AttemptId, float] = {}
         self._failed_starts = 0
-        self._fenced: set[ResourceId] = set()
         self._events: deque[tuple[Callable[[Any], None], Any]] = deque()
         self._where: dict[AttemptId, ResourceId] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._collects: dict[str, CollectStream] = {}
-        self._collects_lock = threading.Lock()
-        self._console = PrintConsole(self._grant)
+        self._streams = DriverStreams(lambda credit: self.send_to_task(credit.attempt_id, credit))
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="penstock-jobmanager", daemon=True)
         self._is_feeding = False
@@ -175,13 +157,7 @@ class JobManager:
         return self.ended.wait(timeout_s)
 
     def collect(self, stream: str) -> CollectStream:
-        with self._collects_lock:
-            if stream not in self._collects:
-                self._collects[stream] = CollectStream(self._grant)
-            return self._collects[stream]
-
-    def _grant(self, credit: Any) -> None:
-        self.send_to_task(credit.attempt_id, credit)
+        return self._streams.collect(stream)
 
     # ------------------------------------------------------------------ Callbacks of coordinators
 
@@ -191,7 +167,7 @@ class JobManager:
         def send() -> None:
             resource_id = self._where.get(attempt_id)
             if resource_id is not None:
-                self._send(resource_id, message)
+                self._links.send(resource_id, message)
 
         self._soon(send)
 
@@ -235,9 +211,9 @@ class JobManager:
         await self._done.wait()
         ticker.cancel()
         server.close()
-        for resource_id in {*self._links, *self._supervisors}:
+        for resource_id in self._links.everybody():
             self._end_taskmanager(resource_id, f"job {self.status}")
-        await asyncio.gather(*(drained(link.writer) for link in self._links.values()))
+        await self._links.drained()
         if self._broken is not None:
             raise self._broken
 
@@ -250,18 +226,13 @@ class JobManager:
     def _finish(self) -> None:
         """After the loop: make sure that nothing of the job is left."""
         self.provider.close()
-        for link in self._links.values():
-            link.writer.close()
+        self._links.close()
         self._loop.run_until_complete(asyncio.sleep(0))
         for task in asyncio.all_tasks(self._loop):
             task.cancel()
         self._loop.run_until_complete(asyncio.sleep(0))
         self.coordinators.close(is_committed=self.status is JobStatus.FINISHED)
-        self._console.close()
-        failure = self._failure_text()
-        with self._collects_lock:
-            for collect in self._collects.values():
-                collect.end(failure)
+        self._streams.end(self._failure_text())
         self._loop.close()
         self.ended_ms = _now_ms()
         self.observer.job_ended(self.status)
@@ -291,12 +262,9 @@ class JobManager:
                     self._lost(resource_id, f"task {attempt_id} did not end after its cancel")
 
     def _check_heartbeats(self) -> None:
-        limit = time.monotonic() - self.settings.heartbeat_timeout_s
-        for resource_id, link in list(self._links.items()):
-            heard = max(link.heard_at, self._supervised.get(resource_id, 0.0))
-            if heard < limit:
-                timeout = self.settings.heartbeat_timeout_s
-                self._lost(resource_id, f"no heartbeat for {timeout:g} s")
+        timeout = self.settings.heartbeat_timeout_s
+        for resource_id in self._links.silent_since(time.monotonic() - timeout):
+            self._lost(resource_id, f"no heartbeat for {timeout:g} s")
 
     # ------------------------------------------------------------------ Listener of the control server
 
@@ -331,49 +299,38 @@ class JobManager:
         self._lost(resource_id, cause)
 
     def _on_register(self, message: RegisterTaskManager, writer: asyncio.StreamWriter) -> None:
-        if message.resource_id in self._fenced or message.resource_id in self._links:
-            raise ExternalError(
-                f"{message.resource_id} is over; a second one of its name is refused"
-            )
         location = TaskManagerLocation(message.resource_id, message.host, message.data_port)
-        self._links[message.resource_id] = _Link(location, writer, time.monotonic(), blobs=set())
+        self._links.register(location, writer)
         self._failed_starts = 0
         self.observer.taskmanager_registered(message)
-        self._send(message.resource_id, RegistrationAccepted(FencingToken(self.credentials.token)))
+        accepted = RegistrationAccepted(FencingToken(self.credentials.token))
+        self._links.send(message.resource_id, accepted)
         if self._modules:
-            self._send(message.resource_id, PutBlob(BlobKey(_MODULES_KEY + "user"), self._modules))
+            self._links.send_blob_once(message.resource_id, _MODULES_KEY, self._modules)
         self._feed_resources(TaskManagerRegistered(location, message.slots, _now_ms()))
 
     def _on_heartbeat(self, role: int, message: Heartbeat, writer: asyncio.StreamWriter) -> None:
         if role == ROLE_SUPERVISOR:
-            self._supervised[message.resource_id] = time.monotonic()
-            self._supervisors[message.resource_id] = writer
+            self._links.supervisor_heard(message.resource_id, writer)
             return
-        link = self._links.get(message.resource_id)
-        if link is not None:
-            link.heard_at = time.monotonic()
-            link.progress = message.progress
-            for attempt_id, io in message.ios:
-                self.job_master.note_io(attempt_id, io)
+        self._links.heard(message.resource_id)
+        for attempt_id, io in message.ios:
+            self.job_master.note_io(attempt_id, io)
 
     def _on_offers(self, message: OfferSlots) -> None:
-        link = self._links.get(message.resource_id)
-        if link is not None:
-            self._feed_job(SlotsOffered(link.location, message.offers, _now_ms()))
+        location = self._links.location(message.resource_id)
+        if location is not None:
+            self._feed_job(SlotsOffered(location, message.offers, _now_ms()))
 
     def _on_driver_data(self, data: DriverData) -> None:
-        if data.attempt_id not in self._where:
-            return  # of an attempt that a restart has replaced
-        if data.stream == PRINT_STREAM:
-            self._console.put(data)
-        else:
-            self.collect(data.stream).put(data)
+        if data.attempt_id in self._where:  # else: of an attempt that a restart has replaced
+            self._streams.put(data)
 
     def _on_host_ended(self, resource_id: ResourceId, cause: str) -> None:
         """Any thread: the Spark task (or thread) of a TaskManager is over."""
 
         def ended() -> None:
-            if resource_id in self._fenced:
+            if self._links.is_fenced(resource_id):
                 return  # known to be over
             if resource_id in self._links:
                 self._lost(resource_id, cause)
@@ -396,28 +353,18 @@ class JobManager:
             self._feed_job(FailJob(failure, _now_ms()))
 
     def _lost(self, resource_id: ResourceId, cause: str) -> None:
-        link = self._links.pop(resource_id, None)
-        if link is None or self._done.is_set():
+        if resource_id not in self._links or self._done.is_set():
             return
-        self._fenced.add(resource_id)
-        link.writer.close()
         self.observer.taskmanager_lost(resource_id, cause)
         self._end_taskmanager(resource_id, f"fenced off: {cause}")
+        self._links.fence(resource_id)
         self._feed_resources(TaskManagerLostEvent(resource_id, cause, _now_ms()))
         self._feed_job(TaskManagerGone(resource_id, cause, _now_ms()))
 
     def _end_taskmanager(self, resource_id: ResourceId, reason: str) -> None:
-        """Ask it, have its supervisor see to it, and let the host clean up behind both."""
-        self._send(resource_id, Shutdown(reason))
-        supervisor = self._supervisors.pop(resource_id, None)
-        if supervisor is not None and not supervisor.is_closing():
-            supervisor.write(encode(Shutdown(reason)))
+        """Ask it and its supervisor, and let the host clean up behind both."""
+        self._links.end(resource_id, reason)
         self.provider.stop(resource_id)
-
-    def _send(self, resource_id: ResourceId, message: object) -> None:
-        link = self._links.get(resource_id)
-        if link is not None and not link.writer.is_closing():
-            link.writer.write(encode(message))
 
     # ------------------------------------------------------------------ machines
 
@@ -451,10 +398,9 @@ class JobManager:
                 self.provider.start(effect.resource_id)
             elif isinstance(effect, StopTaskManager):
                 self._end_taskmanager(effect.resource_id, effect.reason)
-                self._links.pop(effect.resource_id, None)
-                self._fenced.add(effect.resource_id)
+                self._links.fence(effect.resource_id)
             elif isinstance(effect, RequestSlot):
-                self._send(effect.resource_id, effect)
+                self._links.send(effect.resource_id, effect)
             elif isinstance(effect, ResourcesMissing):
                 self.observer.resources_missing(effect, self.provider.describe())
                 reason = f"{effect.reason}; {self.provider.describe()}"
@@ -462,17 +408,12 @@ class JobManager:
 
     def _do_deploy(self, effect: DeployTask) -> None:
         key = effect.deployment.chain_blob
-        link = self._links.get(effect.resource_id)
-        if link is None or link.blobs is None:
-            return  # lost in this very moment: its TaskManagerGone follows
-        if key not in link.blobs:
-            link.blobs.add(key)
-            self._send(effect.resource_id, PutBlob(key, self.job_graph.blobs[key]))
+        self._links.send_blob_once(effect.resource_id, key, self.job_graph.blobs[key])
         self._where[effect.deployment.attempt_id] = effect.resource_id
-        self._send(effect.resource_id, effect)
+        self._links.send(effect.resource_id, effect)
 
     def _do_send(self, effect: Any) -> None:
-        self._send(effect.resource_id, effect)
+        self._links.send(effect.resource_id, effect)
 
     def _do_declare(self, effect: DeclareRequirements) -> None:
         self._feed_resources(effect)
@@ -496,9 +437,7 @@ class JobManager:
                 del self._where[attempt_id]
         self.coordinators.reset(effect.vertices)
         self.observer.restarting(effect)
-        with self._collects_lock:
-            spoiled = [name for name, c in self._collects.items() if not c.restart()]
-        if spoiled:
+        if not self._streams.restart():
             text = (
                 "execute_and_collect: the job had to start again, but rows of it were handed out "
                 "already and no checkpoints are taken yet: going on would hand them out twice. "

@@ -82,7 +82,7 @@ class JobCore:
         self.deployer.serve(self.move, self.effects.append)
 
     def take_offers(self, event: SlotsOffered) -> None:
-        """Slots of a TaskManager that is gone are refused; while the job restarts all others stay."""
+        """Those of a TaskManager that is gone are refused; while the job restarts all others stay."""
         location = event.location
         if location.resource_id in self.gone:
             self.reject_offers(event)

@@ -81,7 +81,30 @@ class SimTaskManager:
     outbox_ms: int = 0
 
 
-class World:
+class Clock:
+    """One time and one source of chance for all."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.now_ms = 0
+        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._sequence = 0
+
+    def later(self, delay_ms: int, call: Callable[[], None]) -> None:
+        self._sequence += 1
+        heapq.heappush(self._queue, (self.now_ms + delay_ms, self._sequence, call))
+
+    def drain(self, until_ms: int) -> None:
+        while self._queue and self.now_ms < until_ms:
+            at_ms, _, call = heapq.heappop(self._queue)
+            self.now_ms = max(self.now_ms, at_ms)
+            call()
+
+    def delay(self) -> int:
+        return self.random.choice((0, 0, 1, 2, 5, 20, 120))
+
+
+class World(Clock):
     """Everything in one thread; `run` ends when the job has ended and nothing is left to do."""
 
     def __init__(
@@ -92,8 +115,7 @@ class World:
         settings: JobSettings | None = None,
         slots_each: int = 2,
     ) -> None:
-        self.random = random.Random(seed)
-        self.now_ms = 0
+        super().__init__(seed)
         self.faults = faults
         self.job = JobMaster(job_graph, settings or JobSettings(), 0)
         self.resources = ResourceManager(slots_each, None, now_ms=0)
@@ -103,32 +125,18 @@ class World:
         self.committed: tuple[Committable, ...] = ()
         self.user_failures_left = faults.user_failures
         self.resets = 0
-        self._queue: list[tuple[int, int, Callable[[], None]]] = []
-        self._sequence = 0
-        self._last_tick_ms = 0
-
-    # ------------------------------------------------------------------ clock
-
-    def later(self, delay_ms: int, call: Callable[[], None]) -> None:
-        self._sequence += 1
-        heapq.heappush(self._queue, (self.now_ms + delay_ms, self._sequence, call))
 
     def run(self, until_ms: int = 3_600_000) -> None:
         self.feed_job(StartScheduling(0))
         for _ in range(self.faults.kills):
             self.later(self.random.randrange(1, 4000), self._kill_one)
         self.later(500, self._tick)
-        while self._queue and self.now_ms < until_ms:
-            at_ms, _, call = heapq.heappop(self._queue)
-            self.now_ms = max(self.now_ms, at_ms)
-            call()
+        self.drain(until_ms)
 
     def _tick(self) -> None:
         self.feed_resources(ResourceTick(self.now_ms))
         if not self.job.status.is_terminal or self.task_managers.keys() - self.gone:
             self.later(500, self._tick)
-
-    # ------------------------------------------------------------------ machines
 
     def feed_job(self, event: JobEvent) -> None:
         effects = self.job.step(event)
@@ -168,7 +176,7 @@ class World:
                 delay_ms = max(0, effect.at_ms - self.now_ms)
                 self.later(delay_ms, lambda: self.feed_job(TimerFired(effect.timer, self.now_ms)))
             case FinalizeJob():
-                self.later(self._delay(), lambda: self._finalize(effect))
+                self.later(self.delay(), lambda: self._finalize(effect))
             case JobStatusChanged():
                 self.statuses.append(effect)
             case ResetSubtasks():
@@ -200,15 +208,12 @@ class World:
 
     # ------------------------------------------------------------------ the wire
 
-    def _delay(self) -> int:
-        return self.random.choice((0, 0, 1, 2, 5, 20, 120))
-
     def _send(self, resource_id: ResourceId, call: Callable[[SimTaskManager], None]) -> None:
         """To a TaskManager, in order; lost ones hear nothing."""
         task_manager = self.task_managers.get(resource_id)
         if task_manager is None:
             return
-        task_manager.inbox_ms = max(task_manager.inbox_ms, self.now_ms + self._delay())
+        task_manager.inbox_ms = max(task_manager.inbox_ms, self.now_ms + self.delay())
         self._repeat(
             task_manager.inbox_ms - self.now_ms, lambda: self._if_alive(task_manager, call)
         )
@@ -220,7 +225,7 @@ class World:
     def _report(self, task_manager: SimTaskManager, call: Callable[[], None]) -> None:
         """From a TaskManager, in order; not after it is known to be gone: its token is fenced."""
         resource_id = task_manager.location.resource_id
-        task_manager.outbox_ms = max(task_manager.outbox_ms, self.now_ms + self._delay())
+        task_manager.outbox_ms = max(task_manager.outbox_ms, self.now_ms + self.delay())
 
         def deliver() -> None:
             if resource_id not in self.gone or self.random.random() < 0.1:
@@ -238,7 +243,7 @@ class World:
     def _start(self, effect: StartTaskManager) -> None:
         if self.random.random() < self.faults.start_failure_chance:
             failed = TaskManagerStartFailed(effect.resource_id, "no core", self.now_ms)
-            self.later(self._delay(), lambda: self.feed_resources(failed))
+            self.later(self.delay(), lambda: self.feed_resources(failed))
             return
         location = TaskManagerLocation(effect.resource_id, f"host-{effect.resource_id}", 7000)
 
@@ -248,7 +253,7 @@ class World:
             )
             self.feed_resources(TaskManagerRegistered(location, effect.slots, self.now_ms))
 
-        self.later(200 + self._delay(), register)
+        self.later(200 + self.delay(), register)
 
     def _stop(self, resource_id: ResourceId) -> None:
         task_manager = self.task_managers.get(resource_id)
@@ -334,7 +339,7 @@ class World:
             if task_manager.is_alive and attempt_id in task_manager.tasks:
                 self._end_task(task_manager, attempt_id, S.CANCELED)
 
-        self.later(self._delay(), end)
+        self.later(self.delay(), end)
 
     def _tell(
         self,
@@ -346,8 +351,6 @@ class World:
         done = (Committable(1, str(attempt_id)),) if state is S.FINISHED else ()
         report = TaskStateChanged(attempt_id, state, failure, done)
         self._report(task_manager, lambda: self.feed_job(TaskReported(report, self.now_ms)))
-
-    # ------------------------------------------------------------------ faults
 
     def _kill_one(self) -> None:
         alive = [tm for tm in self.task_managers.values() if tm.is_alive]

@@ -2,12 +2,13 @@
 
 import pickle
 
+import numpy as np
 import pytest
 
 from penstock.model.row import Row
 from penstock.model.types import Types
 from penstock.runtime.context import UserFunction
-from penstock.runtime.elements import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
+from penstock.runtime.elements import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP, RowBatch
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operator import MAX_EMIT, Accepts
 from penstock.runtime.operators import (
@@ -49,7 +50,7 @@ def test_filter_and_flat_map_keep_the_timestamps_of_what_stays():
     op.feed([1, 2, 3], [10, 20, 30])
     op.feed([2, 5])
     assert op.stamped == [(1, 10), (3, 30), (5, NO_TIMESTAMP)]
-    op = harness(FlatMapOperator, lambda x: range(x))
+    op = harness(FlatMapOperator, range)
     op.feed([2, 0, 1], [10, 20, 30])
     op.feed([1])
     assert op.stamped == [(0, 10), (1, 10), (0, 30), (0, NO_TIMESTAMP)]
@@ -75,10 +76,6 @@ def test_one_record_that_yields_very_many_runs_in_bounded_batches(stamps):
     batch = made.feed([1])[0]
     assert len(batch) == 1
     pulled.clear()
-    import numpy as np
-
-    from penstock.runtime.elements import RowBatch
-
     array = None if stamps is None else np.array(stamps)
     emitted = iter(op.process(RowBatch([1, 100_000, 2], array), 0))
     first = next(emitted)
@@ -99,6 +96,16 @@ def test_the_failing_record_is_named(kind):
     with pytest.raises(ZeroDivisionError):
         op.feed([1, 2, 0, 3])
     assert op.operator.failing_record() == "0"
+
+
+def test_a_record_whose_key_selector_fails_is_named_and_later_failures_name_none():
+    op = harness(KeyedMapOperator, lambda v: v, KeySelection(lambda v: 1 // v))
+    op.feed([1, 2])
+    with pytest.raises(ZeroDivisionError):
+        op.feed([1, 0, 3])
+    assert op.operator.failing_record() == "0"
+    op.finish()
+    assert op.operator.failing_record() is None
 
 
 def test_a_failing_record_is_cut_and_a_bad_repr_survives():
@@ -247,7 +254,7 @@ class Timed:
         self.items = context.get_list_state(ListStateDescriptor("items", Types.INT()))
 
     def process_element(self, value, ctx):
-        key, domain, at = value
+        _, domain, at = value
         self.items.add(at)
         if domain == "event":
             ctx.timer_service().register_event_time_timer(at)
@@ -302,7 +309,7 @@ def test_state_and_timers_survive_a_snapshot():
     restored = OperatorHarness(again)
     restored.watermark(20)
     restored.advance(31)
-    assert [v[:2] + (v[3],) for v in restored.values] == [(("t", 1), 20, [20]), ("b", 30, [30])]
+    assert [(*v[:2], v[3]) for v in restored.values] == [(("t", 1), 20, [20]), ("b", 30, [30])]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,110 @@
+"""Connections of registered TaskManagers and of their supervisors, and who is over for good.
+
+Touched by the JobManager's loop only. A TaskManager lives as long as it or its supervisor is heard; one that
+was declared over is fenced: nothing it says counts any more, and no second one takes its name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+
+from penstock.hosting.control_server import drained
+from penstock.hosting.wire import encode
+from penstock.model.deployment import TaskManagerLocation
+from penstock.model.errors import ExternalError
+from penstock.model.ids import BlobKey, ResourceId
+from penstock.model.messages import PutBlob, Shutdown
+
+
+@dataclass(slots=True)
+class Link:
+    """One registered TaskManager."""
+
+    location: TaskManagerLocation
+    writer: asyncio.StreamWriter
+    heard_at: float
+    blobs: set[BlobKey] = field(default_factory=set)
+
+
+class Links:
+    """Who can be talked to."""
+
+    def __init__(self) -> None:
+        self._links: dict[ResourceId, Link] = {}
+        self._supervisors: dict[ResourceId, asyncio.StreamWriter] = {}
+        self._supervisor_heard_at: dict[ResourceId, float] = {}
+        self._fenced: set[ResourceId] = set()
+
+    def __contains__(self, resource_id: ResourceId) -> bool:
+        return resource_id in self._links
+
+    def register(self, location: TaskManagerLocation, writer: asyncio.StreamWriter) -> None:
+        """Raises ExternalError, which costs the peer its connection: that one is over, or there already."""
+        resource_id = location.resource_id
+        if resource_id in self._fenced or resource_id in self._links:
+            raise ExternalError(f"{resource_id} is over; a second one of its name is refused")
+        self._links[resource_id] = Link(location, writer, time.monotonic())
+
+    def location(self, resource_id: ResourceId) -> TaskManagerLocation | None:
+        link = self._links.get(resource_id)
+        return None if link is None else link.location
+
+    def heard(self, resource_id: ResourceId) -> None:
+        link = self._links.get(resource_id)
+        if link is not None:
+            link.heard_at = time.monotonic()
+
+    def supervisor_heard(self, resource_id: ResourceId, writer: asyncio.StreamWriter) -> None:
+        self._supervisor_heard_at[resource_id] = time.monotonic()
+        self._supervisors[resource_id] = writer
+
+    def silent_since(self, limit: float) -> list[ResourceId]:
+        """TaskManagers of which neither they nor their supervisors were heard after `limit`."""
+        return [
+            resource_id
+            for resource_id, link in self._links.items()
+            if max(link.heard_at, self._supervisor_heard_at.get(resource_id, 0.0)) < limit
+        ]
+
+    def send(self, resource_id: ResourceId, message: object) -> None:
+        """Dropped when it is not registered (any more): its loss is told elsewhere."""
+        link = self._links.get(resource_id)
+        if link is not None and not link.writer.is_closing():
+            link.writer.write(encode(message))
+
+    def send_blob_once(self, resource_id: ResourceId, key: BlobKey, data: bytes) -> None:
+        link = self._links.get(resource_id)
+        if link is not None and key not in link.blobs:
+            link.blobs.add(key)
+            self.send(resource_id, PutBlob(key, data))
+
+    def end(self, resource_id: ResourceId, reason: str) -> None:
+        """Ask it to end, and its supervisor to see to it."""
+        self.send(resource_id, Shutdown(reason))
+        supervisor = self._supervisors.pop(resource_id, None)
+        if supervisor is not None and not supervisor.is_closing():
+            supervisor.write(encode(Shutdown(reason)))
+
+    def fence(self, resource_id: ResourceId) -> bool:
+        """From now on it is over. False: it was not registered."""
+        self._fenced.add(resource_id)
+        link = self._links.pop(resource_id, None)
+        if link is not None:
+            link.writer.close()
+        return link is not None
+
+    def is_fenced(self, resource_id: ResourceId) -> bool:
+        return resource_id in self._fenced
+
+    def everybody(self) -> set[ResourceId]:
+        return {*self._links, *self._supervisors}
+
+    async def drained(self) -> None:
+        """What was sent has left."""
+        await asyncio.gather(*(drained(link.writer) for link in self._links.values()))
+
+    def close(self) -> None:
+        for link in self._links.values():
+            link.writer.close()
