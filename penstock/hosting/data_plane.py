@@ -2,16 +2,11 @@
 
 Source: Flink NettyConnectionManager, PartitionRequestServerHandler. One selector loop for all connections; a
 consumer that needs a peer for the first time dials on a short thread of its own, so that nobody else waits.
-
-One connection per pair: if both dial at once, the one with the smaller resource id stands; the other is told
-so and waits for it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import pickle
-import secrets
 import selectors
 import socket
 import threading
@@ -30,25 +25,19 @@ from penstock.hosting.data_connection import (
     RemoteView,
 )
 from penstock.hosting.data_frames import (
-    HEADER,
     DataFrame,
     FrameParser,
     FrameType,
     PartitionRequest,
-    PeerGreeting,
 )
 from penstock.hosting.handshake import (
-    NONCE_BYTES,
-    ROLE_DATA,
-    ClientHandshake,
     Credentials,
-    ServerHandshake,
 )
 from penstock.hosting.partition_registry import PartitionRegistry
-from penstock.hosting.wire import decode, run_handshake
+from penstock.hosting.peers import Peers
+from penstock.hosting.wire import decode
 from penstock.model.deployment import ShuffleDescriptor, TaskManagerLocation
 from penstock.model.errors import (
-    AuthenticationError,
     ExternalError,
     PartitionConnectionError,
     PartitionNotFound,
@@ -81,7 +70,6 @@ class DataPlane:
         self.on_error: Callable[[ResultPartition, Exception], None] = lambda _partition, _error: (
             None
         )
-        self._credentials = credentials
         self._server = socket.create_server((bind_host, 0))
         self._server.setblocking(False)
         self.port: int = self._server.getsockname()[1]
@@ -90,9 +78,7 @@ class DataPlane:
         self._wake_receive.setblocking(False)
         self._wake_send.setblocking(False)
         self._tasks: deque[Callable[[], None]] = deque()
-        self._connections: dict[ResourceId, DataConnection] = {}
-        self._dialling: set[ResourceId] = set()
-        self._changed = threading.Condition()
+        self.peers = Peers(resource_id, credentials, self, self._adopted)
         self._channel_numbers = count(1)
         self._is_closing = False
         self._selector.register(self._server, selectors.EVENT_READ, None)
@@ -122,8 +108,7 @@ class DataPlane:
             self.registry.request(wanted, found, time.monotonic())
             return
         request = PartitionRequest(wanted, subpartition, FIRST_CREDIT)
-        with self._changed:
-            connection = self._connections.get(location.resource_id)
+        connection = self.peers.known(location.resource_id)
         if connection is not None:
             self._request_on(connection, channel, request)
             return
@@ -147,7 +132,7 @@ class DataPlane:
         self, location: TaskManagerLocation, channel: InputChannel, request: PartitionRequest
     ) -> None:
         try:
-            connection = self._connection_to(location)
+            connection = self.peers.connection_to(location)
         except (OSError, ExternalError) as error:
             channel.connect(
                 FailedChannel(
@@ -159,51 +144,6 @@ class DataPlane:
             )
             return
         self._request_on(connection, channel, request)
-
-    def _connection_to(self, location: TaskManagerLocation) -> DataConnection:
-        peer = location.resource_id
-        with self._changed:
-            while peer in self._dialling:
-                self._changed.wait(_DIAL_TIMEOUT_S)
-            if peer in self._connections:
-                return self._connections[peer]
-            self._dialling.add(peer)
-        try:
-            return self._dial(location)
-        finally:
-            with self._changed:
-                self._dialling.discard(peer)
-                self._changed.notify_all()
-
-    def _dial(self, location: TaskManagerLocation) -> DataConnection:
-        address = (location.host, location.data_port)
-        sock = socket.create_connection(address, timeout=_DIAL_TIMEOUT_S)
-        try:
-            nonce = secrets.token_bytes(NONCE_BYTES)
-            handshake = ClientHandshake(self._credentials, ROLE_DATA, nonce)
-            run_handshake(sock, handshake)
-            body = pickle.dumps(PeerGreeting(self.resource_id), protocol=5)
-            sock.sendall(HEADER.pack(len(body), FrameType.PEER, 0, 0, 0, 0) + body)
-            answer = handshake.leftover[:1] or sock.recv(1)
-        except BaseException:
-            sock.close()
-            raise
-        if answer == _ACCEPTED:
-            return self._adopt(sock, location.resource_id)
-        sock.close()
-        return self._await_incoming(location.resource_id)
-
-    def _await_incoming(self, peer: ResourceId) -> DataConnection:
-        deadline = time.monotonic() + _DIAL_TIMEOUT_S
-        with self._changed:
-            while peer not in self._connections:
-                rest = deadline - time.monotonic()
-                if rest <= 0:
-                    raise PartitionConnectionError(
-                        f"{peer} refused our connection and did not dial"
-                    )
-                self._changed.wait(rest)
-            return self._connections[peer]
 
     # ------------------------------------------------------------------ network thread
 
@@ -255,44 +195,13 @@ class DataPlane:
         except BlockingIOError:
             return
         threading.Thread(
-            target=self._greet, args=(sock,), name="penstock-greet", daemon=True
+            target=self.peers.greet, args=(sock,), name="penstock-greet", daemon=True
         ).start()
 
-    def _greet(self, sock: socket.socket) -> None:
-        """Handshake of an incoming connection, off the network thread: a silent peer blocks nobody."""
-        try:
-            sock.setblocking(True)
-            handshake = ServerHandshake(self._credentials, secrets.token_bytes(NONCE_BYTES))
-            run_handshake(sock, handshake)
-            if handshake.role != ROLE_DATA:
-                raise AuthenticationError("a peer with another role came to the data port")
-            sock.settimeout(_DIAL_TIMEOUT_S)
-            peer = _read_greeting(sock, handshake.leftover).resource_id
-            if self._must_use_other(peer):
-                sock.sendall(_USE_OTHER)
-                sock.close()
-                return
-            sock.sendall(_ACCEPTED)
-            self._adopt(sock, peer)
-        except (OSError, ExternalError):
-            sock.close()
-
-    def _must_use_other(self, peer: ResourceId) -> bool:
-        with self._changed:
-            return peer in self._connections or (peer in self._dialling and self.resource_id < peer)
-
-    def _adopt(self, sock: socket.socket, peer: ResourceId) -> DataConnection:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-            sock.setsockopt(socket.SOL_SOCKET, option, _SOCKET_BUFFER)
-        sock.setblocking(False)
-        connection = DataConnection(sock, peer, self)
-        with self._changed:
-            self._connections.setdefault(peer, connection)
-            self._changed.notify_all()
+    def _adopted(self, connection: DataConnection) -> None:
+        """Any thread: from now on the loop reads it."""
         connected = _Connected(connection, FrameParser())
         self._on_loop(lambda: self._register(connected))
-        return connection
 
     def _register(self, connected: _Connected) -> None:
         self._selector.register(connected.connection.sock, selectors.EVENT_READ, connected)
@@ -308,7 +217,8 @@ class DataPlane:
             for _ in range(_READS_PER_TURN):
                 received = connection.sock.recv_into(connected.parser.buffer())
                 if received == 0:
-                    raise ConnectionResetError("closed by the peer")
+                    self._drop(connection, "closed by the peer")
+                    return
                 for frame in connected.parser.advance(received):
                     self._handle(connection, frame)
         except BlockingIOError:
@@ -317,9 +227,7 @@ class DataPlane:
             self._drop(connection, f"{type(error).__name__}: {error}")
 
     def _drop(self, connection: DataConnection, cause: str) -> None:
-        with self._changed:
-            if self._connections.get(connection.peer) is connection:
-                del self._connections[connection.peer]
+        self.peers.forget(connection)
         try:
             self._selector.unregister(connection.sock)
         except (KeyError, ValueError):
@@ -388,10 +296,8 @@ class DataPlane:
         self._on_loop(lambda: None)
         if threading.current_thread() is not self._thread:
             self._thread.join(5.0)
-        with self._changed:
-            connections = list(self._connections.values())
-            self._connections.clear()
-        for connection in connections:
+        for connection in self.peers.everybody():
+            self.peers.forget(connection)
             connection.is_closed = True
             connection.sock.close()
         for sock in (self._server, self._wake_receive, self._wake_send):
@@ -410,24 +316,3 @@ class FailedChannel:
 
     def release(self) -> None:
         """Nothing to give back."""
-
-
-def _read_greeting(sock: socket.socket, data: bytes) -> PeerGreeting:
-    while len(data) < HEADER.size:
-        data += _receive(sock, HEADER.size - len(data))
-    size, frame_type, *_ = HEADER.unpack_from(data)
-    if frame_type != FrameType.PEER or size > 4096:
-        raise AuthenticationError("a peer did not say who it is")
-    while len(data) < HEADER.size + size:
-        data += _receive(sock, HEADER.size + size - len(data))
-    greeting = decode(data[HEADER.size : HEADER.size + size])
-    if not isinstance(greeting, PeerGreeting):
-        raise AuthenticationError("a peer did not say who it is")
-    return greeting
-
-
-def _receive(sock: socket.socket, size: int) -> bytes:
-    data = sock.recv(size)
-    if not data:
-        raise AuthenticationError("the peer closed the connection while it introduced itself")
-    return data

@@ -127,7 +127,8 @@ class DriverStreams:
     def restart(self) -> bool:
         """False when rows of some collect stream were handed out already."""
         with self._lock:
-            return all([collect.restart() for collect in self._collects.values()])
+            restarted = [collect.restart() for collect in self._collects.values()]
+        return all(restarted)
 
     def end(self, failure: str | None) -> None:
         """Everything printed is on the console when this returns."""

@@ -27,7 +27,9 @@ def receive(parser: FrameParser, data: bytes, pieces: list[int]) -> list:
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.lists(st.sampled_from([0, 1, 17, 1000, 262_144 - HEADER.size, 262_145, 700_000]), max_size=8),
+    st.lists(
+        st.sampled_from([0, 1, 17, 1000, 262_144 - HEADER.size, 262_145, 700_000]), max_size=8
+    ),
     st.lists(st.integers(1, 300_000), max_size=30),
 )
 def test_frames_arrive_whole_and_in_order(sizes, pieces):

@@ -103,10 +103,8 @@ def test_one_connection_serves_both_directions(planes):
     for i, consumer in enumerate(consumers):  # both dial at once
         planes[i].open_channel(consumer.channels[0], descriptor(planes[1 - i], parts[1 - i]), 0)
     assert [c.next().values for c in consumers] == [[planes[1].port], [planes[0].port]]
-    assert [len(plane._connections) for plane in planes] == [1, 1]
-    ends = {sock.getsockname()[1] for sock in (p._connections[q.resource_id].sock for p, q in (planes, planes[::-1]))}
-    assert len(ends) == 2  # the two ends of one connection, not two connections
-    a, b = (p._connections[q.resource_id].sock for p, q in (planes, planes[::-1]))
+    assert [len(plane.peers.everybody()) for plane in planes] == [1, 1]
+    a, b = (plane.peers.everybody()[0].sock for plane in planes)
     assert a.getpeername() == b.getsockname()
 
 

@@ -46,7 +46,9 @@ def test_it_works_one_byte_at_a_time():
 )
 def test_a_stranger_is_refused(other):
     with pytest.raises(AuthenticationError):
-        meet(hs.ClientHandshake(other, hs.ROLE_DATA, b"c" * 32), hs.ServerHandshake(GOOD, b"n" * 32))
+        meet(
+            hs.ClientHandshake(other, hs.ROLE_DATA, b"c" * 32), hs.ServerHandshake(GOOD, b"n" * 32)
+        )
 
 
 def test_a_server_without_the_secret_is_refused_by_the_client():

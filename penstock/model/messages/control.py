@@ -1,0 +1,155 @@
+"""What else crosses the control wire, and the progress snapshot for console and REST. Plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.model.ids import (
+    AttemptId,
+    BlobKey,
+    DataSetId,
+    FencingToken,
+    PartitionId,
+    ResourceId,
+    VertexId,
+)
+from penstock.model.messages.shared import SlotOffer, TaskIo
+from penstock.model.states import ExecutionState
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTaskManager:
+    """(wire) First message after the mutual challenge."""
+
+    resource_id: ResourceId
+    host: str
+    data_port: int
+    slots: int
+    pid: int
+    supervisor_pid: int
+    python_version: str
+    penstock_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationAccepted:
+    """(wire)"""
+
+    fencing_token: FencingToken
+
+
+@dataclass(frozen=True, slots=True)
+class OfferSlots:
+    """(wire)"""
+
+    resource_id: ResourceId
+    offers: tuple[SlotOffer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PutBlob:
+    """(wire) The bytes of a blob, before the first deployment that names it."""
+
+    key: BlobKey
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """(wire) `progress` rises whenever a mailbox of the TaskManager turns."""
+
+    resource_id: ResourceId
+    progress: int
+    ios: tuple[tuple[AttemptId, TaskIo], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRequest:
+    """(wire) A source reader wants work."""
+
+    attempt_id: AttemptId
+    node_id: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddSplits:
+    """(wire) Splits for a reader, pickled by the driver; only the TaskManager opens them."""
+
+    attempt_id: AttemptId
+    node_id: int
+    splits: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NoMoreSplits:
+    """(wire)"""
+
+    attempt_id: AttemptId
+    node_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class DriverData:
+    """(wire) A batch of a print or collect stream: opaque bytes until the driver's consumer opens them."""
+
+    stream: str
+    attempt_id: AttemptId
+    records: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DriverCredit:
+    """(wire) The driver took `frames` frames of this stream from this attempt."""
+
+    stream: str
+    attempt_id: AttemptId
+    frames: int
+
+
+@dataclass(frozen=True, slots=True)
+class UserOutput:
+    """(wire) What a user function wrote to stdout or stderr."""
+
+    attempt_id: AttemptId | None
+    operator: str
+    text: str
+    is_error: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """(wire) End all tasks and exit."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStateQuestion:
+    """(wire) A consumer was told PartitionNotFound: what became of the producer?"""
+
+    consumer: AttemptId
+    data_set_id: DataSetId
+    partition_id: PartitionId
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStateAnswer:
+    """(wire) `producer_state` None: not known any more."""
+
+    consumer: AttemptId
+    partition_id: PartitionId
+    producer_state: ExecutionState | None
+
+
+@dataclass(frozen=True, slots=True)
+class VertexProgress:
+    """Snapshot of one job vertex for console and REST: subtasks by state and summed counters."""
+
+    vertex_id: VertexId
+    name: str
+    parallelism: int
+    states: dict[ExecutionState, int]
+    records_in: int
+    records_out: int

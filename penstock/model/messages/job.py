@@ -1,0 +1,226 @@
+"""The JobMaster's events and effects. Plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from penstock.model.deployment import ShuffleDescriptor, TaskDeployment, TaskManagerLocation
+from penstock.model.ids import (
+    AllocationId,
+    AttemptId,
+    ExecutionVertexId,
+    JobId,
+    PartitionId,
+    ResourceId,
+)
+from penstock.model.messages.shared import Committable, FailureInfo, SlotOffer, TaskIo
+from penstock.model.states import ExecutionState, JobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class StartScheduling:
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsOffered:
+    location: TaskManagerLocation
+    offers: tuple[SlotOffer, ...]
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStateChanged:
+    """(wire) A TaskManager's report. INITIALIZING, RUNNING or a terminal state."""
+
+    attempt_id: AttemptId
+    state: ExecutionState
+    failure: FailureInfo | None = None
+    committables: tuple[Committable, ...] = ()
+    io: TaskIo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReported:
+    """A TaskStateChanged with the time of its arrival."""
+
+    report: TaskStateChanged
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDataProduced:
+    """(wire) A blocking partition is complete and can be consumed."""
+
+    attempt_id: AttemptId
+    partition_id: PartitionId
+
+
+@dataclass(frozen=True, slots=True)
+class TaskManagerGone:
+    resource_id: ResourceId
+    cause: str
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelJob:
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FailJob:
+    """A job-level failure: a coordinator (enumerator, committer) raised, or finalising failed."""
+
+    failure: FailureInfo
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobFinalized:
+    """The committers have made the job's results visible."""
+
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotEnoughResources:
+    """The ResourceManager cannot give what was asked. `available`: slots it can give, `reason`: why no more."""
+
+    available: int
+    reason: str
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """A timer asked for with SetTimer. Late ones (cancelled, replaced) must be harmless."""
+
+    timer: str
+    now_ms: int
+
+
+JobEvent: TypeAlias = (
+    StartScheduling
+    | SlotsOffered
+    | TaskReported
+    | PartitionDataProduced
+    | TaskManagerGone
+    | CancelJob
+    | FailJob
+    | JobFinalized
+    | NotEnoughResources
+    | TimerFired
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeclareRequirements:
+    """How many slots the job needs in all (held ones included). To the ResourceManager."""
+
+    job_id: JobId
+    slots: int
+    now_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerOffers:
+    """Which of a TaskManager's offers the job takes; the others are freed there."""
+
+    resource_id: ResourceId
+    accepted: tuple[AllocationId, ...]
+    rejected: tuple[AllocationId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeployTask:
+    resource_id: ResourceId
+    deployment: TaskDeployment
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTask:
+    resource_id: ResourceId
+    attempt_id: AttemptId
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatePartitions:
+    """Unknown producers of a deployed consumer are placed now."""
+
+    resource_id: ResourceId
+    attempt_id: AttemptId
+    descriptors: tuple[ShuffleDescriptor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePartitions:
+    resource_id: ResourceId
+    partitions: tuple[tuple[PartitionId, AttemptId], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FreeSlot:
+    """The job gives a slot back (job end, idle too long)."""
+
+    resource_id: ResourceId
+    allocation_id: AllocationId
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """Feed TimerFired(timer) back at `at_ms`; a second one of that name replaces the first."""
+
+    timer: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResetSubtasks:
+    """These subtasks start again: their coordinators take back splits and forget committables."""
+
+    vertices: tuple[ExecutionVertexId, ...]
+    is_global: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FinalizeJob:
+    """All tasks are FINISHED: commit these, then feed JobFinalized (or FailJob) back."""
+
+    committables: tuple[Committable, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatusChanged:
+    status: JobStatus
+    now_ms: int
+    failure: FailureInfo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionStateChanged:
+    """One line of the job's story, for console, log and REST."""
+
+    attempt_id: AttemptId
+    old: ExecutionState
+    new: ExecutionState
+    now_ms: int
+    cause: str = ""
+
+
+JobEffect: TypeAlias = (
+    DeclareRequirements
+    | AnswerOffers
+    | DeployTask
+    | CancelTask
+    | UpdatePartitions
+    | ReleasePartitions
+    | FreeSlot
+    | SetTimer
+    | ResetSubtasks
+    | FinalizeJob
+    | JobStatusChanged
+    | ExecutionStateChanged
+)

@@ -1,0 +1,102 @@
+"""The ResourceManager's events and effects. Plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from penstock.model.deployment import TaskManagerLocation
+from penstock.model.ids import (
+    AllocationId,
+    JobId,
+    ResourceId,
+)
+from penstock.model.messages.job import DeclareRequirements
+
+
+@dataclass(frozen=True, slots=True)
+class TaskManagerRegistered:
+    location: TaskManagerLocation
+    slots: int
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskManagerLostEvent:
+    """A TaskManager's connection broke, its lease ran out, or its host ended."""
+
+    resource_id: ResourceId
+    cause: str
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskManagerStartFailed:
+    """A TaskManager that was asked for will not come."""
+
+    resource_id: ResourceId
+    cause: str
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotFreed:
+    """(wire) A TaskManager has this slot free again."""
+
+    resource_id: ResourceId
+    slot_index: int
+    allocation_id: AllocationId
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceTick:
+    """Time passes: requirement checks, idle TaskManagers, start timeouts."""
+
+    now_ms: int
+
+
+ResourceEvent: TypeAlias = (
+    DeclareRequirements
+    | TaskManagerRegistered
+    | TaskManagerLostEvent
+    | TaskManagerStartFailed
+    | SlotFreed
+    | ResourceTick
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StartTaskManager:
+    """Ask the host for a TaskManager that will register under this id."""
+
+    resource_id: ResourceId
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopTaskManager:
+    resource_id: ResourceId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSlot:
+    """(wire) Allocate this slot to the job and offer it to its JobMaster."""
+
+    resource_id: ResourceId
+    slot_index: int
+    allocation_id: AllocationId
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcesMissing:
+    """To the JobMaster, as NotEnoughResources; also what the console says after 3 s and every 30 s."""
+
+    job_id: JobId
+    wanted: int
+    available: int
+    reason: str
+
+
+ResourceEffect: TypeAlias = StartTaskManager | StopTaskManager | RequestSlot | ResourcesMissing

@@ -1,0 +1,63 @@
+"""Bodies that events, effects and wire messages share. Plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.model.ids import (
+    AllocationId,
+    PartitionId,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FailureInfo:
+    """A failure as text, so that nobody has to unpickle an exception of the user's.
+
+    `kind`: class name of the error. `text`: the full message, user's traceback first.
+    `is_user_code`: raised by the user's function. `is_recoverable` False: no restart may help.
+    `lost_partition`: the partition that could not be read, if that was the reason.
+    """
+
+    kind: str
+    text: str
+    is_user_code: bool = False
+    is_recoverable: bool = True
+    is_task_manager_lost: bool = False
+    lost_partition: PartitionId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SlotOffer:
+    """(wire) A slot that a TaskManager offers to the job that it was allocated for."""
+
+    allocation_id: AllocationId
+    slot_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committable:
+    """(wire) What a sink subtask prepared and the committer on the driver makes visible.
+
+    `payload`: plain data (str, int, bytes, tuple, list, dict, None) only.
+    """
+
+    node_id: int
+    payload: object
+
+
+@dataclass(frozen=True, slots=True)
+class TaskIo:
+    """(wire) Counters of one attempt. Bytes count encoded frames; `remote_*` only what crossed a socket."""
+
+    records_in: int = 0
+    records_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    remote_bytes_in: int = 0
+    remote_bytes_out: int = 0
+    busy_ms: int = 0
+    idle_ms: int = 0
+    backpressured_ms: int = 0
+    watermark_ms: int = -(2**63)
+    late_records_dropped: int = 0
