@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from typing import Final
 
-from penstock.hosting.jobmanager import JobManagerSettings
+from penstock.hosting.machine_shell import JobManagerSettings
 from penstock.hosting.task_thread import TaskSettings
 from penstock.machines.job_settings import job_settings_of
 from penstock.machines.resource_manager import resource_settings_of

@@ -129,7 +129,8 @@ class JsonLinesFormat(StreamFormat):
             values = _parsed(batch.values, piece.path)
             if isinstance(self._type, RowTypeInfo):
                 values = _rows(values, self._type.get_field_names())
-            yield RowBatch(values)
+            if values:
+                yield RowBatch(values)
 
 
 def _line_bytes(file: BinaryIO, start: int, stop: int | None) -> Iterator[bytes]:

@@ -90,19 +90,24 @@ class _SocketReader(SourceReader):
         except BlockingIOError:
             self._context.wake_at(self._context.monotonic_ms() + POLL_MS)
             return ReaderStatus.NOTHING_AVAILABLE
-        lines = self._lines(data)
-        split_id = self._address
-        if not data:
-            # The server closed; asking once more brings the notice that there is no other split.
-            self._address = None
-            self._context.send_split_request()
-            if not lines:
-                return SplitFinished(split_id)
-        return SplitBatch(RowBatch(lines), split_id)
+        return self._received(data, self._address)
 
     def close(self) -> None:
         if self._socket is not None:
             self._socket.close()
+
+    def _received(self, data: bytes, split_id: Any) -> Polled:
+        lines = self._lines(data)
+        if not data:
+            # The server closed; asking once more brings the notice that there is no other split.
+            self._address = None
+            self._context.send_split_request()
+        if lines:
+            return SplitBatch(RowBatch(lines), split_id)
+        if not data:
+            return SplitFinished(split_id)
+        self._context.wake()
+        return ReaderStatus.NOTHING_AVAILABLE
 
     def _lines(self, data: bytes) -> list[str]:
         """Complete lines; at the end also the last one without its delimiter."""

@@ -220,6 +220,12 @@ def test_json_lines_give_values_or_rows_with_the_declared_fields(tmp_path):
     assert rows(run_source(source)) == [Row(a=1, b=2), Row(a=3, b=None)]
 
 
+def test_a_file_of_blank_lines_gives_no_batch(tmp_path):
+    (tmp_path / "blank").write_text("\n \n\n")
+    source = FileSource.for_record_stream_format(StreamFormat.json_lines_format(), str(tmp_path))
+    assert run_source(source.build()) == [[]]
+
+
 def test_a_line_that_is_not_json_names_the_file_and_the_line(tmp_path):
     path = tmp_path / "bad.json"
     path.write_text('{"a": 1}\noops\n')

@@ -1,0 +1,228 @@
+"""JobMaster and ResourceManager of one job, with their effects carried out. On the JobManager's loop only.
+
+One event at a time goes into a machine; the effects that come out are carried out in order, and what they bring
+about waits its turn. Nothing here decides: deciding is the machines' affair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from penstock.hosting.coordinators import Coordinators
+from penstock.hosting.driver_sink import DriverStreams
+from penstock.hosting.job_observer import JobObserver
+from penstock.hosting.links import Links
+from penstock.hosting.provider import TaskManagerProvider
+from penstock.hosting.task_thread import TaskSettings
+from penstock.machines.job_master import JobMaster
+from penstock.machines.job_settings import JobSettings
+from penstock.machines.resource_manager import ResourceManager, ResourceSettings
+from penstock.model.graph.job_graph import JobGraph
+from penstock.model.ids import AttemptId, ResourceId
+from penstock.model.messages import (
+    AnswerOffers,
+    CancelTask,
+    DeclareRequirements,
+    DeployTask,
+    ExecutionStateChanged,
+    FailJob,
+    FailureInfo,
+    FinalizeJob,
+    FreeSlot,
+    JobEvent,
+    JobStatusChanged,
+    NotEnoughResources,
+    ReleasePartitions,
+    RequestSlot,
+    ResetSubtasks,
+    ResourceEvent,
+    ResourcesMissing,
+    SetTimer,
+    StartTaskManager,
+    StopTaskManager,
+    TimerFired,
+    UpdatePartitions,
+)
+from penstock.model.states import ExecutionState, JobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class JobManagerSettings:
+    """What the shell needs of the configuration."""
+
+    job: JobSettings
+    resources: ResourceSettings
+    task: TaskSettings
+    heartbeat_interval_s: float
+    heartbeat_timeout_s: float
+    stuck_task_timeout_s: float
+
+
+def now_ms() -> int:
+    """The clock of both machines."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class MachineShell:
+    """`on_terminal` is called once, when the job's status is terminal."""
+
+    def __init__(
+        self,
+        job_graph: JobGraph,
+        settings: JobManagerSettings,
+        provider: TaskManagerProvider,
+        observer: JobObserver,
+        coordinators: Coordinators,
+        streams: DriverStreams,
+        on_terminal: Callable[[], None],
+    ) -> None:
+        self.status = JobStatus.INITIALIZING
+        self.failure: FailureInfo | None = None
+        self.links = Links()
+        self.where: dict[AttemptId, ResourceId] = {}
+        self.cancelling: dict[AttemptId, float] = {}
+        self.job_master = JobMaster(job_graph, settings.job, now_ms())
+        self.resource_manager = ResourceManager(
+            provider.slots_per_taskmanager,
+            provider.max_taskmanagers(),
+            settings.resources,
+            now_ms(),
+        )
+        self._job_graph = job_graph
+        self._provider = provider
+        self._observer = observer
+        self._coordinators = coordinators
+        self._streams = streams
+        self._on_terminal = on_terminal
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._events: deque[tuple[Callable[[Any], None], Any]] = deque()
+        self._is_feeding = False
+
+    def feed_job(self, event: JobEvent) -> None:
+        self._feed(self._step_job, event)
+
+    def feed_resources(self, event: ResourceEvent) -> None:
+        self._feed(self._step_resources, event)
+
+    def _feed(self, step: Callable[[Any], None], event: Any) -> None:
+        """One event at a time: what an effect brings about waits until all effects are carried out."""
+        self._events.append((step, event))
+        if self._is_feeding:
+            return
+        self._is_feeding = True
+        try:
+            while self._events:
+                step, event = self._events.popleft()
+                step(event)
+        finally:
+            self._is_feeding = False
+
+    def _step_job(self, event: JobEvent) -> None:
+        for effect in self.job_master.step(event):
+            _JOB_EFFECTS[type(effect)](self, effect)
+
+    def _step_resources(self, event: ResourceEvent) -> None:
+        for effect in self.resource_manager.step(event):
+            if isinstance(effect, StartTaskManager):
+                self._observer.taskmanager_requested(effect.resource_id)
+                self._provider.start(effect.resource_id)
+            elif isinstance(effect, StopTaskManager):
+                self.end_taskmanager(effect.resource_id, effect.reason)
+                self.links.fence(effect.resource_id)
+            elif isinstance(effect, RequestSlot):
+                self.links.send(effect.resource_id, effect)
+            elif isinstance(effect, ResourcesMissing):
+                self._observer.resources_missing(effect, self._provider.describe())
+                reason = f"{effect.reason}; {self._provider.describe()}"
+                self.feed_job(NotEnoughResources(effect.available, reason, now_ms()))
+
+    def _do_deploy(self, effect: DeployTask) -> None:
+        key = effect.deployment.chain_blob
+        self.links.send_blob_once(effect.resource_id, key, self._job_graph.blobs[key])
+        self.where[effect.deployment.attempt_id] = effect.resource_id
+        self.links.send(effect.resource_id, effect)
+
+    def _do_send(self, effect: Any) -> None:
+        self.links.send(effect.resource_id, effect)
+
+    def _do_declare(self, effect: DeclareRequirements) -> None:
+        self.feed_resources(effect)
+
+    def _do_timer(self, effect: SetTimer) -> None:
+        former = self._timers.pop(effect.timer, None)
+        if former is not None:
+            former.cancel()
+        delay_s = max(0.0, (effect.at_ms - now_ms()) / 1000)
+        self._timers[effect.timer] = asyncio.get_running_loop().call_later(
+            delay_s, self._on_timer, effect.timer
+        )
+
+    def _on_timer(self, timer: str) -> None:
+        self._timers.pop(timer, None)
+        self.feed_job(TimerFired(timer, now_ms()))
+
+    def _do_reset(self, effect: ResetSubtasks) -> None:
+        """Sources take their splits back; rows that the program has seen cannot be taken back."""
+        reset = set(effect.vertices)
+        for attempt_id in list(self.where):
+            if attempt_id.execution_vertex_id in reset:
+                del self.where[attempt_id]
+        self._coordinators.reset(effect.vertices)
+        self._observer.restarting(effect)
+        if not self._streams.restart():
+            text = (
+                "execute_and_collect: the job had to start again, but rows of it were handed out "
+                "already and no checkpoints are taken yet: going on would hand them out twice. "
+                "Write to a file sink, which drops what a failed attempt wrote, or run again."
+            )
+            self.feed_job(FailJob(_not_restartable(text), now_ms()))
+
+    def _do_finalize(self, effect: FinalizeJob) -> None:
+        self._coordinators.finalize(effect.committables)
+
+    def _do_status(self, effect: JobStatusChanged) -> None:
+        self.status = effect.status
+        if effect.failure is not None:
+            self.failure = effect.failure
+        self._observer.status_changed(effect)
+        if effect.status.is_terminal:
+            self._on_terminal()
+
+    def _do_execution_state(self, effect: ExecutionStateChanged) -> None:
+        if effect.new is ExecutionState.CANCELING:
+            self.cancelling[effect.attempt_id] = time.monotonic()
+        else:
+            self.cancelling.pop(effect.attempt_id, None)
+        if effect.new.is_terminal and effect.new.value != "FINISHED":
+            self.where.pop(effect.attempt_id, None)
+        self._observer.execution_changed(effect, self._job_graph)
+
+    def end_taskmanager(self, resource_id: ResourceId, reason: str) -> None:
+        """Ask it and its supervisor, and let the host clean up behind both."""
+        self.links.end(resource_id, reason)
+        self._provider.stop(resource_id)
+
+
+def _not_restartable(text: str) -> FailureInfo:
+    return FailureInfo("JobExecutionError", text, is_recoverable=False)
+
+
+_JOB_EFFECTS: Final[dict[type, Callable[[MachineShell, Any], None]]] = {
+    DeclareRequirements: MachineShell._do_declare,
+    AnswerOffers: MachineShell._do_send,
+    DeployTask: MachineShell._do_deploy,
+    CancelTask: MachineShell._do_send,
+    UpdatePartitions: MachineShell._do_send,
+    ReleasePartitions: MachineShell._do_send,
+    FreeSlot: MachineShell._do_send,
+    SetTimer: MachineShell._do_timer,
+    ResetSubtasks: MachineShell._do_reset,
+    FinalizeJob: MachineShell._do_finalize,
+    JobStatusChanged: MachineShell._do_status,
+    ExecutionStateChanged: MachineShell._do_execution_state,
+}
