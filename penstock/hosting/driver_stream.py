@@ -9,10 +9,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from penstock.hosting.closures import dumps_records
+from penstock.model.graph.chain import ChainedOperator
 from penstock.model.ids import AttemptId
 from penstock.model.messages import DriverData
+from penstock.runtime.chain import user_code_error
 from penstock.runtime.convert import enforce, to_rows
-from penstock.runtime.elements import ColumnBatch, Element, RowBatch
+from penstock.runtime.elements import Batch, ColumnBatch, Element, RowBatch
 
 MAX_IN_FLIGHT: Final = 8
 _ROWS_PER_FRAME: Final = 4096
@@ -27,8 +29,10 @@ class DriverWriter:
         attempt_id: AttemptId,
         element_type: Any,
         send: Callable[[DriverData], None],
+        producer: ChainedOperator,
     ) -> None:
         self.stream = stream
+        self._producer = producer
         self._attempt_id = attempt_id
         self._type = element_type
         self._send = send
@@ -37,16 +41,21 @@ class DriverWriter:
         self.records_out = 0
 
     def write(self, element: Element) -> None:
-        if isinstance(element, ColumnBatch):
-            element = to_rows(element, self._type)
-        elif not isinstance(element, RowBatch):
+        if not isinstance(element, (RowBatch, ColumnBatch)):
             return  # the driver needs no watermarks
-        elif self._type is not None:
-            element = enforce(element, self._type)
+        try:
+            element = self._as_rows(element)
+        except (TypeError, ValueError, ArithmeticError, AssertionError) as error:
+            raise user_code_error(self._producer, None, error) from error
         self._pending.extend(element.values)
         self.records_out += len(element.values)
         if len(self._pending) >= _ROWS_PER_FRAME:
             self.flush()
+
+    def _as_rows(self, batch: Batch) -> RowBatch:
+        if isinstance(batch, ColumnBatch):
+            return to_rows(batch, self._type)
+        return batch if self._type is None else enforce(batch, self._type)
 
     def flush(self) -> None:
         if not self._pending:

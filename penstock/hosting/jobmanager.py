@@ -293,7 +293,7 @@ class JobManager:
         """Any thread: the Spark task (or thread) of a TaskManager is over."""
 
         def ended() -> None:
-            if self.shell.links.is_fenced(resource_id):
+            if self.shell.links.is_fenced(resource_id) or self._done.is_set():
                 return  # known to be over
             if resource_id in self.shell.links:
                 self._lost(resource_id, cause)

@@ -20,7 +20,7 @@ from penstock.model.ids import PartitionId, ResultPartitionId
 from penstock.runtime.chain import OperatorChain, OperatorTimer
 from penstock.runtime.input_gate import InputChannel, InputGates
 from penstock.runtime.operator import OperatorContext
-from penstock.runtime.partitioner import make_partitioner
+from penstock.runtime.partitioner import Partitioner, make_partitioner
 from penstock.runtime.result_partition import ResultPartition
 from penstock.runtime.source_operator import SourceOperator
 from penstock.runtime.task import OutputWriter, StreamTask, TaskInput
@@ -151,11 +151,17 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
     by_data_set = {part.partition_id.data_set_id: part for part in deployment.partitions}
     outputs: list[OutputWriter] = []
     for output in spec.outputs:
+        producer = spec.operators[output.operator_index]
         if output.data_set_id is None:
-            outputs.append(_driver_writer(thread, output))
+            outputs.append(_driver_writer(thread, output, producer))
         else:
             part = by_data_set[output.data_set_id]
-            outputs.append(_partition_writer(thread, output, part, partitions[output.data_set_id]))
+            partition = partitions[output.data_set_id]
+            outputs.append(
+                PartitionWriter(
+                    partition, _partitioner(thread, output, part), output.element_type, producer
+                )
+            )
     head = chain.head
     gates: InputGates | None = None
     task_input: TaskInput
@@ -179,21 +185,20 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
     return built
 
 
-def _partition_writer(
-    thread: TaskThread, output: ChainOutput, part: PartitionDeployment, partition: ResultPartition
-) -> PartitionWriter:
-    partitioner = make_partitioner(
+def _partitioner(thread: TaskThread, output: ChainOutput, part: PartitionDeployment) -> Partitioner:
+    return make_partitioner(
         output.partitioning,
         part.subpartitions,
         thread.attempt_id.subtask,
         part.consumer_max_parallelism,
         random.randrange(max(1, part.subpartitions)),
     )
-    return PartitionWriter(partition, partitioner, output.element_type)
 
 
-def _driver_writer(thread: TaskThread, output: ChainOutput) -> DriverWriter:
+def _driver_writer(
+    thread: TaskThread, output: ChainOutput, producer: ChainedOperator
+) -> DriverWriter:
     stream = output.driver_stream
     if stream is None:
         raise EngineBug(f"{thread.deployment.vertex_name}: an output leads nowhere")
-    return DriverWriter(stream, thread.attempt_id, output.element_type, thread.host.send)
+    return DriverWriter(stream, thread.attempt_id, output.element_type, thread.host.send, producer)

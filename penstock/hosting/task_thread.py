@@ -204,7 +204,8 @@ class TaskThread:
                 continue
             if step is Step.DONE:
                 return
-            self.waker.wait(self._timeout(built))
+            # A blocked task can do nothing before an output has room: timers that are due wait with it.
+            self.waker.wait(self._timeout(built) if step is Step.IDLE else MAX_WAIT_S)
             waited = clock() - ended
             if step is Step.IDLE:
                 self._idle_ns += waited

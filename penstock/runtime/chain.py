@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from penstock.model.errors import EngineBug, PenstockError, UserCodeError
-from penstock.model.graph.chain import ChainedOperator, ChainSpec
-from penstock.runtime.convert import to_columns, to_rows
+from penstock.model.graph.chain import ChainedOperator, ChainSpec, ChainTarget
+from penstock.runtime.convert import enforce, to_columns, to_rows
 from penstock.runtime.elements import (
     Batch,
     ColumnBatch,
@@ -73,9 +73,9 @@ class _Node:
     operator: Operator
     timer: OperatorTimer
     input_types: tuple[Any, ...]
-    targets: tuple[int, ...] = ()
+    targets: tuple[ChainTarget, ...] = ()
     outputs: tuple[int, ...] = ()
-    tagged_targets: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    tagged_targets: dict[str, tuple[ChainTarget, ...]] = field(default_factory=dict)
     tagged_outputs: dict[str, tuple[int, ...]] = field(default_factory=dict)
     is_announced_idle: bool = False
     late_records_dropped: CountingMetric = field(default_factory=CountingMetric)
@@ -200,7 +200,7 @@ class OperatorChain:
             for output in node.tagged_outputs.get(emitted.tag, ()):
                 yield output, emitted.batch
             for target in node.tagged_targets.get(emitted.tag, ()):
-                yield from self._feed(target, emitted.batch, 0)
+                yield from self._feed(target.operator_index, _enforced(emitted.batch, target), 0)
             return
         if not isinstance(emitted, (RowBatch, ColumnBatch)):
             if not _announces(node, emitted):
@@ -211,7 +211,8 @@ class OperatorChain:
         for output in node.outputs:
             yield output, emitted
         for target in node.targets:
-            yield from self._feed(target, emitted, 0)
+            element = emitted if node.operator.keeps_records else _enforced(emitted, target)
+            yield from self._feed(target.operator_index, element, 0)
 
     def _to_tagged(self, node: _Node, event: Element) -> Iterator[Routed]:
         """Watermarks and statuses go along side outputs too."""
@@ -220,7 +221,7 @@ class OperatorChain:
                 yield output, event
         for targets in node.tagged_targets.values():
             for target in targets:
-                yield from self._feed(target, event, 0)
+                yield from self._feed(target.operator_index, event, 0)
 
     def _guard(self, node: _Node, call: Callable[[], None]) -> None:
         self._enter_operator(node.spec.name)
@@ -232,7 +233,9 @@ class OperatorChain:
             raise user_code_error(node.spec, node.operator, error) from error
 
 
-def user_code_error(spec: ChainedOperator, operator: Operator, error: Exception) -> UserCodeError:
+def user_code_error(
+    spec: ChainedOperator, operator: Operator | None, error: Exception
+) -> UserCodeError:
     """The user's traceback first, then where: operator, record, and the line that built it."""
     frames = [
         frame
@@ -243,12 +246,19 @@ def user_code_error(spec: ChainedOperator, operator: Operator, error: Exception)
     text = ["Traceback (most recent call last):\n", *kept]
     text.extend(traceback.format_exception_only(type(error), error))
     lines = ["".join(text).rstrip(), f"  in operator: {spec.name}"]
-    record = operator.failing_record()
+    record = None if operator is None else operator.failing_record()
     if record is not None:
         lines.append(f"  at record:   {record}")
     if spec.defined_at:
         lines.append(f"  built at:    {spec.defined_at}")
     return UserCodeError("\n".join(lines))
+
+
+def _enforced(element: Element, target: ChainTarget) -> Element:
+    """A declared type holds inside a chain too: checked, rounded and named as its coder would."""
+    if target.element_type is None or not isinstance(element, RowBatch):
+        return element
+    return enforce(element, target.element_type)
 
 
 def _announces(node: _Node, event: Element) -> bool:
@@ -278,10 +288,10 @@ def _node(spec: ChainSpec, index: int, clock_ms: Callable[[], int]) -> _Node:
     node = _Node(chained, chained.operator, OperatorTimer(clock_ms), _input_types(spec, index))
     for target in chained.targets:
         if target.tag is None:
-            node.targets += (target.operator_index,)
+            node.targets += (target,)
         else:
             known = node.tagged_targets.get(target.tag, ())
-            node.tagged_targets[target.tag] = (*known, target.operator_index)
+            node.tagged_targets[target.tag] = (*known, target)
     for place, output in enumerate(spec.outputs):
         if output.operator_index != index:
             continue
@@ -302,5 +312,5 @@ def _input_types(spec: ChainSpec, index: int) -> tuple[Any, ...]:
     for producer in spec.operators:
         for target in producer.targets:
             if target.operator_index == index:
-                return (producer.output_type if target.tag is None else None,)
+                return (target.element_type,)
     return (None,)

@@ -75,6 +75,8 @@ class Operator:
     """Base with the neutral behaviour: forwards watermarks and statuses, holds no state."""
 
     accepts: ClassVar[Accepts] = Accepts.ROWS
+    keeps_records: ClassVar[bool] = False
+    """Emits its input's records as they are: their type needs no second check."""
     is_in_record: bool = False
 
     def open(self, context: OperatorContext) -> None:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.model.errors import PenstockError
+from penstock.model.graph.chain import ChainedOperator
+from penstock.runtime.chain import user_code_error
 from penstock.runtime.convert import is_columnar, to_columns
 from penstock.runtime.elements import ColumnBatch, Element, RowBatch
 from penstock.runtime.partitioner import Partitioner
@@ -17,9 +20,15 @@ class PartitionWriter:
     """Batches by channel, events to all channels. Typed rows leave as columns: the stream's type decides."""
 
     def __init__(
-        self, partition: ResultPartition, partitioner: Partitioner, element_type: Any
+        self,
+        partition: ResultPartition,
+        partitioner: Partitioner,
+        element_type: Any,
+        producer: ChainedOperator,
     ) -> None:
+        """`producer`: whose output this is, for what a key selector or a declared type refuses."""
         self.partition = partition
+        self._producer = producer
         self._split = partitioner.split
         self._columnar_type = (
             element_type if element_type is not None and is_columnar(element_type) else None
@@ -30,11 +39,16 @@ class PartitionWriter:
         if not isinstance(element, (RowBatch, ColumnBatch)):
             self.partition.broadcast_event(element)
             return
-        if self._columnar_type is not None and isinstance(element, RowBatch):
-            element = to_columns(element, self._columnar_type)
         subpartitions = self._subpartitions
-        for channel, piece in self._split(element):
-            subpartitions[channel].write(piece)
+        try:
+            if self._columnar_type is not None and isinstance(element, RowBatch):
+                element = to_columns(element, self._columnar_type)
+            for channel, piece in self._split(element):
+                subpartitions[channel].write(piece)
+        except PenstockError:
+            raise
+        except Exception as error:
+            raise user_code_error(self._producer, None, error) from error
 
     def flush(self) -> None:
         self.partition.flush()

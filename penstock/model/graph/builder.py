@@ -134,7 +134,7 @@ def _chain_spec(graph: ResolvedGraph, chain: _Chain) -> ChainSpec:
             output_type=node.output_type,
             defined_at=node.defined_at,
             targets=tuple(
-                ChainTarget(edge.tag, place[edge.target])
+                ChainTarget(edge.tag, place[edge.target], _element_type(graph, edge))
                 for edge in chain.inner_edges
                 if edge.source == node_id
             ),

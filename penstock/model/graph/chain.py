@@ -7,6 +7,7 @@ TaskManager opens the blob.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from penstock.model.graph.partitioning import Partitioning
 from penstock.model.ids import DataSetId
@@ -14,10 +15,14 @@ from penstock.model.ids import DataSetId
 
 @dataclass(frozen=True, slots=True)
 class ChainTarget:
-    """Main output (`tag` None) or side output `tag` of an operator goes to a later one of the chain."""
+    """Main output (`tag` None) or side output `tag` of an operator goes to a later one of the chain.
+
+    `element_type`: declared TypeInformation of what goes there, or None (pickled).
+    """
 
     tag: str | None
     operator_index: int
+    element_type: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,8 @@ class KeyedFlatMapOperator(KeyedOperator):
 class KeyedFilterOperator(KeyedOperator):
     """Filter with keyed state at hand."""
 
+    keeps_records = True
+
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
         mask = [bool(keep) for keep in map(self.function.call, self.entering(rows))]

@@ -59,6 +59,8 @@ class SinkOperator(Operator):
 class PrintOperator(Operator):
     """Records to finished lines `id:N> text`: N from 1, left out at parallelism 1; id if given."""
 
+    keeps_records = True
+
     def __init__(self, identifier: str | None = None) -> None:
         self.identifier = identifier
 
@@ -79,6 +81,8 @@ class PrintOperator(Operator):
 
 class CollectOperator(Operator):
     """Hands records on as they are."""
+
+    keeps_records = True
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         return (batch,)

@@ -89,6 +89,8 @@ class MapOperator(FunctionOperator):
 class FilterOperator(FunctionOperator):
     """Keeps the records for which the function is true."""
 
+    keeps_records = True
+
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
         position = self.watched(rows.values)

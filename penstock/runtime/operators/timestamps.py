@@ -23,6 +23,8 @@ from penstock.runtime.watermarks import WatermarkStrategy, timestamp_max
 class TimestampsAndWatermarksOperator(Operator):
     """Takes any kind of batch when the strategy needs no Python objects, else rows."""
 
+    keeps_records = True
+
     def __init__(self, strategy: WatermarkStrategy) -> None:
         self.strategy = strategy
         # The strategy decides, per instance: columns stay columns where they can.

@@ -1,0 +1,179 @@
+"""Probes: a source and a sink that tell when the first record was read and the last one written.
+
+Times are CLOCK_MONOTONIC, which all processes of one Linux machine share. So these benchmarks need
+driver and TaskManagers on one machine. A reader has no way to report to the driver; it leaves its
+time in a file.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.common import Configuration, WatermarkStrategy
+from penstock.datastream import DataStream, StreamExecutionEnvironment
+from penstock.datastream.connectors import Committer, Sink, SinkWriter, WriterContext
+from penstock.datastream.connectors.base import (
+    Boundedness,
+    EnumeratorContext,
+    Polled,
+    ReaderContext,
+    Source,
+    SourceReader,
+    SplitBatch,
+    SplitEnumerator,
+)
+from penstock.runtime.elements import Batch, RowBatch
+
+TASKMANAGERS = 2
+
+
+def environment() -> StreamExecutionEnvironment:
+    """Parallelism 2 and one slot each: two TaskManagers, on the embedded Spark."""
+    configuration = Configuration()
+    configuration.set_string("taskmanager.numberOfTaskSlots", "1")
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    return env.set_parallelism(TASKMANAGERS)
+
+
+@dataclass(frozen=True)
+class TimedRun:
+    """`data_seconds`: first read to last write. `job_seconds`: all of `execute`, start-up too."""
+
+    kept: Any
+    records: int
+    data_seconds: float
+    job_seconds: float
+
+
+def timed_run(
+    source: Source,
+    watermarks: WatermarkStrategy,
+    pipeline: Callable[[DataStream], DataStream],
+    keep: type[dict] | type[list],
+    name: str,
+) -> TimedRun:
+    """Run the job once. `keep` dict: results are pairs of which the last per key is kept; list: all
+    are.
+    """
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as marks:
+        env = environment()
+        sink = TimedSink(keep)
+        events = env.from_source(TimedSource(source, marks), watermarks, "Source")
+        pipeline(events).sink_to(sink)
+        started = time.perf_counter()
+        env.execute(name)
+        job_seconds = time.perf_counter() - started
+        first_ns = min(int(mark.read_text()) for mark in Path(marks).iterdir())
+    data_seconds = (sink.last_ns - first_ns) / 1e9
+    return TimedRun(sink.kept, sink.records, data_seconds, job_seconds)
+
+
+class TimedSource(Source):
+    """Another source, whose readers leave the time of their first batch in `directory`."""
+
+    def __init__(self, inner: Source, directory: str) -> None:
+        self._inner = inner
+        self._directory = directory
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return self._inner.boundedness
+
+    @property
+    def produced_type(self) -> Any:
+        return self._inner.produced_type
+
+    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
+        return self._inner.create_enumerator(context)
+
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        mark = Path(self._directory) / f"first-read-{context.subtask()}"
+        return _TimedReader(self._inner.create_reader(context), mark)
+
+
+class _TimedReader(SourceReader):
+    def __init__(self, inner: SourceReader, mark: Path) -> None:
+        self._inner = inner
+        self._mark = mark
+        self._is_marked = False
+
+    def start(self) -> None:
+        self._inner.start()
+
+    def poll_next(self) -> Polled:
+        if self._is_marked:
+            return self._inner.poll_next()
+        started_ns = time.monotonic_ns()
+        polled = self._inner.poll_next()
+        if isinstance(polled, SplitBatch):
+            self._mark.write_text(str(started_ns))
+            self._is_marked = True
+        return polled
+
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        self._inner.add_splits(splits)
+
+    def notify_no_more_splits(self) -> None:
+        self._inner.notify_no_more_splits()
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class TimedSink(Sink):
+    """Filled when the job has ended: what was kept, how many records came, when the last one did."""
+
+    def __init__(self, keep: type[dict] | type[list]) -> None:
+        self._keep = keep
+        self.kept = keep()
+        self.records = 0
+        self.last_ns = 0
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        return _TimedWriter(self._keep)
+
+    def create_committer(self) -> Committer:
+        return _Gather(self)
+
+
+class _TimedWriter:
+    def __init__(self, keep: type[dict] | type[list]) -> None:
+        self._kept = keep()
+        self._add = adder(self._kept)
+        self._records = 0
+        self._last_ns = 0
+
+    def write(self, batch: Batch, watermark_ms: int) -> None:
+        assert isinstance(batch, RowBatch)
+        self._add(batch.values)
+        self._records += len(batch)
+        self._last_ns = time.monotonic_ns()
+
+    def prepare_commit(self) -> Sequence[object]:
+        return [(self._kept, self._records, self._last_ns)]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class _Gather(Committer):
+    def __init__(self, sink: TimedSink) -> None:
+        self._sink = sink
+
+    def commit(self, committables: Sequence[Any]) -> None:
+        sink = self._sink
+        for kept, records, last_ns in committables:
+            adder(sink.kept)(kept)
+            sink.records += records
+            sink.last_ns = max(sink.last_ns, last_ns)
+
+    def abort(self, job_prefix: str) -> None:
+        """Failed attempts leave nothing behind."""
+
+
+def adder(kept: dict | list) -> Callable[[Any], None]:
+    """How `kept` takes in many results at once."""
+    return kept.update if isinstance(kept, dict) else kept.extend
