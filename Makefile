@@ -8,7 +8,7 @@ STAMP := .venv/.ready
 .PHONY: run test check bench plan q5 clean java
 
 run: $(STAMP) java
-	$(PY) examples/word_count.py --progress $(if $(INPUT),--input "$(INPUT)") $(ARGS)
+	$(PY) examples/word_count.py $(if $(INPUT),--input "$(INPUT)") $(ARGS)
 
 q5: $(STAMP) java
 	$(PY) examples/nexmark_q5.py $(ARGS)

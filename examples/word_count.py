@@ -7,12 +7,13 @@ It prints the most frequent words as `<count><tab><word>`, and the totals as the
 """
 
 import argparse
-import importlib.util
+import importlib.metadata
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from penstock.common import WatermarkStrategy
+from penstock.common import Configuration, WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors import Committer, Sink, SinkWriter, WriterContext
 from penstock.datastream.connectors.file_system import FileSource, StreamFormat
@@ -80,18 +81,14 @@ class FinalCountsCommitter(Committer):
 
 def licence_texts() -> list[str]:
     """The licence and notice texts inside the installed pyspark package."""
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise SystemExit("pyspark is not installed; give --input PATH")
-    package = Path(spec.origin).parent
     found = {
         str(path)
-        for pattern in ("LICENSE*", "NOTICE*", "licenses/*")
-        for path in package.rglob(pattern)
-        if path.is_file()
+        for file in importlib.metadata.files("pyspark") or ()
+        if re.search(r"licen[cs]e|notice", str(file), re.IGNORECASE)
+        and (path := Path(str(file.locate()))).is_file()
     }
     if not found:
-        raise SystemExit(f"no licence texts under {package}; give --input PATH")
+        raise SystemExit("pyspark's licence texts are not there; give --input PATH")
     return sorted(found)
 
 
@@ -99,15 +96,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--input", nargs="+", metavar="PATH", help="files, directories or globs")
     parser.add_argument("--repeat", type=int, help="read the input this often (default: 200 or 1)")
-    parser.add_argument("--parallelism", type=int, help="subtasks per operator")
+    parser.add_argument("--parallelism", type=int, default=2, help="subtasks per operator (2)")
     parser.add_argument("--top", type=int, default=20, help="how many words to print")
     arguments = parser.parse_args()
     paths = arguments.input or licence_texts()
     repeat = arguments.repeat or (1 if arguments.input else 200)
 
-    env = StreamExecutionEnvironment.get_execution_environment()
-    if arguments.parallelism:
-        env.set_parallelism(arguments.parallelism)
+    configuration = Configuration()
+    configuration.set_string("penstock.console.progress", "true")
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.set_parallelism(arguments.parallelism)
     source = (
         FileSource
         .for_record_stream_format(StreamFormat.text_line_format(), *paths)

@@ -19,6 +19,7 @@ from penstock.model.ids import ResourceId
 from penstock.model.messages import (
     FailureInfo,
     JobStatusChanged,
+    RegisterTaskManager,
     ResourcesMissing,
     UserOutput,
     VertexProgress,
@@ -45,7 +46,7 @@ class Console(JobObserver):
         self._last_records = 0
         self._last_at = self._started
         self._drawn_lines = 0
-        self._restarts = 0
+        self._taskmanagers: dict[ResourceId, str] = {}
 
     def submitted(self, job_graph: JobGraph, ignored_keys: list[str]) -> None:
         subtasks = sum(vertex.parallelism for vertex in job_graph.vertices.values())
@@ -59,6 +60,10 @@ class Console(JobObserver):
                 "checkpoints were asked for; none are taken yet: after a failure the job starts "
                 "again at its sources' start"
             )
+
+    def taskmanager_registered(self, message: RegisterTaskManager) -> None:
+        place = f"{message.resource_id} (process {message.pid} on {message.host})"
+        self._taskmanagers[message.resource_id] = place
 
     def taskmanager_lost(self, resource_id: ResourceId, cause: str) -> None:
         self._say(f"lost TaskManager {resource_id}: {cause}")
@@ -75,7 +80,6 @@ class Console(JobObserver):
         if change.status is JobStatus.RUNNING or change.status.is_terminal:
             self._erase()
         if change.status is JobStatus.RESTARTING:
-            self._restarts += 1
             self._say(f"restarting after: {_headline(change.failure)}")
             self._say(
                 "no checkpoints are taken yet, so sources begin at their start: lines printed "
@@ -104,10 +108,19 @@ class Console(JobObserver):
         self._next_progress = now + self._interval_s
         self._draw(job_master.progress(), str(job_master.status), now)
 
-    def job_ended(self, status: JobStatus) -> None:
+    def job_ended(self, status: JobStatus, job_master: JobMaster) -> None:
         self._erase()
-        if self._shows_progress:
-            self._say(f"job {status} after {time.monotonic() - self._started:.1f} s")
+        if not self._shows_progress:
+            return
+        self._say(f"job {status} after {time.monotonic() - self._started:.1f} s; it ran on")
+        tasks: dict[ResourceId, list[str]] = {}
+        for place in job_master.where_tasks_ran():
+            if place.location is not None:
+                task = f"{place.vertex_name} [{place.subtask + 1}]"
+                tasks.setdefault(place.location.resource_id, []).append(task)
+        for resource_id, names in tasks.items():
+            who = self._taskmanagers.get(resource_id, str(resource_id))
+            self._say(f"  {who}: {', '.join(names)}")
 
     # ------------------------------------------------------------------ drawing
 

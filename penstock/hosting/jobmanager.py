@@ -198,7 +198,7 @@ class JobManager:
         self._streams.end(self._failure_text())
         self._loop.close()
         self.ended_ms = now_ms()
-        self.observer.job_ended(self.status)
+        self.observer.job_ended(self.status, self.job_master)
         self.ended.set()
 
     def _failure_text(self) -> str | None:

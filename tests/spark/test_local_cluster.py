@@ -1,0 +1,130 @@
+"""`local-cluster[2,3,1024]`: executors are processes of their own. The figure: 2 TaskManagers of 3 slots."""
+
+from collections import Counter, defaultdict
+
+import psutil
+import pytest
+
+from penstock.common import Encoder, WatermarkStrategy
+from penstock.datastream.connectors import DataGeneratorSource
+from penstock.datastream.connectors.file_system import FileSink
+from penstock.hosting.executor import ClusterExecutor
+from penstock.hosting.job_observer import JobObserver
+from penstock.hosting.session import SparkHost
+from penstock.model.states import ExecutionState, JobStatus
+from tests.spark.processes import taskmanagers
+from tests.spark.programs import LINES, environment, expected_counts, last_counts, word_count
+
+pytestmark = pytest.mark.spark
+THREE_SLOTS = {"taskmanager.numberOfTaskSlots": "3"}
+
+
+class Ancestry(JobObserver):
+    """Who started each TaskManager, looked up while it lives: (supervisor's pid, commands above it)."""
+
+    def __init__(self) -> None:
+        self.taskmanagers: dict[str, tuple[int, int, list[str]]] = {}
+
+    def taskmanager_registered(self, message) -> None:
+        process = psutil.Process(message.pid)
+        above = [" ".join(parent.cmdline()) for parent in process.parents()]
+        self.taskmanagers[message.resource_id] = (process.ppid(), message.supervisor_pid, above)
+
+
+def plus(left, right):
+    return left[0], left[1] + right[1]
+
+
+def figure(env, folder):
+    """Source and map with parallelism 4, each a vertex; reduce, formatted and written, with 3."""
+    source = DataGeneratorSource(lambda i: LINES[i], len(LINES))
+    lines = env.from_source(source, WatermarkStrategy.no_watermarks(), "S").set_parallelism(4)
+    words = lines.flat_map(lambda line: [(word, 1) for word in line.split()]).name("M")
+    words.set_parallelism(4).disable_chaining()
+    counts = words.key_by(lambda pair: pair[0]).reduce(plus).name("R").set_parallelism(3)
+    text = counts.map(lambda pair: f"{pair[0]} {pair[1]}").set_parallelism(3)
+    sink = FileSink.for_row_format(str(folder), Encoder.simple_string_encoder()).build()
+    text.sink_to(sink).set_parallelism(3)
+
+
+def read_counts(folder):
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    pairs = [line.rsplit(" ", 1) for path in files for line in path.read_text().splitlines()]
+    return [(word, int(count)) for word, count in pairs]
+
+
+def test_the_figure_four_sources_and_maps_three_reduces_on_two_times_three_slots(
+    spark_cluster, tmp_path
+):
+    ancestry = Ancestry()
+    env = environment(4, **THREE_SLOTS).use_executor(ClusterExecutor(SparkHost(), ancestry))
+    figure(env, tmp_path / "out")
+    control = env.submit("figure")
+    outcome = control.wait(30)
+
+    assert outcome.status is JobStatus.FINISHED, outcome.failure
+    places = control.manager.job_master.where_tasks_ran()
+    assert {place.state for place in places} == {ExecutionState.FINISHED}
+    slots = defaultdict(set)
+    for place in places:
+        slots[place.location.resource_id, place.allocation_id].add(
+            f"{place.vertex_name[:1]}{place.subtask}"
+        )
+    contents = sorted(sorted(tasks) for tasks in slots.values())
+    assert contents == [["M0", "R0", "S0"], ["M1", "R1", "S1"], ["M2", "R2", "S2"], ["M3", "S3"]]
+    assert len({resource_id for resource_id, _ in slots}) == 2
+    assert max(Counter(resource_id for resource_id, _ in slots).values()) <= 3
+
+    updates = read_counts(tmp_path / "out")
+    assert last_counts(updates) == expected_counts()
+    assert Counter(word for word, _ in updates) == expected_counts()
+
+    assert len(ancestry.taskmanagers) == 2
+    for parent, supervisor, above in ancestry.taskmanagers.values():
+        assert parent == supervisor
+        assert "pyspark.daemon" in above[0]
+        assert any("CoarseGrainedExecutorBackend" in command for command in above)
+    assert len({parent for parent, _, _ in ancestry.taskmanagers.values()}) == 2
+    assert not taskmanagers()
+
+
+def test_records_cross_sockets_between_both_taskmanagers(spark_cluster):
+    with word_count(environment(6, **THREE_SLOTS)).execute_and_collect() as updates:
+        graph = updates._control.manager.job_master.execution_graph
+        assert last_counts(updates) == expected_counts()
+    received, sent = Counter(), Counter()
+    for vertex in graph.vertices:
+        where, io = vertex.execution.location.resource_id, vertex.execution.io
+        received[where] += io.remote_bytes_in
+        sent[where] += io.remote_bytes_out
+    assert len(received) == 2
+    assert min(received.values()) > 0
+    assert min(sent.values()) > 0
+    assert sum(received.values()) == sum(sent.values())
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3, 5])
+def test_counts_equal_a_counter_at_any_parallelism(spark_cluster, parallelism):
+    with word_count(environment(parallelism)).execute_and_collect() as updates:
+        rows = list(updates)
+    assert last_counts(rows) == expected_counts()
+    assert Counter(word for word, _ in rows) == expected_counts()
+
+
+def test_executors_run_the_shipped_penstock_and_have_a_directory_of_their_own(spark_cluster):
+    def origin(_value):
+        import os
+        import sys
+
+        files = [m.__file__ for n, m in sys.modules.items() if n.split(".")[0] == "penstock"]
+        return os.getpid(), os.getcwd(), files
+
+    env = environment(2)
+    with env.from_collection(list(range(20))).rebalance().map(origin).execute_and_collect() as rows:
+        origins = list(rows)
+    assert len({pid for pid, _, _ in origins}) == 2
+    for _, folder, files in origins:
+        assert "/app-" in folder  # Spark's work directory of the executor
+        assert files
+        assert all("/penstock.zip/penstock/" in file for file in files)
+    assert len({folder for _, folder, _ in origins}) <= 2
