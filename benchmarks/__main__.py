@@ -16,6 +16,7 @@ BENCHMARKS = {
     "latency": latency.measure,
 }
 LEAST_RUNS = 3
+LEAST_EVENTS = 1000
 
 
 def main() -> None:
@@ -30,6 +31,9 @@ def main() -> None:
         parser.error(f"no benchmark {unknown}; there are {', '.join(BENCHMARKS)}")
     if arguments.runs < LEAST_RUNS:
         parser.error(f"--runs must be at least {LEAST_RUNS}, got {arguments.runs}")
+
+    if arguments.events is not None and arguments.events < LEAST_EVENTS:
+        parser.error(f"--events must be at least {LEAST_EVENTS}, got {arguments.events}")
 
     startup.first_row_and_end()  # starts Spark and its first Python workers
     figures: list[Figure] = []

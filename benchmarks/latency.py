@@ -108,8 +108,10 @@ def job_latencies(rate: int) -> dict[str, np.ndarray]:
 def measure(_events: int | None, runs: int) -> list[Figure]:
     figures: list[Figure] = []
     for rate in RATES:
-        jobs = [job_latencies(rate) for _ in range(runs)]
-        floors = [socket_latencies(rate, KEYS, WARM_UP_S, MEASURED_S) for _ in range(runs)]
+        jobs, floors = [], []
+        for _ in range(runs):
+            jobs.append(job_latencies(rate))
+            floors.append(socket_latencies(rate, KEYS, WARM_UP_S, MEASURED_S))
         settings = {"records/s": rate, "TaskManagers": TASKMANAGERS, "floor": "one socket, pickle"}
         figures.extend(
             Figure(

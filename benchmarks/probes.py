@@ -86,6 +86,9 @@ class TimedSource(Source):
     def produced_type(self) -> Any:
         return self._inner.produced_type
 
+    def validate(self) -> None:
+        self._inner.validate()
+
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         return self._inner.create_enumerator(context)
 

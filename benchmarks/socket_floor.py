@@ -15,6 +15,7 @@ import time
 import numpy as np
 
 TICK_S = 0.005  # as the engine's rate limiter
+ACCEPT_S = 30.0
 _LENGTH = struct.Struct(">I")
 
 
@@ -22,10 +23,11 @@ def socket_latencies(rate: int, keys: int, warm_up_s: int, measured_s: int) -> n
     """Send at `rate` and return the nanoseconds of each record after the warm-up."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
+        server.settimeout(ACCEPT_S)
         command = [sys.executable, "-m", "benchmarks.socket_floor", port, str(warm_up_s)]
         receiver = subprocess.Popen(command, stdout=subprocess.PIPE)
         sock, _ = server.accept()
-    with receiver, sock:
+    with receiver, sock:  # the socket is closed first, which ends the receiver
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         _send_at_rate(sock, rate, keys, warm_up_s + measured_s)
         sock.shutdown(socket.SHUT_WR)

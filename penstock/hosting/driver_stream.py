@@ -60,7 +60,10 @@ class DriverWriter:
     def flush(self) -> None:
         if not self._pending:
             return
-        payload = dumps_records(self._pending)
+        try:
+            payload = dumps_records(self._pending)
+        except Exception as error:
+            raise user_code_error(self._producer, None, error) from error
         self._in_flight += 1
         self._send(DriverData(self.stream, self._attempt_id, len(self._pending), payload))
         self._pending = []

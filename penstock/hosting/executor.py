@@ -56,8 +56,8 @@ class JobHandle:
             manager.cancel()
             manager.wait(10.0)
             raise
-        failure = manager.failure.text if manager.failure is not None else None
-        return JobOutcome(manager.status, manager.ended_ms - manager.started_ms, failure)
+        runtime_ms = manager.ended_ms - manager.started_ms
+        return JobOutcome(manager.status, runtime_ms, manager.failure_text)
 
     def cancel(self) -> None:
         self.manager.cancel()

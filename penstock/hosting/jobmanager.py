@@ -201,9 +201,17 @@ class JobManager:
         self.observer.job_ended(self.status, self.job_master)
         self.ended.set()
 
+    @property
+    def failure_text(self) -> str | None:
+        """The first failure, its kind included (a user's traceback ends in its own)."""
+        failure = self.failure
+        if failure is None or failure.is_user_code or failure.kind in failure.text:
+            return failure.text if failure is not None else None
+        return f"{failure.kind}: {failure.text}"
+
     def _failure_text(self) -> str | None:
         if self.status is JobStatus.FAILED:
-            return self.failure.text if self.failure else "the job failed"
+            return self.failure_text or "the job failed"
         return "the job was cancelled" if self.status is JobStatus.CANCELED else None
 
     async def _tick(self) -> None:

@@ -61,6 +61,7 @@ class JobManagerSettings:
     heartbeat_interval_s: float
     heartbeat_timeout_s: float
     stuck_task_timeout_s: float
+    max_taskmanagers: int | None = None
 
 
 def now_ms() -> int:
@@ -89,7 +90,7 @@ class MachineShell:
         self.job_master = JobMaster(job_graph, settings.job, now_ms())
         self.resource_manager = ResourceManager(
             provider.slots_per_taskmanager,
-            provider.max_taskmanagers(),
+            _smaller(provider.max_taskmanagers(), settings.max_taskmanagers),
             settings.resources,
             now_ms(),
         )
@@ -206,6 +207,11 @@ class MachineShell:
         """Ask it and its supervisor, and let the host clean up behind both."""
         self.links.end(resource_id, reason)
         self._provider.stop(resource_id)
+
+
+def _smaller(host_limit: int | None, configured: int | None) -> int | None:
+    """The host's and the configuration's bound on TaskManagers; None: none."""
+    return min((limit for limit in (host_limit, configured) if limit is not None), default=None)
 
 
 def _not_restartable(text: str) -> FailureInfo:

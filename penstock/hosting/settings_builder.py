@@ -9,7 +9,7 @@ from typing import Final
 from penstock.hosting.machine_shell import JobManagerSettings
 from penstock.hosting.task_thread import TaskSettings
 from penstock.machines.job_settings import job_settings_of
-from penstock.machines.resource_manager import resource_settings_of
+from penstock.machines.resource_manager import max_taskmanagers_of, resource_settings_of
 from penstock.model.config import Settings
 from penstock.model.program import ProgramSettings
 
@@ -35,4 +35,5 @@ def job_manager_settings(settings: Settings, program: ProgramSettings) -> JobMan
         heartbeat_interval_s=settings.get_int("heartbeat.interval") / 1000,
         heartbeat_timeout_s=settings.get_int("heartbeat.timeout") / 1000,
         stuck_task_timeout_s=settings.get_int("penstock.taskmanager.stuck-task-timeout") / 1000,
+        max_taskmanagers=max_taskmanagers_of(settings),
     )

@@ -6,11 +6,13 @@ console belongs to the job.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
@@ -19,8 +21,9 @@ from pyspark.sql import SparkSession
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 
+_LOG_TAIL: Final = 4000
 _LOG4J: Final = """\
-rootLogger.level = info
+rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
 appender.file.type = File
 appender.file.name = file
@@ -61,9 +64,32 @@ def embedded_session(settings: Settings, cores: int) -> SparkSession:
     builder = SparkSession.builder.master(master).appName("penstock")
     for key, value in _embedded_configuration(log_file).items():
         builder = builder.config(key, value)
-    _Embedded.session = builder.getOrCreate()
+    with _errors_to(log_file):
+        _Embedded.session = builder.getOrCreate()
     _Embedded.cores = cores
     return _Embedded.session
+
+
+@contextlib.contextmanager
+def _errors_to(log_file: Path) -> Generator[None, None, None]:
+    """The JVM that is started inside, and its Python workers, write their stderr to the log for good.
+
+    Threads of ours that write to stderr in these seconds do so too. Raises ConfigurationError with the log's
+    end when the session does not start.
+    """
+    sys.stderr.flush()
+    saved = os.dup(2)
+    log = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(log, 2)
+    os.close(log)
+    try:
+        yield
+    except Exception as error:
+        tail = log_file.read_text(encoding="utf-8", errors="replace")[-_LOG_TAIL:]
+        raise ConfigurationError(f"embedded Spark did not start: {error}\n{tail}") from error
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
 
 
 def _embedded_configuration(log_file: Path) -> dict[str, str]:

@@ -218,7 +218,7 @@ class TaskManager:
         """A record could not be encoded on the way out: the producing task fails."""
         task = self._tasks.get(partition.partition_id.producer)
         if task is not None:
-            task.fail(error)
+            task.fail_output(partition, error)
 
     # ------------------------------------------------------------------ what the JobManager says
 

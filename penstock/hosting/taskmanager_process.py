@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from typing import Any, Final
 
 _PR_SET_PDEATHSIG: Final = 1
 _EXIT_GRACE_S: Final = 3.0
+_GC_THRESHOLD: Final = 50_000
 
 
 def main() -> None:
@@ -47,6 +49,11 @@ def main() -> None:
         supervisor_pid=told["supervisor_pid"],
         is_own_process=True,
     )
+    # Batches make very many short-lived containers: the default threshold of 700 would have the collector look
+    # at each batch several times. What is loaded by now lives for ever.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_GC_THRESHOLD, 20, 20)
     manager = TaskManager(config)
     user_output.install(manager.running_operator, manager.send)
     reporter = threading.Thread(

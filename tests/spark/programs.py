@@ -19,7 +19,8 @@ def environment(parallelism: int = 2, **settings: str) -> StreamExecutionEnviron
 
 def word_count(env: StreamExecutionEnvironment, lines=LINES):
     return (
-        env.from_collection(lines)
+        env
+        .from_collection(lines)
         .rebalance()
         .flat_map(lambda line: [(word, 1) for word in line.split()])
         .key_by(lambda pair: pair[0])

@@ -1,0 +1,69 @@
+"""A driver that is interrupted or killed leaves no process behind: no JVM, no worker, no TaskManager."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+import penstock
+
+pytestmark = pytest.mark.spark
+LIMIT_S = 10
+DRIVER = """
+from penstock.common import WatermarkStrategy
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream.connectors import DataGeneratorSource
+
+env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
+endless = DataGeneratorSource(lambda i: i, None, rate_per_second=100)
+numbers = env.from_source(endless, WatermarkStrategy.no_watermarks(), "endless")
+numbers.rebalance().map(lambda i: i).print()
+env.execute("endless")
+"""
+
+
+@pytest.fixture
+def driver(tmp_path):
+    """A driver process whose endless job on embedded Spark has printed its first record."""
+    script = tmp_path / "endless.py"
+    script.write_text(DRIVER)
+    root = str(Path(penstock.__file__).parents[1])
+    process = subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": root},
+        start_new_session=True,
+    )
+    family: list[psutil.Process] = []
+    try:
+        assert b"> " in process.stdout.readline()
+        family += [psutil.Process(process.pid), *psutil.Process(process.pid).children(True)]
+        yield process, family
+    finally:
+        for member in psutil.process_iter(["pid"]):
+            if member in family:
+                member.kill()
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.mark.parametrize(
+    ("send", "number"),
+    [(os.kill, signal.SIGINT), (os.killpg, signal.SIGINT), (os.kill, signal.SIGKILL)],
+    ids=["interrupted alone", "Ctrl-C to the whole group", "killed"],
+)
+def test_a_driver_that_goes_takes_everything_along_within_ten_seconds(driver, send, number):
+    process, family = driver
+    commands = [" ".join(member.cmdline()) for member in family]
+    assert sum("taskmanager_process" in command for command in commands) == 2
+    assert any("java" in command for command in commands)
+    assert any("pyspark.daemon" in command for command in commands)
+    send(process.pid, number)
+    _, alive = psutil.wait_procs(family, timeout=LIMIT_S)
+    assert [member.cmdline() for member in alive] == []
