@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import io
 import os
-import pathlib
 import pickle
 import site
 import sys
 import sysconfig
 import threading
 import zipfile
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
-from penstock.model.errors import GraphError
+from penstock.model.errors import ConfigurationError, GraphError
 
 MODULES_LIMIT_BYTES: Final = 32 * 1024 * 1024
 _UNPICKLING: Final = threading.RLock()
@@ -55,28 +56,42 @@ def dumps_records(value: object) -> bytes:
         return serialize(value)
 
 
-def user_modules_archive() -> bytes:
-    """A zip of the user's own loaded modules; empty bytes when there are none.
+def user_modules_archive(python_files: Sequence[str] = ()) -> bytes:
+    """A zip of the user's own loaded modules and of files that were named; empty when there are none.
 
-    The same modules give the same bytes. Raises GraphError above `MODULES_LIMIT_BYTES`.
+    `python_files`: modules (.py), directories and archives whose contents shall be importable.
+    The same files give the same bytes. Raises: ConfigurationError for a missing file, GraphError above
+    `MODULES_LIMIT_BYTES`.
     """
-    files = _user_module_files()
-    if not files:
+    contents = {name: Path(path).read_bytes() for name, path in _user_module_files().items()}
+    for path in python_files:
+        contents.update(_named_file(Path(path.removeprefix("file://"))))
+    if not contents:
         return b""
-    total = 0
+    total = sum(map(len, contents.values()))
+    if total > MODULES_LIMIT_BYTES:
+        raise GraphError(
+            f"the program's own modules have {total:,} bytes, more than {MODULES_LIMIT_BYTES:,}. "
+            "Install them as a package on the executors instead."
+        )
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, path in sorted(files.items()):
-            with pathlib.Path(path).open("rb") as source:
-                data = source.read()
-            total += len(data)
-            if total > MODULES_LIMIT_BYTES:
-                raise GraphError(
-                    f"the program's own modules have more than {MODULES_LIMIT_BYTES:,} bytes (at "
-                    f"{path}). Install them as a package on the executors instead."
-                )
+        for name, data in sorted(contents.items()):
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), data)
     return buffer.getvalue()
+
+
+def _named_file(path: Path) -> dict[str, bytes]:
+    """What one `add_python_file` makes importable: the file itself, or what is in it."""
+    if path.is_dir():
+        inside = [file for file in path.rglob("*") if file.is_file() and file.suffix != ".pyc"]
+        return {file.relative_to(path).as_posix(): file.read_bytes() for file in inside}
+    if not path.is_file():
+        raise ConfigurationError(f"add_python_file: there is no file or directory {str(path)!r}")
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            return {n: archive.read(n) for n in archive.namelist() if not n.endswith("/")}
+    return {path.name: path.read_bytes()}
 
 
 def _user_module_files() -> dict[str, str]:
@@ -93,9 +108,7 @@ def _user_module_files() -> dict[str, str]:
         parts = name.split(".")
         is_package = os.path.basename(path) == "__init__.py"
         inside = "/".join(parts) + ("/__init__.py" if is_package else ".py")
-        if path.replace(os.sep, "/").endswith(
-            inside
-        ):  # else: loaded by another name than its file's
+        if Path(path).as_posix().endswith(inside):  # else: loaded by another name than its file's
             files[inside] = path
     return files
 

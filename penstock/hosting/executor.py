@@ -89,6 +89,7 @@ class ClusterExecutor:
 
     def submit(self, graph: StreamGraph, program: ProgramSettings) -> JobHandle:
         """Raises GraphError, ConfigurationError, NoResourceAvailable before anything starts."""
+        _refuse_unshipped(program)
         settings = Settings(
             program.configuration,
             command_line=self._host.command_line(),
@@ -111,7 +112,7 @@ class ClusterExecutor:
             provider,
             job_manager_settings(settings, program),
             observer,
-            modules=user_modules_archive() if self._host.ships_modules else b"",
+            modules=user_modules_archive(program.python_files) if self._host.ships_modules else b"",
         )
         observer.submitted(job_graph, settings.ignored_keys())
         manager.start()
@@ -163,6 +164,15 @@ def slots_needed(job_graph: JobGraph) -> int:
         group = vertex.slot_sharing_group
         largest[group] = max(largest.get(group, 0), vertex.parallelism)
     return sum(largest.values())
+
+
+def _refuse_unshipped(program: ProgramSettings) -> None:
+    if program.python_archives or program.python_requirements:
+        raise NotImplementedError(
+            "add_python_archive and set_python_requirements are not supported yet: name modules, "
+            "directories or zip files with add_python_file, and install packages on the executors "
+            "(for instance with Spark's --archives)"
+        )
 
 
 def _check_resources(provider: TaskManagerProvider, needed: int) -> None:
