@@ -199,10 +199,15 @@ class DataStream:
     # ---------------------------------------------------------- operators on columns
 
     def map_batches(
-        self, func: Callable[[Any], Any], output_type: TypeInformation | None = None
+        self,
+        func: Callable[[Any], Any],
+        output_type: TypeInformation | None = None,
+        timestamp_column: str | None = None,
     ) -> DataStream:
-        """`func`: pyarrow.RecordBatch -> RecordBatch. Timestamps stay while the row count does."""
-        operator = ops.MapBatchesOperator(UserFunction(func))
+        """`func`: pyarrow.RecordBatch -> RecordBatch. Timestamps stay while the row count does; else the
+        result's `timestamp_column` (epoch ms) tells them.
+        """
+        operator = ops.MapBatchesOperator(UserFunction(func), timestamp_column)
         return self._then("MapBatches", operator, output_type)
 
     def select(self, *columns: Column | str, **named: Column) -> DataStream:

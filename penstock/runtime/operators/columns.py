@@ -14,6 +14,7 @@ from penstock.runtime.columns import Column
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import Batch, ColumnBatch
 from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
+from penstock.runtime.watermarks import ColumnTimestamps
 
 
 def columns_of(batch: Batch) -> ColumnBatch:
@@ -25,14 +26,15 @@ def columns_of(batch: Batch) -> ColumnBatch:
 class MapBatchesOperator(Operator):
     """The user's `RecordBatch -> RecordBatch`. Timestamps stay while the number of rows does.
 
-    A function that changes the number of rows of a stream with timestamps is refused: nobody could say
-    which timestamp belongs to which new row. Assign timestamps after it instead.
+    A function that changes the number of rows of a stream with timestamps must say them itself, in
+    `timestamp_column` (epoch ms) of what it returns: nobody else knows which belongs to which new row.
     """
 
     accepts = Accepts.COLUMNS
 
-    def __init__(self, function: UserFunction) -> None:
+    def __init__(self, function: UserFunction, timestamp_column: str | None = None) -> None:
         self.function = function
+        self.timestamps = None if timestamp_column is None else ColumnTimestamps(timestamp_column)
 
     def open(self, context: OperatorContext) -> None:
         self.function.open(RuntimeContext(context))
@@ -50,11 +52,14 @@ class MapBatchesOperator(Operator):
                 "the function of map_batches must return a pyarrow.RecordBatch, got "
                 f"{type(result).__qualname__}"
             )
+        if self.timestamps is not None and result.num_rows:
+            return (ColumnBatch(result, self.timestamps.of_columns(result)),)
         stamps = columns.timestamps
         if stamps is not None and result.num_rows != len(stamps):
             raise ValueError(
                 f"the function of map_batches made {result.num_rows} rows of {len(stamps)} that have "
-                "timestamps: keep the number of rows, or call map_batches before "
+                "timestamps: keep the number of rows, name the result's own timestamps with "
+                "map_batches(..., timestamp_column=...), or call it before "
                 "assign_timestamps_and_watermarks"
             )
         return (ColumnBatch(result, stamps),) if result.num_rows else ()
