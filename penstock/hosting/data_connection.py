@@ -19,13 +19,16 @@ from typing import Final, Protocol
 
 from penstock.hosting.closures import dumps_records
 from penstock.hosting.data_frames import HEADER, FrameType, PartitionRequest
-from penstock.model.errors import PartitionConnectionError
+from penstock.model.errors import PartitionConnectionError, UserCodeError
 from penstock.model.ids import ResourceId
 from penstock.runtime.codec import ChannelDecoder, ChannelEncoder, FrameKind, Parts, size_of
 from penstock.runtime.elements import ColumnBatch, Element, RowBatch
 from penstock.runtime.result_partition import Subpartition
 
 FIRST_CREDIT: Final = 8
+RECORD_ERROR: Final = (
+    1  # kind of a FAILED frame: a record could not be encoded; its text names the operator
+)
 _RETURN_CREDIT_AT: Final = 4
 _IOV_MAX: Final = 64
 
@@ -145,6 +148,7 @@ class RemoteView:
         self._sequence = 0
         self._lock = threading.Lock()
         self._again = False
+        self._is_broken = False
 
     def add_credit(self, frames: int) -> None:
         """Network thread only."""
@@ -155,11 +159,12 @@ class RemoteView:
     def pump(self) -> None:
         """Send what may be sent. Any thread; whoever holds the lock takes the others' news along."""
         self._again = True
-        while self._again and self._lock.acquire(blocking=False):
+        while self._again and not self._is_broken and self._lock.acquire(blocking=False):
             try:
                 self._again = False
                 self._drain()
             except Exception as error:
+                self._is_broken = True  # what follows must not arrive as if nothing were missing
                 self._on_error(error)
             finally:
                 self._lock.release()
@@ -219,7 +224,7 @@ class RemoteChannel:
         self._decoder = ChannelDecoder()
         self._expected = 0
         self._to_return = 0
-        self._failure: str | None = None
+        self._failure: PartitionConnectionError | UserCodeError | None = None
         self.bytes_in = 0
 
     def request(self, request: PartitionRequest) -> None:
@@ -237,9 +242,12 @@ class RemoteChannel:
         self._frames.append((kind, payload))
         self._notify()
 
-    def fail(self, cause: str) -> None:
+    def fail(self, cause: str, *, is_user_code: bool = False) -> None:
         """Network thread: the task finds it at its next poll, after what had come in order."""
-        self._failure = cause
+        if self._failure is None:
+            self._failure = (
+                UserCodeError(cause) if is_user_code else PartitionConnectionError(cause)
+            )
         self._notify()
 
     def poll(self) -> Element | None:
@@ -248,7 +256,7 @@ class RemoteChannel:
             kind, payload = self._frames.popleft()
         except IndexError:
             if self._failure is not None:
-                raise PartitionConnectionError(self._failure) from None
+                raise self._failure from None
             return None
         if kind <= FrameKind.COLUMNS:
             self._to_return += 1

@@ -19,6 +19,7 @@ from typing import Final
 
 from penstock.hosting.data_connection import (
     FIRST_CREDIT,
+    RECORD_ERROR,
     DataConnection,
     LocalChannel,
     RemoteChannel,
@@ -67,9 +68,7 @@ class DataPlane:
     def __init__(self, resource_id: ResourceId, bind_host: str, credentials: Credentials) -> None:
         self.resource_id = resource_id
         self.registry = PartitionRegistry()
-        self.on_error: Callable[[ResultPartition, Exception], None] = lambda _partition, _error: (
-            None
-        )
+        self.on_error: Callable[[ResultPartition, Exception], Exception] = lambda _, error: error
         self._server = socket.create_server((bind_host, 0))
         self._server.setblocking(False)
         self.port: int = self._server.getsockname()[1]
@@ -255,7 +254,8 @@ class DataPlane:
         elif frame.frame_type == FrameType.FAILED:
             channel = connection.channels.get(frame.channel)
             if channel is not None:
-                channel.fail(bytes(frame.payload).decode(errors="replace"))
+                text = bytes(frame.payload).decode(errors="replace")
+                channel.fail(text, is_user_code=frame.kind == RECORD_ERROR)
 
     def _handle_request(self, connection: DataConnection, frame: DataFrame) -> None:
         request = decode(bytes(frame.payload))
@@ -280,12 +280,18 @@ class DataPlane:
         partition: ResultPartition,
     ) -> None:
         subpartition: Subpartition = partition.subpartitions[request.subpartition]
+
+        def failed(error: Exception) -> None:
+            """The producer may have ended: its consumer is told too, and is the one to fail then."""
+            text = str(self.on_error(partition, error)).encode()
+            connection.send(FrameType.FAILED, channel, [text], (RECORD_ERROR, 0, 0))
+
         view = RemoteView(
             subpartition,
             connection,
             channel,
             request.credit,
-            on_error=lambda error: self.on_error(partition, error),
+            on_error=failed,
             count_bytes=partition.count_remote_bytes,
         )
         connection.views[channel] = view

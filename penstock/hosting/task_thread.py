@@ -24,10 +24,7 @@ from penstock.model.errors import ExternalError, UserCodeError
 from penstock.model.graph.chain import ChainSpec
 from penstock.model.messages import Committable, FailureInfo, TaskIo, TaskStateChanged
 from penstock.model.states import ExecutionState
-from penstock.runtime.chain import user_code_error
-from penstock.runtime.result_partition import ResultPartition
 from penstock.runtime.task import Step
-from penstock.runtime.writers import PartitionWriter
 
 MAX_WAIT_S: Final = 1.0
 _CANCEL_NUDGE_S: Final = 0.5
@@ -108,13 +105,6 @@ class TaskThread:
         """Something outside the thread (encoding on the network thread) went wrong for this task."""
         self._external_failure = error
         self.waker.wake()
-
-    def fail_output(self, partition: ResultPartition, error: Exception) -> None:
-        """A record could not be encoded: the error names the operator that made it."""
-        for output in self._built.task.outputs if self._built is not None else ():
-            if isinstance(output, PartitionWriter) and output.partition is partition:
-                error = user_code_error(output.producer, None, error)
-        self.fail(error)
 
     def mail(self, action: Callable[[], None]) -> None:
         """Run on the mailbox thread between two steps."""

@@ -50,6 +50,7 @@ from penstock.model.messages import (
     UpdatePartitions,
 )
 from penstock.model.states import ExecutionState
+from penstock.runtime.chain import user_code_error
 from penstock.runtime.result_partition import ResultPartition
 
 _CONNECT_TIMEOUT_S: Final = 10.0
@@ -214,11 +215,14 @@ class TaskManager:
                 return task.attempt_id, task.operator
         return None, ""
 
-    def _partition_error(self, partition: ResultPartition, error: Exception) -> None:
-        """A record could not be encoded on the way out: the producing task fails."""
+    def _partition_error(self, partition: ResultPartition, error: Exception) -> Exception:
+        """A record could not be encoded on the way out: the producing task fails if it is there still."""
+        if partition.producer is not None:
+            error = user_code_error(partition.producer, None, error)
         task = self._tasks.get(partition.partition_id.producer)
         if task is not None:
-            task.fail_output(partition, error)
+            task.fail(error)
+        return error
 
     # ------------------------------------------------------------------ what the JobManager says
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from penstock.model.errors import EngineBug
+from penstock.model.graph.chain import ChainedOperator
 from penstock.model.ids import ResultPartitionId
 from penstock.runtime.codec import concat
 from penstock.runtime.elements import Batch, Element, EndOfPartition, RowBatch
@@ -138,6 +139,7 @@ class ResultPartition:
         producer_wake: Callable[[], None],
     ) -> None:
         self.partition_id = partition_id
+        self.producer: ChainedOperator | None = None
         self.failure: str | None = None
         self.remote_bytes_out = 0
         self.subpartitions: Sequence[Subpartition] = [

@@ -28,7 +28,8 @@ class PartitionWriter:
     ) -> None:
         """`producer`: whose output this is, for what a key selector or a declared type refuses."""
         self.partition = partition
-        self.producer = producer
+        partition.producer = producer
+        self._producer = producer
         self._split = partitioner.split
         self._columnar_type = (
             element_type if element_type is not None and is_columnar(element_type) else None
@@ -48,7 +49,7 @@ class PartitionWriter:
         except PenstockError:
             raise
         except Exception as error:
-            raise user_code_error(self.producer, None, error) from error
+            raise user_code_error(self._producer, None, error) from error
 
     def flush(self) -> None:
         self.partition.flush()

@@ -294,7 +294,7 @@ def test_a_result_that_cannot_be_collected_is_an_error_of_the_collecting_sink(sp
     with locks.execute_and_collect() as rows, pytest.raises(JobExecutionError) as caught:
         list(rows)
     assert "cannot pickle '_thread.lock' object" in str(caught.value)
-    assert "in operator: Data stream collect sink" in str(caught.value)
+    assert "in operator: Sink: Data stream collect sink" in str(caught.value)
     assert "Locks" in str(caught.value)
 
 

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.hosting.data_connection import FIRST_CREDIT, RemoteChannel
+from penstock.hosting.data_connection import FIRST_CREDIT, RemoteChannel, RemoteView
 from penstock.hosting.data_plane import DataPlane
 from penstock.hosting.handshake import Credentials
 from penstock.model.deployment import ShuffleDescriptor, TaskManagerLocation
-from penstock.model.errors import PartitionConnectionError
+from penstock.model.errors import PartitionConnectionError, UserCodeError
 from penstock.model.ids import (
     AttemptId,
     DataSetId,
@@ -170,3 +170,33 @@ def test_remote_bytes_are_counted_on_both_ends(planes):
     source = consumer.channels[0].source
     assert isinstance(source, RemoteChannel)
     assert source.bytes_in == part.remote_bytes_out > 1000
+
+
+def test_a_record_that_cannot_be_encoded_reaches_the_consumer_when_its_producer_has_ended(planes):
+    here, there = planes
+    part = partition(0)
+    consumer = Consumer(1)
+    here.registry.register(part)
+    there.open_channel(consumer.channels[0], descriptor(here, part), 0)
+    part.subpartitions[0].write(RowBatch([threading.Lock()]))
+    part.finish()  # its end must not arrive instead of the record
+    with pytest.raises(UserCodeError, match=r"cannot pickle '_thread\.lock' object"):
+        list(consumer.all())
+
+
+def test_nothing_follows_a_record_that_could_not_be_encoded():
+    class Connection:
+        is_closed = is_congested = False
+        sent: list = []
+
+        def send(self, *frame):
+            self.sent.append(frame)
+
+    part, errors = partition(0), []
+    view = RemoteView(part.subpartitions[0], Connection(), 1, 8, errors.append, lambda _size: None)
+    part.subpartitions[0].attach(view.pump)
+    part.subpartitions[0].write(RowBatch([threading.Lock()]))
+    part.finish()
+    view.add_credit(1)
+    assert [type(error) for error in errors] == [TypeError]
+    assert Connection.sent == []
