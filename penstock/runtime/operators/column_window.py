@@ -8,13 +8,12 @@ once per batch and key, not once per record.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.runtime.columns import ColumnAggregate
 from penstock.runtime.elements import (
@@ -28,74 +27,12 @@ from penstock.runtime.elements import (
 )
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
+from penstock.runtime.operators.column_partials import PANE, partials_of
 from penstock.runtime.operators.columns import columns_of
 from penstock.runtime.windowing.assigners import WindowAssigner, _EventTime, checked_timestamp
 
-_PANE: Final = "__pane__"
 _FLUSH_ROWS: Final = 1 << 16
 _COMPACT_TABLES: Final = 8
-_PARTIALS: Final = {
-    "count": ("count",), "sum": ("sum",), "min": ("min",), "max": ("max",),
-    "first": ("first",), "last": ("last",), "avg": ("sum", "count_values"),
-}  # fmt: skip
-_ARROW: Final = {
-    "count": "count_all", "count_values": "count", "sum": "sum", "min": "min", "max": "max",
-    "first": "first", "last": "last",
-}  # fmt: skip
-_COMBINE: Final = {
-    "count": "sum", "count_values": "sum", "sum": "sum", "min": "min", "max": "max",
-    "first": "first", "last": "last",
-}  # fmt: skip
-
-
-class _Partials:
-    """Which partial columns the aggregates need, how they are made, combined and finished."""
-
-    def __init__(self, keys: tuple[str, ...], aggregates: Sequence[ColumnAggregate]) -> None:
-        self.keys = list(keys)
-        self.aggregates = tuple(aggregates)
-        self.columns: dict[str, tuple[str, str | None]] = {}
-        for aggregate in aggregates:
-            for kind in _PARTIALS[aggregate.kind]:
-                self.columns[self.name(kind, aggregate.column)] = (kind, aggregate.column)
-        self.inputs = list(dict.fromkeys(c for _, c in self.columns.values() if c is not None))
-
-    @staticmethod
-    def name(kind: str, column: str | None) -> str:
-        return f"__{kind}__{column or ''}"
-
-    def first(self, table: pa.Table) -> pa.Table:
-        """Rows to partials by (pane, keys)."""
-        wanted = [
-            ([], "count_all") if column is None else (column, _ARROW[kind])
-            for kind, column in self.columns.values()
-        ]
-        grouped = table.group_by([_PANE, *self.keys], use_threads=False).aggregate(wanted)
-        return _renamed(grouped, [_PANE, *self.keys], list(self.columns))
-
-    def combine(self, tables: Sequence[pa.Table], by: list[str]) -> pa.Table:
-        """Partials to fewer partials, in the tables' order."""
-        wanted = [(name, _COMBINE[kind]) for name, (kind, _) in self.columns.items()]
-        table = pa.concat_tables(tables, promote_options="permissive")
-        grouped = table.group_by(by, use_threads=False).aggregate(wanted)
-        return _renamed(grouped, by, list(self.columns))
-
-    def finish(self, partials: pa.Table, start: int, end: int) -> pa.RecordBatch:
-        """Keys, window_start, window_end, results."""
-        rows = partials.num_rows
-        arrays = [partials.column(name).combine_chunks() for name in self.keys]
-        arrays += [pa.array(np.full(rows, start, np.int64)), pa.array(np.full(rows, end, np.int64))]
-        arrays += [self._result(partials, aggregate) for aggregate in self.aggregates]
-        names = [*self.keys, "window_start", "window_end"]
-        names += [aggregate.output_name for aggregate in self.aggregates]
-        return pa.RecordBatch.from_arrays([_one_array(a) for a in arrays], names=names)
-
-    def _result(self, partials: pa.Table, aggregate: ColumnAggregate) -> Any:
-        if aggregate.kind != "avg":
-            return partials.column(self.name(aggregate.kind, aggregate.column)).combine_chunks()
-        total = partials.column(self.name("sum", aggregate.column)).cast(pa.float64())
-        count = partials.column(self.name("count_values", aggregate.column)).cast(pa.float64())
-        return pc.divide(total, count).combine_chunks()
 
 
 class ColumnWindowOperator(Operator):
@@ -130,7 +67,7 @@ class ColumnWindowOperator(Operator):
 
     def open(self, context: OperatorContext) -> None:
         self._count_late = context.late_records_dropped
-        self._partials = _Partials(self.keys.columns or (), self.aggregates)
+        self._partials = partials_of(self.keys.columns or (), self.aggregates)
         self._pane_ms = int(np.gcd(self.grid.size, self.grid.slide))
         self._watermark = MIN_WATERMARK
         self._rows: list[pa.RecordBatch] = []
@@ -171,7 +108,7 @@ class ColumnWindowOperator(Operator):
                     f"column {name!r} is not in this stream; its columns are {data.schema.names}"
                 )
         arrays = [pa.array(panes), *(data.column(name) for name in names)]
-        self._rows.append(pa.RecordBatch.from_arrays(arrays, names=[_PANE, *names]))
+        self._rows.append(pa.RecordBatch.from_arrays(arrays, names=[PANE, *names]))
         self._row_count += data.num_rows
         if self._row_count >= _FLUSH_ROWS:
             self._flush()
@@ -185,9 +122,7 @@ class ColumnWindowOperator(Operator):
         )
         self._rows, self._row_count = [], 0
         partials = self._partials.first(rows)
-        panes = partials.column(_PANE).to_numpy()
-        for pane in _distinct(panes):
-            part = partials.filter(pa.array(panes == pane)).drop_columns([_PANE])
+        for pane, part in _by_pane(partials):
             tables = self._panes.setdefault(pane, [])
             tables.append(part)
             if len(tables) >= _COMPACT_TABLES:
@@ -281,6 +216,20 @@ class ColumnWindowOperator(Operator):
         self._restored = dict(state)
 
 
+def _by_pane(partials: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """The partials of each pane; cut without copying where they stand together."""
+    panes = partials.column(PANE).to_numpy()
+    rest = partials.drop_columns([PANE])
+    if (panes[1:] < panes[:-1]).any():
+        for pane in _distinct(panes):
+            yield pane, rest.filter(pa.array(panes == pane))
+        return
+    starts = [0, *(np.flatnonzero(panes[1:] != panes[:-1]) + 1).tolist()]
+    for start, end in zip(starts, [*starts[1:], len(panes)], strict=True):
+        if end > start:
+            yield int(panes[start]), rest.slice(start, end - start)
+
+
 def _distinct(panes: Int64s) -> list[int]:
     """Distinct panes in order. Panes of a batch are few and close: counting beats sorting."""
     if len(panes) == 0:
@@ -291,17 +240,3 @@ def _distinct(panes: Int64s) -> list[int]:
     if high - low < 4096:
         return list((np.flatnonzero(np.bincount(panes - low)) + low).tolist())
     return list(np.unique(panes).tolist())
-
-
-def _renamed(table: pa.Table, by: list[str], partials: list[str]) -> pa.Table:
-    """Grouped tables name their columns by function; the order is what we rely on."""
-    keys_first = table.column_names[: len(by)] == by
-    if keys_first:
-        return table.rename_columns([*by, *partials])
-    count = len(partials)
-    renamed = table.rename_columns([*partials, *table.column_names[count:]])
-    return renamed.select([*by, *partials])
-
-
-def _one_array(array: Any) -> pa.Array:
-    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array

@@ -185,18 +185,18 @@ def test_a_record_that_cannot_be_encoded_reaches_the_consumer_when_its_producer_
 
 
 def test_nothing_follows_a_record_that_could_not_be_encoded():
+    sent, errors, part = [], [], partition(0)
+
     class Connection:
         is_closed = is_congested = False
-        sent: list = []
 
         def send(self, *frame):
-            self.sent.append(frame)
+            sent.append(frame)
 
-    part, errors = partition(0), []
     view = RemoteView(part.subpartitions[0], Connection(), 1, 8, errors.append, lambda _size: None)
     part.subpartitions[0].attach(view.pump)
     part.subpartitions[0].write(RowBatch([threading.Lock()]))
     part.finish()
     view.add_credit(1)
     assert [type(error) for error in errors] == [TypeError]
-    assert Connection.sent == []
+    assert sent == []
