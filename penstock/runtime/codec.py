@@ -40,6 +40,9 @@ _I64: Final = struct.Struct("!q")
 _COLUMNS_HEAD: Final = struct.Struct(
     "!III"
 )  # bytes of schema, of timestamps, padding before the batch
+_WHOLE_STREAM: Final = (
+    0xFFFFFFFF  # as bytes of schema: what follows is an Arrow stream of one batch
+)
 _LATENCY: Final = struct.Struct("!qi")
 _ALIGN: Final = 64  # Arrow wants its buffers aligned to read them in place
 
@@ -76,6 +79,7 @@ class ChannelEncoder:
         """`dumps`: how rows become bytes; hosting knows how to pickle classes of a main script."""
         self._dumps = dumps
         self._schema: pa.Schema | None = None
+        self._has_dictionaries = False
 
     def encode(self, element: Element) -> tuple[FrameKind, Parts]:
         """Kind and payload; the parts are sent one after another.
@@ -114,8 +118,12 @@ class ChannelEncoder:
                 self._schema, check_metadata=True
             ):
                 schema = batch.data.schema.serialize().to_pybytes()
+                self._has_dictionaries = any(map(_has_dictionary, batch.data.schema.types))
             self._schema = batch.data.schema
         stamps = b"" if batch.timestamps is None else batch.timestamps.tobytes()
+        if self._has_dictionaries:  # a bare batch would travel without its dictionaries
+            head = _COLUMNS_HEAD.pack(_WHOLE_STREAM, len(stamps), 0)
+            return [head + stamps, _stream_of(batch.data)]
         padding = -(_COLUMNS_HEAD.size + len(schema) + len(stamps)) % _ALIGN
         head = _COLUMNS_HEAD.pack(len(schema), len(stamps), padding)
         return [head + schema + stamps + bytes(padding), batch.data.serialize()]
@@ -139,6 +147,8 @@ class ChannelDecoder:
     def _columns(self, payload: memoryview) -> ColumnBatch:
         schema_size, stamps_size, padding = _COLUMNS_HEAD.unpack_from(payload)
         at = _COLUMNS_HEAD.size
+        if schema_size == _WHOLE_STREAM:
+            return _from_stream(payload[at:], stamps_size)
         if schema_size:
             self._schema = pa.ipc.read_schema(pa.py_buffer(payload[at : at + schema_size]))
         if self._schema is None:
@@ -164,7 +174,46 @@ def concat(batches: Sequence[Any]) -> Batch:
             values.extend(batch.values)
         return RowBatch(values, stamps)
     table = pa.Table.from_batches([batch.data for batch in batches]).combine_chunks()
-    return ColumnBatch(table.to_batches()[0], stamps)
+    joined = table.to_batches() or [batches[0].data]  # nothing comes of batches without rows
+    return ColumnBatch(joined[0], stamps)
+
+
+def can_join(one: Batch, other: Batch) -> bool:
+    """Whether `concat` takes both: rows, or columns of one schema."""
+    if isinstance(one, ColumnBatch) and isinstance(other, ColumnBatch):
+        return bool(one.data.schema.equals(other.data.schema, check_metadata=True))
+    return isinstance(one, RowBatch) and isinstance(other, RowBatch)
+
+
+def _has_dictionary(kind: pa.DataType) -> bool:
+    """Anywhere in it."""
+    fields = (kind.field(place) for place in range(kind.num_fields))
+    return pa.types.is_dictionary(kind) or any(_has_dictionary(field.type) for field in fields)
+
+
+def _stream_of(data: pa.RecordBatch) -> pa.Buffer:
+    columns = [_compacted(column) for column in data.columns]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, data.schema) as stream:
+        stream.write_batch(pa.RecordBatch.from_arrays(columns, schema=data.schema))
+    return sink.getvalue()
+
+
+def _compacted(column: pa.Array) -> pa.Array:
+    """A slice refers to the whole dictionary: only what it uses goes along."""
+    if not pa.types.is_dictionary(column.type) or len(column.dictionary) <= len(column):
+        return column
+    missing = column.indices.is_null().to_numpy(zero_copy_only=False)
+    used, places = np.unique(column.indices.fill_null(0).to_numpy(), return_inverse=True)
+    indices = pa.array(places, column.type.index_type, mask=missing)
+    dictionary = column.dictionary.take(pa.array(used))
+    return pa.DictionaryArray.from_arrays(indices, dictionary, ordered=column.type.ordered)
+
+
+def _from_stream(payload: memoryview, stamps_size: int) -> ColumnBatch:
+    stamps = np.frombuffer(payload[:stamps_size], np.int64) if stamps_size else None
+    with pa.ipc.open_stream(pa.py_buffer(payload[stamps_size:])) as stream:
+        return ColumnBatch(stream.read_next_batch(), stamps)
 
 
 def _concat_timestamps(batches: Sequence[Batch]) -> Int64s | None:

@@ -131,8 +131,9 @@ class InputGates:
             element = channel.poll()
             if element is None:
                 continue
-            channel.is_queued = True  # to the tail: one frame a turn
-            self._ready.append(channel)
+            if not channel.is_queued:  # else: its producer has queued it in the meantime
+                channel.is_queued = True  # to the tail: one frame a turn
+                self._ready.append(channel)
             outputs = self._accept(channel, element)
             if outputs:
                 return channel.logical.index, outputs

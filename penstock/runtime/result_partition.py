@@ -17,7 +17,7 @@ from typing import Final
 from penstock.model.errors import EngineBug
 from penstock.model.graph.chain import ChainedOperator
 from penstock.model.ids import ResultPartitionId
-from penstock.runtime.codec import concat
+from penstock.runtime.codec import can_join, concat
 from penstock.runtime.elements import Batch, Element, EndOfPartition, RowBatch
 
 MAX_QUEUED: Final = 8
@@ -175,9 +175,12 @@ class ResultPartition:
 
 
 def _joined(pending: list[Batch]) -> Iterator[Batch]:
-    """Small batches joined, large column batches as they are; order kept."""
+    """Small batches of one kind and schema joined, large column batches as they are; order kept."""
     group: list[Batch] = []
     for batch in pending:
+        if group and not can_join(group[0], batch):
+            yield concat(group)
+            group = []
         if isinstance(batch, RowBatch) or len(batch) < _COLUMN_ROWS_DIRECT:
             group.append(batch)
             continue

@@ -1,6 +1,7 @@
 """Sources, sinks and windows on Spark, against computations of the plain kind."""
 
 import json
+import os
 import socket
 import threading
 from collections import Counter, defaultdict
@@ -45,8 +46,15 @@ def text_files(folder) -> list[str]:
 
 
 class WithSubtask(MapFunction):
+    """Two subtasks that wait for each other at a FIFO before they begin."""
+
+    def __init__(self, fifo: str) -> None:
+        self.fifo = fifo
+
     def open(self, runtime_context) -> None:
         self.subtask = runtime_context.get_index_of_this_subtask()
+        with open(self.fifo, "rw"[self.subtask], encoding="utf-8"):
+            pass
 
     def map(self, value):
         return self.subtask, value
@@ -58,10 +66,9 @@ def test_a_large_text_file_is_split_over_two_subtasks_and_each_line_comes_once(s
     source = FileSource.for_record_stream_format(
         StreamFormat.text_line_format(), str(tmp_path / "text")
     )
-    stream = environment(2).from_source(
-        source.set_split_size(10_000).build(), NO_WATERMARKS, "text"
-    )
-    got = collected(stream.map(WithSubtask()))
+    stream = environment(2).from_source(source.set_split_size(5_000).build(), NO_WATERMARKS, "text")
+    os.mkfifo(tmp_path / "fifo")
+    got = collected(stream.map(WithSubtask(str(tmp_path / "fifo"))))
     assert Counter(line for _, line in got) == Counter(lines)
     assert {subtask for subtask, _ in got} == {0, 1}
 

@@ -19,6 +19,7 @@ from penstock.runtime.elements import Int64s
 PANE: Final = "__pane__"
 _DENSE_CELLS_PER_ROW: Final = 4
 _DENSE_CELLS_MIN: Final = 1 << 16
+_BATCH_ROWS_MIN: Final = 1024
 _PARTIALS: Final = {
     "count": ("count",), "sum": ("sum",), "min": ("min",), "max": ("max",),
     "first": ("first",), "last": ("last",), "avg": ("sum", "count_values"),
@@ -87,15 +88,32 @@ class DenseCounts(Partials):
     """Only counts, by one integer key. Falls back to grouping when keys lie far apart or are missing."""
 
     def first(self, table: pa.Table) -> pa.Table:
-        keys = _integers(table.column(self.keys[0]))
-        if keys is None:
+        """Batches of channels that are far apart in time are counted one by one; a (pane, key) may then
+        come several times.
+        """
+        counted = self._counted(table)
+        if counted is not None:
+            return counted
+        batches = table.to_batches()
+        if len(batches) == 1 or table.num_rows < len(batches) * _BATCH_ROWS_MIN:
             return super().first(table)
+        pieces = [pa.Table.from_batches([batch]) for batch in batches]
+        made = []
+        for piece in pieces:
+            counted = self._counted(piece)
+            made.append(super().first(piece) if counted is None else counted)
+        return pa.concat_tables(made, promote_options="permissive")
+
+    def _counted(self, table: pa.Table) -> pa.Table | None:
+        keys = _integers(table.column(self.keys[0]))
+        if keys is None or not len(keys):
+            return None
         panes = table.column(PANE).to_numpy()
         first_pane, first_key = int(panes.min()), int(keys.min())
         width = int(keys.max()) - first_key + 1
         cells = (int(panes.max()) - first_pane + 1) * width
         if not _is_dense(cells, len(keys)):
-            return super().first(table)
+            return None
         counts = np.bincount((panes - first_pane) * width + (keys - first_key), minlength=cells)
         filled = np.flatnonzero(counts)
         made = self._table(table, filled % width + first_key, counts[filled])
