@@ -301,13 +301,11 @@ class StreamExecutionEnvironment:
     # ---------------------------------------------------------- running
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
-        """Run and wait. Raises JobExecutionError, whose text has the user's traceback."""
-        client = self.execute_async(job_name)
-        try:
-            return client.get_job_execution_result().result()
-        except KeyboardInterrupt:
-            client.cancel().result()
-            raise
+        """Run and wait. Raises JobExecutionError, whose text has the user's traceback.
+
+        Ctrl-C cancels the job, waits some seconds for its end, and goes on as KeyboardInterrupt.
+        """
+        return self.execute_async(job_name).get_job_execution_result().result()
 
     def execute_async(self, job_name: str | None = DEFAULT_JOB_NAME) -> JobClient:
         return JobClient(self.submit(None if job_name == DEFAULT_JOB_NAME else job_name))

@@ -20,7 +20,7 @@ from penstock.hosting.handshake import (
     ServerHandshake,
 )
 from penstock.hosting.wire import MessageBuffer
-from penstock.model.errors import AuthenticationError, ExternalError
+from penstock.model.errors import ExternalError
 from penstock.model.ids import ResourceId
 
 
@@ -55,11 +55,13 @@ class ControlServer:
     async def _on_connection(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        """An error of ours while a message is handled goes to the loop's exception handler: the job ends,
+        loudly, instead of the peer being blamed and replaced.
+        """
         try:
             handshake = await self._authenticate(reader, writer)
-            await self._serve(handshake, reader, writer)
-        except (ExternalError, TimeoutError, OSError):
-            pass  # an unproven peer is dropped; the end of a known one was told in _serve
+            if handshake is not None:
+                await self._serve(handshake, reader, writer)
         except asyncio.CancelledError:
             pass  # the job is over
         finally:
@@ -67,17 +69,19 @@ class ControlServer:
 
     async def _authenticate(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> ServerHandshake:
+    ) -> ServerHandshake | None:
+        """None: the peer did not prove itself, and is dropped."""
         handshake = ServerHandshake(self._credentials, secrets.token_bytes(NONCE_BYTES))
-        async with asyncio.timeout(LIMIT_SECONDS):
-            while not handshake.is_done:
-                data = await reader.read(4096)
-                if not data:
-                    raise AuthenticationError("closed before the proof")
-                writer.write(handshake.feed(data))
-        if handshake.role not in (ROLE_TASKMANAGER, ROLE_SUPERVISOR):
-            raise AuthenticationError("a peer with another role came to the control port")
-        return handshake
+        try:
+            async with asyncio.timeout(LIMIT_SECONDS):
+                while not handshake.is_done:
+                    data = await reader.read(4096)
+                    if not data:
+                        return None
+                    writer.write(handshake.feed(data))
+        except (ExternalError, TimeoutError, OSError):
+            return None
+        return handshake if handshake.role in (ROLE_TASKMANAGER, ROLE_SUPERVISOR) else None
 
     async def _serve(
         self,
@@ -91,14 +95,20 @@ class ControlServer:
         data = handshake.leftover
         try:
             while True:
-                for message in buffer.feed(data):
-                    named = self._listener.received(handshake.role, message, writer)
-                    resource_id = named or resource_id
-                data = await reader.read(1 << 18)
+                try:
+                    for message in buffer.feed(data):
+                        named = self._listener.received(handshake.role, message, writer)
+                        resource_id = named or resource_id
+                except ExternalError as error:
+                    cause = f"what it said was refused: {error}"
+                    return
+                try:
+                    data = await reader.read(1 << 18)
+                except OSError as error:
+                    cause = f"connection broke: {error}"
+                    return
                 if not data:
-                    break
-        except (OSError, ExternalError) as error:
-            cause = f"connection broke: {error}"
+                    return
         finally:
             if resource_id is not None and handshake.role == ROLE_TASKMANAGER:
                 self._listener.disconnected(resource_id, cause)

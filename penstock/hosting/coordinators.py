@@ -6,16 +6,15 @@ through `Callbacks`; it never waits for this thread.
 
 from __future__ import annotations
 
-import contextlib
 import functools
+import queue
 import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from penstock.hosting.closures import serialize
+from penstock.hosting.closures import deserialize, serialize
 from penstock.model.ids import AttemptId, ExecutionVertexId, JobId, VertexId
 from penstock.model.messages import (
     AddSplits,
@@ -68,7 +67,10 @@ class Coordinators:
     ) -> None:
         self._job_prefix = job_id[:16]
         self._callbacks = callbacks
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-coordinator")
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        # A daemon: an enumerator that blocks for ever must not keep the program from ending.
+        self._thread = threading.Thread(target=self._run, name="penstock-coordinator", daemon=True)
+        self._thread.start()
         self._is_closed = False
         self._timers: set[threading.Timer] = set()
         self._sources: dict[int, _SourceState] = {}
@@ -101,13 +103,13 @@ class Coordinators:
 
     def finalize(self, committables: Sequence[Committable]) -> None:
         """Commit, then tell the JobManager."""
-        by_node: dict[int, list[object]] = {}
+        by_node: dict[int, list[bytes]] = {}
         for committable in committables:
             by_node.setdefault(committable.node_id, []).append(committable.payload)
 
         def commit() -> None:
             for node_id, committer in self._committers.items():
-                committer.commit(by_node.get(node_id, []))
+                committer.commit([deserialize(data) for data in by_node.get(node_id, [])])
                 committer.abort(self._job_prefix)
             self._callbacks.job_finalized()
 
@@ -118,20 +120,32 @@ class Coordinators:
         self._is_closed = True
         for timer in list(self._timers):
             timer.cancel()
-        last = self._thread.submit(self._close_all, is_committed=is_committed)
-        self._thread.shutdown(wait=False)
-        with contextlib.suppress(Exception):  # the job's outcome stands; nothing can be done here
-            last.result(_CLOSE_TIMEOUT_S)
+        self._work.put(functools.partial(self._close_all, is_committed=is_committed))
+        self._work.put(None)
+        self._thread.join(_CLOSE_TIMEOUT_S)
 
     # ------------------------------------------------------------------ on the coordinator's thread
 
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            work()
+
     def _close_all(self, *, is_committed: bool) -> None:
-        for state in self._sources.values():
-            if state.enumerator is not None:
-                state.enumerator.close()
+        """Each whatever the others do: the job's outcome stands."""
+        closes: list[Callable[[], None]] = [
+            state.enumerator.close
+            for state in self._sources.values()
+            if state.enumerator is not None
+        ]
         if not is_committed:
-            for committer in self._committers.values():
-                committer.abort(self._job_prefix)
+            closes += [
+                functools.partial(c.abort, self._job_prefix) for c in self._committers.values()
+            ]
+        for close in closes:
+            try:
+                close()
+            except Exception:
+                traceback.print_exc()
 
     def _start_source(self, state: _SourceState) -> None:
         state.enumerator = state.source.create_enumerator(_EnumeratorContext(self, state))
@@ -196,8 +210,7 @@ class Coordinators:
                 failure = FailureInfo(type(error).__name__, f"{text}\n{where}", is_user_code=True)
                 self._callbacks.fail_job(failure)
 
-        with contextlib.suppress(RuntimeError):  # closed: the job is over
-            self._thread.submit(guarded)
+        self._work.put(guarded)
 
 
 class _EnumeratorContext:

@@ -11,6 +11,7 @@ import selectors
 import socket
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -68,6 +69,7 @@ class DataPlane:
     def __init__(self, resource_id: ResourceId, bind_host: str, credentials: Credentials) -> None:
         self.resource_id = resource_id
         self.registry = PartitionRegistry()
+        self.on_broken: Callable[[], None] = lambda: None
         self.on_error: Callable[[ResultPartition, Exception], Exception] = lambda _, error: error
         self._server = socket.create_server((bind_host, 0))
         self._server.setblocking(False)
@@ -147,6 +149,13 @@ class DataPlane:
     # ------------------------------------------------------------------ network thread
 
     def _run(self) -> None:
+        try:
+            self._loop()
+        except Exception:
+            traceback.print_exc()  # a TaskManager without its network thread is of no use to anybody
+            self.on_broken()
+
+    def _loop(self) -> None:
         next_expiry = time.monotonic() + 1.0
         while not self._is_closing:
             for key, events in self._selector.select(1.0):
@@ -191,7 +200,7 @@ class DataPlane:
     def _accept(self) -> None:
         try:
             sock, _ = self._server.accept()
-        except BlockingIOError:
+        except OSError:  # nobody there after all, or no file descriptor left: the peer tries again
             return
         threading.Thread(
             target=self.peers.greet, args=(sock,), name="penstock-greet", daemon=True
@@ -203,7 +212,8 @@ class DataPlane:
         self._on_loop(lambda: self._register(connected))
 
     def _register(self, connected: _Connected) -> None:
-        self._selector.register(connected.connection.sock, selectors.EVENT_READ, connected)
+        with contextlib.suppress(ValueError, KeyError):  # closed before it was watched
+            self._selector.register(connected.connection.sock, selectors.EVENT_READ, connected)
 
     def _serve(self, connected: _Connected, events: int) -> None:
         connection = connected.connection

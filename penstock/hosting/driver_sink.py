@@ -5,19 +5,32 @@ Called from the JobManager's loop; the console thread and the program's own thre
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import queue
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, Final, TextIO
 
 from penstock.model.errors import JobExecutionError
+from penstock.model.ids import ExecutionVertexId
 from penstock.model.messages import DriverCredit, DriverData
 
 PRINT_STREAM: Final = "print"
 
 Grant = Callable[[DriverCredit], None]
+
+
+def write_text(stream: TextIO, text: str) -> None:
+    """Whole, also where the stream's encoding has no such characters."""
+    try:
+        stream.write(text)
+    except UnicodeEncodeError:
+        encoding = stream.encoding or "ascii"
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    stream.flush()
 
 
 class PrintConsole:
@@ -45,11 +58,8 @@ class PrintConsole:
     def _run(self) -> None:
         while (data := self._queue.get()) is not None:
             lines: list[str] = pickle.loads(data.payload)
-            try:
-                sys.stdout.write("\n".join(lines) + "\n")
-                sys.stdout.flush()
-            except (OSError, ValueError):
-                pass  # a closed console must not stop the job
+            with contextlib.suppress(OSError, ValueError):  # a closed console must not stop the job
+                write_text(sys.stdout, "\n".join(lines) + "\n")
             self._grant(DriverCredit(data.stream, data.attempt_id, 1))
 
 
@@ -58,48 +68,55 @@ class CollectStream:
 
     def __init__(self, grant: Grant) -> None:
         self._grant = grant
-        self._queue: queue.SimpleQueue[DriverData | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
+        self._queue: deque[DriverData] = deque()
+        self._changed = threading.Condition()
         self._failure: str | None = None
         self._is_ended = False
-        self._generation = 0
-        self.rows_handed_out = 0
+        self._handed_out: set[ExecutionVertexId] = set()
 
     def put(self, data: DriverData) -> None:
-        self._queue.put(data)
+        """Bounded by the senders' credit."""
+        with self._changed:
+            self._queue.append(data)
+            self._changed.notify()
 
-    def restart(self) -> bool:
-        """The job begins again: drop what nobody has seen. False when rows were handed out already."""
-        with self._lock:
-            if self.rows_handed_out:
+    def restart(self, vertices: Collection[ExecutionVertexId]) -> bool:
+        """These subtasks begin again: drop what nobody has seen of them. False when rows of theirs were
+        handed out already.
+        """
+        with self._changed:
+            if self._handed_out.intersection(vertices):
                 return False
-            self._generation += 1
-            try:
-                while True:
-                    self._queue.get_nowait()
-            except queue.Empty:
-                return True
+            kept = [d for d in self._queue if d.attempt_id.execution_vertex_id not in vertices]
+            self._queue = deque(kept)
+            return True
 
     def end(self, failure: str | None) -> None:
         """Nothing more comes; a reader sees the failure after the rows before it."""
-        self._failure = failure
-        self._is_ended = True
-        self._queue.put(None)
+        with self._changed:
+            self._failure = failure
+            self._is_ended = True
+            self._changed.notify_all()
 
     def batches(self) -> Iterator[list[Any]]:
         """Rows in lists. Raises JobExecutionError at the end of a failed job."""
-        while True:
-            data = self._queue.get()
-            if data is None:
-                self._queue.put(None)  # for a second reader
-                if self._failure is not None:
-                    raise JobExecutionError(self._failure)
-                return
-            with self._lock:
-                rows: list[Any] = pickle.loads(data.payload)
-                self.rows_handed_out += len(rows)
+        while (data := self._take()) is not None:
+            rows: list[Any] = pickle.loads(data.payload)
             self._grant(DriverCredit(data.stream, data.attempt_id, 1))
             yield rows
+        if self._failure is not None:
+            raise JobExecutionError(self._failure)
+
+    def _take(self) -> DriverData | None:
+        """The next frame counts as handed out from here on; None at the end."""
+        with self._changed:
+            while not self._queue and not self._is_ended:
+                self._changed.wait()
+            if not self._queue:
+                return None
+            data = self._queue.popleft()
+            self._handed_out.add(data.attempt_id.execution_vertex_id)
+            return data
 
 
 class DriverStreams:
@@ -124,10 +141,10 @@ class DriverStreams:
         else:
             self.collect(data.stream).put(data)
 
-    def restart(self) -> bool:
-        """False when rows of some collect stream were handed out already."""
+    def restart(self, vertices: Collection[ExecutionVertexId]) -> bool:
+        """False when rows of these subtasks were handed out already."""
         with self._lock:
-            restarted = [collect.restart() for collect in self._collects.values()]
+            restarted = [collect.restart(vertices) for collect in self._collects.values()]
         return all(restarted)
 
     def end(self, failure: str | None) -> None:

@@ -5,6 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import traceback
+from collections.abc import Callable
+from typing import cast
+
 from penstock.machines.job_master import JobMaster
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import ResourceId
@@ -34,3 +39,30 @@ class JobObserver:
     def tick(self, job_master: JobMaster) -> None: ...
     def job_ended(self, status: JobStatus, job_master: JobMaster) -> None: ...
     def engine_failed(self, error: BaseException) -> None: ...
+
+
+class _Guarded:
+    """Calls another observer; what it raises is shown once and changes nothing."""
+
+    def __init__(self, inner: JobObserver) -> None:
+        self._inner = inner
+        self._has_complained = False
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        call = getattr(self._inner, name)
+
+        def guarded_call(*arguments: object) -> None:
+            try:
+                call(*arguments)
+            except Exception:
+                if not self._has_complained:
+                    self._has_complained = True
+                    with contextlib.suppress(OSError, ValueError):  # stderr may be what is closed
+                        traceback.print_exc()
+
+        return guarded_call
+
+
+def guarded(observer: JobObserver) -> JobObserver:
+    """A closed console, or an observer's own fault, must not touch the job."""
+    return cast("JobObserver", _Guarded(observer))

@@ -12,6 +12,7 @@ import contextlib
 import secrets
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -19,12 +20,12 @@ from penstock.hosting.control_server import ControlServer
 from penstock.hosting.coordinators import CoordinatedVertex, Coordinators
 from penstock.hosting.driver_sink import CollectStream, DriverStreams
 from penstock.hosting.handshake import ROLE_SUPERVISOR, Credentials
-from penstock.hosting.job_observer import JobObserver
+from penstock.hosting.job_observer import JobObserver, guarded
 from penstock.hosting.machine_shell import JobManagerSettings, MachineShell, now_ms
 from penstock.hosting.provider import MasterAddress, TaskManagerProvider
 from penstock.machines.job_master import JobMaster
 from penstock.model.deployment import TaskManagerLocation
-from penstock.model.errors import ExternalError
+from penstock.model.errors import ExternalError, UserError
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import AttemptId, BlobKey, FencingToken, ResourceId
 from penstock.model.messages import (
@@ -72,7 +73,7 @@ class JobManager:
     ) -> None:
         self.job_graph = job_graph
         self.job_id = job_graph.job_id
-        self.observer = observer
+        self.observer = guarded(observer)
         self.settings = settings
         self.ended = threading.Event()
         self.started_ms = now_ms()
@@ -88,7 +89,13 @@ class JobManager:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="penstock-jobmanager", daemon=True)
         self.shell = MachineShell(
-            job_graph, settings, provider, observer, self.coordinators, self._streams, self._end
+            job_graph,
+            settings,
+            provider,
+            self.observer,
+            self.coordinators,
+            self._streams,
+            self._end,
         )
 
     @property
@@ -152,10 +159,16 @@ class JobManager:
             self._loop.run_until_complete(self._main())
         except Exception as error:
             self.shell.status = JobStatus.FAILED
-            self.shell.failure = FailureInfo(type(error).__name__, f"EngineBug: {error!r}")
+            is_ours = not isinstance(error, UserError | ExternalError)
+            text = "".join(traceback.format_exception(error)) if is_ours else str(error)
+            self.shell.failure = FailureInfo(type(error).__name__, text)
             self.observer.engine_failed(error)
         finally:
-            self._finish()
+            try:
+                self._finish()
+            finally:
+                self.ended_ms = now_ms()
+                self.ended.set()  # whatever happened: who waits must come back
 
     async def _main(self) -> None:
         self._done = asyncio.Event()
@@ -171,6 +184,7 @@ class JobManager:
         self.coordinators.start()
         self.shell.feed_job(StartScheduling(now_ms()))
         ticker = asyncio.create_task(self._tick())
+        ticker.add_done_callback(self._on_ticker_end)
         await self._done.wait()
         ticker.cancel()
         server.close()
@@ -186,20 +200,33 @@ class JobManager:
             self._broken = error
             self._done.set()
 
+    def _on_ticker_end(self, ticker: asyncio.Task[None]) -> None:
+        """Without ticks nobody would miss a silent TaskManager: the job ends with the error instead."""
+        if not ticker.cancelled() and ticker.exception() is not None:
+            self._on_loop_error(self._loop, {"exception": ticker.exception()})
+
     def _finish(self) -> None:
-        """After the loop: make sure that nothing of the job is left."""
-        self.provider.close()
-        self.shell.links.close()
+        """After the loop: make sure that nothing of the job is left, each step whatever the others do."""
+        steps: tuple[Callable[[], None], ...] = (
+            self.provider.close,
+            self.shell.links.close,
+            self._cancel_tasks,
+            lambda: self.coordinators.close(is_committed=self.status is JobStatus.FINISHED),
+            lambda: self._streams.end(self._failure_text()),
+            self._loop.close,
+            lambda: self.observer.job_ended(self.status, self.job_master),
+        )
+        for step in steps:
+            try:
+                step()
+            except Exception as error:
+                self.observer.engine_failed(error)
+
+    def _cancel_tasks(self) -> None:
         self._loop.run_until_complete(asyncio.sleep(0))
         for task in asyncio.all_tasks(self._loop):
             task.cancel()
         self._loop.run_until_complete(asyncio.sleep(0))
-        self.coordinators.close(is_committed=self.status is JobStatus.FINISHED)
-        self._streams.end(self._failure_text())
-        self._loop.close()
-        self.ended_ms = now_ms()
-        self.observer.job_ended(self.status, self.job_master)
-        self.ended.set()
 
     @property
     def failure_text(self) -> str | None:
@@ -282,7 +309,7 @@ class JobManager:
 
     def _on_heartbeat(self, role: int, message: Heartbeat, writer: asyncio.StreamWriter) -> None:
         if role == ROLE_SUPERVISOR:
-            self.shell.links.supervisor_heard(message.resource_id, writer)
+            self.shell.links.supervisor_heard(message.resource_id, message.progress, writer)
             return
         self.shell.links.heard(message.resource_id)
         for attempt_id, io in message.ios:

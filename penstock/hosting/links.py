@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
+from typing import Final
 
 from penstock.hosting.control_server import drained
 from penstock.hosting.wire import encode
@@ -16,6 +17,8 @@ from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError
 from penstock.model.ids import BlobKey, ResourceId
 from penstock.model.messages import PutBlob, Shutdown
+
+FROZEN_S: Final = 30.0
 
 
 @dataclass(slots=True)
@@ -25,6 +28,8 @@ class Link:
     location: TaskManagerLocation
     writer: asyncio.StreamWriter
     heard_at: float
+    progress: int = 0
+    moved_at: float = 0.0
     blobs: set[BlobKey] = field(default_factory=set)
 
 
@@ -45,7 +50,8 @@ class Links:
         resource_id = location.resource_id
         if resource_id in self._fenced or resource_id in self._links:
             raise ExternalError(f"{resource_id} is over; a second one of its name is refused")
-        self._links[resource_id] = Link(location, writer, time.monotonic())
+        now = time.monotonic()
+        self._links[resource_id] = Link(location, writer, now, moved_at=now)
 
     def location(self, resource_id: ResourceId) -> TaskManagerLocation | None:
         link = self._links.get(resource_id)
@@ -54,18 +60,30 @@ class Links:
     def heard(self, resource_id: ResourceId) -> None:
         link = self._links.get(resource_id)
         if link is not None:
-            link.heard_at = time.monotonic()
+            link.heard_at = link.moved_at = time.monotonic()
 
-    def supervisor_heard(self, resource_id: ResourceId, writer: asyncio.StreamWriter) -> None:
+    def supervisor_heard(
+        self, resource_id: ResourceId, progress: int, writer: asyncio.StreamWriter
+    ) -> None:
         self._supervisor_heard_at[resource_id] = time.monotonic()
         self._supervisors[resource_id] = writer
+        link = self._links.get(resource_id)
+        if link is not None and progress != link.progress:
+            link.progress = progress
+            link.moved_at = time.monotonic()
 
     def silent_since(self, limit: float) -> list[ResourceId]:
-        """TaskManagers of which neither they nor their supervisors were heard after `limit`."""
+        """TaskManagers of which neither they nor their supervisors were heard after `limit`.
+
+        A supervisor vouches for a TaskManager that is silent, because a C call may hold its GIL, but not for
+        longer than `FROZEN_S` without progress: then it is frozen.
+        """
+        frozen = time.monotonic() - FROZEN_S
         return [
             resource_id
             for resource_id, link in self._links.items()
             if max(link.heard_at, self._supervisor_heard_at.get(resource_id, 0.0)) < limit
+            or link.moved_at < frozen
         ]
 
     def send(self, resource_id: ResourceId, message: object) -> None:

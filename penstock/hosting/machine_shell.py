@@ -175,7 +175,7 @@ class MachineShell:
                 del self.where[attempt_id]
         self._coordinators.reset(effect.vertices)
         self._observer.restarting(effect)
-        if not self._streams.restart():
+        if not self._streams.restart(reset):
             text = (
                 "execute_and_collect: the job had to start again, but rows of it were handed out "
                 "already and no checkpoints are taken yet: going on would hand them out twice. "

@@ -46,7 +46,6 @@ _ALLOCATOR: Final = {
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(512 << 20),
     "MALLOC_TOP_PAD_": str(16 << 20),
-    "MALLOC_ARENA_MAX": "1",
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
 

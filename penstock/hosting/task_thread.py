@@ -7,6 +7,8 @@ for what the step said. Reports go out through the host; a report that cannot be
 from __future__ import annotations
 
 import ctypes
+import os
+import sys
 import threading
 import time
 from collections import deque
@@ -14,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from penstock.hosting.closures import deserialize
+from penstock.hosting.closures import deserialize, dumps_records
 from penstock.hosting.data_plane import DataPlane
 from penstock.hosting.driver_stream import DriverWriter
 from penstock.hosting.task_builder import BuiltTask, build_task
@@ -27,8 +29,10 @@ from penstock.model.states import ExecutionState
 from penstock.runtime.task import Step
 
 MAX_WAIT_S: Final = 1.0
+_MIN_WAIT_S: Final = 0.001
 _CANCEL_NUDGE_S: Final = 0.5
 _NUDGE_ARRIVES: Final = 10
+_ENGINE: Final = f"{os.sep}penstock{os.sep}hosting{os.sep}"
 
 
 class CancelSignal(BaseException):
@@ -171,7 +175,11 @@ class TaskThread:
         committables = tuple(self._committables) if state is ExecutionState.FINISHED else ()
         report = TaskStateChanged(self.attempt_id, state, failure, committables, io)
         self.host.task_ended(self)
-        self.host.send(report)
+        try:
+            self.host.send(report)
+        except Exception as error:  # too large, say: the task must end all the same
+            failure = self._describe(error)
+            self.host.send(TaskStateChanged(self.attempt_id, ExecutionState.FAILED, failure))
 
     def _leave(self) -> None:
         """From here on no nudge; one that is on its way arrives in the loop below."""
@@ -204,8 +212,10 @@ class TaskThread:
                 continue
             if step is Step.DONE:
                 return
-            # A blocked task can do nothing before an output has room: timers that are due wait with it.
-            self.waker.wait(self._timeout(built) if step is Step.IDLE else MAX_WAIT_S)
+            # A blocked task can do nothing before an output has room but flush the others: timers wait with it.
+            flush_s = max(_MIN_WAIT_S, task.buffer_timeout_ns / 1e9)
+            blocked_s = min(MAX_WAIT_S, flush_s)
+            self.waker.wait(self._timeout(built) if step is Step.IDLE else blocked_s)
             waited = clock() - ended
             if step is Step.IDLE:
                 self._idle_ns += waited
@@ -257,19 +267,25 @@ class TaskThread:
     def _nudge(self, progress: int) -> None:
         """Raise CancelSignal inside a user function that has not come back since the cancel.
 
-        Not while leaving, and not when the mailbox still turns: engine code must not be cut in two.
+        Not while leaving, and not when the mailbox turns or our own code runs: that must not be cut in two
+        (a lock would stay taken).
         """
         ident = self._thread.ident
+        frame = sys._current_frames().get(ident) if ident is not None else None
+        if ident is None or frame is None or _ENGINE in frame.f_code.co_filename:
+            return
         with self._leave_lock:
-            if ident is None or self._is_leaving or self.progress != progress:
+            if self._is_leaving or self.progress != progress:
                 return
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
                 ctypes.c_ulong(ident), ctypes.py_object(CancelSignal)
             )
 
     def report_committable(self, node_id: int, payload: object) -> None:
-        """Mailbox thread: a sink prepared something."""
-        self._committables.append(Committable(node_id, payload))
+        """Mailbox thread: a sink prepared something. Pickled here, opened on the coordinator's thread only;
+        what cannot be pickled is the sink's fault and named so.
+        """
+        self._committables.append(Committable(node_id, dumps_records(payload)))
 
     def enter_operator(self, name: str) -> None:
         self.operator = name

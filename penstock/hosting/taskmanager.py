@@ -25,7 +25,7 @@ import penstock
 from penstock.hosting.data_plane import DataPlane
 from penstock.hosting.handshake import NONCE_BYTES, ROLE_TASKMANAGER, ClientHandshake, Credentials
 from penstock.hosting.task_thread import TaskSettings, TaskThread, failure_info
-from penstock.hosting.wire import MessageBuffer, encode, run_handshake
+from penstock.hosting.wire import MessageBuffer, encode, notice_lost_peer, run_handshake
 from penstock.machines.task_slots import TaskSlots
 from penstock.model.errors import ExternalError
 from penstock.model.ids import AllocationId, AttemptId, BlobKey, ResourceId, ResultPartitionId
@@ -83,6 +83,7 @@ class TaskManager:
         self.host_name = config.bind_host
         self.data_plane = DataPlane(config.resource_id, config.bind_host, config.credentials)
         self.data_plane.on_error = self._partition_error
+        self.data_plane.on_broken = self.abandon
         self._tasks: dict[AttemptId, TaskThread] = {}
         self._blobs: dict[BlobKey, bytes] = {}
         self._slots = TaskSlots(config.slots)
@@ -110,7 +111,7 @@ class TaskManager:
         config = self.config
         address = (config.master_host, config.master_port)
         sock = socket.create_connection(address, timeout=_CONNECT_TIMEOUT_S)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        notice_lost_peer(sock)
         self._socket = sock
         nonce = secrets.token_bytes(NONCE_BYTES)
         handshake = ClientHandshake(config.credentials, ROLE_TASKMANAGER, nonce)

@@ -14,8 +14,9 @@ import time
 from typing import Any, Final
 
 from penstock.hosting.handshake import LIMIT_SECONDS, ClientHandshake, ServerHandshake
-from penstock.model.errors import AuthenticationError, ExternalError
+from penstock.model.errors import AuthenticationError, ExternalError, GraphError
 
+LEASE_S: Final = 10.0
 LENGTH: Final = struct.Struct("!I")
 MAX_MESSAGE: Final = 256 * 1024 * 1024
 _PLAIN: Final = frozenset({
@@ -52,7 +53,7 @@ def encode(message: object) -> bytes:
     """Length and body."""
     body = pickle.dumps(message, protocol=5)
     if len(body) > MAX_MESSAGE:
-        raise ExternalError(
+        raise GraphError(
             f"{type(message).__name__} has {len(body):,} bytes; a control message takes at most "
             f"{MAX_MESSAGE:,}"
         )
@@ -61,6 +62,16 @@ def encode(message: object) -> bytes:
 
 def decode(body: bytes) -> Any:
     return _Decoder(io.BytesIO(body)).load()
+
+
+def notice_lost_peer(sock: socket.socket) -> None:
+    """A peer whose machine or network is gone sends no end: what stays unanswered for `LEASE_S` breaks the
+    connection (heartbeats flow all the time).
+    """
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(LEASE_S * 1000))
 
 
 class MessageBuffer:

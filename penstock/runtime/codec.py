@@ -122,8 +122,9 @@ class ChannelEncoder:
             self._schema = batch.data.schema
         stamps = b"" if batch.timestamps is None else batch.timestamps.tobytes()
         if self._has_dictionaries:  # a bare batch would travel without its dictionaries
-            head = _COLUMNS_HEAD.pack(_WHOLE_STREAM, len(stamps), 0)
-            return [head + stamps, _stream_of(batch.data)]
+            padding = -(_COLUMNS_HEAD.size + len(stamps)) % _ALIGN
+            head = _COLUMNS_HEAD.pack(_WHOLE_STREAM, len(stamps), padding)
+            return [head + stamps + bytes(padding), _stream_of(batch.data)]
         padding = -(_COLUMNS_HEAD.size + len(schema) + len(stamps)) % _ALIGN
         head = _COLUMNS_HEAD.pack(len(schema), len(stamps), padding)
         return [head + schema + stamps + bytes(padding), batch.data.serialize()]
@@ -148,7 +149,7 @@ class ChannelDecoder:
         schema_size, stamps_size, padding = _COLUMNS_HEAD.unpack_from(payload)
         at = _COLUMNS_HEAD.size
         if schema_size == _WHOLE_STREAM:
-            return _from_stream(payload[at:], stamps_size)
+            return _from_stream(payload[at:], stamps_size, padding)
         if schema_size:
             self._schema = pa.ipc.read_schema(pa.py_buffer(payload[at : at + schema_size]))
         if self._schema is None:
@@ -210,9 +211,9 @@ def _compacted(column: pa.Array) -> pa.Array:
     return pa.DictionaryArray.from_arrays(indices, dictionary, ordered=column.type.ordered)
 
 
-def _from_stream(payload: memoryview, stamps_size: int) -> ColumnBatch:
+def _from_stream(payload: memoryview, stamps_size: int, padding: int) -> ColumnBatch:
     stamps = np.frombuffer(payload[:stamps_size], np.int64) if stamps_size else None
-    with pa.ipc.open_stream(pa.py_buffer(payload[stamps_size:])) as stream:
+    with pa.ipc.open_stream(pa.py_buffer(payload[stamps_size + padding :])) as stream:
         return ColumnBatch(stream.read_next_batch(), stamps)
 
 

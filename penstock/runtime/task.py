@@ -25,7 +25,7 @@ from penstock.runtime.elements import (
     RowBatch,
 )
 
-FIRST_SLICE: Final = 8
+FIRST_SLICE: Final = 1
 MAX_SLICE: Final = 8192
 
 
@@ -108,7 +108,7 @@ class StreamTask:
         self._clock_ns = clock_ns
         self._now_ms = now_ms
         self._max_step_ns = max_step_ns
-        self._buffer_timeout_ns = buffer_timeout_ns
+        self.buffer_timeout_ns = buffer_timeout_ns
         self._flushed_at_ns = clock_ns()
         self._sizer = SliceSizer(max_step_ns)
         self._slices_columns = chain.takes_rows
@@ -127,6 +127,7 @@ class StreamTask:
         deadline = self._clock_ns() + self._max_step_ns
         while not self._is_done:
             if not all(output.is_available for output in self.outputs):
+                self._flush_when_due()  # other consumers need not wait for the one that is slow
                 return Step.BLOCKED
             if self._current is None and not self._begin_next():
                 self.flush()
@@ -146,9 +147,12 @@ class StreamTask:
         self._flushed_at_ns = self._clock_ns()
 
     def _pause(self) -> Step:
-        if self._clock_ns() - self._flushed_at_ns >= self._buffer_timeout_ns:
-            self.flush()
+        self._flush_when_due()
         return Step.MORE
+
+    def _flush_when_due(self) -> None:
+        if self._clock_ns() - self._flushed_at_ns >= self.buffer_timeout_ns:
+            self.flush()
 
     def _advance(self, deadline: int) -> bool:
         """Run the current generator; False when the time is over first."""

@@ -39,11 +39,11 @@ class SlotOffer:
 class Committable:
     """(wire) What a sink subtask prepared and the committer on the driver makes visible.
 
-    `payload`: plain data (str, int, bytes, tuple, list, dict, None) only.
+    `payload`: pickled on the TaskManager; only the committer's thread opens it.
     """
 
     node_id: int
-    payload: object
+    payload: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -336,7 +336,7 @@ def test_the_word_count_example_counts_like_a_counter(tmp_path, capfd, monkeypat
     cluster = MiniCluster(parallelism=2)
     environment = StreamExecutionEnvironment().use_executor(cluster.executor())
     monkeypatch.setattr(
-        StreamExecutionEnvironment, "get_execution_environment", lambda: environment
+        StreamExecutionEnvironment, "get_execution_environment", lambda *_: environment
     )
     monkeypatch.setattr(
         sys, "argv", ["word_count", "--input", str(tmp_path), "--repeat", "3", "--top", "2"]

@@ -1,0 +1,159 @@
+"""SourceOperator: batches, watermarks per split, the periodic tick, the end."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from penstock.model.errors import EngineBug
+from penstock.model.time import Duration
+from penstock.runtime.elements import (
+    ACTIVE,
+    IDLE,
+    MAX_WATERMARK,
+    ColumnBatch,
+    EndOfData,
+    RowBatch,
+    Watermark,
+)
+from penstock.runtime.source import ReaderStatus, SplitBatch, SplitFinished
+from penstock.runtime.source_operator import SourceOperator
+from penstock.runtime.watermarks import WatermarkStrategy
+
+NOTHING, END = ReaderStatus.NOTHING_AVAILABLE, ReaderStatus.END_OF_INPUT
+MONOTONOUS = WatermarkStrategy.for_monotonous_timestamps()
+
+
+class FakeReader:
+    def __init__(self, *polled) -> None:
+        self.polled = list(polled)
+        self.is_closed = False
+
+    def poll_next(self):
+        return self.polled.pop(0) if self.polled else NOTHING
+
+    def snapshot_state(self):
+        return ("rest", len(self.polled))
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Clock:
+    now_ms = 0
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+class Doubled:
+    def extract_timestamp(self, value, record_timestamp):
+        return value["at"] * 2
+
+
+class NoSource:
+    produced_type = None
+
+
+def started(*polled, strategy=MONOTONOUS, interval_ms=200):
+    operator, clock = SourceOperator(NoSource(), strategy), Clock()
+    operator.start(FakeReader(*polled), clock, interval_ms)
+    return operator, clock
+
+
+def batch(split, *stamps) -> SplitBatch:
+    return SplitBatch(RowBatch([f"v{at}" for at in stamps], np.array(stamps, np.int64)), split)
+
+
+def watermarks(elements) -> list:
+    return [element.timestamp_ms for element in elements if isinstance(element, Watermark)]
+
+
+def test_batches_pass_and_are_counted_and_nothing_is_nothing():
+    operator, _ = started(batch("s", 1, 2), batch("s", 3))
+    assert operator.poll()[0].values == ["v1", "v2"]
+    operator.poll()
+    assert operator.poll() == []
+    assert operator.records_out == 3
+
+
+def test_a_watermark_comes_with_the_periodic_tick_behind_what_was_read_before():
+    operator, clock = started(batch("s", 100), batch("s", 300))
+    assert watermarks(operator.poll()) == []
+    assert operator.next_periodic_ms == 200
+    clock.now_ms = 200
+    elements = operator.poll()
+    assert elements[0].values == ["v300"]
+    assert elements[1] == Watermark(299)
+    assert operator.next_periodic_ms == 400
+    clock.now_ms = 400
+    assert operator.poll() == []  # it has not grown
+
+
+def test_the_slowest_split_holds_the_watermark_until_it_is_finished():
+    operator, clock = started(batch("slow", 10), batch("fast", 1000), SplitFinished("slow"))
+    operator.poll()
+    clock.now_ms = 200
+    assert watermarks(operator.poll()) == [9]
+    clock.now_ms = 400
+    assert watermarks(operator.poll()) == [999]
+
+
+def test_a_split_that_comes_later_does_not_take_the_watermark_back():
+    operator, clock = started(batch("first", 1000), batch("late", 10), batch("late", 2000))
+    seen = []
+    for tick in (1, 2, 3):
+        clock.now_ms = tick * 200
+        seen.append(watermarks(operator.poll()))
+    assert seen == [[999], [], []]
+
+
+def test_without_an_interval_only_the_last_watermark_comes():
+    operator, clock = started(batch("s", 100), END, interval_ms=0)
+    assert operator.next_periodic_ms is None
+    clock.now_ms = 10_000
+    assert watermarks(operator.poll()) == []
+    assert operator.poll() == [Watermark(MAX_WATERMARK), EndOfData(drain=True)]
+
+
+def test_the_end_comes_once_with_the_last_watermark():
+    operator, _ = started(END)
+    assert operator.poll() == [Watermark(MAX_WATERMARK), EndOfData(drain=True)]
+    assert operator.is_finished
+    assert operator.next_periodic_ms is None
+    assert operator.poll() == ()
+
+
+def test_a_quiet_source_says_idle_and_active_before_its_next_record():
+    strategy = MONOTONOUS.with_idleness(Duration.of_millis(300))
+    operator, clock = started(batch("s", 5), *[NOTHING] * 6, batch("s", 9), strategy=strategy)
+    told = []
+    for tick in range(8):
+        clock.now_ms = tick * 200
+        told += [e for e in operator.poll() if not isinstance(e, Watermark)]
+    assert [getattr(e, "values", e) for e in told] == [["v5"], IDLE, ACTIVE, ["v9"]]
+
+
+def test_columns_become_rows_only_for_an_assigner_that_looks_at_records():
+    columns = ColumnBatch(pa.record_batch({"at": [5]}), np.array([5], np.int64))
+    operator, _ = started(SplitBatch(columns, "s"))
+    assert operator.poll() == [columns]
+    looks = MONOTONOUS.with_timestamp_assigner(Doubled())
+    operator, clock = started(SplitBatch(columns, "s"), strategy=looks)
+    clock.now_ms = 200
+    rows, watermark = operator.poll()
+    assert isinstance(rows, RowBatch)
+    assert rows.timestamps.tolist() == [10]
+    assert watermark == Watermark(9)
+
+
+def test_life_before_start_and_at_the_end():
+    operator = SourceOperator(NoSource(), MONOTONOUS)
+    with pytest.raises(EngineBug, match="before it was started"):
+        operator.poll()
+    operator.close()
+    assert operator.snapshot() == {}
+    reader = FakeReader()
+    operator.start(reader, Clock(), 200)
+    assert operator.snapshot() == {"splits": ["rest", 0]}
+    operator.close()
+    assert reader.is_closed
