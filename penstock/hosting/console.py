@@ -12,6 +12,7 @@ from collections import Counter
 from typing import Final
 
 from penstock.hosting.job_observer import JobObserver
+from penstock.hosting.line_writer import LineWriter
 from penstock.machines.job_master import JobMaster
 from penstock.model.config import Settings
 from penstock.model.graph.job_graph import JobGraph
@@ -32,11 +33,12 @@ _UP: Final = "\x1b[{}A\x1b[J"
 
 
 class Console(JobObserver):
-    """Calls come from the JobManager's loop; writing a line to stderr is all that they do."""
+    """Calls come from the JobManager's loop and return at once."""
 
     def __init__(self, settings: Settings, program: ProgramSettings) -> None:
         wants = settings.get_bool("penstock.console.progress")
         is_asked_for = settings.is_set("penstock.console.progress")
+        self._writer = LineWriter()
         self._is_terminal = sys.stderr.isatty()
         self._shows_progress = wants and (self._is_terminal or is_asked_for)
         self._interval_s = settings.get_int("penstock.console.progress-interval") / 1000
@@ -94,7 +96,7 @@ class Console(JobObserver):
             who = f"[{output.operator} {output.attempt_id.subtask + 1}] "
         stream = sys.stderr if output.is_error else sys.stdout
         text = "\n".join(who + line for line in output.text.split("\n"))
-        print(text, file=stream, flush=True)
+        self._writer.put(stream, text + "\n")
 
     def engine_failed(self, error: BaseException) -> None:
         import traceback
@@ -110,8 +112,11 @@ class Console(JobObserver):
 
     def job_ended(self, status: JobStatus, job_master: JobMaster) -> None:
         self._erase()
-        if not self._shows_progress:
-            return
+        if self._shows_progress:
+            self._tell_places(status, job_master)
+        self._writer.close()
+
+    def _tell_places(self, status: JobStatus, job_master: JobMaster) -> None:
         self._say(f"job {status} after {time.monotonic() - self._started:.1f} s; it ran on")
         tasks: dict[ResourceId, list[str]] = {}
         for place in job_master.where_tasks_ran():
@@ -132,20 +137,20 @@ class Console(JobObserver):
         lines = [head, *(_vertex_line(vertex) for vertex in vertices)]
         self._erase()
         if self._is_terminal:
-            sys.stderr.write("\n".join(lines) + "\n")
+            self._writer.put(sys.stderr, "\n".join(lines) + "\n")
             self._drawn_lines = len(lines)
         else:
-            sys.stderr.write("penstock: " + " | ".join(line.strip() for line in lines) + "\n")
-        sys.stderr.flush()
+            text = " | ".join(line.strip() for line in lines)
+            self._writer.put(sys.stderr, f"penstock: {text}\n")
 
     def _erase(self) -> None:
         if self._drawn_lines:
-            sys.stderr.write(_UP.format(self._drawn_lines))
+            self._writer.put(sys.stderr, _UP.format(self._drawn_lines))
             self._drawn_lines = 0
 
     def _say(self, text: str) -> None:
         self._erase()
-        print(f"penstock: {text}", file=sys.stderr, flush=True)
+        self._writer.put(sys.stderr, f"penstock: {text}\n")
 
 
 def _vertex_line(vertex: VertexProgress) -> str:
