@@ -52,7 +52,9 @@ def test_functions_and_classes_are_short(name):
 
 
 def test_nothing_names_a_machine_or_a_registry():
-    pattern = re.compile(r"(^|[^A-Za-z0-9._-])/(work|root|farm)/|files\.pythonhosted|pypi\.org/simple")
+    pattern = re.compile(
+        r"(^|[^A-Za-z0-9._-])/(work|root|farm)/|files\.pythonhosted|pypi\.org/simple"
+    )
     found = []
     for name in TRACKED:
         path = ROOT / name

@@ -7,8 +7,8 @@ was declared over is fenced: nothing it says counts any more, and no second one 
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Final
 
 from penstock.hosting.control_server import drained
@@ -50,7 +50,7 @@ class Links:
         resource_id = location.resource_id
         if resource_id in self._fenced or resource_id in self._links:
             raise ExternalError(f"{resource_id} is over; a second one of its name is refused")
-        now = time.monotonic()
+        now = monotonic()
         self._links[resource_id] = Link(location, writer, now, moved_at=now)
 
     def location(self, resource_id: ResourceId) -> TaskManagerLocation | None:
@@ -60,17 +60,17 @@ class Links:
     def heard(self, resource_id: ResourceId) -> None:
         link = self._links.get(resource_id)
         if link is not None:
-            link.heard_at = link.moved_at = time.monotonic()
+            link.heard_at = link.moved_at = monotonic()
 
     def supervisor_heard(
         self, resource_id: ResourceId, progress: int, writer: asyncio.StreamWriter
     ) -> None:
-        self._supervisor_heard_at[resource_id] = time.monotonic()
+        self._supervisor_heard_at[resource_id] = monotonic()
         self._supervisors[resource_id] = writer
         link = self._links.get(resource_id)
         if link is not None and progress != link.progress:
             link.progress = progress
-            link.moved_at = time.monotonic()
+            link.moved_at = monotonic()
 
     def silent_since(self, limit: float) -> list[ResourceId]:
         """TaskManagers of which neither they nor their supervisors were heard after `limit`.
@@ -78,7 +78,7 @@ class Links:
         A supervisor vouches for a TaskManager that is silent, because a C call may hold its GIL, but not for
         longer than `FROZEN_S` without progress: then it is frozen.
         """
-        frozen = time.monotonic() - FROZEN_S
+        frozen = monotonic() - FROZEN_S
         return [
             resource_id
             for resource_id, link in self._links.items()

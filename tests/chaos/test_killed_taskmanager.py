@@ -73,7 +73,8 @@ def counts_to_files(folder: Path, trap_before=None, trap_after=None):
     if trap_before is not None:
         words = words.map(trap_before)
     counts = (
-        words.map(lambda word: (word, 1))
+        words
+        .map(lambda word: (word, 1))
         .key_by(lambda pair: pair[0])
         .reduce(lambda a, b: (a[0], a[1] + b[1]))
     )

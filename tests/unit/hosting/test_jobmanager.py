@@ -130,7 +130,7 @@ class Writer:
 
 def test_a_supervisor_does_not_vouch_for_a_frozen_taskmanager(monkeypatch):
     now = [1000.0]
-    monkeypatch.setattr(links.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(links, "monotonic", lambda: now[0])
     known = links.Links()
     tm = ResourceId("tm-1")
     known.register(TaskManagerLocation(tm, "h", 1), Writer())
