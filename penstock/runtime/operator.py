@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
 from penstock.runtime.elements import Batch, Element, Tagged, Watermark, WatermarkStatus
 
-MAX_EMIT: Final = 4096
+MAX_EMIT: Final = 1024
 
 Emitted: TypeAlias = Iterable[Element | Tagged | None]
 

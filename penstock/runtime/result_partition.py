@@ -22,7 +22,7 @@ from penstock.runtime.elements import Batch, Element, EndOfPartition, RowBatch
 
 MAX_QUEUED: Final = 8
 """Batches that wait in one subpartition before the producer is blocked."""
-MAX_ROWS_PER_FRAME: Final = 8192
+MAX_ROWS_PER_FRAME: Final = 2048
 _COLUMN_ROWS_DIRECT: Final = (
     1024  # a column batch of this size goes as it is: joining would copy it
 )
