@@ -8,6 +8,7 @@ Nobody has to ask for it. Installed packages are not shipped.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import pickle
@@ -23,6 +24,17 @@ from typing import Any, Final
 from penstock.model.errors import ConfigurationError, GraphError
 
 MODULES_LIMIT_BYTES: Final = 32 * 1024 * 1024
+_BESIDE_LIMIT: Final = 4 * 1024 * 1024
+_NEVER_SHIPPED: Final = frozenset({
+    "__main__",
+    "penstock",
+    "pyspark",
+    "py4j",
+    "pyarrow",
+    "numpy",
+    "pandas",
+    "cloudpickle",
+})
 _UNPICKLING: Final = threading.RLock()
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
@@ -63,7 +75,7 @@ def user_modules_archive(python_files: Sequence[str] = ()) -> bytes:
     The same files give the same bytes. Raises: ConfigurationError for a missing file, GraphError above
     `MODULES_LIMIT_BYTES`.
     """
-    contents = {name: Path(path).read_bytes() for name, path in _user_module_files().items()}
+    contents = _beside_main() | _loaded_modules()
     for path in python_files:
         contents.update(_named_file(Path(path.removeprefix("file://"))))
     if not contents:
@@ -94,23 +106,59 @@ def _named_file(path: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes()}
 
 
-def _user_module_files() -> dict[str, str]:
-    """Name in the archive -> path, for loaded modules and the packages around them."""
+def _loaded_modules() -> dict[str, bytes]:
+    """Name in the archive -> source, for loaded modules of the user's and the packages around them."""
     skipped = _foreign_prefixes()
-    files: dict[str, str] = {}
+    found: dict[str, bytes] = {}
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None)
         if not isinstance(path, str) or not path.endswith(".py"):
             continue
         path = os.path.abspath(path)
-        if name == "__main__" or name.split(".")[0] == "penstock" or path.startswith(skipped):
+        if name.split(".")[0] in _NEVER_SHIPPED or path.startswith(skipped):
             continue
-        parts = name.split(".")
-        is_package = os.path.basename(path) == "__init__.py"
-        inside = "/".join(parts) + ("/__init__.py" if is_package else ".py")
-        if Path(path).as_posix().endswith(inside):  # else: loaded by another name than its file's
-            files[inside] = path
-    return files
+        inside = name.replace(".", "/")
+        inside += "/__init__.py" if os.path.basename(path) == "__init__.py" else ".py"
+        if not Path(path).as_posix().endswith(inside):
+            continue  # loaded by another name than its file's
+        source = _source_of(module, path)
+        if source is not None:
+            found[inside] = source
+    return found
+
+
+def _source_of(module: Any, path: str) -> bytes | None:
+    """From the file, or out of the zip that the module came from."""
+    with contextlib.suppress(OSError):
+        return Path(path).read_bytes()
+    get_data = getattr(getattr(module, "__loader__", None), "get_data", None)
+    with contextlib.suppress(OSError, TypeError):
+        return bytes(get_data(path)) if get_data is not None else None
+    return None
+
+
+def _beside_main() -> dict[str, bytes]:
+    """Modules that stand beside the main script, for imports inside functions; up to `_BESIDE_LIMIT`."""
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    if not isinstance(script, str) or not os.path.isfile(script):
+        return {}  # a notebook, or -c
+    folder = Path(script).resolve().parent
+    if str(folder).startswith(_foreign_prefixes()):
+        return {}  # an installed program (pytest, say)
+    packages = [p for p in sorted(folder.iterdir()) if (p / "__init__.py").is_file()]
+    files = [p for p in sorted(folder.glob("*.py")) if p != Path(script).resolve()]
+    files += [p for package in packages for p in sorted(package.rglob("*.py"))]
+    found: dict[str, bytes] = {}
+    total = 0
+    for path in files:
+        inside = path.relative_to(folder).as_posix()
+        if inside.split("/")[0].removesuffix(".py") in _NEVER_SHIPPED:
+            continue
+        total += path.stat().st_size
+        if total > _BESIDE_LIMIT:
+            break
+        found[inside] = path.read_bytes()
+    return found
 
 
 def _foreign_prefixes() -> tuple[str, ...]:

@@ -19,8 +19,9 @@ from penstock.hosting.jobmanager import JobManager
 from penstock.hosting.minicluster import ThreadProvider
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.settings_builder import HOST_DEFAULTS, job_manager_settings
+from penstock.hosting.wire import MAX_MESSAGE
 from penstock.model.config import Settings
-from penstock.model.errors import NoResourceAvailable
+from penstock.model.errors import GraphError, NoResourceAvailable
 from penstock.model.graph.builder import build_job_graph
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.graph.stream_graph import StreamGraph
@@ -28,6 +29,7 @@ from penstock.model.ids import JobId
 from penstock.model.program import JobOutcome, ProgramSettings
 from penstock.model.states import JobStatus
 
+_MESSAGE_MARGIN = 1 << 20
 _WAIT_SLICE_S = 0.5  # so that Ctrl-C reaches a waiting main thread
 
 
@@ -103,6 +105,7 @@ class ClusterExecutor:
         )
         job_graph = build_job_graph(graph, JobId(uuid.uuid4().hex), serialize)
         needed = slots_needed(job_graph)
+        _check_sizes(job_graph)
         provider = self._host.provider(settings, needed)
         _check_resources(provider, needed)
         observer = self._observer or Console(settings, program)
@@ -175,11 +178,22 @@ def _refuse_unshipped(program: ProgramSettings) -> None:
         )
 
 
+def _check_sizes(job_graph: JobGraph) -> None:
+    """A closure that no message can carry is told of before anything starts."""
+    for vertex in job_graph.vertices.values():
+        size = len(job_graph.blobs[vertex.chain_blob]) if vertex.chain_blob else 0
+        if size > MAX_MESSAGE - _MESSAGE_MARGIN:
+            raise GraphError(
+                f"the functions of '{vertex.name}' hold {size:,} bytes; at most {MAX_MESSAGE:,} can be "
+                "sent to a TaskManager. Load large data in open() or in the first call, from a file."
+            )
+
+
 def _check_resources(provider: TaskManagerProvider, needed: int) -> None:
     """A host that is too small is told of at once, never waited for."""
-    limit = provider.max_taskmanagers()
     slots = provider.slots_per_taskmanager
     wanted = -(-needed // slots)
+    limit = provider.max_taskmanagers(wanted)
     if limit is None or wanted <= limit:
         return
     raise NoResourceAvailable(

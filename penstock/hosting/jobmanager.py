@@ -300,6 +300,7 @@ class JobManager:
         location = TaskManagerLocation(message.resource_id, message.host, message.data_port)
         self.shell.links.register(location, writer)
         self._failed_starts = 0
+        self.provider.registered(message.resource_id)
         self.observer.taskmanager_registered(message)
         accepted = RegistrationAccepted(FencingToken(self.credentials.token))
         self.shell.links.send(message.resource_id, accepted)

@@ -30,7 +30,10 @@ class ThreadProvider:
     def bind_host(self) -> str:
         return "127.0.0.1"
 
-    def max_taskmanagers(self) -> int | None:
+    def registered(self, resource_id: ResourceId) -> None:
+        """Threads need no more than `stop`."""
+
+    def max_taskmanagers(self, wanted: int | None = None) -> int | None:
         return self._max
 
     def describe(self) -> str:

@@ -36,7 +36,7 @@ class TaskManagerProvider(Protocol):
     def bind_host(self) -> str:
         """Where the JobManager listens."""
 
-    def max_taskmanagers(self) -> int | None:
+    def max_taskmanagers(self, wanted: int | None = None) -> int | None:
         """How many the host can give now, or None when it cannot tell."""
 
     def describe(self) -> str:
@@ -46,6 +46,9 @@ class TaskManagerProvider(Protocol):
         """Before the first start. `on_ended(resource_id, cause)` may be called from any thread."""
 
     def start(self, resource_id: ResourceId) -> None: ...
+
+    def registered(self, resource_id: ResourceId) -> None:
+        """It is connected: from now on it can be told to end."""
 
     def stop(self, resource_id: ResourceId) -> None:
         """Make sure that it ends, whatever its state."""

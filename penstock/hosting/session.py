@@ -7,12 +7,13 @@ console tells; the console itself is the job's.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from typing import Final
 
 from penstock.hosting.executor import ClusterExecutor
 from penstock.hosting.provider import TaskManagerProvider
-from penstock.hosting.spark_driver import SparkProvider
+from penstock.hosting.spark_driver import SparkProvider, check_configuration
 from penstock.hosting.spark_session import active_session, embedded_session
 from penstock.model.config import Settings
 from penstock.model.program import JobExecutor
@@ -66,6 +67,8 @@ class SparkHost:
         spark = active_session()
         if spark is None:
             spark = embedded_session(settings, taskmanagers + _SPARE_LOCAL_CORES)
+        for warning in check_configuration(spark):
+            print(f"penstock: {warning}", file=sys.stderr)
         switch_s = settings.get_float("penstock.exchange.switch-interval") / 1000
         return SparkProvider(spark, slots, switch_s)
 

@@ -25,6 +25,7 @@ from penstock.model.ids import ResourceId
 
 _STOP_WAIT_S: Final = 6.0
 _EXECUTORS_WAIT_S: Final = 5.0
+_POLL_S: Final = 0.05
 _LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?$")
 _LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]$")
 
@@ -40,6 +41,8 @@ class SparkProvider:
         self._master: MasterAddress | None = None
         self._on_ended: OnEnded = lambda _resource_id, _cause: None
         self._threads: dict[ResourceId, InheritableThread] = {}
+        self._registered: set[ResourceId] = set()
+        self._granted: int | None = None
         self._archive: Any = None
         self._is_closing = False
 
@@ -56,20 +59,35 @@ class SparkProvider:
 
     # ------------------------------------------------------------------ what there is
 
-    def max_taskmanagers(self) -> int | None:
-        """Task slots of the application that no other Spark task holds; None under dynamic allocation."""
+    def max_taskmanagers(self, wanted: int | None = None) -> int | None:
+        """Task slots of the application that no other Spark task holds; None under dynamic allocation.
+
+        With `wanted`, waits some seconds for so many: executors register one by one, and tasks that have just
+        ended are counted for a moment. Without, the answer of that check counts.
+        """
         conf = self._context.getConf()
         if conf.get("spark.dynamicAllocation.enabled", "false") == "true":
             return None
-        total, active = self._task_slots()
-        return max(0, total - active)
+        if wanted is None and self._granted is not None:
+            return self._granted
+        deadline = time.monotonic() + _EXECUTORS_WAIT_S
+        while True:
+            total, active = self._task_slots()
+            self._granted = max(0, total - active)
+            is_hopeless = self.is_local and total < (wanted or 0)
+            if self._granted >= (wanted or 0) or is_hopeless or time.monotonic() >= deadline:
+                return self._granted
+            time.sleep(_POLL_S)
 
     def total_cores(self) -> int:
         """Task slots that the master gives in all."""
         return self._task_slots()[0]
 
     def describe(self) -> str:
-        total, active = self._task_slots()
+        try:
+            total, active = self._task_slots()
+        except Exception:  # Py4J, or attributes that are gone: there is no session any more
+            return "the SparkSession was stopped"
         return (
             f"Spark master {self._context.master} gives {total} task slot{'s' * (total != 1)}, "
             f"{active} of them in use"
@@ -85,7 +103,7 @@ class SparkProvider:
                 cores = max(cores, expected)
             if cores or time.monotonic() >= deadline:
                 break
-            time.sleep(0.1)
+            time.sleep(_POLL_S)
         per_task = int(self._context.getConf().get("spark.task.cpus", "1") or 1)
         return cores // per_task, active
 
@@ -111,23 +129,25 @@ class SparkProvider:
     # ------------------------------------------------------------------ TaskManagers
 
     def open(self, master: MasterAddress, on_ended: OnEnded) -> None:
-        """Check what would break long-lived tasks, then ship the package once."""
-        conf = self._context.getConf()
-        if conf.get("spark.speculation", "false") == "true":
-            raise ConfigurationError(
-                "spark.speculation is true: Spark would start a twin of every TaskManager. Set "
-                "spark.speculation=false for sessions that run Penstock jobs."
-            )
+        """Ship the package, once a job."""
         self._master = master
         self._on_ended = on_ended
         self._archive = self._context.broadcast(package_archive())
 
     def start(self, resource_id: ResourceId) -> None:
-        thread = InheritableThread(target=self._host, args=(resource_id,))
-        thread.daemon = True
-        thread.name = f"penstock-host-{resource_id}"
+        """Never raises: what goes wrong is told by `on_ended`."""
+        try:
+            thread = InheritableThread(target=self._host, args=(resource_id,))
+            thread.daemon = True
+            thread.name = f"penstock-host-{resource_id}"
+            thread.start()
+        except Exception as error:  # a stopped context has no JVM to ask
+            self._on_ended(resource_id, f"cannot submit to Spark ({self.describe()}): {error}")
+            return
         self._threads[resource_id] = thread
-        thread.start()
+
+    def registered(self, resource_id: ResourceId) -> None:
+        self._registered.add(resource_id)
 
     def stop(self, resource_id: ResourceId) -> None:
         """Only for one that is beyond messages: its supervisor ends a healthy one by itself."""
@@ -138,6 +158,8 @@ class SparkProvider:
     def close(self) -> None:
         self._is_closing = True
         deadline = time.monotonic() + _STOP_WAIT_S
+        for resource_id in [r for r in self._threads if r not in self._registered]:
+            self._cancel(resource_id)  # nobody could tell it to end
         for resource_id, thread in list(self._threads.items()):
             thread.join(max(0.0, deadline - time.monotonic()))
             if thread.is_alive():
@@ -164,7 +186,6 @@ class SparkProvider:
             cause = causes[0] if causes else "ended"
         except Exception as error:
             cause = f"Spark job ended: {_first_line(error)}"
-        self._threads.pop(resource_id, None)
         if not self._is_closing:
             self._on_ended(resource_id, cause)
 
@@ -213,6 +234,28 @@ def _body(config: dict[str, Any], archive: Any) -> Any:
 
     run.__module__ = "__main__"  # by value, like everything in the Spark closure
     return run
+
+
+def check_configuration(spark: SparkSession) -> list[str]:
+    """What would break TaskManagers: raises ConfigurationError, or returns warnings."""
+    conf = spark.sparkContext.getConf()
+    if conf.get("spark.speculation", "false") == "true":
+        raise ConfigurationError(
+            "spark.speculation is true: Spark would start a twin of every TaskManager. Set "
+            "spark.speculation=false for sessions that run Penstock jobs."
+        )
+    warnings = []
+    if conf.get("spark.python.worker.killOnIdleTimeout", "false") == "true":
+        warnings.append(
+            "spark.python.worker.killOnIdleTimeout is true: Spark may take a TaskManager, whose task "
+            "gives no rows, for idle and kill it; set it to false"
+        )
+    if conf.get("spark.executor.pyspark.memory"):
+        warnings.append(
+            "spark.executor.pyspark.memory limits the address space of each worker's processes: "
+            "Arrow may fail to allocate; leave it unset and size memoryOverhead instead"
+        )
+    return warnings
 
 
 def _first_line(error: Exception) -> str:

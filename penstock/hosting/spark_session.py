@@ -16,6 +16,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.model.config import Settings
@@ -41,11 +42,16 @@ class _Embedded:
 
 
 def active_session() -> SparkSession | None:
-    """The user's active session; ours counts only while it runs."""
-    spark = SparkSession.getActiveSession()
-    if spark is None or spark.sparkContext._jsc is None:
+    """The user's session, also from a thread in which none is marked active. Ours does not count."""
+    context = SparkContext._active_spark_context
+    if context is None or context._jsc is None:
         return None
-    return None if spark is _Embedded.session else spark
+    ours = _Embedded.session
+    if ours is not None and ours.sparkContext is context:
+        return None
+    spark = SparkSession.getActiveSession() or SparkSession._instantiatedSession
+    is_alive = spark is not None and spark.sparkContext is context
+    return spark if is_alive else SparkSession(context)
 
 
 def embedded_session(settings: Settings, cores: int) -> SparkSession:

@@ -171,8 +171,7 @@ class OperatorChain:
         node = self._nodes[index]
         operator = node.operator
         if isinstance(element, (RowBatch, ColumnBatch)):
-            batch = _converted(element, operator.accepts, node.input_types, input_index)
-            return self._run(node, lambda: operator.process(batch, input_index))
+            return self._run(node, lambda: _process(node, element, input_index))
         if isinstance(element, Watermark):
             return self._run(node, lambda: operator.process_watermark(element, input_index))
         if isinstance(element, WatermarkStatus):
@@ -192,7 +191,10 @@ class OperatorChain:
                 self._enter_operator(node.spec.name)
         except PenstockError:
             raise
-        except Exception as error:
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # sys.exit() in a function is its failure, not our end
             raise user_code_error(node.spec, node.operator, error) from error
 
     def _route(self, node: _Node, emitted: Element | Tagged) -> Iterator[Routed]:
@@ -229,23 +231,39 @@ class OperatorChain:
             call()
         except PenstockError:
             raise
-        except Exception as error:
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # sys.exit() in a function is its failure, not our end
             raise user_code_error(node.spec, node.operator, error) from error
 
 
-def user_code_error(
-    spec: ChainedOperator, operator: Operator | None, error: Exception
-) -> UserCodeError:
-    """The user's traceback first, then where: operator, record, and the line that built it."""
+def _user_traceback(error: BaseException) -> str:
+    """Python's own form, causes first, without our frames (unless nothing else is there)."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
         if "/penstock/runtime/" not in frame.filename.replace("\\", "/")
     ]
     kept = traceback.format_list(frames) or traceback.format_tb(error.__traceback__)
-    text = ["Traceback (most recent call last):\n", *kept]
-    text.extend(traceback.format_exception_only(type(error), error))
-    lines = ["".join(text).rstrip(), f"  in operator: {spec.name}"]
+    own = ["Traceback (most recent call last):\n", *kept]
+    own.extend(traceback.format_exception_only(type(error), error))
+    text = "".join(own).rstrip()
+    if error.__cause__ is not None:
+        before, how = error.__cause__, "The above exception was the direct cause of the following"
+    elif error.__context__ is not None and not error.__suppress_context__:
+        before, how = error.__context__, "During handling of the above exception, this happened"
+    else:
+        return text
+    return f"{_user_traceback(before)}\n\n{how}:\n\n{text}"
+
+
+def user_code_error(
+    spec: ChainedOperator, operator: Operator | None, error: BaseException
+) -> UserCodeError:
+    """The user's traceback first, then where: operator, record, and the line that built it."""
+    text = _user_traceback(error)
+    lines = [text, f"  in operator: {spec.name}"]
     record = None if operator is None else operator.failing_record()
     if record is not None:
         lines.append(f"  at record:   {record}")
@@ -271,6 +289,13 @@ def _announces(node: _Node, event: Element) -> bool:
         node.is_announced_idle = event.idle
         return True
     return not isinstance(event, EndOfData)
+
+
+def _process(node: _Node, batch: Batch, input_index: int) -> Emitted:
+    """Convert, then process: what does not convert is this operator's error, with its line."""
+    operator = node.operator
+    converted = _converted(batch, operator.accepts, node.input_types, input_index)
+    return operator.process(converted, input_index)
 
 
 def _converted(batch: Batch, accepts: Accepts, types: Sequence[Any], input_index: int) -> Batch:

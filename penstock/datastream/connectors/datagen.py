@@ -154,7 +154,7 @@ class DataGeneratorSource(_GeneratedSource):
         stamps = None
         if self._timestamp is not None:
             stamps = np.fromiter(map(self._timestamp, indexes), np.int64, len(indexes))
-        return RowBatch(list(map(self._generator, indexes)), stamps)
+        return RowBatch([self._generator(index) for index in indexes], stamps)
 
 
 class BatchGeneratorSource(_GeneratedSource):

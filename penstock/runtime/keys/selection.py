@@ -62,7 +62,11 @@ class KeySelection:
 
     def keys_of_rows(self, values: Iterable[Any]) -> list[Any]:
         """Keys in order. Raises what the selector raises, and TypeError where the key type is violated."""
-        return self.typed(list(map(self.row_selector(), values)))
+        expected = operator.length_hint(values)
+        keys = list(map(self.row_selector(), values))
+        if len(keys) < expected:  # `map` takes a StopIteration for its end
+            raise RuntimeError("the key selector raised StopIteration: give next() a default")
+        return self.typed(keys)
 
     def typed(self, keys: list[Any]) -> list[Any]:
         """Keys in the declared key type."""

@@ -161,7 +161,7 @@ class GridWindowOperator(WindowOperator):
         result, is_list = self._result, self.contents.function is None
         for begin in range(0, len(kept), MAX_EMIT):
             part = kept[begin : begin + MAX_EMIT]
-            values = [v for one in part for v in one] if is_list else list(map(result, part))
+            values = [v for one in part for v in one] if is_list else [result(one) for one in part]
             yield RowBatch(values, np.full(len(values), window.max_timestamp(), np.int64))
 
     def _elements(self, kept: Any) -> list[Any]:

@@ -10,14 +10,18 @@ from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import Any
 
-import numpy as np
-
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import NO_TIMESTAMP, Batch, RowBatch
 from penstock.runtime.keys import KeySelection, state_keys
 from penstock.runtime.keys.hashing import is_int32_type, original_key
 from penstock.runtime.operator import Emitted, OperatorContext
-from penstock.runtime.operators.stateless import FunctionOperator, expand, rows_of
+from penstock.runtime.operators.stateless import (
+    FunctionOperator,
+    expand,
+    kept_of,
+    rows_of,
+    whole,
+)
 from penstock.runtime.state import KeyedStateBackend
 from penstock.runtime.timers import InternalTimerService
 
@@ -75,7 +79,8 @@ class KeyedMapOperator(KeyedOperator):
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
-        return (RowBatch(list(map(self.function.call, self.entering(rows))), rows.timestamps),)
+        results = whole(map(self.function.call, self.entering(rows)), len(rows.values))
+        return (RowBatch(results, rows.timestamps),)
 
 
 class KeyedFlatMapOperator(KeyedOperator):
@@ -93,9 +98,4 @@ class KeyedFilterOperator(KeyedOperator):
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
-        mask = [bool(keep) for keep in map(self.function.call, self.entering(rows))]
-        kept = [value for value, keep in zip(rows.values, mask, strict=True) if keep]
-        if not kept:
-            return ()
-        stamps = None if rows.timestamps is None else rows.timestamps[np.array(mask)]
-        return (RowBatch(kept, stamps),)
+        return kept_of(rows, whole(map(self.function.call, self.entering(rows)), len(rows.values)))

@@ -36,6 +36,30 @@ def short_repr(value: Any) -> str:
     return text if len(text) <= _REPR_LIMIT else text[:_REPR_LIMIT] + "..."
 
 
+def whole(results: Iterator[Any], count: int) -> list[Any]:
+    """All results of a function over a batch.
+
+    Raises: RuntimeError when there are fewer: `map` takes a StopIteration out of the function for its end,
+    and records would be lost without a word.
+    """
+    made = list(results)
+    if len(made) != count:
+        raise RuntimeError(
+            "the function raised StopIteration (a next() on an exhausted iterator?): give next() a "
+            "default, or catch it"
+        )
+    return made
+
+
+def kept_of(rows: RowBatch, mask: Sequence[Any]) -> Sequence[RowBatch]:
+    """The rows whose mask is true; nothing when there are none."""
+    kept = list(compress(rows.values, mask))
+    if not kept:
+        return ()
+    stamps = rows.timestamps
+    return (RowBatch(kept, None if stamps is None else stamps[np.array(mask, dtype=bool)]),)
+
+
 class FunctionOperator(Operator):
     """Opens and closes its user function, and knows the record being processed."""
 
@@ -81,9 +105,8 @@ class MapOperator(FunctionOperator):
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
-        return (
-            RowBatch(list(map(self.function.call, self.watched(rows.values))), rows.timestamps),
-        )
+        results = whole(map(self.function.call, self.watched(rows.values)), len(rows.values))
+        return (RowBatch(results, rows.timestamps),)
 
 
 class FilterOperator(FunctionOperator):
@@ -93,13 +116,8 @@ class FilterOperator(FunctionOperator):
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
-        position = self.watched(rows.values)
-        if rows.timestamps is None:
-            kept = list(filter(self.function.call, position))
-            return (RowBatch(kept),) if kept else ()
-        mask = [bool(keep) for keep in map(self.function.call, position)]
-        kept = list(compress(rows.values, mask))
-        return (RowBatch(kept, rows.timestamps[np.array(mask)]),) if kept else ()
+        mask = whole(map(self.function.call, self.watched(rows.values)), len(rows.values))
+        return kept_of(rows, mask)
 
 
 class FlatMapOperator(FunctionOperator):

@@ -1,0 +1,81 @@
+"""What a user function can do wrong, and that it is told with its operator and record, never swallowed."""
+
+import sys
+
+import pytest
+
+from penstock.common import Types
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream.columns import col
+from penstock.hosting.executor import MiniCluster
+from penstock.hosting.job_observer import JobObserver
+from penstock.model.errors import JobExecutionError
+
+
+def stream(values, type_info=None):
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.use_executor(MiniCluster(parallelism=1, observer=JobObserver()).executor())
+    return env.from_collection(values, type_info)
+
+
+def failure_of(ds) -> str:
+    with pytest.raises(JobExecutionError) as caught, ds.execute_and_collect() as rows:
+        list(rows)
+    return str(caught.value)
+
+
+def exhausted(value):
+    return next(iter([])) if value == 2 else value
+
+
+@pytest.mark.parametrize(
+    "apply",
+    [
+        lambda ds: ds.map(exhausted),
+        lambda ds: ds.filter(exhausted),
+        lambda ds: ds.flat_map(lambda v: [exhausted(v)]),
+        lambda ds: ds.key_by(lambda v: v).map(exhausted),
+        lambda ds: ds.key_by(lambda v: v).filter(exhausted),
+        lambda ds: ds.key_by(lambda v: 0).reduce(lambda a, b: exhausted(b)),
+    ],
+    ids=["map", "filter", "flat_map", "keyed map", "keyed filter", "reduce"],
+)
+def test_a_stop_iteration_loses_no_rows_silently(apply):
+    text = failure_of(apply(stream([1, 2, 3])).name("Exhausted"))
+    assert "StopIteration" in text
+    assert "in operator: Exhausted" in text
+    assert "at record:   2" in text
+
+
+def test_a_stop_iteration_in_a_key_selector_is_an_error():
+    text = failure_of(stream([1, 2, 3]).key_by(exhausted).reduce(lambda a, b: a))
+    assert "StopIteration" in text
+
+
+def test_causes_are_shown():
+    def wrapped(value):
+        try:
+            return {}[value]
+        except KeyError as error:
+            raise ValueError("no such thing") from error
+
+    text = failure_of(stream([1]).map(wrapped))
+    assert text.index("KeyError: 1") < text.index("direct cause") < text.index("no such thing")
+
+
+def test_sys_exit_in_a_function_is_its_failure():
+    text = failure_of(stream([7]).map(lambda _: sys.exit(3)).name("Leaving"))
+    assert "SystemExit: 3" in text and "in operator: Leaving" in text and "at record:   7" in text
+
+
+def test_what_does_not_convert_is_the_error_of_the_operator_that_wanted_it():
+    rows = stream(["text"]).map(lambda v: v).name("Maker")
+    text = failure_of(rows.filter(col("price") > 1).name("Wants columns"))
+    assert "in operator: Wants columns" in text
+
+
+def test_a_declared_type_holds_inside_a_chain():
+    text = failure_of(stream([1]).map(lambda v: "text", Types.INT()).name("Liar").map(repr))
+    assert "TypeError" in text and "in operator: Liar" in text
+    with stream([1.1]).map(lambda v: v, Types.FLOAT()).map(repr).execute_and_collect() as rows:
+        assert list(rows) == ["1.100000023841858"]
