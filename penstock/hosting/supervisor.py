@@ -30,7 +30,7 @@ from penstock.hosting.handshake import (
     ClientHandshake,
     Credentials,
 )
-from penstock.hosting.wire import MessageBuffer, encode, run_handshake
+from penstock.hosting.wire import MessageBuffer, encode, notice_lost_peer, run_handshake
 from penstock.model.errors import ExternalError
 from penstock.model.ids import ResourceId
 from penstock.model.messages import Heartbeat, Shutdown
@@ -81,15 +81,13 @@ def supervise(config: SupervisorConfig, archive: str) -> str:
     except (OSError, ExternalError) as error:
         return f"supervisor could not reach the JobManager: {error}"
     errors = Path(archive).with_suffix(".stderr")
-    child, progress_pipe = _start_child(config, archive, errors)
-    try:
-        return _watch(config, sock, buffer, child, progress_pipe) + _tail(errors)
-    except OSError as error:
-        return f"connection to the JobManager ended: {error}"
-    finally:
-        _end(child)
-        os.close(progress_pipe)
-        sock.close()
+    with sock, contextlib.ExitStack() as stack:
+        try:
+            child, progress_pipe = _start_child(config, archive, errors, stack)
+            stack.callback(_end, child)
+            return _watch(config, sock, buffer, child, progress_pipe) + _tail(errors)
+        except OSError as error:
+            return f"the TaskManager process could not be kept: {error}"
 
 
 def _connect(config: SupervisorConfig) -> tuple[socket.socket, MessageBuffer]:
@@ -98,7 +96,12 @@ def _connect(config: SupervisorConfig) -> tuple[socket.socket, MessageBuffer]:
     credentials = Credentials(config.secret, config.token, config.cluster_id)
     nonce = secrets.token_bytes(NONCE_BYTES)
     handshake = ClientHandshake(credentials, ROLE_SUPERVISOR, nonce)
-    run_handshake(sock, handshake)
+    try:
+        run_handshake(sock, handshake)
+        notice_lost_peer(sock)
+    except BaseException:
+        sock.close()
+        raise
     buffer = MessageBuffer()
     buffer.feed(handshake.leftover)
     sock.sendall(encode(Heartbeat(ResourceId(config.resource_id), 0)))
@@ -106,13 +109,15 @@ def _connect(config: SupervisorConfig) -> tuple[socket.socket, MessageBuffer]:
 
 
 def _start_child(
-    config: SupervisorConfig, archive: str, errors: Path
+    config: SupervisorConfig, archive: str, errors: Path, stack: contextlib.ExitStack
 ) -> tuple[subprocess.Popen[bytes], int]:
+    """`stack` closes what Spark's reused worker must not keep."""
     read_end, write_end = os.pipe()
+    stack.callback(os.close, read_end)
     python = (
         config.python if config.python and os.access(config.python, os.X_OK) else sys.executable
     )
-    with errors.open("wb") as stderr:
+    with errors.open("wb") as stderr, os.fdopen(write_end, "wb"):
         child = subprocess.Popen(
             [python, "-c", _BOOT, archive],
             stdin=subprocess.PIPE,
@@ -120,7 +125,6 @@ def _start_child(
             pass_fds=(write_end,),
             env={**_ALLOCATOR, **os.environ},
         )
-    os.close(write_end)
     os.set_blocking(read_end, False)
     told = {**config.taskmanager, "progress_fd": write_end, "supervisor_pid": os.getpid()}
     told |= {

@@ -20,6 +20,7 @@ from penstock.hosting.closures import deserialize, dumps_records
 from penstock.hosting.data_plane import DataPlane
 from penstock.hosting.driver_stream import DriverWriter
 from penstock.hosting.task_builder import BuiltTask, build_task
+from penstock.hosting.user_output import end_thread
 from penstock.hosting.waker import Waker
 from penstock.model.deployment import ShuffleDescriptor, TaskDeployment
 from penstock.model.errors import ExternalError, UserCodeError
@@ -170,6 +171,7 @@ class TaskThread:
         except Exception as error:
             if state is ExecutionState.FINISHED:
                 state, failure = ExecutionState.FAILED, self._describe(error)
+        end_thread()
         io = self.io()
         self.state = state
         committables = tuple(self._committables) if state is ExecutionState.FINISHED else ()

@@ -16,6 +16,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from typing import Any, Final
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -66,8 +67,15 @@ def main() -> None:
         daemon=True,
     )
     reporter.start()
-    manager.run()
-    os._exit(0)  # a thread of the user's that still runs must not keep the process
+    code = 0
+    try:
+        manager.run()
+    except BaseException:
+        code = 1
+        traceback.print_exc(file=sys.__stderr__)  # the supervisor passes it on as our last words
+        if sys.__stderr__ is not None:
+            sys.__stderr__.flush()
+    os._exit(code)  # a thread of the user's that still runs must not keep the process
 
 
 def _spare_pyarrow_its_searches() -> None:

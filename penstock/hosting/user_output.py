@@ -45,7 +45,19 @@ class RoutedStream(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Whole lines are sent at once; a part of a line waits for its end."""
+        """Whole lines are sent at once; a part of a line waits for its end, or the task's."""
+
+    def end_thread(self) -> None:
+        """The calling thread's task ends: what it began without a newline goes out as a line."""
+        if getattr(self._local, "held", ""):
+            self.write("\n")
+
+
+def end_thread() -> None:
+    """Called by a task at its end, in whatever process it runs."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, RoutedStream):
+            stream.end_thread()
 
 
 def install(where: Where, send: Callable[[UserOutput], None]) -> None:
