@@ -17,7 +17,7 @@ import sys
 import sysconfig
 import threading
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -139,26 +139,52 @@ def _source_of(module: Any, path: str) -> bytes | None:
 
 def _beside_main() -> dict[str, bytes]:
     """Modules that stand beside the main script, for imports inside functions; up to `_BESIDE_LIMIT`."""
-    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    main = sys.modules.get("__main__")
+    script = getattr(main, "__file__", None)
     if not isinstance(script, str) or not os.path.isfile(script):
         return {}  # a notebook, or -c
-    folder = Path(script).resolve().parent
-    if str(folder).startswith(_foreign_prefixes()):
+    real, foreign = Path(script).resolve(), _foreign_prefixes()
+    if str(real).startswith(foreign) or os.path.abspath(script).startswith(foreign):
         return {}  # an installed program (pytest, say)
-    packages = [p for p in sorted(folder.iterdir()) if (p / "__init__.py").is_file()]
-    files = [p for p in sorted(folder.glob("*.py")) if p != Path(script).resolve()]
-    files += [p for package in packages for p in sorted(package.rglob("*.py"))]
+    folder = real.parent
+    package = getattr(getattr(main, "__spec__", None), "parent", None)
+    if (
+        package
+    ):  # `python -m package.program`: its neighbours are the package's, not top-level modules
+        folder = folder.parents[package.count(".")]
+        package = package.split(".")[0]
     found: dict[str, bytes] = {}
     total = 0
-    for path in files:
-        inside = path.relative_to(folder).as_posix()
-        if inside.split("/")[0].removesuffix(".py") in _NEVER_SHIPPED:
+    for path in _sources_in(str(folder), package):
+        inside = Path(path).relative_to(folder).as_posix()
+        if inside.split("/")[0].removesuffix(".py") in _NEVER_SHIPPED or path == str(real):
             continue
-        total += path.stat().st_size
-        if total > _BESIDE_LIMIT:
-            break
-        found[inside] = path.read_bytes()
+        with contextlib.suppress(OSError):
+            total += os.path.getsize(path)
+            if total > _BESIDE_LIMIT:
+                break
+            found[inside] = Path(path).read_bytes()
     return found
+
+
+def _sources_in(folder: str, package: str | None) -> Iterator[str]:
+    """Top-level modules and what is in packages, or in this package only; nothing that cannot be read."""
+    for parent, folders, files in os.walk(folder):
+        is_top = parent == folder
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not name.startswith(".")
+            and name != "__pycache__"
+            and not os.path.isfile(os.path.join(parent, name, "pyvenv.cfg"))
+            and (not is_top or os.path.isfile(os.path.join(parent, name, "__init__.py")))
+            and (not is_top or package in {None, "", name})
+        )
+        if is_top and package:
+            continue
+        for name in sorted(files):
+            if name.endswith(".py") and not name.startswith("."):
+                yield os.path.join(parent, name)
 
 
 def _foreign_prefixes() -> tuple[str, ...]:

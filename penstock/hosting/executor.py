@@ -185,7 +185,8 @@ def _check_sizes(job_graph: JobGraph) -> None:
         if size > MAX_MESSAGE - _MESSAGE_MARGIN:
             raise GraphError(
                 f"the functions of '{vertex.name}' hold {size:,} bytes; at most {MAX_MESSAGE:,} can be "
-                "sent to a TaskManager. Load large data in open() or in the first call, from a file."
+                "sent to a TaskManager. Load large data inside open(), from a file that every executor "
+                "can read (shared storage, or Spark's --files)."
             )
 
 

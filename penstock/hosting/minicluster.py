@@ -30,6 +30,10 @@ class ThreadProvider:
     def bind_host(self) -> str:
         return "127.0.0.1"
 
+    @property
+    def advertised_host(self) -> str:
+        return self.bind_host
+
     def registered(self, resource_id: ResourceId) -> None:
         """Threads need no more than `stop`."""
 

@@ -36,6 +36,10 @@ class TaskManagerProvider(Protocol):
     def bind_host(self) -> str:
         """Where the JobManager listens."""
 
+    @property
+    def advertised_host(self) -> str:
+        """Where TaskManagers dial it; another than `bind_host` behind containers and NAT."""
+
     def max_taskmanagers(self, wanted: int | None = None) -> int | None:
         """How many the host can give now, or None when it cannot tell."""
 

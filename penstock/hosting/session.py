@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from typing import Final
+from typing import ClassVar, Final
 
 from penstock.hosting.executor import ClusterExecutor
 from penstock.hosting.provider import TaskManagerProvider
@@ -22,10 +22,11 @@ _SPARE_LOCAL_CORES: Final = 1
 
 
 class _Overrides:
-    """What the command line decides for the whole process."""
+    """What the command line decides for the whole process, and what it was told already."""
 
     executor: JobExecutor | None = None
     settings: Mapping[str, str] = {}
+    warned: ClassVar[set[str]] = set()
 
 
 def override_executor(executor: JobExecutor | None) -> None:
@@ -68,7 +69,9 @@ class SparkHost:
         if spark is None:
             spark = embedded_session(settings, taskmanagers + _SPARE_LOCAL_CORES)
         for warning in check_configuration(spark):
-            print(f"penstock: {warning}", file=sys.stderr)
+            if warning not in _Overrides.warned:
+                _Overrides.warned.add(warning)
+                print(f"penstock: {warning}", file=sys.stderr)
         switch_s = settings.get_float("penstock.exchange.switch-interval") / 1000
         return SparkProvider(spark, slots, switch_s)
 

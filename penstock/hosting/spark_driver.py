@@ -26,6 +26,10 @@ from penstock.model.ids import ResourceId
 _STOP_WAIT_S: Final = 6.0
 _EXECUTORS_WAIT_S: Final = 5.0
 _POLL_S: Final = 0.05
+_STARTING_S: Final = 2.0
+_CANCEL_AGAIN_S: Final = 0.25
+_LOOPBACK: Final = "127.0.0.1"
+_NO_TIME: Final = ("0", "0s")
 _LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?$")
 _LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]$")
 
@@ -52,10 +56,19 @@ class SparkProvider:
 
     @property
     def bind_host(self) -> str:
-        """The driver's address as Spark's own executors know it; loopback in local modes."""
+        """Where Spark's own driver listens (all interfaces in a container, say); loopback in local modes."""
         if self.is_local:
-            return "127.0.0.1"
-        return str(self._context.getConf().get("spark.driver.host", "127.0.0.1"))
+            return _LOOPBACK
+        return self._address("spark.driver.bindAddress", self.advertised_host)
+
+    @property
+    def advertised_host(self) -> str:
+        """The driver's address as Spark's own executors know it; loopback in local modes."""
+        return _LOOPBACK if self.is_local else self._address("spark.driver.host", _LOOPBACK)
+
+    def _address(self, key: str, default: str) -> str:
+        """Spark writes IPv6 addresses in brackets, sockets take them without."""
+        return (self._context.getConf().get(key) or default).strip("[]")
 
     # ------------------------------------------------------------------ what there is
 
@@ -65,53 +78,61 @@ class SparkProvider:
         With `wanted`, waits some seconds for so many: executors register one by one, and tasks that have just
         ended are counted for a moment. Without, the answer of that check counts.
         """
-        conf = self._context.getConf()
-        if conf.get("spark.dynamicAllocation.enabled", "false") == "true":
-            return None
         if wanted is None and self._granted is not None:
             return self._granted
+        if self._is_stopped():
+            return 0
+        if is_true(self._context.getConf().get("spark.dynamicAllocation.enabled")):
+            return None
+        enough = wanted or 1
         deadline = time.monotonic() + _EXECUTORS_WAIT_S
         while True:
             total, active = self._task_slots()
             self._granted = max(0, total - active)
-            is_hopeless = self.is_local and total < (wanted or 0)
-            if self._granted >= (wanted or 0) or is_hopeless or time.monotonic() >= deadline:
+            is_hopeless = self._is_stopped() or (self.is_local and total < enough)
+            if self._granted >= enough or is_hopeless or time.monotonic() >= deadline:
                 return self._granted
             time.sleep(_POLL_S)
 
     def total_cores(self) -> int:
-        """Task slots that the master gives in all."""
-        return self._task_slots()[0]
+        """Task slots that the master gives in all; waits some seconds for a cluster's first executors."""
+        deadline = time.monotonic() + _EXECUTORS_WAIT_S
+        while True:
+            total, _ = self._task_slots()
+            if total or self._is_stopped() or time.monotonic() >= deadline:
+                return total
+            time.sleep(_POLL_S)
 
     def describe(self) -> str:
-        try:
-            total, active = self._task_slots()
-        except Exception:  # Py4J, or attributes that are gone: there is no session any more
+        """Never waits and never raises: the JobManager's loop asks, also after the session's end."""
+        if self._is_stopped():
             return "the SparkSession was stopped"
+        total, active = self._task_slots()
         return (
             f"Spark master {self._context.master} gives {total} task slot{'s' * (total != 1)}, "
             f"{active} of them in use"
         )
 
-    def _task_slots(self) -> tuple[int, int]:
-        """(in all, used by other Spark tasks). Waits a little for a cluster's first executors."""
-        expected = self._expected_cores()
-        deadline = time.monotonic() + _EXECUTORS_WAIT_S
-        while True:
-            cores, active = self._executor_cores()
-            if expected is not None:
-                cores = max(cores, expected)
-            if cores or time.monotonic() >= deadline:
-                break
-            time.sleep(_POLL_S)
-        per_task = int(self._context.getConf().get("spark.task.cpus", "1") or 1)
-        return cores // per_task, active
+    def _is_stopped(self) -> bool:
+        try:
+            java_context = self._context._jsc
+            return java_context is None or bool(java_context.sc().isStopped())
+        except Exception:  # Py4J: the JVM is gone, or going
+            return True
 
-    def _expected_cores(self) -> int | None:
-        master = self._context.master
-        if cluster := _LOCAL_CLUSTER.match(master):
-            return int(cluster[1]) * int(cluster[2])
-        return None
+    def _task_slots(self) -> tuple[int, int]:
+        """(in all, used by Spark tasks) at this moment; none of a session that was stopped."""
+        try:
+            cores, active = self._executor_cores()
+            per_task = int(self._context.getConf().get("spark.task.cpus", "1") or 1)
+        except Exception:  # Py4J, or attributes that are gone: stopped while it was asked
+            return 0, 0
+        return max(cores, self._expected_cores()) // per_task, active
+
+    def _expected_cores(self) -> int:
+        """What will be there before long, although not every executor has registered."""
+        cluster = _LOCAL_CLUSTER.match(self._context.master)
+        return int(cluster[1]) * int(cluster[2]) if cluster else 0
 
     def _executor_cores(self) -> tuple[int, int]:
         """Cores and running tasks by Spark's own status store."""
@@ -156,17 +177,38 @@ class SparkProvider:
         ).start()  # fmt: skip
 
     def close(self) -> None:
+        """Never raises. What still waits for a core is cancelled, the rest gets time to end.
+
+        Spark's knowledge of what runs is a moment old, and a TaskManager whose Spark task is cancelled while it
+        starts outlives this by seconds: so first that moment, in which one that started ends by itself.
+        """
         self._is_closing = True
         deadline = time.monotonic() + _STOP_WAIT_S
-        for resource_id in [r for r in self._threads if r not in self._registered]:
-            self._cancel(resource_id)  # nobody could tell it to end
-        for resource_id, thread in list(self._threads.items()):
-            thread.join(max(0.0, deadline - time.monotonic()))
-            if thread.is_alive():
-                self._cancel(resource_id)
+        moment = time.monotonic() + _STARTING_S
+        for resource_id in self._running() - self._registered:
+            self._threads[resource_id].join(max(0.0, moment - time.monotonic()))
+        for resource_id in self._running() - self._registered:
+            self._cancel_queued(resource_id, deadline)
+        for resource_id in self._running():
+            self._threads[resource_id].join(max(0.0, deadline - time.monotonic()))
+        for resource_id in self._running():
+            self._cancel(resource_id)
         if self._archive is not None:
             with contextlib.suppress(Exception):  # the session may be stopped already
                 self._archive.destroy()
+
+    def _running(self) -> set[ResourceId]:
+        return {resource_id for resource_id, thread in self._threads.items() if thread.is_alive()}
+
+    def _cancel_queued(self, resource_id: ResourceId, deadline: float) -> None:
+        """Again and again: its thread may be about to submit the Spark job, which no cancel finds yet.
+
+        One that runs finds nobody to register with, and ends by itself.
+        """
+        thread = self._threads[resource_id]
+        while thread.is_alive() and self._is_queued(resource_id) and time.monotonic() < deadline:
+            self._cancel(resource_id)
+            thread.join(_CANCEL_AGAIN_S)
 
     def _host(self, resource_id: ResourceId) -> None:
         """Thread of one Spark job; returns when the TaskManager is over."""
@@ -214,6 +256,19 @@ class SparkProvider:
         assert self._master is not None
         return f"{resource_id}-{self._master.credentials.cluster_id[:8]}"
 
+    def _is_queued(self, resource_id: ResourceId) -> bool:
+        """Whether its Spark task still waits for a core."""
+        try:
+            tracker = self._context.statusTracker()
+            for job_id in tracker.getJobIdsForGroup(self._group(resource_id)):
+                job = tracker.getJobInfo(job_id)
+                stages = [tracker.getStageInfo(stage) for stage in (job.stageIds if job else ())]
+                if any(stage is not None and stage.numActiveTasks for stage in stages):
+                    return False
+        except Exception:  # the context was stopped: nothing of it runs
+            return False
+        return True
+
     def _cancel_later(self, resource_id: ResourceId) -> None:
         thread = self._threads.get(resource_id)
         if thread is not None:
@@ -239,23 +294,30 @@ def _body(config: dict[str, Any], archive: Any) -> Any:
 def check_configuration(spark: SparkSession) -> list[str]:
     """What would break TaskManagers: raises ConfigurationError, or returns warnings."""
     conf = spark.sparkContext.getConf()
-    if conf.get("spark.speculation", "false") == "true":
+    if is_true(conf.get("spark.speculation")):
         raise ConfigurationError(
             "spark.speculation is true: Spark would start a twin of every TaskManager. Set "
             "spark.speculation=false for sessions that run Penstock jobs."
         )
     warnings = []
-    if conf.get("spark.python.worker.killOnIdleTimeout", "false") == "true":
+    idle_timeout = conf.get("spark.python.worker.idleTimeoutSeconds") or "0"
+    if is_true(conf.get("spark.python.worker.killOnIdleTimeout")) and idle_timeout not in _NO_TIME:
         warnings.append(
-            "spark.python.worker.killOnIdleTimeout is true: Spark may take a TaskManager, whose task "
-            "gives no rows, for idle and kill it; set it to false"
+            f"spark.python.worker.killOnIdleTimeout is true with idleTimeoutSeconds={idle_timeout}: "
+            "Spark takes a TaskManager, whose task gives no rows, for idle and kills it; set it to false"
         )
-    if conf.get("spark.executor.pyspark.memory"):
+    memory = conf.get("spark.executor.pyspark.memory")
+    if memory:
         warnings.append(
-            "spark.executor.pyspark.memory limits the address space of each worker's processes: "
-            "Arrow may fail to allocate; leave it unset and size memoryOverhead instead"
+            f"spark.executor.pyspark.memory={memory} limits the address space of each worker's "
+            "processes: Arrow may fail to allocate; leave it unset and size memoryOverhead instead"
         )
     return warnings
+
+
+def is_true(value: str | None) -> bool:
+    """A boolean as Spark reads it."""
+    return (value or "").strip().lower() == "true"
 
 
 def _first_line(error: Exception) -> str:

@@ -29,7 +29,7 @@ def host_taskmanager(config: dict[str, Any], archive: Any) -> Iterable[str]:
         # Spark runs a task again whose executor it lost; our ResourceManager has asked for a new one itself.
         return ["a retry by Spark, which is not wanted"]
     before = set(sys.modules)
-    folder = tempfile.mkdtemp(prefix="penstock-")
+    folder = tempfile.mkdtemp(prefix=f"penstock-{os.getpid()}-")  # `supervisor` sweeps by this name
     path = os.path.join(folder, "penstock.zip")
     with pathlib.Path(path).open("wb") as target:
         target.write(archive.value)

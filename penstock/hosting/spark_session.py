@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Generator
 from pathlib import Path
 from typing import Final
@@ -23,6 +25,8 @@ from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 
 _LOG_TAIL: Final = 4000
+_JAVA_MIN: Final = 17
+_BREW_PREFIXES: Final = ("/opt/homebrew", "/usr/local", "/home/linuxbrew/.linuxbrew")
 _LOG4J: Final = """\
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
@@ -39,6 +43,7 @@ class _Embedded:
 
     session: SparkSession | None = None
     cores: int = 0
+    lock = threading.RLock()  # jobs are submitted from several threads
 
 
 def active_session() -> SparkSession | None:
@@ -46,7 +51,8 @@ def active_session() -> SparkSession | None:
     context = SparkContext._active_spark_context
     if context is None or context._jsc is None:
         return None
-    ours = _Embedded.session
+    with _Embedded.lock:  # one that is just being started is not known as ours yet
+        ours = _Embedded.session
     if ours is not None and ours.sparkContext is context:
         return None
     spark = SparkSession.getActiveSession() or SparkSession._instantiatedSession
@@ -55,15 +61,29 @@ def active_session() -> SparkSession | None:
 
 
 def embedded_session(settings: Settings, cores: int) -> SparkSession:
-    """Started on first use; started anew when a job needs more logical cores than it has."""
-    running = _Embedded.session
-    if running is not None and running.sparkContext._jsc is not None and cores <= _Embedded.cores:
-        return running
-    if running is not None:
-        running.stop()
-    _require_java()
+    """Started on first use; started anew when a job needs more logical cores than it has.
+
+    A session that somebody else has started meanwhile is used as it is, and never becomes ours.
+    """
+    with _Embedded.lock:
+        running = _Embedded.session
+        is_alive = running is not None and running.sparkContext._jsc is not None
+        if running is not None and is_alive and cores <= _Embedded.cores:
+            return running
+        users = active_session()
+        if users is not None:
+            return users
+        if running is not None and is_alive:
+            running.stop()
+        _Embedded.session = None
+        _Embedded.session = _start(settings, max(cores, 2))
+        _Embedded.cores = max(cores, 2)
+        return _Embedded.session
+
+
+def _start(settings: Settings, cores: int) -> SparkSession:
+    ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else Spark takes PATH's python3
-    cores = max(cores, 2)
     master = settings.get_str("penstock.spark.master") or f"local[{cores}]"
     log_file = _log_file(settings)
     print(f"penstock: starting embedded Spark ({master}); its log: {log_file}", file=sys.stderr)
@@ -71,9 +91,7 @@ def embedded_session(settings: Settings, cores: int) -> SparkSession:
     for key, value in _embedded_configuration(log_file).items():
         builder = builder.config(key, value)
     with _errors_to(log_file):
-        _Embedded.session = builder.getOrCreate()
-    _Embedded.cores = cores
-    return _Embedded.session
+        return builder.getOrCreate()
 
 
 @contextlib.contextmanager
@@ -121,27 +139,58 @@ def _log_file(settings: Settings) -> Path:
     return Path(tempfile.mkdtemp(prefix="penstock-spark-")) / "spark.log"
 
 
-def _require_java() -> None:
-    """Say what is missing before PySpark's own 'Java gateway process exited'."""
+def ensure_java() -> None:
+    """Say what is missing before PySpark's own 'Java gateway process exited'.
+
+    A `JAVA_HOME` that holds no Java gives way to one that is there (scripts/ensure-java does the same), and
+    Homebrew's openjdk, which is never on PATH, is found. An old Java that was named is told of.
+    Raises ConfigurationError.
+    """
     home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if java is None or not os.access(java, os.X_OK):
+    on_path = shutil.which("java")
+    named = Path(home) / "bin" / "java" if home else Path(on_path or "java")
+    version = _java_major(named)
+    if version is not None and version >= _JAVA_MIN:
+        return
+    if home and version is not None:
         raise ConfigurationError(
-            f"Spark needs Java 17 or newer, and none was found ({java or 'no java on PATH'}). "
-            "Install it (Debian: apt-get install openjdk-17-jre-headless; macOS: brew install "
-            "openjdk@17) or set JAVA_HOME."
+            f"Spark needs Java {_JAVA_MIN} or newer; {named} is Java {version}. Set JAVA_HOME to a newer one."
         )
-    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    version = _java_major(answer.stderr)
-    if version is not None and version < 17:
-        raise ConfigurationError(
-            f"Spark needs Java 17 or newer; {java} is Java {version}. Set JAVA_HOME to a newer one."
-        )
+    others = [Path(on_path)] if on_path else []
+    for java in [*others, *(Path(keg) / "bin" / "java" for keg in _kegs())]:
+        if (_java_major(java) or 0) >= _JAVA_MIN:
+            found = str(java.resolve().parent.parent)
+            print(f"penstock: JAVA_HOME is {home or 'not set'}; using {found}", file=sys.stderr)
+            os.environ["JAVA_HOME"] = found
+            return
+    raise ConfigurationError(
+        f"Spark needs Java {_JAVA_MIN} or newer, and none was found (JAVA_HOME: {home or 'not set'}; on "
+        f"PATH: {_told(on_path, version)}). Install it (Debian: apt-get install openjdk-17-jre-headless; "
+        "macOS: brew install openjdk@17) or set JAVA_HOME."
+    )
 
 
-def _java_major(text: str) -> int | None:
-    for word in text.split('"')[1:2]:
-        head = word.split(".")
-        major = head[1] if head[0] == "1" else head[0]
-        return int(major) if major.isdigit() else None
-    return None
+def _told(java: str | None, version: int | None) -> str:
+    return f"{java} is Java {version}" if java and version else java or "no java"
+
+
+def _kegs() -> list[str]:
+    """Where Homebrew keeps its Java, on macOS and Linux."""
+    return [
+        f"{prefix}/opt/{formula}{inside}"
+        for prefix in _BREW_PREFIXES
+        for formula in ("openjdk@17", "openjdk@21", "openjdk")
+        for inside in ("/libexec/openjdk.jdk/Contents/Home", "/libexec")
+    ]
+
+
+def _java_major(java: Path) -> int | None:
+    """None: there is no Java that runs (macOS keeps a `java` that only says so)."""
+    try:
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    said = re.search(r'version "(\d+)(?:\.(\d+))?', answer.stderr + answer.stdout)
+    if said is None or answer.returncode != 0:
+        return None
+    return int(said[2]) if said[1] == "1" and said[2] else int(said[1])

@@ -13,13 +13,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -38,6 +42,7 @@ from penstock.model.messages import Heartbeat, Shutdown
 _GRACE_S: Final = 2.0
 _LAST_WORDS: Final = 2000
 _CONNECT_TIMEOUT_S: Final = 10.0
+_FOLDER: Final = re.compile(r"penstock-(\d+)-.+")  # `spark_executor` makes them
 
 # glibc gives large blocks back to the system at once and asks for them again for the next batch; the page faults
 # cost more than the work (measured: a filter of 65,536 rows 45 ns a row, 7 ns with these). The user's own
@@ -76,18 +81,84 @@ class SupervisorConfig:
 
 def supervise(config: SupervisorConfig, archive: str) -> str:
     """Run one TaskManager to its end; returns why it ended. Raises nothing that Spark would retry."""
-    try:
-        sock, buffer = _connect(config)
-    except (OSError, ExternalError) as error:
-        return f"supervisor could not reach the JobManager: {error}"
-    errors = Path(archive).with_suffix(".stderr")
-    with sock, contextlib.ExitStack() as stack:
+    with _claimed(archive):
+        sweep_leftovers()
         try:
-            child, progress_pipe = _start_child(config, archive, errors, stack)
-            stack.callback(_end, child)
-            return _watch(config, sock, buffer, child, progress_pipe) + _tail(errors)
-        except OSError as error:
-            return f"the TaskManager process could not be kept: {error}"
+            sock, buffer = _connect(config)
+        except (OSError, ExternalError) as error:
+            return f"supervisor could not reach the JobManager: {error}"
+        with sock, contextlib.ExitStack() as stack:
+            return _keep_child(config, archive, sock, buffer, stack)
+
+
+def _keep_child(
+    config: SupervisorConfig,
+    archive: str,
+    sock: socket.socket,
+    buffer: MessageBuffer,
+    stack: contextlib.ExitStack,
+) -> str:
+    errors = Path(archive).with_suffix(".stderr")
+    try:
+        child, progress_pipe = _start_child(config, archive, errors, stack)
+    except (OSError, ValueError) as error:
+        return f"the TaskManager process could not be started: {error}"
+    try:
+        return _watch(config, sock, buffer, child, progress_pipe) + _tail(errors)
+    except OSError as error:
+        return f"connection to the JobManager ended: {error}"
+
+
+@contextlib.contextmanager
+def _claimed(archive: str) -> Generator[None, None, None]:
+    """Locked while it is in use: a container that shares the folder but not our process ids sees that."""
+    with Path(archive).open("rb") as claim:
+        if sys.platform != "win32":
+            import fcntl
+
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(claim, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield
+
+
+def sweep_leftovers() -> None:
+    """Remove folders of our user's whose worker was killed before it could."""
+    if sys.platform == "win32":
+        return  # there is no asking for a process there without ending it
+    with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+        for entry in entries:
+            found = _FOLDER.fullmatch(entry.name)
+            if found is not None and _is_leftover(entry, int(found[1])):
+                shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def _is_leftover(entry: os.DirEntry[str], pid: int) -> bool:
+    try:
+        if not entry.is_dir(follow_symlinks=False):
+            return False
+        if entry.stat(follow_symlinks=False).st_uid != os.getuid():
+            return False
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return not _is_claimed(entry.path)
+    except (OSError, OverflowError):
+        return False
+    return False
+
+
+def _is_claimed(folder: str) -> bool:
+    if sys.platform == "win32":
+        return True
+    import fcntl
+
+    try:
+        with (Path(folder) / "penstock.zip").open("rb") as claim:
+            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
 
 
 def _connect(config: SupervisorConfig) -> tuple[socket.socket, MessageBuffer]:
@@ -99,19 +170,19 @@ def _connect(config: SupervisorConfig) -> tuple[socket.socket, MessageBuffer]:
     try:
         run_handshake(sock, handshake)
         notice_lost_peer(sock)
+        buffer = MessageBuffer()
+        buffer.feed(handshake.leftover)
+        sock.sendall(encode(Heartbeat(ResourceId(config.resource_id), 0)))
     except BaseException:
         sock.close()
         raise
-    buffer = MessageBuffer()
-    buffer.feed(handshake.leftover)
-    sock.sendall(encode(Heartbeat(ResourceId(config.resource_id), 0)))
     return sock, buffer
 
 
 def _start_child(
     config: SupervisorConfig, archive: str, errors: Path, stack: contextlib.ExitStack
 ) -> tuple[subprocess.Popen[bytes], int]:
-    """`stack` closes what Spark's reused worker must not keep."""
+    """`stack` ends the child and closes what Spark's reused worker must not keep."""
     read_end, write_end = os.pipe()
     stack.callback(os.close, read_end)
     python = (
@@ -125,6 +196,7 @@ def _start_child(
             pass_fds=(write_end,),
             env={**_ALLOCATOR, **os.environ},
         )
+    stack.callback(_end, child)
     os.set_blocking(read_end, False)
     told = {**config.taskmanager, "progress_fd": write_end, "supervisor_pid": os.getpid()}
     told |= {

@@ -97,6 +97,11 @@ class BuiltTask:
                     received += channel.source.bytes_in
         return received, sum(partition.remote_bytes_out for partition in self._partitions)
 
+    @property
+    def is_consumed(self) -> bool:
+        """Every consumer has read to the end, or is gone."""
+        return all(sub.is_released for part in self._partitions for sub in part.subpartitions)
+
     def release(self, failure: str) -> None:
         """The attempt did not finish: drop its partitions, leave its inputs."""
         for partition in self._partitions:

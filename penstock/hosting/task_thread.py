@@ -213,6 +213,7 @@ class TaskThread:
             if step is Step.MORE or mails:
                 continue
             if step is Step.DONE:
+                self._await_consumers(built)
                 return
             # A blocked task can do nothing before an output has room but flush the others: timers wait with it.
             flush_s = max(_MIN_WAIT_S, task.buffer_timeout_ns / 1e9)
@@ -223,6 +224,13 @@ class TaskThread:
                 self._idle_ns += waited
             else:
                 self._blocked_ns += waited
+
+    def _await_consumers(self, built: BuiltTask) -> None:
+        """FINISHED means that consumers have everything: the last frames may still wait for credit."""
+        while not built.is_consumed:
+            self._check_cancelled()
+            self.waker.wait(MAX_WAIT_S)
+            self.progress += 1
 
     def _timeout(self, built: BuiltTask) -> float:
         due = MAX_WAIT_S

@@ -17,7 +17,10 @@ import sys
 import threading
 import time
 import traceback
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from penstock.hosting.taskmanager import TaskManager
 
 _PR_SET_PDEATHSIG: Final = 1
 _EXIT_GRACE_S: Final = 3.0
@@ -67,15 +70,19 @@ def main() -> None:
         daemon=True,
     )
     reporter.start()
-    code = 0
+    os._exit(_run(manager))  # a thread of the user's that still runs must not keep the process
+
+
+def _run(manager: TaskManager) -> int:
+    """The exit code; the supervisor passes on what is written to the real stderr as our last words."""
     try:
         manager.run()
     except BaseException:
-        code = 1
-        traceback.print_exc(file=sys.__stderr__)  # the supervisor passes it on as our last words
+        traceback.print_exc(file=sys.__stderr__)
         if sys.__stderr__ is not None:
             sys.__stderr__.flush()
-    os._exit(code)  # a thread of the user's that still runs must not keep the process
+        return 1
+    return 0
 
 
 def _spare_pyarrow_its_searches() -> None:

@@ -13,7 +13,7 @@ import functools
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from penstock.model.errors import EngineBug, PenstockError, UserCodeError
 from penstock.model.graph.chain import ChainedOperator, ChainSpec, ChainTarget
@@ -32,6 +32,11 @@ from penstock.runtime.elements import (
 from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
 
 Routed: TypeAlias = "tuple[int, Element] | None"
+
+_USER_ERRORS: Final = (
+    Exception,
+    SystemExit,
+)  # sys.exit() in a function is its failure, not our end
 
 
 class CountingMetric:
@@ -191,10 +196,7 @@ class OperatorChain:
                 self._enter_operator(node.spec.name)
         except PenstockError:
             raise
-        except (
-            Exception,
-            SystemExit,
-        ) as error:  # sys.exit() in a function is its failure, not our end
+        except _USER_ERRORS as error:
             raise user_code_error(node.spec, node.operator, error) from error
 
     def _route(self, node: _Node, emitted: Element | Tagged) -> Iterator[Routed]:
@@ -202,7 +204,8 @@ class OperatorChain:
             for output in node.tagged_outputs.get(emitted.tag, ()):
                 yield output, emitted.batch
             for target in node.tagged_targets.get(emitted.tag, ()):
-                yield from self._feed(target.operator_index, _enforced(emitted.batch, target), 0)
+                element = _enforced(node, emitted.batch, target)
+                yield from self._feed(target.operator_index, element, 0)
             return
         if not isinstance(emitted, (RowBatch, ColumnBatch)):
             if not _announces(node, emitted):
@@ -213,7 +216,7 @@ class OperatorChain:
         for output in node.outputs:
             yield output, emitted
         for target in node.targets:
-            element = emitted if node.operator.keeps_records else _enforced(emitted, target)
+            element = emitted if node.operator.keeps_records else _enforced(node, emitted, target)
             yield from self._feed(target.operator_index, element, 0)
 
     def _to_tagged(self, node: _Node, event: Element) -> Iterator[Routed]:
@@ -231,31 +234,35 @@ class OperatorChain:
             call()
         except PenstockError:
             raise
-        except (
-            Exception,
-            SystemExit,
-        ) as error:  # sys.exit() in a function is its failure, not our end
+        except _USER_ERRORS as error:
             raise user_code_error(node.spec, node.operator, error) from error
 
 
 def _user_traceback(error: BaseException) -> str:
     """Python's own form, causes first, without our frames (unless nothing else is there)."""
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if "/penstock/runtime/" not in frame.filename.replace("\\", "/")
-    ]
-    kept = traceback.format_list(frames) or traceback.format_tb(error.__traceback__)
-    own = ["Traceback (most recent call last):\n", *kept]
-    own.extend(traceback.format_exception_only(type(error), error))
-    text = "".join(own).rstrip()
-    if error.__cause__ is not None:
-        before, how = error.__cause__, "The above exception was the direct cause of the following"
-    elif error.__context__ is not None and not error.__suppress_context__:
-        before, how = error.__context__, "During handling of the above exception, this happened"
-    else:
-        return text
-    return f"{_user_traceback(before)}\n\n{how}:\n\n{text}"
+    whole = traceback.TracebackException.from_exception(error)
+    if not _strip_engine(whole):
+        whole = traceback.TracebackException.from_exception(error)
+    return "".join(whole.format()).rstrip()
+
+
+def _strip_engine(whole: traceback.TracebackException) -> bool:
+    """Take our frames out of an error, its causes and its parts; whether the user's are left."""
+    is_any_left = False
+    pending: list[traceback.TracebackException | None] = [whole]
+    while pending:
+        one = pending.pop()
+        if one is None:
+            continue
+        frames = [
+            frame
+            for frame in one.stack
+            if "/penstock/runtime/" not in frame.filename.replace("\\", "/")
+        ]
+        one.stack = traceback.StackSummary.from_list(frames)
+        is_any_left = is_any_left or bool(frames)
+        pending += [one.__cause__, one.__context__, *(one.exceptions or ())]
+    return is_any_left
 
 
 def user_code_error(
@@ -272,11 +279,16 @@ def user_code_error(
     return UserCodeError("\n".join(lines))
 
 
-def _enforced(element: Element, target: ChainTarget) -> Element:
+def _enforced(producer: _Node, element: Element, target: ChainTarget) -> Element:
     """A declared type holds inside a chain too: checked, rounded and named as its coder would."""
     if target.element_type is None or not isinstance(element, RowBatch):
         return element
-    return enforce(element, target.element_type)
+    try:
+        return enforce(element, target.element_type)
+    except PenstockError:
+        raise
+    except Exception as error:  # its current record is the batch's last one, whichever was wrong
+        raise user_code_error(producer.spec, None, error) from error
 
 
 def _announces(node: _Node, event: Element) -> bool:
@@ -294,7 +306,12 @@ def _announces(node: _Node, event: Element) -> bool:
 def _process(node: _Node, batch: Batch, input_index: int) -> Emitted:
     """Convert, then process: what does not convert is this operator's error, with its line."""
     operator = node.operator
-    converted = _converted(batch, operator.accepts, node.input_types, input_index)
+    try:
+        converted = _converted(batch, operator.accepts, node.input_types, input_index)
+    except PenstockError:
+        raise
+    except Exception as error:  # its current record is one of an earlier batch
+        raise user_code_error(node.spec, None, error) from error
     return operator.process(converted, input_index)
 
 

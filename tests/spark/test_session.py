@@ -1,10 +1,15 @@
 """Whose session it is, and what happens when it goes."""
 
+import os
 import threading
+import time
 
 import pytest
 
-from penstock.hosting.spark_session import active_session
+from penstock.hosting import spark_session
+from penstock.hosting.spark_driver import SparkProvider
+from penstock.hosting.spark_session import active_session, embedded_session
+from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, JobExecutionError
 from tests.spark.programs import environment, expected_counts, last_counts, word_count
 
@@ -48,21 +53,64 @@ def test_a_thread_without_an_active_session_uses_the_users(spark):
     assert in_thread(counted) == expected_counts()
 
 
+def test_the_users_session_is_never_taken_for_ours(spark):
+    ui = spark.conf.get("spark.ui.enabled")
+    before = dict(spark.sparkContext.getConf().getAll())
+    assert in_thread(lambda: embedded_session(Settings({}), 64)).sparkContext is spark.sparkContext
+    assert spark_session._Embedded.session is None
+    assert spark.sparkContext._jsc is not None
+    assert dict(spark.sparkContext.getConf().getAll()) == before
+    assert spark.conf.get("spark.ui.enabled") == ui
+
+
+def test_a_job_that_waits_for_a_core_is_cancelled_at_once(spark, monkeypatch):
+    """Its TaskManagers cannot be told to end: no core has taken them yet."""
+    monkeypatch.setattr(SparkProvider, "max_taskmanagers", lambda _self, _wanted=None: None)
+    release = threading.Event()
+    busy = threading.Thread(target=lambda: hold_all_cores(spark))
+    busy.start()
+    tracker = spark.sparkContext.statusTracker()
+    while sum(tracker.getStageInfo(s).numActiveTasks for s in tracker.getActiveStageIds()) < 4:
+        release.wait(0.05)
+    env = environment(1)
+    env.from_collection([1]).print()
+    client = env.execute_async("waits")
+    try:
+        while len(tracker.getActiveStageIds()) < 2:
+            release.wait(0.05)
+        began = time.monotonic()
+        client.cancel().result()
+        with pytest.raises(JobExecutionError):
+            client.get_job_execution_result().result()
+        assert time.monotonic() - began < 4.0  # it was 6, the time that one which runs gets
+        assert client.get_job_status().result().name == "CANCELED"
+    finally:
+        spark.sparkContext.cancelJobGroup("busy")
+        busy.join()
+
+
+def hold_all_cores(spark):
+    def hold(_rows):
+        time.sleep(1e6)
+        yield 1
+
+    spark.sparkContext.setJobGroup("busy", "all cores", interruptOnCancel=True)
+    with pytest.raises(Exception, match=r"(?i)cancel"):
+        spark.sparkContext.parallelize(range(4), 4).mapPartitions(hold).collect()
+
+
 def test_speculation_is_refused_at_submit(spark):
     spark.sparkContext._conf.set("spark.speculation", "true")
     try:
+        env = environment(1)
+        env.from_collection([1]).print()
         with pytest.raises(ConfigurationError, match=r"spark\.speculation"):
-            word_count(environment(1)).print()
-            env = environment(1)
-            env.from_collection([1]).print()
             env.execute("speculative")
     finally:
         spark.sparkContext._conf.set("spark.speculation", "false")
 
 
 def test_a_session_that_is_stopped_in_the_middle_ends_the_job(spark, spark_on, tmp_path):
-    import os
-
     fifo = str(tmp_path / "entered")
     os.mkfifo(fifo)
 
@@ -80,3 +128,6 @@ def test_a_session_that_is_stopped_in_the_middle_ends_the_job(spark, spark_on, t
     spark.stop()
     with pytest.raises(JobExecutionError, match="SparkSession was stopped"):
         client.get_job_execution_result().result()
+    provider = SparkProvider(spark, 1, 0.0)
+    assert provider.describe() == "the SparkSession was stopped"
+    assert provider.max_taskmanagers(1) == 0

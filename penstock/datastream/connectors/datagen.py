@@ -133,6 +133,15 @@ class _GeneratedSource(Source):
         raise NotImplementedError
 
 
+def _check_whole(what: str, made: int, indexes: range) -> None:
+    """Raises: RuntimeError when `map` took a StopIteration for the end of the indexes."""
+    if made != len(indexes):
+        raise RuntimeError(
+            f"the {what} raised StopIteration at index {indexes[made]} (a next() on an exhausted "
+            "iterator?): give next() a default, or catch it"
+        )
+
+
 class DataGeneratorSource(_GeneratedSource):
     """`generator(index)` makes the record number `index`, in [0, count)."""
 
@@ -153,8 +162,11 @@ class DataGeneratorSource(_GeneratedSource):
     def _generate(self, indexes: range) -> Batch:
         stamps = None
         if self._timestamp is not None:
-            stamps = np.fromiter(map(self._timestamp, indexes), np.int64, len(indexes))
-        return RowBatch([self._generator(index) for index in indexes], stamps)
+            stamps = np.fromiter(map(self._timestamp, indexes), np.int64)
+            _check_whole("timestamp function", len(stamps), indexes)
+        values = list(map(self._generator, indexes))
+        _check_whole("generator", len(values), indexes)
+        return RowBatch(values, stamps)
 
 
 class BatchGeneratorSource(_GeneratedSource):

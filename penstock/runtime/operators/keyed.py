@@ -98,4 +98,4 @@ class KeyedFilterOperator(KeyedOperator):
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
-        return kept_of(rows, whole(map(self.function.call, self.entering(rows)), len(rows.values)))
+        return kept_of(rows, map(self.function.call, self.entering(rows)))

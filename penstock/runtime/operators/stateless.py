@@ -44,20 +44,39 @@ def whole(results: Iterator[Any], count: int) -> list[Any]:
     """
     made = list(results)
     if len(made) != count:
-        raise RuntimeError(
-            "the function raised StopIteration (a next() on an exhausted iterator?): give next() a "
-            "default, or catch it"
-        )
+        raise ended_at(len(made))
     return made
 
 
-def kept_of(rows: RowBatch, mask: Sequence[Any]) -> Sequence[RowBatch]:
-    """The rows whose mask is true; nothing when there are none."""
+def ended_at(index: int) -> RuntimeError:
+    """The error for a function that raised StopIteration at this record of its batch."""
+    return RuntimeError(
+        f"the function raised StopIteration at record {index} of its batch (a next() on an exhausted "
+        "iterator?): give next() a default, or catch it"
+    )
+
+
+def kept_of(rows: RowBatch, answers: Iterator[Any]) -> Sequence[RowBatch]:
+    """The rows whose answer is true; nothing when there are none.
+
+    Truth is asked for while the record is the current one: it may raise (an array), and it is not numpy's.
+    """
+    mask = [bool(answer) for answer in answers]
+    if len(mask) != len(rows.values):
+        raise ended_at(len(mask))
     kept = list(compress(rows.values, mask))
     if not kept:
         return ()
     stamps = rows.timestamps
-    return (RowBatch(kept, None if stamps is None else stamps[np.array(mask, dtype=bool)]),)
+    return (RowBatch(kept, None if stamps is None else stamps[np.array(mask)]),)
+
+
+def _is_exhausted(position: Iterator[Any]) -> bool:
+    """Whether a list iterator was asked for more than it has: it pickles without its list then.
+
+    Its length hint cannot tell: that is 0 as soon as the last record was handed out.
+    """
+    return len(position.__reduce__()) < 3
 
 
 class FunctionOperator(Operator):
@@ -116,8 +135,13 @@ class FilterOperator(FunctionOperator):
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
-        mask = whole(map(self.function.call, self.watched(rows.values)), len(rows.values))
-        return kept_of(rows, mask)
+        position = self.watched(rows.values)
+        if rows.timestamps is not None:
+            return kept_of(rows, map(self.function.call, position))
+        kept = list(filter(self.function.call, position))
+        if not _is_exhausted(position):
+            raise ended_at(len(rows.values) - length_hint(position) - 1)
+        return (RowBatch(kept),) if kept else ()
 
 
 class FlatMapOperator(FunctionOperator):

@@ -1,10 +1,15 @@
 """What goes to the TaskManagers without being asked for, and what must not."""
 
+import importlib
+import importlib.machinery
 import io
+import sys
+import types
 import zipfile
 
 import pytest
 
+from penstock.hosting import closures
 from penstock.hosting.closures import deserialize, dumps_records, serialize, user_modules_archive
 from penstock.model.errors import ConfigurationError
 from tests.spark import programs
@@ -49,3 +54,115 @@ def test_functions_and_local_classes_travel_by_value():
     times = deserialize(serialize(lambda event: event.value * factor))
     assert times(Event(2)) == 6
     assert deserialize(dumps_records([Event(5)]))[0].value == 5
+
+
+# ---------------------------------------------------------------------- out of a zip, and what never goes
+
+
+@pytest.fixture
+def importing(monkeypatch):
+    """Imports from a place; forgets it afterwards."""
+    known = set(sys.modules)
+
+    def do(place, name):
+        monkeypatch.syspath_prepend(str(place))
+        return importlib.import_module(name)
+
+    yield do
+    for name in set(sys.modules) - known:
+        del sys.modules[name]
+
+
+def test_a_module_out_of_a_zip_goes_along(tmp_path, importing):
+    with zipfile.ZipFile(tmp_path / "lib.zip", "w") as archive:
+        archive.writestr("zipped_helper.py", "answer = 42")
+    importing(tmp_path / "lib.zip", "zipped_helper")
+    shipped = zipfile.ZipFile(io.BytesIO(user_modules_archive()))
+    assert shipped.read("zipped_helper.py") == b"answer = 42"
+
+
+def test_a_module_whose_file_is_gone_is_left_out(tmp_path, importing):
+    (tmp_path / "gone_helper.py").write_text("x = 1")
+    importing(tmp_path, "gone_helper")
+    (tmp_path / "gone_helper.py").unlink()
+    assert "gone_helper.py" not in names(user_modules_archive())
+
+
+@pytest.mark.parametrize("name", ["pyspark", "py4j", "pyarrow", "numpy", "pandas", "cloudpickle"])
+def test_what_executors_have_is_never_shipped(tmp_path, monkeypatch, name):
+    (tmp_path / name).mkdir()
+    for inside in ("__init__.py", "part.py"):
+        (tmp_path / name / inside).write_text("")
+    module = types.ModuleType(f"{name}.part")
+    module.__file__ = str(tmp_path / name / "part.py")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    as_main(monkeypatch, tmp_path / "program.py")
+    assert not [n for n in names(user_modules_archive()) if n.startswith(f"{name}/")]
+
+
+# ---------------------------------------------------------------------- beside the main script
+
+
+def as_main(monkeypatch, script, package=""):
+    script.parent.mkdir(parents=True, exist_ok=True)
+    script.write_text("")
+    main = types.ModuleType("__main__")
+    main.__file__ = str(script)
+    if package:
+        main.__spec__ = importlib.machinery.ModuleSpec(f"{package}.{script.stem}", None)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+
+
+def write(folder, *paths):
+    for path in paths:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text("")
+
+
+def test_modules_and_packages_beside_the_main_script_go_along(tmp_path, monkeypatch):
+    write(tmp_path, "beside.py", "pack/__init__.py", "pack/deep/inner.py")
+    write(
+        tmp_path, ".hidden.py", ".git/__init__.py", "pack/__pycache__/old.py", "data/no_package.py"
+    )
+    write(tmp_path, "pack/.cache/x.py", "pack/env/pyvenv.cfg", "pack/env/lib/installed.py")
+    write(tmp_path, "venv/__init__.py", "venv/pyvenv.cfg", "penstock/__init__.py")
+    as_main(monkeypatch, tmp_path / "program.py")
+    assert set(closures._beside_main()) == {"beside.py", "pack/__init__.py", "pack/deep/inner.py"}
+    assert {"beside.py", "pack/deep/inner.py"} <= names(user_modules_archive())
+
+
+def test_of_a_main_script_inside_a_package_only_the_package_goes_along(tmp_path, monkeypatch):
+    write(tmp_path, "pack/__init__.py", "pack/logging.py", "pack/sub/__init__.py", "other.py")
+    as_main(monkeypatch, tmp_path / "pack" / "sub" / "program.py", package="pack.sub")
+    found = set(closures._beside_main())
+    assert found == {"pack/__init__.py", "pack/logging.py", "pack/sub/__init__.py"}
+
+
+def test_nothing_is_added_without_a_main_script_or_for_an_installed_program(tmp_path, monkeypatch):
+    write(tmp_path, "beside.py")
+    monkeypatch.setitem(sys.modules, "__main__", types.ModuleType("__main__"))
+    assert closures._beside_main() == {}
+    as_main(monkeypatch, tmp_path / "program.py")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert closures._beside_main() == {}
+
+
+def test_files_beside_the_main_script_stop_silently_at_their_limit(tmp_path, monkeypatch):
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.py").write_text("#" * 2_000_000)
+    as_main(monkeypatch, tmp_path / "program.py")
+    assert set(closures._beside_main()) == {"a.py", "b.py"}
+
+
+def test_folders_that_cannot_be_read_are_passed_by(tmp_path, monkeypatch):
+    write(tmp_path, "beside.py", "secret/__init__.py")
+    as_main(monkeypatch, tmp_path / "program.py")
+    stat = closures.os.stat
+
+    def refusing(path, *args, **kwargs):  # root may read everything, so the refusal is played
+        if "secret" in str(path):
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, *args, **kwargs)
+
+    monkeypatch.setattr(closures.os, "stat", refusing)
+    assert set(closures._beside_main()) == {"beside.py"}
