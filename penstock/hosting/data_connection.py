@@ -25,11 +25,11 @@ from penstock.runtime.codec import ChannelDecoder, ChannelEncoder, FrameKind, Pa
 from penstock.runtime.elements import ColumnBatch, Element, RowBatch
 from penstock.runtime.result_partition import Subpartition
 
-FIRST_CREDIT: Final = 8
+FIRST_CREDIT: Final = 4
 RECORD_ERROR: Final = (
     1  # kind of a FAILED frame: a record could not be encoded; its text names the operator
 )
-_RETURN_CREDIT_AT: Final = 4
+_RETURN_CREDIT_AT: Final = 2
 _IOV_MAX: Final = 64
 
 
