@@ -84,7 +84,7 @@ def licence_texts() -> list[str]:
     found = {
         str(path)
         for file in importlib.metadata.files("pyspark") or ()
-        if re.match("pyspark/.*(licen[cs]e|notice)", str(file), re.IGNORECASE)
+        if re.match(r"pyspark/.*(licen[cs]e|notice)", str(file), re.IGNORECASE)
         and (path := Path(str(file.locate()))).is_file()
     }
     if not found:
