@@ -312,10 +312,7 @@ class DataPlane:
         self._on_loop(lambda: None)
         if threading.current_thread() is not self._thread:
             self._thread.join(5.0)
-        for connection in self.peers.everybody():
-            self.peers.forget(connection)
-            connection.is_closed = True
-            connection.sock.close()
+        self.peers.close()
         for sock in (self._server, self._wake_receive, self._wake_send):
             sock.close()
         self._selector.close()

@@ -50,6 +50,8 @@ class Peers:
         self._loop = loop
         self._adopted = adopted
         self._connections: dict[ResourceId, DataConnection] = {}
+        self._open: set[DataConnection] = set()
+        self._is_closed = False
         self._dialling: set[ResourceId] = set()
         self._changed = threading.Condition()
 
@@ -61,9 +63,20 @@ class Peers:
         with self._changed:
             return list(self._connections.values())
 
+    def close(self) -> None:
+        """Close all connections, also one that is still being made and one that was the second of a pair."""
+        with self._changed:
+            self._is_closed = True
+            connections, self._open = list(self._open), set()
+            self._connections.clear()
+        for connection in connections:
+            connection.is_closed = True
+            connection.sock.close()
+
     def forget(self, connection: DataConnection) -> None:
         """It broke: the next need dials anew."""
         with self._changed:
+            self._open.discard(connection)
             if self._connections.get(connection.peer) is connection:
                 del self._connections[connection.peer]
 
@@ -143,6 +156,10 @@ class Peers:
         sock.setblocking(False)
         connection = DataConnection(sock, peer, self._loop)
         with self._changed:
+            if self._is_closed:
+                sock.close()
+                raise PartitionConnectionError("this TaskManager is ending")
+            self._open.add(connection)
             self._connections.setdefault(peer, connection)
             self._changed.notify_all()
         self._adopted(connection)

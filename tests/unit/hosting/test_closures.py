@@ -62,15 +62,16 @@ def test_functions_and_local_classes_travel_by_value():
 @pytest.fixture
 def importing(monkeypatch):
     """Imports from a place; forgets it afterwards."""
-    known = set(sys.modules)
+    imported = []
 
     def do(place, name):
         monkeypatch.syspath_prepend(str(place))
+        imported.append(name)
         return importlib.import_module(name)
 
     yield do
-    for name in set(sys.modules) - known:
-        del sys.modules[name]
+    for name in imported:
+        sys.modules.pop(name, None)
 
 
 def test_a_module_out_of_a_zip_goes_along(tmp_path, importing):
