@@ -46,7 +46,7 @@ class SourceInput:
             elements = self._operator.poll()
         except PenstockError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # sys.exit() in user code is its failure
             raise user_code_error(self._spec, self._operator, error) from error
         if self._operator.next_periodic_ms is not None:
             self.wake_at(self._operator.next_periodic_ms)

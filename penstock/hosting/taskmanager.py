@@ -71,7 +71,6 @@ class TaskManagerConfig:
     task_settings: TaskSettings
     slot_timeout_s: float = 10.0
     supervisor_pid: int = 0
-    is_own_process: bool = False
 
 
 class TaskManager:

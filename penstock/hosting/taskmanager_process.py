@@ -54,7 +54,6 @@ def main() -> None:
         heartbeat_interval_s=told["heartbeat_interval_s"],
         task_settings=TaskSettings(**settings),
         supervisor_pid=told["supervisor_pid"],
-        is_own_process=True,
     )
     # Batches make very many short-lived containers: the default threshold of 700 would have the collector look
     # at each batch several times. What is loaded by now lives for ever.

@@ -48,7 +48,7 @@ class PartitionWriter:
                 subpartitions[channel].write(piece)
         except PenstockError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # sys.exit() in user code is its failure
             raise user_code_error(self._producer, None, error) from error
 
     def flush(self) -> None:
