@@ -30,13 +30,13 @@ SLIDE_S = 2
 
 def hottest_here(counts: pa.RecordBatch) -> pa.RecordBatch:
     """Of the windows of one subtask: only the auctions that may be the hottest, so that little has to
-    meet in one place. `at`: the last millisecond of the window.
+    meet in one place. Rows of one window stand together. `at`: the last millisecond of the window.
     """
     ends, bids = (counts.column(name).to_numpy() for name in ("window_end", "bids"))
-    windows, places = np.unique(ends, return_inverse=True)
-    most = np.zeros(len(windows), np.int64)
-    np.maximum.at(most, places, bids)
-    kept = counts.filter(pa.array(bids == most[places]))
+    starts = np.flatnonzero(np.diff(ends, prepend=0))  # no window ends at 0
+    most = np.maximum.reduceat(bids, starts)
+    rows = np.diff(starts, append=len(ends))
+    kept = counts.filter(pa.array(bids == np.repeat(most, rows)))
     return kept.append_column("at", pc.subtract(kept.column("window_end"), 1))
 
 

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from penstock.hosting.closures import dumps_records
+from penstock.hosting.closures import dumps_records, loads_records
 from penstock.hosting.data_frames import HEADER, FrameType, PartitionRequest
 from penstock.model.errors import PartitionConnectionError, UserCodeError
 from penstock.model.ids import ResourceId
@@ -221,7 +221,7 @@ class RemoteChannel:
         self._channel = channel
         self._notify = notify
         self._frames: deque[tuple[int, bytes | bytearray]] = deque()
-        self._decoder = ChannelDecoder()
+        self._decoder = ChannelDecoder(loads_records)
         self._expected = 0
         self._to_return = 0
         self._failure: PartitionConnectionError | UserCodeError | None = None

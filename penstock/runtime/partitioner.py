@@ -11,13 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
 
 from penstock.model.errors import GraphError
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
 from penstock.runtime.keys import ChannelCache, KeySelection
-from penstock.runtime.keys.hashing import Int32s, is_int32_type
+from penstock.runtime.keys.hashing import Channels, as_channels, is_int32_type
 
 
 class Partitioner(ABC):
@@ -89,7 +88,7 @@ class Shuffle(Partitioner):
 
     def split(self, batch: Batch) -> Iterable[tuple[int, Batch]]:
         drawn = self._rng.integers(0, self._channels, len(batch), dtype=np.int32)
-        return split_by(batch, drawn)
+        return split_by(batch, as_channels(drawn, self._channels))
 
     def channels_of(self, batch: Batch) -> list[int]:
         drawn: list[int] = self._rng.integers(0, self._channels, len(batch)).tolist()
@@ -97,10 +96,20 @@ class Shuffle(Partitioner):
 
 
 class Hash(Partitioner):
-    """By key group, so that a key always meets the same subtask."""
+    """By key group, so that a key always meets the same subtask.
 
-    def __init__(self, keys: KeySelection, channels: int, max_parallelism: int) -> None:
+    `columns`: what of column batches is sent, None: all.
+    """
+
+    def __init__(
+        self,
+        keys: KeySelection,
+        channels: int,
+        max_parallelism: int,
+        columns: tuple[str, ...] | None = None,
+    ) -> None:
         self._keys = keys
+        self._columns = columns
         self._channels = channels
         self._max_parallelism = max_parallelism
         is_int32 = is_int32_type(keys.key_type)
@@ -109,7 +118,7 @@ class Hash(Partitioner):
     def split(self, batch: Batch) -> Iterable[tuple[int, Batch]]:
         if isinstance(batch, ColumnBatch):
             found = self._keys.channels_of_columns(batch, self._channels, self._max_parallelism)
-            return split_by(batch, found)
+            return split_by(batch.select(self._columns) if self._columns else batch, found)
         keys = self._keys.keys_of_rows(batch.values)
         return split_rows(batch, self._cache.channels_of(keys), self._channels)
 
@@ -132,7 +141,7 @@ class Custom(Partitioner):
         found = self.channels_of(batch)
         if isinstance(batch, RowBatch):
             return split_rows(batch, found, self._channels)
-        return split_by(batch, np.array(found, np.int32))
+        return split_by(batch, as_channels(found, self._channels))
 
     def channels_of(self, batch: Batch) -> list[int]:
         partition, channels = self._partition, self._channels
@@ -178,7 +187,7 @@ def make_partitioner(  # ruff: ignore[too-many-return-statements] - a dispatch b
         raise GraphError(f"{strategy} needs a KeySelection as key_selector, got {keys!r}")
     if strategy is ShipStrategy.CUSTOM:
         return Custom(partitioning.custom, keys, channels)
-    return Hash(keys, channels, max_parallelism)
+    return Hash(keys, channels, max_parallelism, partitioning.columns)
 
 
 def split_rows(
@@ -194,7 +203,7 @@ def split_rows(
             if part:
                 yield channel, RowBatch(part)
         return
-    order = np.argsort(np.asarray(channels, np.int16), kind="stable")
+    order = np.argsort(as_channels(channels, count), kind="stable")
     stamps, position = batch.timestamps[order], 0
     for channel, part in enumerate(parts):
         if part:
@@ -202,7 +211,7 @@ def split_rows(
             position += len(part)
 
 
-def split_by(batch: Batch, channels: Int32s) -> Iterator[tuple[int, Batch]]:
+def split_by(batch: Batch, channels: Channels) -> Iterator[tuple[int, Batch]]:
     """Either kind of batch by an array of channels."""
     if len(channels) == 0:
         return
@@ -213,23 +222,19 @@ def split_by(batch: Batch, channels: Int32s) -> Iterator[tuple[int, Batch]]:
     if isinstance(batch, RowBatch):
         yield from split_rows(batch, channels.tolist(), high + 1)
         return
-    order = np.argsort(channels.astype(np.int16), kind="stable")
-    data = batch.data.take(pa.array(order))
-    stamps = None if batch.timestamps is None else batch.timestamps[order]
-    ends = np.cumsum(np.bincount(channels, minlength=high + 1)).tolist()
-    whole, start = ColumnBatch(data, stamps), 0
-    for channel, end in enumerate(ends):
-        if end > start:
-            yield channel, whole.slice(start, end)
-            start = end
+    order = np.argsort(channels, kind="stable")
+    whole = batch.take(order)
+    starts = np.searchsorted(channels.take(order), np.arange(low, high + 2)).tolist()
+    for channel, start, stop in zip(range(low, high + 1), starts, starts[1:], strict=False):
+        if stop > start:
+            yield channel, whole.slice(start, stop)
 
 
 def _strided(batch: Batch, offset: int, step: int) -> Batch:
+    if isinstance(batch, ColumnBatch):
+        return batch.take(np.arange(offset, len(batch), step))
     stamps = None if batch.timestamps is None else batch.timestamps[offset::step]
-    if isinstance(batch, RowBatch):
-        return RowBatch(batch.values[offset::step], stamps)
-    rows = np.arange(offset, len(batch), step)
-    return ColumnBatch(batch.data.take(pa.array(rows)), stamps)
+    return RowBatch(batch.values[offset::step], stamps)
 
 
 def _checked(key: Any, channel: Any, channels: int) -> int:

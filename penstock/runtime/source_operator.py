@@ -12,7 +12,7 @@ from typing import Any
 from penstock.model.errors import EngineBug
 from penstock.runtime.convert import to_rows
 from penstock.runtime.elements import MAX_WATERMARK, Batch, ColumnBatch, Element, EndOfData
-from penstock.runtime.operator import Operator
+from penstock.runtime.operator import Accepts, Operator
 from penstock.runtime.source import ReaderStatus, Source, SourceReader, SplitBatch, SplitFinished
 from penstock.runtime.split_watermarks import SplitWatermarks
 from penstock.runtime.watermarks import WatermarkStrategy
@@ -20,6 +20,8 @@ from penstock.runtime.watermarks import WatermarkStrategy
 
 class SourceOperator(Operator):
     """Built in the driver; `start` makes it live on a TaskManager."""
+
+    accepts = Accepts.ANY
 
     def __init__(self, source: Source, watermark_strategy: WatermarkStrategy) -> None:
         self.source = source

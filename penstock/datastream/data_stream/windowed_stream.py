@@ -195,7 +195,11 @@ class WindowedStream(_Windowed):
         operator = ops.ColumnWindowOperator(
             self._assigner, self._keys, tuple(aggregates), self._lateness_ms
         )
-        return self._add(operator, None)
+        partitioning = Partitioning(
+            ShipStrategy.HASH, key_selector=self._keys, columns=operator.input_columns
+        )
+        pruned = self._stream.partitioned(partitioning)
+        return self._stream.add_operator(type(self._assigner).__name__, operator, None, pruned)
 
 
 class AllWindowedStream(_Windowed):

@@ -36,9 +36,11 @@ class Partitioning:
     """A ship strategy with the user code that it needs.
 
     `key_selector` is for HASH (a `runtime.keys.KeySelection`) and CUSTOM, `custom` for CUSTOM only:
-    `(key, channels) -> channel`. Both are opaque here.
+    `(key, channels) -> channel`. Both are opaque here. `columns`: of column batches the consumer reads only
+    these (HASH only), None: all.
     """
 
     strategy: ShipStrategy
     key_selector: object | None = None
     custom: object | None = None
+    columns: tuple[str, ...] | None = None

@@ -15,6 +15,7 @@ Source: Flink KeyGroupRangeAssignment, MathUtils.murmurHash; differs: a batch at
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import struct
 import zlib
 from collections.abc import Callable, Sequence
@@ -31,7 +32,7 @@ from penstock.model.time import Instant
 from penstock.model.types import BasicType, BasicTypeInfo, TypeInformation
 
 UInt32s: TypeAlias = NDArray[np.uint32]
-Int32s: TypeAlias = NDArray[np.int32]
+Channels: TypeAlias = NDArray[np.uint8] | NDArray[np.uint16]
 
 MAX_PARALLELISM_LIMIT: Final = 32768
 _MASK: Final = 0xFFFFFFFF
@@ -278,28 +279,47 @@ def _encode(key: Any, put: Callable[[bytes], Any]) -> None:
 # ------------------------------------------------------------------------------- hashes of arrays
 
 
-def murmur_array(hashes: UInt32s) -> NDArray[np.int64]:
-    """`murmur` of each."""
+def murmur_array(hashes: UInt32s) -> UInt32s:
+    """`murmur` of each. In place as far as it goes: the passes are bound by memory."""
     x = hashes * np.uint32(0xCC9E2D51)
-    x = x << np.uint32(15) | x >> np.uint32(17)
+    shifted = x >> np.uint32(17)
+    x <<= np.uint32(15)
+    x |= shifted
     x *= np.uint32(0x1B873593)
-    x = x << np.uint32(13) | x >> np.uint32(19)
-    x = x * np.uint32(5) + np.uint32(0xE6546B64)
+    np.right_shift(x, np.uint32(19), out=shifted)
+    x <<= np.uint32(13)
+    x |= shifted
+    x *= np.uint32(5)
+    x += np.uint32(0xE6546B64)
     x ^= np.uint32(4)
-    x ^= x >> np.uint32(16)
-    x *= np.uint32(0x85EBCA6B)
-    x ^= x >> np.uint32(13)
-    x *= np.uint32(0xC2B2AE35)
-    x ^= x >> np.uint32(16)
-    mixed = np.abs(x.view(np.int32).astype(np.int64))
-    mixed[mixed == 0x80000000] = 0
-    return mixed
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        np.right_shift(x, np.uint32(shift), out=shifted)
+        x ^= shifted
+        x *= np.uint32(factor)
+    np.right_shift(x, np.uint32(16), out=shifted)
+    x ^= shifted
+    signed = x.view(np.int32)
+    np.abs(signed, out=signed)
+    x[x == 0x80000000] = 0  # the one number without a positive counterpart
+    return x
 
 
-def channels_of_hashes(hashes: UInt32s, channels: int, max_parallelism: int) -> Int32s:
-    """Channel of each hash."""
-    groups = murmur_array(hashes) % max_parallelism
-    return (groups * channels // max_parallelism).astype(np.int32)
+def channels_of_hashes(hashes: UInt32s, channels: int, max_parallelism: int) -> Channels:
+    """Channel of each hash, by way of its key group."""
+    mixed = murmur_array(hashes)
+    groups = mixed - mixed // np.uint32(max_parallelism) * np.uint32(max_parallelism)  # % is slow
+    return _channel_of_group(channels, max_parallelism).take(groups)
+
+
+@functools.cache
+def _channel_of_group(channels: int, max_parallelism: int) -> Channels:
+    groups = np.arange(max_parallelism, dtype=np.int64)
+    return as_channels(groups * channels // max_parallelism, channels)
+
+
+def as_channels(found: Any, channels: int) -> Channels:
+    """Numbers of channels as narrow as may be: sorting by one byte takes one pass."""
+    return np.asarray(found, np.uint8 if channels <= 256 else np.uint16)
 
 
 def hash_longs(values: NDArray[np.int64]) -> UInt32s:

@@ -20,7 +20,7 @@ from penstock.model.types import TypeInformation, is_pickled
 from penstock.runtime.convert import array_to_values, enforce_values, to_rows
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
 from penstock.runtime.keys.hashing import (
-    Int32s,
+    Channels,
     UInt32s,
     channel_of,
     channels_of_hashes,
@@ -99,7 +99,7 @@ class KeySelection:
 
     def channels_of_columns(
         self, batch: ColumnBatch, channels: int, max_parallelism: int
-    ) -> Int32s:
+    ) -> Channels:
         """Channel of each row; equal to what the same records give as rows."""
         if self.columns is not None and len(self.columns) == 1:
             hashes = hash_array(self.key_column(batch), self.key_type)

@@ -1,13 +1,15 @@
 """Partial aggregates of column windows: made of rows, combined, finished. Know no window and no time.
 
-Rows are grouped by (pane, keys) in Arrow. Counts by one integer key whose values lie close together, the usual
-case of ids that grow, are counted in an array instead: no hash table, a fifth of the time.
+A part holds the partial aggregates of some rows of one pane, a row for each key: an Arrow table, made by
+grouping. Counts by one integer key whose values lie close together, the usual case of ids that grow, are
+counted in an array instead (`Counts`): no hash table, a fifth of the time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +36,17 @@ _COMBINE: Final = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """`counts[i]` rows have the key `first_key + i`."""
+
+    first_key: int
+    counts: Int64s
+
+
+Part: TypeAlias = "pa.Table | Counts"
+
+
 class Partials:
     """Which partial columns the aggregates need, how they are made, combined and finished."""
 
@@ -44,99 +57,116 @@ class Partials:
         for aggregate in aggregates:
             for kind in _PARTIALS[aggregate.kind]:
                 self.columns[self.name(kind, aggregate.column)] = (kind, aggregate.column)
-        self.inputs = list(dict.fromkeys(c for _, c in self.columns.values() if c is not None))
+        inputs = [column for _, column in self.columns.values() if column is not None]
+        self.inputs = tuple(dict.fromkeys([*keys, *inputs]))
 
     @staticmethod
     def name(kind: str, column: str | None) -> str:
         return f"__{kind}__{column or ''}"
 
-    def first(self, table: pa.Table) -> pa.Table:
-        """Rows to partials by (pane, keys)."""
+    def first(self, rows: pa.Table) -> Iterator[tuple[int, Part]]:
+        """Rows, with their panes in the column PANE, to parts. A pane may come several times."""
         wanted = [
             ([], "count_all") if column is None else (column, _ARROW[kind])
             for kind, column in self.columns.values()
         ]
-        grouped = table.group_by([PANE, *self.keys], use_threads=False).aggregate(wanted)
-        return _renamed(grouped, [PANE, *self.keys], list(self.columns))
+        grouped = rows.group_by([PANE, *self.keys], use_threads=False).aggregate(wanted)
+        return _by_pane(_renamed(grouped, [PANE, *self.keys], list(self.columns)))
 
-    def combine(self, tables: Sequence[pa.Table], by: list[str]) -> pa.Table:
-        """Partials to fewer partials, in the tables' order."""
+    def combine(self, parts: Sequence[Part]) -> Part:
+        """Parts to one, in their order."""
         wanted = [(name, _COMBINE[kind]) for name, (kind, _) in self.columns.items()]
-        table = pa.concat_tables(tables, promote_options="permissive")
-        grouped = table.group_by(by, use_threads=False).aggregate(wanted)
-        return _renamed(grouped, by, list(self.columns))
+        grouped = self.table(parts).group_by(self.keys, use_threads=False).aggregate(wanted)
+        return _renamed(grouped, self.keys, list(self.columns))
 
-    def finish(self, partials: pa.Table, start: int, end: int) -> pa.RecordBatch:
-        """Keys, window_start, window_end, results."""
-        rows = partials.num_rows
-        arrays = [partials.column(name).combine_chunks() for name in self.keys]
-        arrays += [pa.array(np.full(rows, start, np.int64)), pa.array(np.full(rows, end, np.int64))]
+    def table(self, parts: Sequence[Part]) -> pa.Table:
+        """Parts one below the other."""
+        return pa.concat_tables(parts, promote_options="permissive")
+
+    def finish(self, parts: Sequence[Part], starts: Int64s, size: int) -> pa.RecordBatch:
+        """Keys, window_start, window_end, results. `starts`: of each part's window, shape (len(parts),);
+        `size`: of the windows.
+        """
+        partials = self.table(parts)
+        begins = pa.array(np.repeat(starts, [rows_in(part) for part in parts]))
+        arrays = [partials.column(name) for name in self.keys]
+        arrays += [begins, pc.add(begins, size)]
         arrays += [self._result(partials, aggregate) for aggregate in self.aggregates]
         names = [*self.keys, "window_start", "window_end"]
         names += [aggregate.output_name for aggregate in self.aggregates]
         return pa.RecordBatch.from_arrays([_one_array(a) for a in arrays], names=names)
 
-    def _result(self, partials: pa.Table, aggregate: ColumnAggregate) -> Any:
+    def _result(self, partials: pa.Table, aggregate: ColumnAggregate) -> pa.ChunkedArray:
         if aggregate.kind != "avg":
-            return partials.column(self.name(aggregate.kind, aggregate.column)).combine_chunks()
+            return partials.column(self.name(aggregate.kind, aggregate.column))
         total = partials.column(self.name("sum", aggregate.column)).cast(pa.float64())
         count = partials.column(self.name("count_values", aggregate.column)).cast(pa.float64())
-        return pc.divide(total, count).combine_chunks()
+        return pc.divide(total, count)
 
 
 class DenseCounts(Partials):
-    """Only counts, by one integer key. Falls back to grouping when keys lie far apart or are missing."""
+    """Only counts, by one integer key. Falls back to grouping where keys lie far apart or are missing."""
 
-    def first(self, table: pa.Table) -> pa.Table:
-        """Batches of channels that are far apart in time are counted one by one; a (pane, key) may then
-        come several times.
+    _key_type: pa.DataType = pa.int64()
+
+    def first(self, rows: pa.Table) -> Iterator[tuple[int, Part]]:
+        """Batches that together lie too far apart (their channels may differ much in time) are counted
+        one by one.
         """
-        counted = self._counted(table)
+        batches = rows.to_batches()
+        counted = self._counted(rows)
         if counted is not None:
-            return counted
-        batches = table.to_batches()
-        if len(batches) == 1 or table.num_rows < len(batches) * _BATCH_ROWS_MIN:
-            return super().first(table)
-        pieces = [pa.Table.from_batches([batch]) for batch in batches]
-        made = []
-        for piece in pieces:
-            counted = self._counted(piece)
-            made.append(super().first(piece) if counted is None else counted)
-        return pa.concat_tables(made, promote_options="permissive")
+            yield from counted
+        elif len(batches) == 1 or rows.num_rows < len(batches) * _BATCH_ROWS_MIN:
+            yield from super().first(rows)
+        else:
+            for batch in batches:
+                yield from self.first(pa.Table.from_batches([batch]))
 
-    def _counted(self, table: pa.Table) -> pa.Table | None:
-        keys = _integers(table.column(self.keys[0]))
+    def _counted(self, rows: pa.Table) -> Iterator[tuple[int, Counts]] | None:
+        keys = _integers(rows.column(self.keys[0]))
         if keys is None or not len(keys):
             return None
-        panes = table.column(PANE).to_numpy()
+        self._key_type = rows.schema.field(self.keys[0]).type
+        panes = rows.column(PANE).to_numpy()
         first_pane, first_key = int(panes.min()), int(keys.min())
         width = int(keys.max()) - first_key + 1
         cells = (int(panes.max()) - first_pane + 1) * width
         if not _is_dense(cells, len(keys)):
             return None
         counts = np.bincount((panes - first_pane) * width + (keys - first_key), minlength=cells)
-        filled = np.flatnonzero(counts)
-        made = self._table(table, filled % width + first_key, counts[filled])
-        return made.add_column(0, PANE, pa.array(filled // width + first_pane))
+        return _trimmed(counts.reshape(-1, width), first_pane, first_key)
 
-    def combine(self, tables: Sequence[pa.Table], by: list[str]) -> pa.Table:
-        table = pa.concat_tables(tables, promote_options="permissive")
-        keys = _integers(table.column(self.keys[0])) if by == self.keys else None
-        if keys is None or not len(keys):
-            return super().combine(tables, by)
-        first_key = int(keys.min())
-        cells = int(keys.max()) - first_key + 1
-        if not _is_dense(cells, len(keys)):
-            return super().combine(tables, by)
-        weights = table.column(next(iter(self.columns))).to_numpy()
-        counts = np.bincount(keys - first_key, weights=weights)  # exact below 2^53 rows
-        filled = np.flatnonzero(counts)
-        return self._table(table, filled + first_key, counts[filled].astype(np.int64))
+    def combine(self, parts: Sequence[Part]) -> Part:
+        counted = [part for part in parts if isinstance(part, Counts)]
+        if not counted or len(counted) < len(parts):
+            return super().combine(parts)
+        first_key = min(part.first_key for part in counted)
+        width = max(part.first_key + len(part.counts) for part in counted) - first_key
+        if not _is_dense(width, sum(len(part.counts) for part in counted)):
+            return super().combine(parts)
+        total = np.zeros(width, np.int64)
+        for part in counted:
+            place = part.first_key - first_key
+            total[place : place + len(part.counts)] += part.counts
+        return Counts(first_key, total)
 
-    def _table(self, like: pa.Table, keys: Int64s, counts: Int64s) -> pa.Table:
-        key_type = like.schema.field(self.keys[0]).type
-        arrays = [pa.array(keys, key_type), pa.array(counts)]
-        return pa.Table.from_arrays(arrays, names=[self.keys[0], next(iter(self.columns))])
+    def table(self, parts: Sequence[Part]) -> pa.Table:
+        return super().table([
+            self._as_table(part) if isinstance(part, Counts) else part for part in parts
+        ])
+
+    def _as_table(self, part: Counts) -> pa.Table:
+        filled = np.flatnonzero(part.counts)
+        arrays = [pa.array(filled + part.first_key, self._key_type), pa.array(part.counts[filled])]
+        return pa.Table.from_arrays(arrays, names=[self.keys[0], *self.columns])
+
+
+def rows_in(part: Part) -> int:
+    """Keys that the part has."""
+    if isinstance(part, Counts):
+        return int(np.count_nonzero(part.counts))
+    return int(part.num_rows)
 
 
 def partials_of(keys: tuple[str, ...], aggregates: Sequence[ColumnAggregate]) -> Partials:
@@ -154,6 +184,30 @@ def _integers(column: pa.ChunkedArray) -> Int64s | None:
         return None
     values: Int64s = column.to_numpy().astype(np.int64, copy=False)
     return values
+
+
+def _trimmed(
+    counts: Int64s, first_pane: int, first_key: int
+) -> Iterator[tuple[int, Counts]]:
+    """`counts`: shape (panes, keys). What is zero at both ends of a pane is cut off."""
+    for row, of_pane in enumerate(counts):
+        filled = np.flatnonzero(of_pane)
+        if len(filled):
+            low, high = int(filled[0]), int(filled[-1]) + 1
+            yield first_pane + row, Counts(first_key + low, of_pane[low:high].copy())
+
+
+def _by_pane(partials: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """The partials of each pane; cut without copying where they stand together."""
+    panes = partials.column(PANE).to_numpy()
+    rest = partials.drop_columns([PANE])
+    if (panes[1:] < panes[:-1]).any():
+        order = np.argsort(panes, kind="stable")
+        panes, rest = panes[order], rest.take(pa.array(order))
+    starts = [0, *(np.flatnonzero(panes[1:] != panes[:-1]) + 1).tolist()]
+    for start, end in zip(starts, [*starts[1:], len(panes)], strict=True):
+        if end > start:
+            yield int(panes[start]), rest.slice(start, end - start)
 
 
 def _is_dense(cells: int, rows: int) -> bool:

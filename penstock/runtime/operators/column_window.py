@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.runtime.columns import ColumnAggregate
 from penstock.runtime.elements import (
@@ -27,16 +28,26 @@ from penstock.runtime.elements import (
 )
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
-from penstock.runtime.operators.column_partials import PANE, partials_of
+from penstock.runtime.operators.column_partials import (
+    PANE,
+    Part,
+    Partials,
+    partials_of,
+    rows_in,
+)
 from penstock.runtime.operators.columns import columns_of
 from penstock.runtime.windowing.assigners import WindowAssigner, _EventTime, checked_timestamp
 
 _FLUSH_ROWS: Final = 1 << 16
-_COMPACT_TABLES: Final = 8
+_COMPACT_PARTS: Final = 8
+_MAX_FIRED_ROWS: Final = 1 << 16
 
 
 class ColumnWindowOperator(Operator):
-    """Emits key columns, `window_start`, `window_end` (epoch ms) and the aggregates' columns."""
+    """Emits key columns, `window_start`, `window_end` (epoch ms) and the aggregates' columns.
+
+    Windows that one watermark completes come in one batch, the oldest first.
+    """
 
     accepts = Accepts.COLUMNS
 
@@ -63,16 +74,21 @@ class ColumnWindowOperator(Operator):
         self.keys = keys
         self.aggregates = aggregates
         self.allowed_lateness_ms = allowed_lateness_ms
+        self._partials = partials_of(keys.columns or (), aggregates)
         self._restored: dict[str, Any] = {}
+
+    @property
+    def input_columns(self) -> tuple[str, ...]:
+        """All that it reads of its input; other columns need not be sent."""
+        return self._partials.inputs
 
     def open(self, context: OperatorContext) -> None:
         self._count_late = context.late_records_dropped
-        self._partials = partials_of(self.keys.columns or (), self.aggregates)
         self._pane_ms = int(np.gcd(self.grid.size, self.grid.slide))
         self._watermark = MIN_WATERMARK
         self._rows: list[pa.RecordBatch] = []
         self._row_count = 0
-        self._panes: dict[int, list[pa.Table]] = self._restored.pop("panes", {})
+        self._panes: dict[int, list[Part]] = self._restored.pop("panes", {})
         self._to_fire: list[int] = list(self._restored.pop("to_fire", ()))
         self._known = set(self._to_fire)
         heapify(self._to_fire)
@@ -88,7 +104,7 @@ class ColumnWindowOperator(Operator):
         panes = (stamps - self.grid.offset) // self._pane_ms
         present = _distinct(panes)
         late = [pane for pane in present if self._is_pane_late(pane)]
-        data = columns.data
+        data = columns.select(self._partials.inputs).data
         if late:
             is_late = np.isin(panes, np.array(late))
             self._drop_late(stamps[is_late])
@@ -101,14 +117,9 @@ class ColumnWindowOperator(Operator):
         return self._refire(sorted(set(refired)), data) if refired else ()
 
     def _keep(self, data: pa.RecordBatch, panes: Int64s) -> None:
-        names = list(dict.fromkeys([*self._partials.keys, *self._partials.inputs]))
-        for name in names:
-            if name not in data.schema.names:
-                raise KeyError(
-                    f"column {name!r} is not in this stream; its columns are {data.schema.names}"
-                )
-        arrays = [pa.array(panes), *(data.column(name) for name in names)]
-        self._rows.append(pa.RecordBatch.from_arrays(arrays, names=[PANE, *names]))
+        arrays = [pa.array(panes), *data.columns]
+        names = [PANE, *self._partials.inputs]
+        self._rows.append(pa.RecordBatch.from_arrays(arrays, names=names))
         self._row_count += data.num_rows
         if self._row_count >= _FLUSH_ROWS:
             self._flush()
@@ -121,12 +132,11 @@ class ColumnWindowOperator(Operator):
             [pa.Table.from_batches([part]) for part in self._rows], promote_options="permissive"
         )
         self._rows, self._row_count = [], 0
-        partials = self._partials.first(rows)
-        for pane, part in _by_pane(partials):
-            tables = self._panes.setdefault(pane, [])
-            tables.append(part)
-            if len(tables) >= _COMPACT_TABLES:
-                self._panes[pane] = [self._partials.combine(tables, self._partials.keys)]
+        for pane, part in self._partials.first(rows):
+            parts = self._panes.setdefault(pane, [])
+            parts.append(part)
+            if len(parts) >= _COMPACT_PARTS:
+                self._panes[pane] = [self._partials.combine(parts)]
 
     # ------------------------------------------------------------------ windows of panes
 
@@ -171,35 +181,37 @@ class ColumnWindowOperator(Operator):
         size = self.grid.size
         if self._to_fire and self._to_fire[0] + size - 1 <= now:
             self._flush()
+        fired = _Fired(self._partials, size)
         while self._to_fire and self._to_fire[0] + size - 1 <= now:
             start = heappop(self._to_fire)
             self._known.discard(start)
-            fired = self._fire(start)
-            if fired is not None:
-                yield fired
+            fired.add(start, self._contents(start))
+            if fired.rows >= _MAX_FIRED_ROWS:
+                yield from fired.take()
+        yield from fired.take()
         self._forget()
         yield watermark
 
-    def _fire(self, start: int, only: pa.Table | None = None) -> ColumnBatch | None:
-        """Result of a window; with `only`, of these keys."""
+    def _contents(self, start: int) -> Part | None:
+        """All that is in a window."""
         width = self.grid.size // self._pane_ms
         first = (start - self.grid.offset) // self._pane_ms
-        tables = [t for pane in range(first, first + width) for t in self._panes.get(pane, ())]
-        if not tables:
-            return None
-        combined = self._partials.combine(tables, self._partials.keys)
-        if only is not None and self._partials.keys:
-            combined = combined.join(only, keys=self._partials.keys, join_type="left semi")
-        end = start + self.grid.size
-        data = self._partials.finish(combined, start, end)
-        return ColumnBatch(data, np.full(data.num_rows, end - 1, np.int64))
+        parts = [part for pane in range(first, first + width) for part in self._panes.get(pane, ())]
+        return self._partials.combine(parts) if parts else None
 
     def _refire(self, starts: list[int], data: pa.RecordBatch) -> Emitted:
+        """The results of these windows, of the keys in `data`."""
         self._flush()
         keys = self._partials.keys
-        only = pa.Table.from_batches([data]).select(keys) if keys else None
-        fired = [self._fire(start, only) for start in starts]
-        return [batch for batch in fired if batch is not None]
+        only = pa.Table.from_batches([data]).select(keys)
+        fired = _Fired(self._partials, self.grid.size)
+        for start in starts:
+            contents = self._contents(start)
+            if contents is not None and keys:
+                table = self._partials.table([contents])
+                contents = table.join(only, keys=keys, join_type="left semi")
+            fired.add(start, contents)
+        return list(fired.take())
 
     def _forget(self) -> None:
         for pane in [pane for pane in self._panes if self._is_pane_late(pane)]:
@@ -210,24 +222,38 @@ class ColumnWindowOperator(Operator):
     def snapshot(self) -> dict[str, Any]:
         """Partials per pane, as Arrow tables."""
         self._flush()
-        return {"panes": dict(self._panes), "to_fire": list(self._to_fire)}
+        panes = {pane: [self._partials.table(parts)] for pane, parts in self._panes.items()}
+        return {"panes": panes, "to_fire": list(self._to_fire)}
 
     def restore(self, state: dict[str, Any]) -> None:
         self._restored = dict(state)
 
 
-def _by_pane(partials: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """The partials of each pane; cut without copying where they stand together."""
-    panes = partials.column(PANE).to_numpy()
-    rest = partials.drop_columns([PANE])
-    if (panes[1:] < panes[:-1]).any():
-        for pane in _distinct(panes):
-            yield pane, rest.filter(pa.array(panes == pane))
-        return
-    starts = [0, *(np.flatnonzero(panes[1:] != panes[:-1]) + 1).tolist()]
-    for start, end in zip(starts, [*starts[1:], len(panes)], strict=True):
-        if end > start:
-            yield int(panes[start]), rest.slice(start, end - start)
+class _Fired:
+    """Windows that fire together, as one batch."""
+
+    def __init__(self, partials: Partials, size: int) -> None:
+        self._partials = partials
+        self._size = size
+        self._parts: list[Part] = []
+        self._starts: list[int] = []
+        self.rows = 0
+
+    def add(self, start: int, contents: Part | None) -> None:
+        rows = 0 if contents is None else rows_in(contents)
+        if contents is not None and rows:
+            self._parts.append(contents)
+            self._starts.append(start)
+            self.rows += rows
+
+    def take(self) -> Iterator[ColumnBatch]:
+        """The results, in the order of the windows; nothing when there are none."""
+        if self._parts:
+            starts = np.array(self._starts, np.int64)
+            data = self._partials.finish(self._parts, starts, self._size)
+            stamps = pc.subtract(data.column("window_end"), 1).to_numpy()
+            self._parts, self._starts, self.rows = [], [], 0
+            yield ColumnBatch(data, stamps)
 
 
 def _distinct(panes: Int64s) -> list[int]:

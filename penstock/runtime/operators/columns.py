@@ -98,15 +98,8 @@ class ColumnFilterOperator(Operator):
             raise TypeError(f"filter needs a condition, got {self.condition} of type {mask.type}")
         if mask.null_count:
             mask = pc.fill_null(mask, False)
-        kept = columns.data.filter(mask)
-        if kept.num_rows == 0:
-            return ()
-        if kept.num_rows == columns.data.num_rows:
-            return (columns,)
-        stamps = columns.timestamps
-        if stamps is not None:
-            stamps = stamps[mask.to_numpy(zero_copy_only=False)]
-        return (ColumnBatch(kept, stamps),)
+        kept = columns.filter(mask)
+        return (kept,) if len(kept) else ()
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:
