@@ -18,7 +18,7 @@ from penstock.hosting.job_observer import JobObserver
 from penstock.hosting.jobmanager import JobManager
 from penstock.hosting.minicluster import ThreadProvider
 from penstock.hosting.provider import TaskManagerProvider
-from penstock.hosting.settings_builder import HOST_DEFAULTS, job_manager_settings
+from penstock.hosting.settings_builder import HOST_DEFAULTS, job_manager_settings, python_files
 from penstock.hosting.wire import MAX_MESSAGE
 from penstock.model.config import Settings
 from penstock.model.errors import GraphError, NoResourceAvailable
@@ -108,6 +108,7 @@ class ClusterExecutor:
         _check_sizes(job_graph)
         provider = self._host.provider(settings, needed)
         _check_resources(provider, needed)
+        files = python_files(settings, program)
         observer = self._observer or Console(settings, program)
         manager = JobManager(
             job_graph,
@@ -115,7 +116,7 @@ class ClusterExecutor:
             provider,
             job_manager_settings(settings, program),
             observer,
-            modules=user_modules_archive(program.python_files) if self._host.ships_modules else b"",
+            modules=user_modules_archive(files) if self._host.ships_modules else b"",
         )
         observer.submitted(job_graph, settings.ignored_keys())
         manager.start()

@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 
 from penstock.hosting.executor import ClusterExecutor
 from penstock.hosting.provider import TaskManagerProvider
-from penstock.hosting.spark_driver import SparkProvider, check_configuration
+from penstock.hosting.spark_driver import ProcessSettings, SparkProvider, check_configuration
 from penstock.hosting.spark_session import active_session, embedded_session
 from penstock.model.config import Settings
 from penstock.model.program import JobExecutor
@@ -59,7 +59,7 @@ class SparkHost:
         spark = active_session()
         if spark is None:
             return os.cpu_count() or 1
-        cores = SparkProvider(spark, 1, 0.0).total_cores()
+        cores = SparkProvider(spark, 1).total_cores()
         return max(1, cores - settings.get_int("penstock.spark.cores-kept"))
 
     def provider(self, settings: Settings, slots_needed: int) -> TaskManagerProvider:
@@ -72,8 +72,11 @@ class SparkHost:
             if warning not in _Overrides.warned:
                 _Overrides.warned.add(warning)
                 print(f"penstock: {warning}", file=sys.stderr)
-        switch_s = settings.get_float("penstock.exchange.switch-interval") / 1000
-        return SparkProvider(spark, slots, switch_s)
+        process = ProcessSettings(
+            switch_interval_s=settings.get_float("penstock.exchange.switch-interval") / 1000,
+            keeps_core=settings.get_bool("penstock.taskmanager.keep-core"),
+        )
+        return SparkProvider(spark, slots, process)
 
 
 def default_executor(configuration: Mapping[str, str] | None = None) -> JobExecutor:

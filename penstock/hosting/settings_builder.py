@@ -21,6 +21,19 @@ HOST_DEFAULTS: Final[Mapping[str, object]] = {
 }
 
 
+def python_files(settings: Settings, program: ProgramSettings) -> list[str]:
+    """Files whose modules the TaskManagers need: of the program and of `python.files`."""
+    configured = (settings.get_str("python.files") or "").split(",")
+    return [*program.python_files, *filter(None, map(str.strip, configured))]
+
+
+def _job_parameters(settings: Settings, program: ProgramSettings) -> tuple[tuple[str, str], ...]:
+    """Of the configuration and of the program, which counts more."""
+    configured = settings.get("pipeline.global-job-parameters")
+    found = configured if isinstance(configured, dict) else {}
+    return tuple({**found, **program.job_parameters}.items())
+
+
 def job_manager_settings(settings: Settings, program: ProgramSettings) -> JobManagerSettings:
     """Raises ConfigurationError for a value out of range."""
     return JobManagerSettings(
@@ -30,7 +43,7 @@ def job_manager_settings(settings: Settings, program: ProgramSettings) -> JobMan
             max_step_ms=settings.get_float("penstock.task.max-step-time"),
             frame_bytes=settings.get_int("penstock.exchange.frame-size"),
             watermark_interval_ms=program.auto_watermark_interval_ms,
-            job_parameters=tuple(program.job_parameters.items()),
+            job_parameters=_job_parameters(settings, program),
         ),
         heartbeat_interval_s=settings.get_int("heartbeat.interval") / 1000,
         heartbeat_timeout_s=settings.get_int("heartbeat.timeout") / 1000,

@@ -11,7 +11,7 @@ import re
 import sys
 import threading
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from pyspark import InheritableThread, cloudpickle
@@ -34,14 +34,26 @@ _LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?$")
 _LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]$")
 
 
+@dataclass(frozen=True, slots=True)
+class ProcessSettings:
+    """How the threads of a TaskManager share its core. `switch_interval_s`: sys.setswitchinterval;
+    `keeps_core`: see `core`.
+    """
+
+    switch_interval_s: float = 0.001
+    keeps_core: bool = True
+
+
 class SparkProvider:
     """`runtime` of one Penstock job on a SparkSession that is the user's (or the embedded one)."""
 
-    def __init__(self, spark: SparkSession, slots: int, switch_interval_s: float) -> None:
+    def __init__(
+        self, spark: SparkSession, slots: int, process: ProcessSettings | None = None
+    ) -> None:
         self.slots_per_taskmanager = slots
         self._spark = spark
         self._context = spark.sparkContext
-        self._switch_interval_s = switch_interval_s
+        self._process = process or ProcessSettings()
         self._master: MasterAddress | None = None
         self._on_ended: OnEnded = lambda _resource_id, _cause: None
         self._threads: dict[ResourceId, InheritableThread] = {}
@@ -248,7 +260,7 @@ class SparkProvider:
                 "slots": self.slots_per_taskmanager,
                 "bind_host": "127.0.0.1" if self.is_local else None,
                 "task_settings": asdict(master.task_settings),
-                "switch_interval_s": self._switch_interval_s,
+                **asdict(self._process),
             },
         }
 

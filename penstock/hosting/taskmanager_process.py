@@ -37,6 +37,7 @@ def main() -> None:
     _spare_pyarrow_its_searches()
 
     from penstock.hosting import closures, user_output
+    from penstock.hosting.core import CoreKeeper
     from penstock.hosting.handshake import Credentials
     from penstock.hosting.task_thread import TaskSettings
     from penstock.hosting.taskmanager import TaskManager, TaskManagerConfig
@@ -70,6 +71,8 @@ def main() -> None:
         daemon=True,
     )
     reporter.start()
+    if told["keeps_core"] and sys.platform == "linux":
+        threading.Thread(target=CoreKeeper().run, name="penstock-core", daemon=True).start()
     os._exit(_run(manager))  # a thread of the user's that still runs must not keep the process
 
 

@@ -27,10 +27,9 @@ penstock.task.max-step-time | duration | 5 ms |
     Longest stretch of user code between two looks at the mailbox.
 penstock.exchange.frame-size | memory | 1 mb |
     Largest frame between two tasks; one credit is one frame.
-penstock.exchange.frames-per-channel | int | 2 |
-    Frames that a sender may have under way per channel.
 penstock.exchange.switch-interval | duration | 1 ms | sys.setswitchinterval of a TaskManager.
-penstock.taskmanager.cores | int | 1 | Spark cores that one TaskManager takes.
+penstock.taskmanager.keep-core | bool | true |
+    Linux: a busy TaskManager whose threads take turns (the GIL) stays on one core.
 penstock.taskmanager.max | int | - | Most TaskManagers at one time; none: as many as needed.
 penstock.taskmanager.start-timeout | duration | 2 min | How long a TaskManager may take to register.
 penstock.taskmanager.stuck-task-timeout | duration | 3 min |
@@ -45,7 +44,6 @@ penstock.restart.infrastructure-delay | duration | 100 ms |
     Wait before the restart after a lost TaskManager.
 penstock.console.progress | bool | true | Whether the driver shows progress.
 penstock.console.progress-interval | duration | 1 s | How often the progress is drawn.
-penstock.collect.buffer-size | memory | 16 mb | Results that wait in the driver for collect.
 penstock.story.size | int | 1000 | State changes of a job that are kept for its story.
 parallelism.default | int | - |
     Parallelism of operators that set none; none: what the cluster gives.
@@ -54,13 +52,8 @@ slot.request.timeout | duration | 5 min |
 slot.idle.timeout | duration | 50 s | Free slots above the need are given back after this.
 jobmanager.execution.failover-strategy | str | region | region or full.
 jobmanager.execution.attempts-history-size | int | 16 | Past attempts kept per subtask.
-jobmanager.partition.release-during-job-execution | bool | true |
-    Release consumed blocking results early.
 taskmanager.numberOfTaskSlots | int | 1 | Slots of one TaskManager.
 taskmanager.load-balance.mode | str | NONE | NONE, SLOTS, TASKS or MIN_RESOURCES.
-taskmanager.slot.timeout | duration | 10 s | How long an allocated slot waits for its JobMaster.
-taskmanager.registration.timeout | duration | 5 min | How long a TaskManager tries to register.
-taskmanager.host | str | - | Address under which a TaskManager serves its results.
 task.cancellation.interval | duration | 30 s | Between two attempts to interrupt a cancelled task.
 task.cancellation.timeout | duration | 3 min |
     A cancelled task that lives longer ends its TaskManager; 0: never.
@@ -77,19 +70,7 @@ resourcemanager.start-worker.max-failure-rate | float | 10.0 |
 resourcemanager.start-worker.retry-interval | duration | 3 s | That pause.
 slotmanager.number-of-slots.max | int | 2147483647 | Most slots at one time.
 slotmanager.redundant-taskmanager-num | int | 0 | TaskManagers to keep ready beyond the need.
-cluster.registration.initial-timeout | duration | 100 ms | First wait for a registration answer.
-cluster.registration.max-timeout | duration | 30 s | Longest such wait.
-cluster.registration.error-delay | duration | 10 s | Wait after a failed registration.
-cluster.registration.refused-registration-delay | duration | 30 s | Wait after a refused one.
-taskmanager.network.request-backoff.initial | int | 100 |
-    First wait before a partition is asked for again, ms.
-taskmanager.network.request-backoff.max | int | 10000 | Longest such wait, ms.
-taskmanager.network.partition-request-timeout | duration | 10 s |
-    How long a request may wait for its partition.
-python.archives | str | - | Archives to unpack beside the tasks.
 python.files | str | - | Files and directories for sys.path of the tasks.
-python.operator-chaining.enabled | bool | true | Whether Python operators share tasks.
-python.requirements | str | - | A requirements file for the tasks.
 pipeline.auto-watermark-interval | duration | 200 ms | How often periodic watermarks are made.
 pipeline.global-job-parameters | map | - | Pairs that every function can read from its context.
 pipeline.max-parallelism | int | -1 | Key groups of operators that set none; -1: derived.
@@ -116,15 +97,47 @@ restart-strategy.failure-rate.delay | duration | 1 s | Wait before a restart.
 restart-strategy.failure-rate.failure-rate-interval | duration | 1 min |
     Interval in which failures are counted.
 restart-strategy.failure-rate.max-failures-per-interval | int | 1 | Failures allowed per interval.
-rest.address | str | - | The dashboard and REST API: address.
-rest.bind-address | str | - | The dashboard and REST API: bind-address.
-rest.bind-port | str | 8081 | The dashboard and REST API: bind-port.
-rest.port | int | 8081 | The dashboard and REST API: port.
 """
 
 # Accepted because Flink programs set them; they change nothing here.
 # A line that starts with `=` says what the lines below it are.
 IGNORED: Final = """
+= Release consumed blocking results early.
+jobmanager.partition.release-during-job-execution | bool | true
+= How long an allocated slot waits for its JobMaster.
+taskmanager.slot.timeout | duration | 10 s
+= How long a TaskManager tries to register.
+taskmanager.registration.timeout | duration | 5 min
+= Address under which a TaskManager serves its results.
+taskmanager.host | str | -
+= First wait for a registration answer.
+cluster.registration.initial-timeout | duration | 100 ms
+= Longest such wait.
+cluster.registration.max-timeout | duration | 30 s
+= Wait after a failed registration.
+cluster.registration.error-delay | duration | 10 s
+= Wait after a refused one.
+cluster.registration.refused-registration-delay | duration | 30 s
+= First wait before a partition is asked for again, ms.
+taskmanager.network.request-backoff.initial | int | 100
+= Longest such wait, ms.
+taskmanager.network.request-backoff.max | int | 10000
+= How long a request may wait for its partition.
+taskmanager.network.partition-request-timeout | duration | 10 s
+= Archives to unpack beside the tasks.
+python.archives | str | -
+= Whether Python operators share tasks.
+python.operator-chaining.enabled | bool | true
+= A requirements file for the tasks.
+python.requirements | str | -
+= The dashboard and REST API: address.
+rest.address | str | -
+= The dashboard and REST API: bind-address.
+rest.bind-address | str | -
+= The dashboard and REST API: bind-port.
+rest.bind-port | str | 8081
+= The dashboard and REST API: port.
+rest.port | int | 8081
 = Wait for more requests before they are declared.
 slot.request.max-interval | duration | 20 ms
 = Which scheduler runs streaming jobs.

@@ -118,9 +118,16 @@ class Hash(Partitioner):
     def split(self, batch: Batch) -> Iterable[tuple[int, Batch]]:
         if isinstance(batch, ColumnBatch):
             found = self._keys.channels_of_columns(batch, self._channels, self._max_parallelism)
-            return split_by(batch.select(self._columns) if self._columns else batch, found)
+            return split_by(self._pruned(batch), found)
         keys = self._keys.keys_of_rows(batch.values)
         return split_rows(batch, self._cache.channels_of(keys), self._channels)
+
+    def _pruned(self, batch: ColumnBatch) -> ColumnBatch:
+        """Whole where a column is missing: its reader knows better what to say of that."""
+        columns = self._columns
+        if columns is None or not set(columns) <= set(batch.data.schema.names):
+            return batch
+        return batch.select(columns)
 
     def channels_of(self, batch: Batch) -> list[int]:
         if isinstance(batch, ColumnBatch):

@@ -128,6 +128,6 @@ def test_a_session_that_is_stopped_in_the_middle_ends_the_job(spark, spark_on, t
     spark.stop()
     with pytest.raises(JobExecutionError, match="SparkSession was stopped"):
         client.get_job_execution_result().result()
-    provider = SparkProvider(spark, 1, 0.0)
+    provider = SparkProvider(spark, 1)
     assert provider.describe() == "the SparkSession was stopped"
     assert provider.max_taskmanagers(1) == 0

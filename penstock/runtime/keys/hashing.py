@@ -32,7 +32,7 @@ from penstock.model.time import Instant
 from penstock.model.types import BasicType, BasicTypeInfo, TypeInformation
 
 UInt32s: TypeAlias = NDArray[np.uint32]
-Channels: TypeAlias = NDArray[np.uint8] | NDArray[np.uint16]
+Channels: TypeAlias = NDArray[np.unsignedinteger[Any]]
 
 MAX_PARALLELISM_LIMIT: Final = 32768
 _MASK: Final = 0xFFFFFFFF

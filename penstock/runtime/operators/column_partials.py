@@ -186,9 +186,7 @@ def _integers(column: pa.ChunkedArray) -> Int64s | None:
     return values
 
 
-def _trimmed(
-    counts: Int64s, first_pane: int, first_key: int
-) -> Iterator[tuple[int, Counts]]:
+def _trimmed(counts: Int64s, first_pane: int, first_key: int) -> Iterator[tuple[int, Counts]]:
     """`counts`: shape (panes, keys). What is zero at both ends of a pane is cut off."""
     for row, of_pane in enumerate(counts):
         filled = np.flatnonzero(of_pane)

@@ -3,6 +3,7 @@
 import importlib
 import importlib.machinery
 import io
+import subprocess
 import sys
 import types
 import zipfile
@@ -54,6 +55,21 @@ def test_functions_and_local_classes_travel_by_value():
     times = deserialize(serialize(lambda event: event.value * factor))
     assert times(Event(2)) == 6
     assert deserialize(dumps_records([Event(5)]))[0].value == 5
+
+
+def test_what_was_pickled_by_value_is_opened_without_importing_pyspark():
+    made = serialize(lambda value: value + 1)
+    script = (
+        "import sys\n"
+        "from penstock.hosting import closures\n"
+        "closures.load_cloudpickle_alone()\n"
+        "function = closures.deserialize(sys.stdin.buffer.read())\n"
+        "assert function(1) == 2 and 'pyspark' not in sys.modules\n"
+        "from pyspark import cloudpickle\n"  # who wants all of it still gets it
+        "assert cloudpickle.loads(cloudpickle.dumps(function))(2) == 3\n"
+        "assert closures.deserialize(closures.serialize(function))(3) == 4\n"
+    )
+    subprocess.run([sys.executable, "-c", script], input=made, check=True)
 
 
 # ---------------------------------------------------------------------- out of a zip, and what never goes

@@ -48,7 +48,7 @@ class FakeContext:
 
 
 def provider_of(**given):
-    return SparkProvider(SimpleNamespace(sparkContext=FakeContext(**given)), 1, 0.0)
+    return SparkProvider(SimpleNamespace(sparkContext=FakeContext(**given)), 1)
 
 
 @pytest.fixture

@@ -70,13 +70,13 @@ def test_the_program_wins_over_the_command_line_over_spark_over_the_host() -> No
 
 
 def test_penstock_keys_are_found_in_spark_with_one_prefix() -> None:
-    settings = Settings(spark={"spark.penstock.taskmanager.cores": "2"})
-    assert settings.get_int("penstock.taskmanager.cores") == 2
+    settings = Settings(spark={"spark.penstock.taskmanager.max": "2"})
+    assert settings.get_int("penstock.taskmanager.max") == 2
 
 
 def test_an_unknown_penstock_key_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(ConfigurationError, match=r"penstock\.taskmanager\.cores"):
-        Settings({"penstock.taskmanager.core": "2"})
+    with pytest.raises(ConfigurationError, match=r"penstock\.taskmanager\.keep-core"):
+        Settings({"penstock.taskmanager.keep-cor": "2"})
 
 
 def test_keys_that_change_nothing_are_listed() -> None:

@@ -3,6 +3,8 @@
 import pyarrow as pa
 import pytest
 
+from penstock.common import WatermarkStrategy
+from penstock.datastream.connectors import NumberSequenceSource
 from penstock.model.errors import EngineBug, UserCodeError
 from penstock.model.types import Types
 from penstock.runtime.chain import OperatorChain
@@ -19,6 +21,7 @@ from penstock.runtime.elements import (
 )
 from penstock.runtime.operator import Accepts, Operator
 from penstock.runtime.operators import MapOperator
+from penstock.runtime.source_operator import SourceOperator
 from tests.unit.runtime.tasks import Clock, Logging, context_for, opened, output, spec_of, values_of
 
 
@@ -133,6 +136,9 @@ def test_columns_become_rows_only_before_an_operator_that_wants_rows():
     assert (any_kind.seen, columns.seen, rows.seen) == ([ColumnBatch], [ColumnBatch], [RowBatch])
     assert chain.takes_rows
     assert not opened([Kinds(Accepts.ANY)]).takes_rows
+    source = SourceOperator(NumberSequenceSource(0, 1), WatermarkStrategy.no_watermarks())
+    unopened = OperatorChain(spec_of([source, Kinds(Accepts.COLUMNS)]), Clock().now_ms)
+    assert not unopened.takes_rows  # a source's column batches are not cut into slices
 
 
 # ---------------------------------------------------------------------- life

@@ -141,6 +141,17 @@ def test_sliding_column_windows_combine_panes():
     assert found == [(-8, 1, 1), (-4, 2, 5), (0, 3, 9), (4, 2, 13), (8, 1, 17)]
 
 
+def test_windows_that_fire_together_come_in_one_batch_oldest_first():
+    op = window(TumblingEventTimeWindows.of(10), count())
+    op.feed_batch(columns(["b", "a", "a"], [1, 1, 1], [21, 1, 12]))
+    op.watermark(29)
+    batches = [element for element in op.elements if isinstance(element, ColumnBatch)]
+    assert len(batches) == 1
+    assert [(row["k"], row["window_start"], stamp) for row, stamp in op.stamped] == [
+        ("a", 0, 9), ("a", 10, 19), ("b", 20, 29),
+    ]  # fmt: skip
+
+
 def test_late_rows_are_counted_and_rows_within_the_lateness_fire_again():
     op = window(TumblingEventTimeWindows.of(10), count(), lateness=5)
     op.feed_batch(columns(["a", "b"], [1, 1], [1, 1]))

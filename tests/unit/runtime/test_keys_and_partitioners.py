@@ -24,7 +24,7 @@ from penstock.runtime.keys import (
     state_key,
     state_keys,
 )
-from penstock.runtime.partitioner import make_partitioner
+from penstock.runtime.partitioner import Hash, make_partitioner
 
 
 class Colour(Enum):
@@ -135,6 +135,19 @@ def test_a_null_key_in_a_column_is_refused():
         KeySelection(("a",)).channels_of_columns(batch, 2, 128)
     with pytest.raises(KeyError, match=r"'x'.*\['a'\]"):
         KeySelection(("x",)).channels_of_columns(batch, 2, 128)
+
+
+def test_only_the_columns_that_are_read_are_sent():
+    batch = ColumnBatch(pa.record_batch({"a": [1, 2, 3], "b": [4, 5, 6]}), np.arange(3))
+    for columns, sent in [(("a",), ["a"]), (None, ["a", "b"]), (("a", "missing"), ["a", "b"])]:
+        parts = list(Hash(KeySelection(("a",)), 2, 128, columns).split(batch))
+        assert all(part.data.schema.names == sent for _, part in parts)
+        rows = [
+            (v, t)
+            for _, p in parts
+            for v, t in zip(p.data["a"].to_pylist(), p.timestamps, strict=True)
+        ]
+        assert sorted(rows) == [(1, 0), (2, 1), (3, 2)]
 
 
 def test_key_group_ranges_refuse_more_subtasks_than_groups():

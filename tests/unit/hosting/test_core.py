@@ -1,0 +1,83 @@
+"""When a TaskManager stays on one core, and that it can be put there."""
+
+import os
+import threading
+
+import pytest
+
+from penstock.hosting.core import CoreKeeper, Load, Policy
+
+BUSY = Load(busy=0.95, lost=0.02)
+CROWDED = Load(busy=0.5, lost=0.5)
+PARALLEL = Load(busy=1.8, lost=0.0)
+QUIET = Load(busy=0.1, lost=0.0)
+
+
+def policy() -> Policy:
+    return Policy(lambda: 0.0)
+
+
+def test_busy_threads_that_take_turns_are_kept():
+    assert policy().is_kept(BUSY)
+
+
+@pytest.mark.parametrize("load", [QUIET, PARALLEL])
+def test_little_work_and_parallel_work_are_left_free(load):
+    assert not policy().is_kept(load)
+
+
+def test_a_crowded_core_is_left_for_longer_each_time():
+    decided = policy()
+    free = []
+    for _ in range(3):
+        assert decided.is_kept(BUSY)
+        assert not decided.is_kept(CROWDED)
+        ticks = 0
+        while not decided.is_kept(BUSY):
+            ticks += 1
+        assert decided.is_kept(BUSY)
+        assert not decided.is_kept(CROWDED)
+        free.append(ticks)
+        while not decided.is_kept(BUSY):
+            pass
+    assert free == sorted(free)
+    assert free[0] < free[-1]
+
+
+def test_a_pause_sets_free_at_once_and_costs_nothing():
+    decided = policy()
+    assert decided.is_kept(BUSY)
+    assert not decided.is_kept(QUIET)
+    assert decided.is_kept(BUSY)
+
+
+def test_now_and_then_it_is_free_to_show_that_it_would_use_more():
+    decided = policy()
+    kept = 0
+    while decided.is_kept(BUSY):
+        kept += 1
+    assert kept > 10
+    assert not decided.is_kept(PARALLEL)
+    assert not decided.is_kept(PARALLEL)
+
+
+def test_all_threads_are_placed_and_freed():
+    allowed = os.sched_getaffinity(0)
+    keeper = CoreKeeper()
+    decisions = iter([True, True, False])
+    keeper._policy.is_kept = lambda load: next(decisions)
+    stop = threading.Event()
+    other = threading.Thread(target=stop.wait)
+    other.start()
+    try:
+        keeper.look()
+        (core,) = os.sched_getaffinity(other.native_id)
+        assert os.sched_getaffinity(0) == {core}
+        keeper.look()
+        assert os.sched_getaffinity(0) == {core}
+        keeper.look()
+        assert os.sched_getaffinity(other.native_id) == allowed == os.sched_getaffinity(0)
+    finally:
+        stop.set()
+        other.join()
+        os.sched_setaffinity(0, allowed)

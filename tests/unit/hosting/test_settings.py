@@ -1,0 +1,19 @@
+"""What the configuration sets for tasks, beside the program's own calls."""
+
+from penstock.hosting.settings_builder import job_manager_settings, python_files
+from penstock.model.config import Settings
+from penstock.model.program import ProgramSettings
+
+
+def test_job_parameters_of_the_program_count_more():
+    configured = Settings({"pipeline.global-job-parameters": "a:1,b:2"})
+    program = ProgramSettings(job_parameters={"b": "3", "c": "4"})
+    task = job_manager_settings(configured, program).task
+    assert dict(task.job_parameters) == {"a": "1", "b": "3", "c": "4"}
+
+
+def test_configured_python_files_come_after_the_programs():
+    program = ProgramSettings(python_files=("own.py",))
+    assert python_files(Settings(), program) == ["own.py"]
+    configured = Settings({"python.files": "one.py, folder/two.zip"})
+    assert python_files(configured, program) == ["own.py", "one.py", "folder/two.zip"]
