@@ -45,7 +45,7 @@ class DriverWriter:
             return  # the driver needs no watermarks
         try:
             element = self._as_rows(element)
-        except (TypeError, ValueError, ArithmeticError, AssertionError) as error:
+        except (Exception, SystemExit) as error:  # sys.exit() in user code is its failure
             raise user_code_error(self._producer, None, error) from error
         self._pending.extend(element.values)
         self.records_out += len(element.values)
@@ -62,7 +62,7 @@ class DriverWriter:
             return
         try:
             payload = dumps_records(self._pending)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise user_code_error(self._producer, None, error) from error
         self._in_flight += 1
         self._send(DriverData(self.stream, self._attempt_id, len(self._pending), payload))

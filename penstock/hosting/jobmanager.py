@@ -37,6 +37,7 @@ from penstock.model.messages import (
     JobFinalized,
     OfferSlots,
     PartitionDataProduced,
+    ProcessEnded,
     RegisterTaskManager,
     RegistrationAccepted,
     ResourceTick,
@@ -55,6 +56,7 @@ from penstock.model.messages import (
 from penstock.model.states import JobStatus
 
 _TICK_S: Final = 0.1
+_LAST_WORDS_S: Final = 0.3
 _START_FAILURES_MAX: Final = 3
 _MODULES_KEY: Final = BlobKey("modules-user")
 
@@ -271,6 +273,9 @@ class JobManager:
         if isinstance(message, Heartbeat):
             self._on_heartbeat(role, message, writer)
             return message.resource_id
+        if isinstance(message, ProcessEnded):
+            self._lost(message.resource_id, message.cause)
+            return message.resource_id
         if isinstance(message, RegisterTaskManager):
             self._on_register(message, writer)
             return message.resource_id
@@ -294,7 +299,9 @@ class JobManager:
         return None
 
     def disconnected(self, resource_id: ResourceId, cause: str) -> None:
-        self._lost(resource_id, cause)
+        """A process that ended closes its connections first: its supervisor is about to say why it did."""
+        wait_s = _LAST_WORDS_S if self.shell.links.is_supervised(resource_id) else 0.0
+        self._loop.call_later(wait_s, self._lost, resource_id, cause)
 
     def _on_register(self, message: RegisterTaskManager, writer: asyncio.StreamWriter) -> None:
         location = TaskManagerLocation(message.resource_id, message.host, message.data_port)
@@ -344,11 +351,7 @@ class JobManager:
         self._failed_starts += 1
         self.shell.feed_resources(TaskManagerStartFailed(resource_id, cause, now_ms()))
         if self._failed_starts >= _START_FAILURES_MAX:
-            text = (
-                f"NoResourceAvailable: {self._failed_starts} TaskManagers in a row could not be "
-                f"started. The last one: {cause}\n  on: {self.provider.describe()}"
-            )
-            failure = FailureInfo("NoResourceAvailable", text, is_recoverable=False)
+            failure = _no_start(self._failed_starts, cause, self.provider.describe())
             self.shell.feed_job(FailJob(failure, now_ms()))
 
     def _lost(self, resource_id: ResourceId, cause: str) -> None:
@@ -359,3 +362,11 @@ class JobManager:
         self.shell.links.fence(resource_id)
         self.shell.feed_resources(TaskManagerLostEvent(resource_id, cause, now_ms()))
         self.shell.feed_job(TaskManagerGone(resource_id, cause, now_ms()))
+
+
+def _no_start(failed: int, cause: str, host: str) -> FailureInfo:
+    text = (
+        f"NoResourceAvailable: {failed} TaskManagers in a row could not be started. "
+        f"The last one: {cause}\n  on: {host}"
+    )
+    return FailureInfo("NoResourceAvailable", text, is_recoverable=False)

@@ -72,6 +72,11 @@ class Links:
             link.progress = progress
             link.moved_at = monotonic()
 
+    def is_supervised(self, resource_id: ResourceId) -> bool:
+        """Whether its supervisor can still be heard."""
+        supervisor = self._supervisors.get(resource_id)
+        return supervisor is not None and not supervisor.is_closing()
+
     def silent_since(self, limit: float) -> list[ResourceId]:
         """TaskManagers of which neither they nor their supervisors were heard after `limit`.
 

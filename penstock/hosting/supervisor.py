@@ -37,7 +37,7 @@ from penstock.hosting.handshake import (
 from penstock.hosting.wire import MessageBuffer, encode, notice_lost_peer, run_handshake
 from penstock.model.errors import ExternalError
 from penstock.model.ids import ResourceId
-from penstock.model.messages import Heartbeat, Shutdown
+from penstock.model.messages import Heartbeat, ProcessEnded, Shutdown
 
 _GRACE_S: Final = 2.0
 _LAST_WORDS: Final = 2000
@@ -104,7 +104,10 @@ def _keep_child(
     except (OSError, ValueError) as error:
         return f"the TaskManager process could not be started: {error}"
     try:
-        return _watch(config, sock, buffer, child, progress_pipe) + _tail(errors)
+        ended = _watch(config, sock, buffer, child, progress_pipe) + _tail(errors)
+        with contextlib.suppress(OSError):  # the JobManager may be gone
+            _send(sock, encode(ProcessEnded(ResourceId(config.resource_id), ended)))
+        return ended
     except OSError as error:
         return f"connection to the JobManager ended: {error}"
 

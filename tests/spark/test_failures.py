@@ -1,6 +1,8 @@
 """What goes wrong, and what the program's author is told: the operator, the place, the next step."""
 
+import os
 import re
+import sys
 import threading
 from collections import Counter
 
@@ -224,6 +226,8 @@ class BadReader(SourceReader):
     def poll_next(self):
         if self.fails_in == "poll":
             raise RuntimeError("cannot read: poll")
+        if self.fails_in == "sys.exit":
+            sys.exit("RuntimeError: cannot read: exit")
         return ReaderStatus.NOTHING_AVAILABLE
 
     def add_splits(self, splits) -> None: ...
@@ -262,6 +266,12 @@ class BadSource(Source):
             lambda s: s.map(abs).name("Before").key_by(lambda v: 1 // (v - 2)).map(abs).print(),
             ["ZeroDivisionError", "Before", "1 // (v - 2)"],
         ),
+        (
+            lambda s: (
+                s.map(abs).name("Before").key_by(lambda v: sys.exit(f"at {v}")).map(abs).print()
+            ),
+            ["SystemExit: at ", "Before"],
+        ),
         (lambda s: s.sink_to(BadSink()).name("Out"), ["cannot write", "Out"]),
         (
             lambda s: (
@@ -279,7 +289,15 @@ class BadSource(Source):
             ["int", "str", "Typed"],
         ),
     ],
-    ids=["open", "close", "key selector", "sink writer", "unpicklable record", "wrong type"],
+    ids=[
+        "open",
+        "close",
+        "key selector",
+        "sys.exit in a key selector",
+        "sink writer",
+        "unpicklable record",
+        "wrong type",
+    ],
 )
 def test_an_error_names_its_operator_and_where_it_was_built(spark, build, says):
     env, _ = recorded(2)
@@ -287,6 +305,19 @@ def test_an_error_names_its_operator_and_where_it_was_built(spark, build, says):
     text = failure_of(env)
     assert [part for part in says if part not in text] == []
     assert "test_failures.py:" in text.split("built at:")[1].splitlines()[0]
+
+
+def test_a_process_that_ends_itself_is_reported_with_its_last_words(spark):
+    def leave(value):
+        os.write(2, b"out of paper\n")
+        os._exit(7)
+
+    env, _ = recorded(1)
+    env.set_restart_strategy(RestartStrategies.no_restart())
+    env.from_collection([1]).map(leave).print()
+    text = failure_of(env)
+    assert "exit code 7" in text
+    assert "out of paper" in text
 
 
 def test_a_result_that_cannot_be_collected_is_an_error_of_the_collecting_sink(spark):
@@ -298,7 +329,9 @@ def test_a_result_that_cannot_be_collected_is_an_error_of_the_collecting_sink(sp
     assert "Locks" in str(caught.value)
 
 
-@pytest.mark.parametrize("place", ["create reader", "reader start", "poll", "enumerator"])
+@pytest.mark.parametrize(
+    "place", ["create reader", "reader start", "poll", "sys.exit", "enumerator"]
+)
 def test_an_error_of_a_source_names_the_source(spark, place):
     env, _ = recorded(1)
     env.from_source(BadSource(place), NO_WATERMARKS, "Own Source").print()

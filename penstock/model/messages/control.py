@@ -64,6 +64,14 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessEnded:
+    """(wire) Of a supervisor: its TaskManager is over, why, and its last words."""
+
+    resource_id: ResourceId
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
 class SplitRequest:
     """(wire) A source reader wants work."""
 
