@@ -105,11 +105,11 @@ def _keep_child(
         return f"the TaskManager process could not be started: {error}"
     try:
         ended = _watch(config, sock, buffer, child, progress_pipe) + _tail(errors)
-        with contextlib.suppress(OSError):  # the JobManager may be gone
-            _send(sock, encode(ProcessEnded(ResourceId(config.resource_id), ended)))
-        return ended
     except OSError as error:
         return f"connection to the JobManager ended: {error}"
+    with contextlib.suppress(OSError):  # the JobManager may be gone
+        _send(sock, encode(ProcessEnded(ResourceId(config.resource_id), ended)))
+    return ended
 
 
 @contextlib.contextmanager
