@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import secrets
 import threading
-import time
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -23,6 +22,7 @@ from penstock.hosting.handshake import ROLE_SUPERVISOR, Credentials
 from penstock.hosting.job_observer import JobObserver, guarded
 from penstock.hosting.machine_shell import JobManagerSettings, MachineShell, now_ms
 from penstock.hosting.provider import MasterAddress, TaskManagerProvider
+from penstock.hosting.taskmanager_watch import TaskManagerWatch
 from penstock.machines.job_master import JobMaster
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError, UserError
@@ -45,10 +45,7 @@ from penstock.model.messages import (
     SlotsOffered,
     SplitRequest,
     StartScheduling,
-    TaskManagerGone,
-    TaskManagerLostEvent,
     TaskManagerRegistered,
-    TaskManagerStartFailed,
     TaskReported,
     TaskStateChanged,
     UserOutput,
@@ -56,8 +53,6 @@ from penstock.model.messages import (
 from penstock.model.states import JobStatus
 
 _TICK_S: Final = 0.1
-_LAST_WORDS_S: Final = 0.3
-_START_FAILURES_MAX: Final = 3
 _MODULES_KEY: Final = BlobKey("modules-user")
 
 
@@ -78,6 +73,8 @@ class JobManager:
         self.observer = guarded(observer)
         self.settings = settings
         self.ended = threading.Event()
+        self._done = asyncio.Event()
+        self._broken: BaseException | None = None
         self.started_ms = now_ms()
         self.ended_ms = 0
         self.provider = provider
@@ -86,7 +83,6 @@ class JobManager:
             secrets.token_bytes(32), FencingToken(secrets.token_hex(8)), self.job_id
         )
         self._modules = modules
-        self._failed_starts = 0
         self._streams = DriverStreams(lambda credit: self.send_to_task(credit.attempt_id, credit))
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="penstock-jobmanager", daemon=True)
@@ -98,6 +94,9 @@ class JobManager:
             self.coordinators,
             self._streams,
             self._end,
+        )
+        self.watch = TaskManagerWatch(
+            self.shell, provider, self.observer, settings, self._done.is_set
         )
 
     @property
@@ -173,8 +172,6 @@ class JobManager:
                 self.ended.set()  # whatever happened: who waits must come back
 
     async def _main(self) -> None:
-        self._done = asyncio.Event()
-        self._broken: BaseException | None = None
         self._loop.set_exception_handler(self._on_loop_error)
         server = ControlServer(self.credentials, self)
         port = await server.open(self.provider.bind_host)
@@ -246,25 +243,9 @@ class JobManager:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
-            self._check_heartbeats()
-            self._check_stuck()
+            self.watch.tick()
             self.shell.feed_resources(ResourceTick(now_ms()))
             self.observer.tick(self.shell.job_master)
-
-    def _check_stuck(self) -> None:
-        """A function that does not answer a cancel costs its TaskManager: a new one is cheap here."""
-        limit = time.monotonic() - self.settings.stuck_task_timeout_s
-        for attempt_id, since in list(self.shell.cancelling.items()):
-            if since < limit:
-                del self.shell.cancelling[attempt_id]
-                resource_id = self.shell.where.get(attempt_id)
-                if resource_id is not None:
-                    self._lost(resource_id, f"task {attempt_id} did not end after its cancel")
-
-    def _check_heartbeats(self) -> None:
-        timeout = self.settings.heartbeat_timeout_s
-        for resource_id in self.shell.links.silent_since(time.monotonic() - timeout):
-            self._lost(resource_id, f"no heartbeat for {timeout:g} s")
 
     # ------------------------------------------------------------------ Listener of the control server
 
@@ -274,7 +255,7 @@ class JobManager:
             self._on_heartbeat(role, message, writer)
             return message.resource_id
         if isinstance(message, ProcessEnded):
-            self._lost(message.resource_id, message.cause)
+            self.watch.lost(message.resource_id, message.cause)
             return message.resource_id
         if isinstance(message, RegisterTaskManager):
             self._on_register(message, writer)
@@ -299,14 +280,12 @@ class JobManager:
         return None
 
     def disconnected(self, resource_id: ResourceId, cause: str) -> None:
-        """A process that ended closes its connections first: its supervisor is about to say why it did."""
-        wait_s = _LAST_WORDS_S if self.shell.links.is_supervised(resource_id) else 0.0
-        self._loop.call_later(wait_s, self._lost, resource_id, cause)
+        self.watch.disconnected(resource_id, cause)
 
     def _on_register(self, message: RegisterTaskManager, writer: asyncio.StreamWriter) -> None:
         location = TaskManagerLocation(message.resource_id, message.host, message.data_port)
         self.shell.links.register(location, writer)
-        self._failed_starts = 0
+        self.watch.registered(message.resource_id)
         self.provider.registered(message.resource_id)
         self.observer.taskmanager_registered(message)
         accepted = RegistrationAccepted(FencingToken(self.credentials.token))
@@ -317,9 +296,10 @@ class JobManager:
 
     def _on_heartbeat(self, role: int, message: Heartbeat, writer: asyncio.StreamWriter) -> None:
         if role == ROLE_SUPERVISOR:
-            self.shell.links.supervisor_heard(message.resource_id, message.progress, writer)
+            self.shell.links.supervise(message.resource_id, writer)
+            self.watch.supervisor_heard(message.resource_id, message.progress)
             return
-        self.shell.links.heard(message.resource_id)
+        self.watch.heard(message.resource_id)
         for attempt_id, io in message.ios:
             self.shell.job_master.note_io(attempt_id, io)
 
@@ -333,40 +313,5 @@ class JobManager:
             self._streams.put(data)
 
     def _on_host_ended(self, resource_id: ResourceId, cause: str) -> None:
-        """Any thread: the Spark task (or thread) of a TaskManager is over."""
-
-        def ended() -> None:
-            if self.shell.links.is_fenced(resource_id) or self._done.is_set():
-                return  # known to be over
-            if resource_id in self.shell.links:
-                self._lost(resource_id, cause)
-            else:
-                self._on_start_failed(resource_id, cause)
-
-        self._soon(ended)
-
-    def _on_start_failed(self, resource_id: ResourceId, cause: str) -> None:
-        """Several in a row, and none that came up: more of the same will not help."""
-        self.observer.taskmanager_lost(resource_id, f"did not start: {cause}")
-        self._failed_starts += 1
-        self.shell.feed_resources(TaskManagerStartFailed(resource_id, cause, now_ms()))
-        if self._failed_starts >= _START_FAILURES_MAX:
-            failure = _no_start(self._failed_starts, cause, self.provider.describe())
-            self.shell.feed_job(FailJob(failure, now_ms()))
-
-    def _lost(self, resource_id: ResourceId, cause: str) -> None:
-        if resource_id not in self.shell.links or self._done.is_set():
-            return
-        self.observer.taskmanager_lost(resource_id, cause)
-        self.shell.end_taskmanager(resource_id, f"fenced off: {cause}")
-        self.shell.links.fence(resource_id)
-        self.shell.feed_resources(TaskManagerLostEvent(resource_id, cause, now_ms()))
-        self.shell.feed_job(TaskManagerGone(resource_id, cause, now_ms()))
-
-
-def _no_start(failed: int, cause: str, host: str) -> FailureInfo:
-    text = (
-        f"NoResourceAvailable: {failed} TaskManagers in a row could not be started. "
-        f"The last one: {cause}\n  on: {host}"
-    )
-    return FailureInfo("NoResourceAvailable", text, is_recoverable=False)
+        """Any thread."""
+        self._soon(lambda: self.watch.host_ended(resource_id, cause))

@@ -1,15 +1,13 @@
 """Connections of registered TaskManagers and of their supervisors, and who is over for good.
 
-Touched by the JobManager's loop only. A TaskManager lives as long as it or its supervisor is heard; one that
-was declared over is fenced: nothing it says counts any more, and no second one takes its name.
+Touched by the JobManager's loop only. A TaskManager that was declared over is fenced: nothing it says counts
+any more, and no second one takes its name.
 """
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from time import monotonic
-from typing import Final
 
 from penstock.hosting.control_server import drained
 from penstock.hosting.wire import encode
@@ -18,8 +16,6 @@ from penstock.model.errors import ExternalError
 from penstock.model.ids import BlobKey, ResourceId
 from penstock.model.messages import PutBlob, Shutdown
 
-FROZEN_S: Final = 30.0
-
 
 @dataclass(slots=True)
 class Link:
@@ -27,9 +23,6 @@ class Link:
 
     location: TaskManagerLocation
     writer: asyncio.StreamWriter
-    heard_at: float
-    progress: int = 0
-    moved_at: float = 0.0
     blobs: set[BlobKey] = field(default_factory=set)
 
 
@@ -39,7 +32,6 @@ class Links:
     def __init__(self) -> None:
         self._links: dict[ResourceId, Link] = {}
         self._supervisors: dict[ResourceId, asyncio.StreamWriter] = {}
-        self._supervisor_heard_at: dict[ResourceId, float] = {}
         self._fenced: set[ResourceId] = set()
 
     def __contains__(self, resource_id: ResourceId) -> bool:
@@ -50,46 +42,20 @@ class Links:
         resource_id = location.resource_id
         if resource_id in self._fenced or resource_id in self._links:
             raise ExternalError(f"{resource_id} is over; a second one of its name is refused")
-        now = monotonic()
-        self._links[resource_id] = Link(location, writer, now, moved_at=now)
+        self._links[resource_id] = Link(location, writer)
 
     def location(self, resource_id: ResourceId) -> TaskManagerLocation | None:
         link = self._links.get(resource_id)
         return None if link is None else link.location
 
-    def heard(self, resource_id: ResourceId) -> None:
-        link = self._links.get(resource_id)
-        if link is not None:
-            link.heard_at = link.moved_at = monotonic()
-
-    def supervisor_heard(
-        self, resource_id: ResourceId, progress: int, writer: asyncio.StreamWriter
-    ) -> None:
-        self._supervisor_heard_at[resource_id] = monotonic()
+    def supervise(self, resource_id: ResourceId, writer: asyncio.StreamWriter) -> None:
+        """How its supervisor is reached."""
         self._supervisors[resource_id] = writer
-        link = self._links.get(resource_id)
-        if link is not None and progress != link.progress:
-            link.progress = progress
-            link.moved_at = monotonic()
 
     def is_supervised(self, resource_id: ResourceId) -> bool:
         """Whether its supervisor can still be heard."""
         supervisor = self._supervisors.get(resource_id)
         return supervisor is not None and not supervisor.is_closing()
-
-    def silent_since(self, limit: float) -> list[ResourceId]:
-        """TaskManagers of which neither they nor their supervisors were heard after `limit`.
-
-        A supervisor vouches for a TaskManager that is silent, because a C call may hold its GIL, but not for
-        longer than `FROZEN_S` without progress: then it is frozen.
-        """
-        frozen = monotonic() - FROZEN_S
-        return [
-            resource_id
-            for resource_id, link in self._links.items()
-            if max(link.heard_at, self._supervisor_heard_at.get(resource_id, 0.0)) < limit
-            or link.moved_at < frozen
-        ]
 
     def send(self, resource_id: ResourceId, message: object) -> None:
         """Dropped when it is not registered (any more): its loss is told elsewhere."""

@@ -86,7 +86,7 @@ class MachineShell:
         self.failure: FailureInfo | None = None
         self.links = Links()
         self.where: dict[AttemptId, ResourceId] = {}
-        self.cancelling: dict[AttemptId, float] = {}
+        self.cancelling: dict[AttemptId, int] = {}
         self.job_master = JobMaster(job_graph, settings.job, now_ms())
         self.resource_manager = ResourceManager(
             provider.slots_per_taskmanager,
@@ -196,7 +196,7 @@ class MachineShell:
 
     def _do_execution_state(self, effect: ExecutionStateChanged) -> None:
         if effect.new is ExecutionState.CANCELING:
-            self.cancelling[effect.attempt_id] = time.monotonic()
+            self.cancelling[effect.attempt_id] = now_ms()
         else:
             self.cancelling.pop(effect.attempt_id, None)
         if effect.new.is_terminal and effect.new.value != "FINISHED":

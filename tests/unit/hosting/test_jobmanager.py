@@ -3,15 +3,17 @@
 import pickle
 import threading
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors import Committer, Sink
-from penstock.hosting import links
+from penstock.hosting import links, taskmanager_watch
 from penstock.hosting.driver_sink import CollectStream
 from penstock.hosting.executor import MiniCluster
 from penstock.hosting.job_observer import JobObserver
+from penstock.hosting.taskmanager_watch import TaskManagerWatch
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError, JobExecutionError
 from penstock.model.ids import AttemptId, ExecutionVertexId, ResourceId, VertexId
@@ -128,20 +130,77 @@ class Writer:
         pass
 
 
-def test_a_supervisor_does_not_vouch_for_a_frozen_taskmanager(monkeypatch):
-    now = [1000.0]
-    monkeypatch.setattr(links, "monotonic", lambda: now[0])
-    known = links.Links()
-    tm = ResourceId("tm-1")
-    known.register(TaskManagerLocation(tm, "h", 1), Writer())
-    for _ in range(70):  # 35 s of supervisor beats, the child moves for the first 10 s of them
-        now[0] += 0.5
-        known.supervisor_heard(tm, int(min(now[0], 1010.0)), Writer())
-        if now[0] < 1010.0 + links.FROZEN_S:
-            assert known.silent_since(now[0] - 3.0) == []
-    now[0] = 1010.1 + links.FROZEN_S
-    known.supervisor_heard(tm, 1010, Writer())
-    assert known.silent_since(now[0] - 3.0) == [tm]
+class Shell:
+    """What a watch needs of the shell: who is connected, and where losses go."""
+
+    def __init__(self):
+        self.links = links.Links()
+        self.cancelling, self.where = {}, {}
+        self.lost = []
+
+    def end_taskmanager(self, resource_id, reason): ...
+    def feed_job(self, event): ...
+
+    def feed_resources(self, event):
+        self.lost.append((event.resource_id, event.cause))
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    """A watch with its shell and its clock; `tm-1` has registered."""
+    clock = [1000]
+    monkeypatch.setattr(taskmanager_watch, "now_ms", lambda: clock[0])
+    shell = Shell()
+    settings = SimpleNamespace(
+        heartbeat_interval_s=0.5, heartbeat_timeout_s=3.0, stuck_task_timeout_s=3.0
+    )
+    watch = TaskManagerWatch(shell, None, JobObserver(), settings, lambda: False)
+    shell.links.register(TaskManagerLocation(TM, "h", 1), Writer())
+    watch.registered(TM)
+    return watch, shell, clock
+
+
+TM = ResourceId("tm-1")
+
+
+def test_a_silent_taskmanager_is_lost_once(watched):
+    watch, shell, clock = watched
+    for _ in range(10):
+        clock[0] += 500
+        watch.heard(TM)
+        watch.tick()
+    assert shell.lost == []
+    clock[0] += 3000
+    watch.tick()
+    watch.tick()
+    assert shell.lost == [(TM, "no heartbeat for 3.0 s")]
+
+
+def test_a_supervisor_does_not_vouch_for_a_frozen_taskmanager(watched):
+    watch, shell, clock = watched
+    moved = 0
+    while clock[0] < 11_000 + taskmanager_watch.FROZEN_MS - 500:
+        clock[0] += 500  # the supervisor beats; the child moves for the first ten seconds
+        moved = min(clock[0], 11_000)
+        watch.supervisor_heard(TM, moved)
+        watch.tick()
+    assert shell.lost == []
+    clock[0] += 500
+    watch.supervisor_heard(TM, moved)
+    watch.tick()
+    assert shell.lost == [(TM, "no progress for 30 s: frozen")]
+
+
+def test_a_task_that_does_not_answer_its_cancel_costs_its_taskmanager(watched):
+    watch, shell, clock = watched
+    attempt = AttemptId(ExecutionVertexId(VertexId("v"), 0), 0)
+    shell.where[attempt], shell.cancelling[attempt] = TM, clock[0]
+    clock[0] += 3001
+    watch.heard(TM)
+    watch.tick()
+    ((lost, cause),) = shell.lost
+    assert lost == TM
+    assert "did not end after its cancel" in cause
 
 
 def test_a_second_taskmanager_of_a_fenced_name_is_refused():
