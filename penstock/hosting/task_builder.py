@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.hosting.data_connection import RemoteChannel
 from penstock.hosting.driver_stream import DriverWriter
 from penstock.hosting.source_input import SourceInput
-from penstock.model.deployment import PartitionDeployment, ShuffleDescriptor
+from penstock.model.deployment import (
+    InputGateDeployment,
+    PartitionDeployment,
+    ShuffleDescriptor,
+    TaskDeployment,
+)
 from penstock.model.errors import EngineBug
 from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
-from penstock.model.ids import PartitionId, ResultPartitionId
+from penstock.model.ids import DataSetId, ResultPartitionId
 from penstock.runtime.chain import OperatorChain, OperatorTimer
-from penstock.runtime.input_gate import InputChannel, InputGates
+from penstock.runtime.input_gate import GateChannels, InputGates
 from penstock.runtime.operator import OperatorContext
 from penstock.runtime.partitioner import Partitioner, make_partitioner
 from penstock.runtime.result_partition import ResultPartition
@@ -42,14 +47,18 @@ class BuiltTask:
         task: StreamTask,
         thread: TaskThread,
         gates: InputGates | None,
+        opened: Sequence[GateChannels],
         partitions: Sequence[ResultPartition],
     ) -> None:
+        """`opened`: channels of each gate of the deployment."""
         self.task = task
         self.chain = task.chain
         self._thread = thread
         self._gates = gates
         self._partitions = partitions
-        self._channels: dict[PartitionId, list[tuple[InputChannel, int]]] = {}
+        self._readers: dict[DataSetId, list[tuple[GateChannels, InputGateDeployment]]] = {}
+        for channels, gate in zip(opened, thread.deployment.gates, strict=True):
+            self._readers.setdefault(gate.data_set_id, []).append((channels, gate))
 
     def start(self) -> None:
         """Open operators, publish partitions, ask for inputs."""
@@ -64,19 +73,15 @@ class BuiltTask:
         if isinstance(source, SourceInput):
             source.start()
 
-    def add_channels(self, gates: InputGates) -> None:
-        for gate in self._thread.deployment.gates:
-            channels = gates.add_gate(gate.input_index, len(gate.channels))
-            for channel, descriptor in zip(channels, gate.channels, strict=True):
-                places = self._channels.setdefault(descriptor.partition_id, [])
-                places.append((channel, gate.subpartition_index))
-
-    def connect(self, descriptors: Sequence[ShuffleDescriptor]) -> None:
+    def connect(self, descriptors: Iterable[ShuffleDescriptor]) -> None:
         """Known producers: turn unknown channels into local or remote ones."""
+        open_channel = self._thread.host.data_plane.open_channel
         for descriptor in descriptors:
-            for channel, subpartition in self._channels.get(descriptor.partition_id, ()):
-                if channel.source is None:
-                    self._thread.host.data_plane.open_channel(channel, descriptor, subpartition)
+            partition_id = descriptor.partition_id
+            for channels, gate in self._readers.get(partition_id.data_set_id, ()):
+                place = partition_id.index - gate.channels.first
+                if 0 <= place < len(channels) and channels[place].source is None:
+                    open_channel(channels[place], descriptor, gate.subpartition_index)
 
     def add_splits(self, splits: Sequence[Any]) -> None:
         self._source_input().reader.add_splits(splits)
@@ -91,10 +96,11 @@ class BuiltTask:
     def remote_bytes(self) -> tuple[int, int]:
         """Bytes in and out that crossed a socket."""
         received = 0
-        for places in self._channels.values():
-            for channel, _ in places:
-                if isinstance(channel.source, RemoteChannel):
-                    received += channel.source.bytes_in
+        for readers in self._readers.values():
+            for channels, _ in readers:
+                for channel in channels.made:
+                    if isinstance(channel.source, RemoteChannel):
+                        received += channel.source.bytes_in
         return received, sum(partition.remote_bytes_out for partition in self._partitions)
 
     @property
@@ -169,11 +175,13 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
             )
     head = chain.head
     gates: InputGates | None = None
+    opened: Sequence[GateChannels] = ()
     task_input: TaskInput
     if isinstance(head, SourceOperator):
         task_input = SourceInput(head, spec.operators[0], thread)
     else:
-        task_input = gates = InputGates(thread.waker.wake)
+        gates, opened = build_gates(deployment, thread.waker.wake)
+        task_input = gates
     timeout_ms = min((output.buffer_timeout_ms for output in spec.outputs), default=100)
     task = StreamTask(
         chain,
@@ -184,10 +192,16 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
         max_step_ns=int(host.task_settings.max_step_ms * 1e6),
         buffer_timeout_ns=(timeout_ms if timeout_ms >= 0 else 100) * 1_000_000,
     )
-    built = BuiltTask(task, thread, gates, list(partitions.values()))
-    if gates is not None:
-        built.add_channels(gates)
-    return built
+    return BuiltTask(task, thread, gates, opened, list(partitions.values()))
+
+
+def build_gates(
+    deployment: TaskDeployment, wake: Callable[[], None]
+) -> tuple[InputGates, Sequence[GateChannels]]:
+    """Input gates as the deployment says, and the channels of each; nothing is connected yet."""
+    gates = InputGates(wake)
+    opened = [gates.add_gate(gate.input_index, len(gate.channels)) for gate in deployment.gates]
+    return gates, opened
 
 
 def _partitioner(thread: TaskThread, output: ChainOutput, part: PartitionDeployment) -> Partitioner:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from penstock.machines import execution as machine
 from penstock.machines.distribution import partition_ranges
 from penstock.machines.execution import Consequence, ExecutionEvent
-from penstock.model.deployment import ShuffleDescriptor, TaskManagerLocation
+from penstock.model.deployment import Producers, TaskManagerLocation
 from penstock.model.errors import GraphError
 from penstock.model.graph.job_graph import (
     IntermediateDataSet,
@@ -70,7 +70,7 @@ class ConsumedPartitionGroup:
     edge: JobEdge
     consumers: ConsumerVertexGroup
     unfinished: int
-    descriptors: tuple[ShuffleDescriptor, ...] | None = None
+    descriptors: Producers | None = None
 
     @property
     def is_all_data_produced(self) -> bool:

@@ -1,10 +1,12 @@
 """What is sent with a task: its partitions, its gates, and where the producers are.
 
 Knows no slots and no wire. Source: Flink TaskDeploymentDescriptorFactory, ShuffleDescriptor (spec
-2.3): descriptors are made once per group of partitions and shared by all its consumers.
+2.3): descriptors are packed once per group of partitions and shared by all its consumers.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
 
 from penstock.machines.distribution import subpartition_of
 from penstock.machines.execution_graph import (
@@ -18,11 +20,19 @@ from penstock.model.deployment import (
     PartitionDeployment,
     ShuffleDescriptor,
     TaskDeployment,
+    pack_producers,
 )
 from penstock.model.errors import BrokenInvariant
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import AttemptId, PartitionId, ResultPartitionId
 from penstock.model.messages import UpdatePartitions
+
+
+@dataclass(slots=True, eq=False)
+class _Unaware:
+    """Consumers that were all given the same list, in which some producers are not known."""
+
+    consumers: list[AttemptId] = field(default_factory=list)
 
 
 class TaskDeployments:
@@ -31,7 +41,8 @@ class TaskDeployments:
     def __init__(self, job_graph: JobGraph, graph: ExecutionGraph) -> None:
         self._job = job_graph
         self._graph = graph
-        self._unaware: dict[PartitionId, list[AttemptId]] = {}
+        self._unaware: dict[PartitionId, list[_Unaware]] = {}
+        self._unaware_of: dict[int, _Unaware] = {}
 
     def place(self, vertex: ExecutionVertex) -> None:
         """The vertex has a slot: what it produces can be described from now on."""
@@ -62,8 +73,9 @@ class TaskDeployments:
         """Messages to those that were deployed before this producer was placed."""
         updates: dict[AttemptId, list[ShuffleDescriptor]] = {}
         for partition in vertex.partitions:
-            for attempt_id in self._unaware.pop(partition.partition_id, ()):
-                updates.setdefault(attempt_id, []).append(_descriptor(partition))
+            for unaware in self._unaware.pop(partition.partition_id, ()):
+                for attempt_id in unaware.consumers:
+                    updates.setdefault(attempt_id, []).append(_descriptor(partition))
         found: list[UpdatePartitions] = []
         for attempt_id, descriptors in updates.items():
             consumer = self._graph.current(attempt_id)
@@ -87,12 +99,11 @@ class TaskDeployments:
 
     def _gate(self, vertex: ExecutionVertex, group: ConsumedPartitionGroup) -> InputGateDeployment:
         if group.descriptors is None:
-            group.descriptors = tuple(_descriptor(partition) for partition in group.partitions)
-        if not group.result_type.must_be_pipelined_consumed:
-            for descriptor in group.descriptors:
-                if descriptor.location is None:
-                    waiting = self._unaware.setdefault(descriptor.partition_id, [])
-                    waiting.append(vertex.execution.attempt_id)
+            self._describe(group)
+        assert group.descriptors is not None
+        unaware = self._unaware_of.get(id(group))
+        if unaware is not None:
+            unaware.consumers.append(vertex.execution.attempt_id)
         return InputGateDeployment(
             data_set_id=group.edge.data_set_id,
             result_type=group.result_type,
@@ -102,6 +113,25 @@ class TaskDeployments:
             ),
             channels=group.descriptors,
         )
+
+    def _describe(self, group: ConsumedPartitionGroup) -> None:
+        """Once for all consumers, until a producer moves. `_unaware_of` belongs to this list."""
+        executions = [partition.producer.execution for partition in group.partitions]
+        first = group.partitions[0]
+        group.descriptors = pack_producers(
+            first.partition_id.data_set_id,
+            first.producer.vertex_id.vertex_id,
+            first.partition_id.index,
+            [(execution.attempt_id.attempt, execution.location) for execution in executions],
+        )
+        self._unaware_of.pop(id(group), None)
+        if group.result_type.must_be_pipelined_consumed:
+            return
+        unknown = [p for p in group.partitions if p.producer.execution.location is None]
+        if unknown:
+            self._unaware_of[id(group)] = unaware = _Unaware()
+            for partition in unknown:
+                self._unaware.setdefault(partition.partition_id, []).append(unaware)
 
 
 def _descriptor(partition: ResultPartition) -> ShuffleDescriptor:

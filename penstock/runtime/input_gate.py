@@ -2,7 +2,8 @@
 
 Source: Flink SingleInputGate, UnionInputGate, StreamTaskNetworkInput, StatusWatermarkValve. Differs: the gates
 of a task share one ready-queue (round robin over all channels, one frame a turn), and channels of several
-gates with one `input_index` form one logical input, as a union does.
+gates with one `input_index` form one logical input, as a union does. A channel is made when somebody asks for
+it, so that a gate of ten thousand costs nothing until it is connected.
 
 Producers and the network thread call `InputChannel.notify`; everything else belongs to the mailbox thread.
 """
@@ -10,8 +11,8 @@ Producers and the network thread call `InputChannel.notify`; everything else bel
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, overload
 
 from penstock.model.errors import EngineBug
 from penstock.runtime.elements import (
@@ -66,14 +67,51 @@ class InputChannel:
             self.source.release()
 
 
-class LogicalInput:
-    """One input of the head operator: its channels over all its gates, and their valve."""
+class GateChannels(Sequence[InputChannel]):
+    """Channels of one gate. Mailbox thread only."""
 
-    __slots__ = ("channels", "ended_data", "ended_partitions", "index", "is_ended", "valve")
+    __slots__ = ("_count", "_first", "_gates", "_logical", "_made")
+
+    def __init__(self, gates: InputGates, logical: LogicalInput, count: int) -> None:
+        self._gates = gates
+        self._logical = logical
+        self._first = logical.channels
+        self._count = count
+        self._made: list[InputChannel | None] = []
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> InputChannel: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[InputChannel]: ...
+    def __getitem__(self, place: int | slice) -> InputChannel | Sequence[InputChannel]:
+        if isinstance(place, slice):
+            return [self[at] for at in range(*place.indices(self._count))]
+        if not self._made:
+            self._made = [None] * self._count
+        channel = self._made[place]
+        if channel is None:
+            at = place % self._count
+            self._made[at] = channel = InputChannel(self._gates, self._logical, self._first + at)
+        return channel
+
+    @property
+    def made(self) -> Iterator[InputChannel]:
+        """Those that somebody has asked for."""
+        return (channel for channel in self._made if channel is not None)
+
+
+class LogicalInput:
+    """One input of the head operator: all its gates, their `channels` (count), and their valve."""
+
+    __slots__ = ("channels", "ended_data", "ended_partitions", "gates", "index", "is_ended", "valve")
 
     def __init__(self, index: int) -> None:
         self.index = index
-        self.channels: list[InputChannel] = []
+        self.channels = 0
+        self.gates: list[GateChannels] = []
         self.ended_data = 0
         self.ended_partitions = 0
         self.is_ended = False
@@ -92,18 +130,18 @@ class InputGates:
         self.inputs: dict[int, LogicalInput] = {}
         self.records_in = 0
 
-    def add_gate(self, input_index: int, channels: int) -> Sequence[InputChannel]:
+    def add_gate(self, input_index: int, channels: int) -> GateChannels:
         """New channels of a logical input; before `start`."""
         logical = self.inputs.setdefault(input_index, LogicalInput(input_index))
-        first = len(logical.channels)
-        added = [InputChannel(self, logical, first + i) for i in range(channels)]
-        logical.channels.extend(added)
+        added = GateChannels(self, logical, channels)
+        logical.gates.append(added)
+        logical.channels += channels
         self._unfinished += channels
         return added
 
     def start(self) -> None:
         for logical in self.inputs.values():
-            logical.valve = StatusWatermarkValve(len(logical.channels))
+            logical.valve = StatusWatermarkValve(logical.channels)
 
     def enqueue(self, channel: InputChannel) -> None:
         self._ready.append(channel)
@@ -141,8 +179,9 @@ class InputGates:
 
     def release(self) -> None:
         for logical in self.inputs.values():
-            for channel in logical.channels:
-                channel.release()
+            for gate in logical.gates:
+                for channel in gate.made:
+                    channel.release()
 
     def _accept(self, channel: InputChannel, element: Element) -> Sequence[Element]:
         logical = channel.logical
@@ -166,7 +205,7 @@ class InputGates:
 
     def _end_of_data(self, logical: LogicalInput, end: EndOfData) -> Sequence[Element]:
         logical.ended_data += 1
-        if logical.ended_data < len(logical.channels):
+        if logical.ended_data < logical.channels:
             return ()
         logical.is_ended = True
         return (end,)
