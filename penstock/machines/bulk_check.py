@@ -6,6 +6,7 @@ work once others finish, not whether it can work now.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -33,12 +34,15 @@ def is_fulfillable(
     Args: reusable_slots: free ones, and used ones that will become free by themselves. fulfilled:
     those that serve this bulk already.
     """
-    left = [slot for slot in reusable_slots if slot.allocation_id not in fulfilled]
+    left: dict[ResourceProfile, deque[int]] = {}
+    for order, slot in enumerate(reusable_slots):
+        if slot.allocation_id not in fulfilled:
+            left.setdefault(slot.profile, deque()).append(order)
     for profile in pending:
-        slot = next((slot for slot in left if slot.profile.is_matching(profile)), None)
-        if slot is None:
+        usable = [orders for of, orders in left.items() if orders and of.is_matching(profile)]
+        if not usable:
             return False
-        left.remove(slot)
+        min(usable, key=lambda orders: orders[0]).popleft()  # the first slot that matches
     return True
 
 

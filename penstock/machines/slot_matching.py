@@ -6,10 +6,11 @@ slots are looked at in the order given.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from heapq import heapify, heappop, heappush
 
 from penstock.machines.resource_profile import UNKNOWN, ResourceProfile
 from penstock.machines.slot_selection import FreeSlot
@@ -34,15 +35,22 @@ class Matching(StrEnum):
     PREFERRED_SIMPLE = "preferred+simple"
     PREFERRED_TASKS = "preferred+tasks"
 
+    @property
+    def is_by_load(self) -> bool:
+        return self in {Matching.TASKS, Matching.PREFERRED_TASKS}
+
 
 Loads = Mapping[ResourceId, float]
 
 
 def match_requests(
-    matching: Matching, slots: Sequence[FreeSlot], requests: Sequence[SlotRequest], loads: Loads
+    matching: Matching,
+    slots: Sequence[FreeSlot],
+    requests: Collection[SlotRequest],
+    loads: Loads,
 ) -> dict[SlotRequestId, FreeSlot]:
     """Slot per request, for the requests that get one. `loads`: tasks that each TaskManager has
-    now."""
+    now; only looked at by the kinds that are `is_by_load`."""
     match matching:
         case Matching.SIMPLE:
             return match_simply(slots, requests)
@@ -54,31 +62,53 @@ def match_requests(
 
 
 def match_simply(
-    slots: Sequence[FreeSlot], requests: Sequence[SlotRequest]
+    slots: Sequence[FreeSlot], requests: Iterable[SlotRequest]
 ) -> dict[SlotRequestId, FreeSlot]:
-    """For each slot the first request that it matches."""
-    waiting = {request.request_id: request for request in requests}
+    """For each slot the first request that it matches.
+
+    Requests are looked at once, and only as far as it takes: few slots among many requests are the
+    rule, as TaskManagers come one by one.
+    """
+    coming = iter(requests)
+    passed: dict[ResourceProfile, deque[tuple[int, SlotRequest]]] = {}
+    order = 0
     found: dict[SlotRequestId, FreeSlot] = {}
     for slot in slots:
-        request = next((r for r in waiting.values() if slot.profile.is_matching(r.profile)), None)
-        if request is not None:
+        usable = [
+            waiting
+            for profile, waiting in passed.items()
+            if waiting and slot.profile.is_matching(profile)
+        ]
+        if usable:
+            _, request = min(usable, key=lambda waiting: waiting[0][0]).popleft()
             found[request.request_id] = slot
-            del waiting[request.request_id]
+            continue
+        for request in coming:
+            order += 1
+            if slot.profile.is_matching(request.profile):
+                found[request.request_id] = slot
+                break
+            passed.setdefault(request.profile, deque()).append((order, request))
     return found
 
 
 def match_by_load(
-    slots: Sequence[FreeSlot], requests: Sequence[SlotRequest], loads: Loads
+    slots: Sequence[FreeSlot], requests: Collection[SlotRequest], loads: Loads
 ) -> dict[SlotRequestId, FreeSlot]:
     """All requests or none: heavy ones first, each to the TaskManager with the least to do."""
+    if len(slots) < len(requests):
+        return {}
     planned = match_simply(slots, requests)
     if len(planned) < len(requests):
         return {}
     budget = Counter(slot.profile for slot in planned.values())
     load: dict[ResourceId, float] = defaultdict(float, loads)
+    waiting = sorted(requests, key=lambda request: -request.load)
+    if len(budget) == 1:
+        alike = [slot for slot in slots if slot.profile in budget]
+        return _deal_out(alike, waiting, load)
     free = list(slots)
     found: dict[SlotRequestId, FreeSlot] = {}
-    waiting = sorted(requests, key=lambda request: -request.load)
     for place, request in enumerate(waiting):
         usable = [
             slot
@@ -95,12 +125,31 @@ def match_by_load(
     return found
 
 
+def _deal_out(
+    slots: Sequence[FreeSlot], requests: Sequence[SlotRequest], load: Mapping[ResourceId, float]
+) -> dict[SlotRequestId, FreeSlot]:
+    """Slots of one profile, which all these requests match: the rule, and no scan is needed.
+
+    Of TaskManagers that have as much to do, the one whose next slot comes first.
+    """
+    left: dict[ResourceId, deque[tuple[int, FreeSlot]]] = {}
+    for order, slot in enumerate(slots):
+        left.setdefault(slot.resource_id, deque()).append((order, slot))
+    heap = [(load[name], of_one[0][0], name) for name, of_one in left.items()]
+    heapify(heap)
+    found: dict[SlotRequestId, FreeSlot] = {}
+    for request in requests:
+        so_far, _, name = heappop(heap)
+        _, found[request.request_id] = left[name].popleft()
+        if left[name]:
+            heappush(heap, (so_far + request.load, left[name][0][0], name))
+    return found
+
+
 def _leaves_enough(
     budget: Counter[ResourceProfile], taken: ResourceProfile, rest: Sequence[SlotRequest]
 ) -> bool:
-    """Whether the requests after this one still find slots: only a matter with several profiles."""
-    if len(budget) == 1:
-        return True
+    """Whether the requests after this one still find slots."""
     left = budget - Counter([taken])
     for request in sorted(rest, key=lambda request: request.profile == UNKNOWN):
         profile = (
@@ -116,7 +165,7 @@ def _leaves_enough(
 
 
 def _match_preferred(
-    rest: Matching, slots: Sequence[FreeSlot], requests: Sequence[SlotRequest], loads: Loads
+    rest: Matching, slots: Sequence[FreeSlot], requests: Collection[SlotRequest], loads: Loads
 ) -> dict[SlotRequestId, FreeSlot]:
     """Requests get their previous slots back; the others share what is left."""
     waiting = {r.request_id: r for r in requests if r.preferred_allocations}

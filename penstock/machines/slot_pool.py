@@ -7,10 +7,11 @@ the owner declares requirements once per event instead of debouncing by time.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from penstock.machines.free_slots import FreeSlots
 from penstock.machines.resource_profile import ANY, ResourceProfile
 from penstock.machines.slot_matching import Matching, SlotRequest, match_requests
 from penstock.machines.slot_selection import Locality, SlotProfile, SlotSelection
@@ -62,10 +63,13 @@ class SlotPool:
         self._idle_timeout_ms = idle_timeout_ms
         self._task_managers: dict[ResourceId, dict[AllocationId, PooledSlot]] = {}
         self._free_per_task_manager: Counter[ResourceId] = Counter()
-        self._free: dict[AllocationId, PooledSlot] = {}
+        self._free: FreeSlots[PooledSlot] = FreeSlots(
+            self.utilization, is_spreading=self._selection.is_spreading
+        )
         self._by_request: dict[SlotRequestId, PooledSlot] = {}
         self.slots: dict[AllocationId, PooledSlot] = {}
-        self.pending: dict[SlotRequestId, SlotRequest] = {}
+        # ordered: of a plain dict the first entry is far away once many before it are gone
+        self.pending: OrderedDict[SlotRequestId, SlotRequest] = OrderedDict()
         self.required: Counter[ResourceProfile] = Counter()
         self.fulfilled: Counter[ResourceProfile] = Counter()
 
@@ -77,7 +81,7 @@ class SlotPool:
 
     @property
     def free(self) -> list[PooledSlot]:
-        return list(self._free.values())
+        return list(self._free)
 
     def slot_of(self, request_id: SlotRequestId) -> PooledSlot | None:
         return self._by_request.get(request_id)
@@ -156,7 +160,7 @@ class SlotPool:
 
     def allocate(self, request: SlotRequest, wanted: SlotProfile) -> Locality | None:
         """Serve the request with a free slot now, or return None and change nothing."""
-        best = self._selection.select(self._free.values(), wanted, self.utilization)
+        best = self._free.select(self._selection, wanted)
         if best is None:
             return None
         slot, locality = best
@@ -174,8 +178,8 @@ class SlotPool:
         returned."""
         if not self.pending or not self._free:
             return []
-        requests: Sequence[SlotRequest] = list(self.pending.values())
-        matches = match_requests(self._matching, self.free, requests, self.loads())
+        loads = self.loads() if self._matching.is_by_load else {}
+        matches = match_requests(self._matching, self.free, self.pending.values(), loads)
         served: list[tuple[SlotRequest, PooledSlot]] = []
         for request_id, matched in matches.items():
             slot = self.slots[matched.allocation_id]
@@ -195,8 +199,7 @@ class SlotPool:
         if slot is not None:
             slot.serves = None
             slot.free_since_ms = now_ms
-            self._free[slot.allocation_id] = slot
-            self._free_per_task_manager[slot.resource_id] += 1
+            self._set_free(slot)
             self.required[slot.counts_for] -= 1
         return False
 
@@ -220,7 +223,7 @@ class SlotPool:
         excess = self.fulfilled - self.required
         since = [
             slot.free_since_ms
-            for slot in self._free.values()
+            for slot in self._free
             if slot.free_since_ms is not None and excess[slot.counts_for] > 0
         ]
         return min(since) + self._idle_timeout_ms if since else None
@@ -242,7 +245,7 @@ class SlotPool:
         _expect("fulfilled requirements", +self.fulfilled, fulfilled)
         _expect("required slots", +self.required, used + waiting)
         _expect("free slots", len(self._free), len(self.slots) - len(self._by_request))
-        per_task_manager = Counter(slot.resource_id for slot in self._free.values())
+        per_task_manager = Counter(slot.resource_id for slot in self._free)
         _expect("free per TaskManager", +self._free_per_task_manager, per_task_manager)
         for slot in self.slots.values():
             is_free = slot.allocation_id in self._free
@@ -262,9 +265,13 @@ class SlotPool:
     def _add(self, slot: PooledSlot, of_task_manager: dict[AllocationId, PooledSlot]) -> None:
         self.slots[slot.allocation_id] = slot
         of_task_manager[slot.allocation_id] = slot
-        self._free[slot.allocation_id] = slot
-        self._free_per_task_manager[slot.resource_id] += 1
+        self._set_free(slot)
         self.fulfilled[slot.counts_for] += 1
+
+    def _set_free(self, slot: PooledSlot) -> None:
+        self._free.add(slot)
+        self._free_per_task_manager[slot.resource_id] += 1
+        self._free.moved(slot.resource_id)
 
     def _reserve(self, slot: PooledSlot, request: SlotRequest) -> None:
         """The slot may have come for another profile: then the requirements are swapped with it."""
@@ -275,8 +282,9 @@ class SlotPool:
                 self.required[slot.counts_for] -= 1
                 self.required[request.profile] += 1
             slot.counts_for = request.profile
-        del self._free[slot.allocation_id]
+        self._free.remove(slot)
         self._free_per_task_manager[slot.resource_id] -= 1
+        self._free.moved(slot.resource_id)
         slot.free_since_ms = None
         slot.serves = request
         self._by_request[request.request_id] = slot
@@ -286,10 +294,11 @@ class SlotPool:
         if slot.free_since_ms is not None:
             self._free_per_task_manager[slot.resource_id] -= 1
         self._task_managers[slot.resource_id].pop(slot.allocation_id, None)
+        self._free.moved(slot.resource_id)
 
     def _forget(self, slot: PooledSlot) -> None:
         self.slots.pop(slot.allocation_id, None)
-        self._free.pop(slot.allocation_id, None)
+        self._free.remove(slot)
         self.fulfilled[slot.counts_for] -= 1
         if slot.serves is not None:
             self._by_request.pop(slot.serves.request_id, None)
