@@ -1,20 +1,23 @@
-"""python -m benchmarks [word_count] [q5] [startup] [latency] [--events N] [--runs K] [--write]
+"""python -m benchmarks [word_count] [q5] [startup] [latency] [scheduler] [--events N] [--runs K]
+[--write]
 
-Prints one JSON line per figure to stdout; --write also writes benchmarks/RESULTS.md.
+Prints one JSON line per figure to stdout; --write also writes their sections of
+benchmarks/RESULTS.md.
 """
 
 import argparse
 
-from benchmarks import latency, q5, startup, word_count
-from benchmarks.figures import Figure
-from benchmarks.report import write_results
+from benchmarks import latency, q5, scheduler, startup, word_count
+from benchmarks.report import ON_SPARK, Section, write_results
 
 BENCHMARKS = {
     "word_count": word_count.measure,
     "q5": q5.measure,
     "startup": startup.measure,
     "latency": latency.measure,
+    "scheduler": scheduler.measure,
 }
+ABOUT = {"scheduler": scheduler.ABOUT}  # the others run on Spark
 LEAST_RUNS = 3
 LEAST_EVENTS = 1000
 
@@ -35,14 +38,17 @@ def main() -> None:
     if arguments.events is not None and arguments.events < LEAST_EVENTS:
         parser.error(f"--events must be at least {LEAST_EVENTS}, got {arguments.events}")
 
-    startup.first_row_and_end()  # starts Spark and its first Python workers
-    figures: list[Figure] = []
-    for name in arguments.names or BENCHMARKS:
-        for figure in BENCHMARKS[name](arguments.events, arguments.runs):
+    names = list(dict.fromkeys(arguments.names)) or list(BENCHMARKS)
+    if set(names) - set(ABOUT):
+        startup.first_row_and_end()  # starts Spark and its first Python workers
+    sections: list[Section] = []
+    for name in names:
+        figures = BENCHMARKS[name](arguments.events, arguments.runs)
+        for figure in figures:
             print(figure.json_line(), flush=True)
-            figures.append(figure)
+        sections.append(Section(name, figures, ABOUT.get(name, ON_SPARK)))
     if arguments.write:
-        write_results(figures, arguments.runs)
+        write_results(sections, arguments.runs, list(BENCHMARKS))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Figures: the runs of one measured quantity beside those of its floor, as a JSON line and as a row.
+"""Figures: the runs of one measured quantity beside those of its floor or peer, as JSON and as a row.
 
 Knows no benchmark and no clock.
 """
@@ -12,13 +12,17 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Figure:
-    """`values` and `floors`: one per run. The ratio is that of the medians, value over floor."""
+    """`values` and `floors`: one per run. The ratio is that of the medians, value over floor.
+
+    `against`: what the floors are: "floor" if measured beside it, "peer" if somebody published it.
+    """
 
     name: str
     values: Sequence[float]
     unit: str
     floors: Sequence[float] = ()
     settings: dict[str, Any] = field(default_factory=dict)
+    against: str = "floor"
 
     @property
     def ratio(self) -> float | None:
@@ -34,9 +38,9 @@ class Figure:
             "runs": len(self.values),
         }
         if self.ratio is not None:
-            fields["floor"] = _rounded(median(self.floors))
-            fields["floor_min"] = _rounded(min(self.floors))
-            fields["floor_max"] = _rounded(max(self.floors))
+            fields[self.against] = _rounded(median(self.floors))
+            fields[f"{self.against}_min"] = _rounded(min(self.floors))
+            fields[f"{self.against}_max"] = _rounded(max(self.floors))
             fields["ratio"] = _rounded(self.ratio)
         fields["settings"] = self.settings
         return json.dumps(fields)

@@ -7,7 +7,7 @@ and RUNNING, confirms cancellations, and keeps nothing of it. No task runs.
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -189,7 +189,7 @@ class NullCluster:
         self._timers.append(effect)
 
     @contextmanager
-    def _timed(self, part: str) -> Iterator[None]:
+    def _timed(self, part: str) -> Generator[None]:
         started = time.perf_counter()
         try:
             yield

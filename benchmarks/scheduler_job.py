@@ -83,6 +83,9 @@ def run(pattern: DistributionPattern, vertices: int, parallelism: int, *, is_spr
     ):
         _phase(cluster, phase, action, phases, parts)
     _expect(cluster, vertices * parallelism)
+    channels = parallelism if is_one_region else 1
+    deployed_twice = parallelism if is_one_region else 1
+    assert cluster.channels == (parallelism + deployed_twice) * (vertices - 1) * channels
     assert tasks[0].execution.attempt_id.attempt == 1
     return {
         "phases": phases,
@@ -91,7 +94,7 @@ def run(pattern: DistributionPattern, vertices: int, parallelism: int, *, is_spr
         "held_mib": running_mib - imported_mib,
         "imported_mib": imported_mib,
         "tasks": len(tasks),
-        "channels": cluster.channels,
+        "restarted": len(restarted),
         "deployment_bytes": cluster.wire_bytes / cluster.deployed,
     }
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from penstock.machines import execution as machine
 from penstock.machines.distribution import partition_ranges
@@ -284,4 +285,4 @@ class ExecutionGraph:
 
 
 def in_topological_order(vertices: Iterable[ExecutionVertex]) -> list[ExecutionVertex]:
-    return sorted(vertices, key=lambda vertex: vertex.index)
+    return sorted(vertices, key=attrgetter("index"))

@@ -50,11 +50,10 @@ class RestartRegions:
         seen_outputs: set[int] = set()
         while queue:
             region = queue.popleft()
-            for vertex in (
+            for other in (
                 *self._producers(region, unreadable, seen_inputs),
-                *_consumers(region, seen_outputs),
+                *self._consumers(region, seen_outputs),
             ):
-                other = self._regions.of(vertex)
                 if other not in visited:
                     visited.add(other)
                     queue.append(other)
@@ -62,20 +61,32 @@ class RestartRegions:
             vertex
             for region in visited
             for vertex in region.vertices
-            if vertex.state is not ExecutionState.CREATED
+            if vertex.execution.state is not ExecutionState.CREATED
         )
 
     def _producers(
         self, region: Region, unreadable: PartitionId | None, seen: set[int]
-    ) -> Iterable[ExecutionVertex]:
+    ) -> Iterable[Region]:
+        """Those whose results it cannot read again."""
         for vertex in region.vertices:
             for group in vertex.consumed_groups:
                 if id(group) in seen:
                     continue
                 seen.add(id(group))
-                for partition in group.partitions:
-                    if not is_available(partition, unreadable):
-                        yield partition.producer
+                lost = (
+                    [p for p in group.partitions if not is_available(p, unreadable)]
+                    if is_rereadable(group.result_type)
+                    else group.partitions
+                )
+                yield from self._regions.of_all(partition.producer for partition in lost)
+
+    def _consumers(self, region: Region, seen: set[int]) -> Iterable[Region]:
+        for vertex in region.vertices:
+            for partition in vertex.partitions:
+                for group in partition.consumer_groups:
+                    if id(group) not in seen:
+                        seen.add(id(group))
+                        yield from self._regions.of_all(group.vertices)
 
 
 class RestartAll:
@@ -90,17 +101,12 @@ class RestartAll:
         return list(self._graph.vertices)
 
 
+def is_rereadable(kind: ResultPartitionType) -> bool:
+    """Whether such results, once made, can be read by a second attempt."""
+    return kind.is_reconsumable or kind is ResultPartitionType.PIPELINED_APPROXIMATE
+
+
 def is_available(partition: ResultPartition, unreadable: PartitionId | None) -> bool:
     """Whether a restarted consumer could read it again without its producer."""
-    kind = partition.result_type
-    is_rereadable = kind.is_reconsumable or kind is ResultPartitionType.PIPELINED_APPROXIMATE
-    return is_rereadable and partition.is_available and partition.partition_id != unreadable
-
-
-def _consumers(region: Region, seen: set[int]) -> Iterable[ExecutionVertex]:
-    for vertex in region.vertices:
-        for partition in vertex.partitions:
-            for group in partition.consumer_groups:
-                if id(group) not in seen:
-                    seen.add(id(group))
-                    yield from group.vertices
+    is_there = partition.is_available and partition.partition_id != unreadable
+    return is_there and is_rereadable(partition.result_type)

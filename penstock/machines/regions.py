@@ -63,6 +63,10 @@ class Regions:
         assert region is not None
         return region
 
+    def of_all(self, vertices: Iterable[ExecutionVertex]) -> set[Region]:
+        """The regions of these, each once."""
+        return {self.of(vertex) for vertex in vertices}
+
     def _check_co_location(self, graph: ExecutionGraph) -> None:
         first: dict[tuple[str, int], ExecutionVertex] = {}
         for vertex in graph.vertices:

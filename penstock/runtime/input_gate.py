@@ -106,7 +106,15 @@ class GateChannels(Sequence[InputChannel]):
 class LogicalInput:
     """One input of the head operator: all its gates, their `channels` (count), and their valve."""
 
-    __slots__ = ("channels", "ended_data", "ended_partitions", "gates", "index", "is_ended", "valve")
+    __slots__ = (
+        "channels",
+        "ended_data",
+        "ended_partitions",
+        "gates",
+        "index",
+        "is_ended",
+        "valve",
+    )
 
     def __init__(self, index: int) -> None:
         self.index = index
