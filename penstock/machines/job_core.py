@@ -69,6 +69,13 @@ class JobCore:
         self.gone: set[ResourceId] = set()
         self._declared = 0
 
+    @property
+    def is_restarting(self) -> bool:
+        """The job goes on, now or when all tasks have ended."""
+        if self.status is JobStatus.FAILING:
+            return self.restarts.global_one is not None
+        return self.status is JobStatus.RESTARTING
+
     def take_effects(self) -> list[JobEffect]:
         effects, self.effects = self.effects, []
         return effects
@@ -92,7 +99,7 @@ class JobCore:
             location,
             event.offers,
             self.now_ms,
-            is_any_welcome=self.status is JobStatus.RESTARTING,
+            is_any_welcome=self.is_restarting,
         )
         self.effects.append(AnswerOffers(location.resource_id, answer.accepted, answer.rejected))
 

@@ -128,9 +128,12 @@ class JobMaster:
 
     def _settle(self) -> None:
         """What follows once the event is digested: restarts, the end, what is declared."""
+        plan = self._core.restarts.global_one
+        if self._core.status is JobStatus.FAILING and plan is not None and not plan.alive:
+            self._core.move_job(JobStatusEvent.READY_TO_RESTART)
         if self._core.status is JobStatus.RESTARTING:
             self._carry_out_restarts()
-        if self._core.status in _ENDING and self._core.alive == 0:
+        if self._is_ending and self._core.alive == 0:
             self._core.end(JobStatusEvent.ALL_TASKS_TERMINAL)
         if self._core.status.is_terminal:
             return
@@ -272,7 +275,7 @@ class JobMaster:
         is_known_secondary = self._core.root.is_infrastructure
         self._core.root.note(failure)
         is_default = isinstance(self._backoff, InfrastructureOnlyRestart)
-        if self._core.status is JobStatus.RESTARTING and is_known_secondary and is_default:
+        if self._core.is_restarting and is_known_secondary and is_default:
             self._fail_job()
 
     def _on_data_produced(self, event: PartitionDataProduced) -> None:
@@ -301,23 +304,26 @@ class JobMaster:
     ) -> None:
         self._core.root.note(failure)
         if self._core.status in _ENDING or self._core.status.is_terminal:
-            return
+            return  # all tasks are ending anyway, also before a restart of all
         if self._may_restart(failure):
             self._begin_restart(self._failover.to_restart(failed, unreadable), is_global=False)
         else:
             self._fail_job()
 
     def _on_fail_job(self, failure: FailureInfo) -> None:
-        if self._core.status in _ENDING:
-            self._core.root.note(failure)
-            return
         self._core.root.note(failure)
+        if self._is_ending:
+            return
         if self._is_finalizing or not self._may_restart(failure):
             self._fail_job()
             return
         vertices = self._core.graph.vertices
         started = [v for v in vertices if v.state is not ExecutionState.CREATED]
         self._begin_restart(started, is_global=True)
+
+    @property
+    def _is_ending(self) -> bool:
+        return self._core.status in _ENDING and not self._core.is_restarting
 
     def _may_restart(self, failure: FailureInfo) -> bool:
         if not failure.is_recoverable or self._core.status is JobStatus.CREATED:
@@ -327,7 +333,8 @@ class JobMaster:
 
     def _begin_restart(self, vertices: list[ExecutionVertex], *, is_global: bool) -> None:
         restart = self._core.restarts.add(vertices, is_global=is_global)
-        self._core.move_job(JobStatusEvent.RESTARTABLE_FAILURE)
+        failure = JobStatusEvent.GLOBAL_FAILURE if is_global else JobStatusEvent.RESTARTABLE_FAILURE
+        self._core.move_job(failure)
         for vertex in restart.vertices.values():
             self._core.cancel(vertex)
         at_ms = self._core.now_ms + self._backoff.delay_ms(self._core.now_ms)
@@ -339,7 +346,11 @@ class JobMaster:
             if not vertices:
                 continue
             self._core.reset(vertices, is_global=restart.is_global)
-            if not self._core.restarts.is_any_waiting:
+            if restart.is_global:
+                self._core.root.clear()
+                self._core.move_job(JobStatusEvent.REBUILT)
+                self._core.move_job(JobStatusEvent.START)
+            elif not self._core.restarts.is_any_waiting:
                 self._core.root.clear()
                 self._core.move_job(JobStatusEvent.RESTARTED)
             self._core.allocate(self._scheduling.restart(vertices))
