@@ -1,4 +1,4 @@
-"""Draw the state machines from their tables: `python scripts/draw_states.py` writes docs/state-machines.md.
+"""Draw the state machines from their tables: `python -m penstock.ui.state_diagrams` writes docs/state-machines.md.
 
 The diagrams are Mermaid, which GitHub and most editors show as pictures.
 """
@@ -12,7 +12,15 @@ from penstock.machines import execution, job_status
 from penstock.machines.execution import Consequence
 from penstock.model.states import ExecutionState, JobStatus
 
-TARGET: Final = Path(__file__).parents[1] / "docs" / "state-machines.md"
+TARGET: Final = Path(__file__).parents[2] / "docs" / "state-machines.md"
+DRAWN_BY: Final = (
+    "Drawn by `python -m penstock.ui.state_diagrams` from `penstock/machines/job_status.py` and "
+    "`penstock/machines/execution.py`; a test holds that they are up to date."
+)
+TERMINAL: Final = (
+    "FINISHED, CANCELED and FAILED are globally terminal: everything is cleaned up. SUSPENDED is locally "
+    "terminal: another driver may take the job over. RECONCILING is Flink's; nothing leads to it."
+)
 State = JobStatus | ExecutionState
 Arrows = dict[tuple[State, State], list[str]]
 
@@ -68,11 +76,9 @@ def document() -> str:
     task_ends = [state for state in ExecutionState if state.is_terminal]
     parts = [
         "# State machines",
-        "Drawn by `python scripts/draw_states.py` from `penstock/machines/job_status.py` and "
-        "`penstock/machines/execution.py`; a test holds that they are up to date.",
+        DRAWN_BY,
         "## Job",
-        "FINISHED, CANCELED and FAILED are globally terminal: everything is cleaned up. SUSPENDED is "
-        "locally terminal: another driver may take the job over. RECONCILING is Flink's; nothing leads to it.",
+        TERMINAL,
         mermaid(JobStatus.INITIALIZING, job_ends, job_arrows()),
         "Asked for too late, or twice; these change nothing:",
         table(job_status.IGNORED),
