@@ -138,7 +138,7 @@ class JobMaster:
         self._core.serve()
         if self._core.job_graph.job_type is not JobType.STREAMING:
             self._watch_idle_slots()
-        self._core.declare(self._core.pool.total_required)
+        self._core.declare()
 
     # ------------------------------------------------------------------ views
 
