@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from penstock.hosting.closures import serialize, user_modules_archive
 from penstock.hosting.console import Console
@@ -27,10 +28,14 @@ from penstock.model.graph.job_graph import JobGraph
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.ids import JobId
 from penstock.model.program import JobOutcome, ProgramSettings
+from penstock.model.slot_size import UNSIZED, SlotSize, describe
 from penstock.model.states import JobStatus
 
 _MESSAGE_MARGIN = 1 << 20
 _WAIT_SLICE_S = 0.5  # so that Ctrl-C reaches a waiting main thread
+
+
+Needed: TypeAlias = "Mapping[SlotSize, int]"
 
 
 class JobHandle:
@@ -76,7 +81,7 @@ class Host(Protocol):
     def command_line(self) -> Mapping[str, str]: ...
     def spark_configuration(self) -> dict[str, str]: ...
     def default_parallelism(self, settings: Settings) -> int: ...
-    def provider(self, settings: Settings, slots_needed: int) -> TaskManagerProvider: ...
+    def provider(self, settings: Settings, needed: Needed) -> TaskManagerProvider: ...
 
 
 class ClusterExecutor:
@@ -104,7 +109,7 @@ class ClusterExecutor:
             else self._host.default_parallelism(settings)
         )
         job_graph = build_job_graph(graph, JobId(uuid.uuid4().hex), serialize)
-        needed = slots_needed(job_graph)
+        needed = slots_by_size(job_graph)
         _check_sizes(job_graph)
         provider = self._host.provider(settings, needed)
         _check_resources(provider, needed)
@@ -153,7 +158,7 @@ class MiniCluster:
     def default_parallelism(self, settings: Settings) -> int:
         return self._parallelism
 
-    def provider(self, settings: Settings, slots_needed: int) -> TaskManagerProvider:
+    def provider(self, settings: Settings, needed: Needed) -> TaskManagerProvider:
         slots = self._slots
         if settings.is_set("taskmanager.numberOfTaskSlots"):
             slots = settings.get_int("taskmanager.numberOfTaskSlots")
@@ -161,13 +166,16 @@ class MiniCluster:
         return self.last_provider
 
 
-def slots_needed(job_graph: JobGraph) -> int:
-    """Sum over slot sharing groups of their largest parallelism."""
+def slots_by_size(job_graph: JobGraph) -> Needed:
+    """Slots of each size: of every slot sharing group its largest parallelism."""
     largest: dict[str, int] = {}
     for vertex in job_graph.vertices.values():
         group = vertex.slot_sharing_group
         largest[group] = max(largest.get(group, 0), vertex.parallelism)
-    return sum(largest.values())
+    needed: Counter[SlotSize] = Counter()
+    for group, slots in largest.items():
+        needed[job_graph.slot_sizes.get(group, UNSIZED)] += slots
+    return needed
 
 
 def _refuse_unshipped(program: ProgramSettings) -> None:
@@ -191,16 +199,22 @@ def _check_sizes(job_graph: JobGraph) -> None:
             )
 
 
-def _check_resources(provider: TaskManagerProvider, needed: int) -> None:
-    """A host that is too small is told of at once, never waited for."""
+def _check_resources(provider: TaskManagerProvider, needed: Needed) -> None:
+    """A host that is too small is told of at once, never waited for.
+
+    Raises: NoResourceAvailable with what is asked, what is there, and what to change.
+    """
     slots = provider.slots_per_taskmanager
-    wanted = -(-needed // slots)
+    usual = -(-needed.get(UNSIZED, 0) // slots)
+    sized = {size: count for size, count in needed.items() if size}
+    wanted = usual + sum(count * provider.task_slots_for(size) for size, count in sized.items())
     limit = provider.max_taskmanagers(wanted)
     if limit is None or wanted <= limit:
         return
+    parts = [f"{usual} TaskManagers of {slots} slot{'s' * (slots != 1)}"] if usual else []
+    parts += [f"{count} of {describe(size)}" for size, count in sized.items()]
     raise NoResourceAvailable(
-        f"the job needs {needed} slots, that is {wanted} TaskManagers of {slots} "
-        f"slot{'s' * (slots != 1)}, but only {limit} can be started: {provider.describe()}. "
-        f"Give Spark more cores (for instance master local[{wanted + 1}]), lower the parallelism, or "
-        f"raise taskmanager.numberOfTaskSlots."
+        f"the job needs {sum(needed.values())} slots, that is {' and '.join(parts)}, but only {limit} can be "
+        f"started: {provider.describe()}. Give Spark more cores (for instance master "
+        f"local[{wanted + 1}]), lower the parallelism, or raise taskmanager.numberOfTaskSlots."
     )

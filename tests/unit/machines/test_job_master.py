@@ -41,6 +41,9 @@ def running(graph=None, settings: JobSettings | None = None) -> Bench:
     return bench
 
 
+COORDINATOR = FailureInfo("EnumeratorFailed", "no such directory")
+
+
 def fixed(attempts: int = 3) -> JobSettings:
     return JobSettings(make_backoff=lambda: FixedDelayRestart(attempts, 1000))
 
@@ -282,7 +285,7 @@ def test_a_failing_coordinator_ends_or_restarts_the_whole_job() -> None:
     bench = running()
     assert statuses(bench.step(FailJob(failure, 1))) == ["FAILING"]
     bench = running(settings=fixed())
-    assert statuses(bench.step(FailJob(failure, 1))) == ["RESTARTING"]
+    assert statuses(bench.step(FailJob(failure, 1))) == ["FAILING"]
     assert bench.vertex("Source[0]").state is S.CANCELING
 
 
