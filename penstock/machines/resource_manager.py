@@ -11,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain, repeat
 from typing import TypeAlias, assert_never
 
 from penstock.machines.resource_allocation import (
@@ -91,10 +92,13 @@ class SlotOfTaskManager:
 
 @dataclass(slots=True)
 class KnownTaskManager:
+    """`number`: order of registration."""
+
     location: TaskManagerLocation
     slots: list[SlotOfTaskManager]
     idle_since_ms: int | None
     size: SlotSize = UNSIZED
+    number: int = 0
 
     @property
     def is_idle(self) -> bool:
@@ -132,6 +136,33 @@ class _StartFailures:
             self.paused_until_ms = now_ms + settings.start_retry_ms
 
 
+class _Starting:
+    """TaskManagers on their way: since when, and how many of each size."""
+
+    def __init__(self) -> None:
+        self.since_ms: dict[ResourceId, int] = {}
+        self.of_size: Counter[SlotSize] = Counter()
+        self._size: dict[ResourceId, SlotSize] = {}
+
+    def __len__(self) -> int:
+        return len(self.since_ms)
+
+    def __contains__(self, resource_id: ResourceId) -> bool:
+        return resource_id in self.since_ms
+
+    def add(self, resource_id: ResourceId, size: SlotSize, now_ms: int) -> None:
+        self.since_ms[resource_id] = now_ms
+        self._size[resource_id] = size
+        self.of_size[size] += 1
+
+    def pop(self, resource_id: ResourceId) -> bool:
+        """Whether it was on its way."""
+        if self.since_ms.pop(resource_id, None) is None:
+            return False
+        self.of_size[self._size.pop(resource_id)] -= 1
+        return True
+
+
 class ResourceManager:
     """All TaskManagers of one application."""
 
@@ -154,9 +185,10 @@ class ResourceManager:
         self._settings = settings or ResourceSettings()
         self._now_ms = now_ms
         self.taskmanagers: dict[ResourceId, KnownTaskManager] = {}
-        self.starting: dict[ResourceId, int] = {}
+        self.starting = _Starting()
         self.needs: dict[Need, JobNeed] = {}
-        self._size_of_starting: dict[ResourceId, SlotSize] = {}
+        self._with_free_slots: set[ResourceId] = set()
+        self._next_number = 0
         self._next_taskmanager = 1
         self._next_allocation = 1
         self._failures = _StartFailures()
@@ -198,7 +230,7 @@ class ResourceManager:
 
     def check(self) -> None:
         """Raises BrokenInvariant. For tests, after each step."""
-        both = self.taskmanagers.keys() & self.starting.keys()
+        both = self.taskmanagers.keys() & self.starting.since_ms.keys()
         if both:
             raise BrokenInvariant(f"TaskManagers {sorted(both)} are registered and starting.")
         if self._max is not None and len(self.taskmanagers) + len(self.starting) > self._max:
@@ -211,6 +243,9 @@ class ResourceManager:
             raise BrokenInvariant(f"slots per job: {dict(self._allocated)}, really {dict(owners)}.")
         if len(given) != len(set(given)):
             raise BrokenInvariant("one allocation id names two slots.")
+        with_free = {name for name, known in self.taskmanagers.items() if known.free_slots}
+        if with_free != self._with_free_slots:
+            raise BrokenInvariant(f"free slots on {with_free}, the books: {self._with_free_slots}.")
 
     # ------------------------------------------------------------------ events
 
@@ -223,7 +258,7 @@ class ResourceManager:
 
     def _on_registered(self, event: TaskManagerRegistered) -> None:
         resource_id = event.location.resource_id
-        was_asked_for = self._pop_starting(resource_id)
+        was_asked_for = self.starting.pop(resource_id)
         if resource_id in self.taskmanagers:
             return
         known = len(self.taskmanagers) + len(self.starting)
@@ -233,24 +268,22 @@ class ResourceManager:
             return
         slots = [SlotOfTaskManager() for _ in range(event.slots)]
         self.taskmanagers[resource_id] = KnownTaskManager(
-            event.location, slots, self._now_ms, event.size
+            event.location, slots, self._now_ms, event.size, self._next_number
         )
-
-    def _pop_starting(self, resource_id: ResourceId) -> bool:
-        """Whether it was on its way."""
-        self._size_of_starting.pop(resource_id, None)
-        return self.starting.pop(resource_id, None) is not None
+        self._next_number += 1
+        self._with_free_slots.add(resource_id)
 
     def _on_lost(self, resource_id: ResourceId, cause: str) -> None:
         if resource_id in self.starting:
             self._on_start_failed(resource_id, cause)
         known = self.taskmanagers.pop(resource_id, None)
+        self._with_free_slots.discard(resource_id)
         if known is not None:
             for slot in known.slots:
                 self._set_free(slot, known.size)
 
     def _on_start_failed(self, resource_id: ResourceId, cause: str) -> None:
-        if self._pop_starting(resource_id):
+        if self.starting.pop(resource_id):
             self._failures.note(self._now_ms, cause, self._settings)
 
     def _on_slot_freed(self, event: SlotFreed) -> None:
@@ -260,6 +293,7 @@ class ResourceManager:
         slot = known.slots[event.slot_index]
         if slot.allocation_id == event.allocation_id:
             self._set_free(slot, known.size)
+            self._with_free_slots.add(event.resource_id)
             if known.is_idle:
                 known.idle_since_ms = self._now_ms
 
@@ -271,7 +305,7 @@ class ResourceManager:
     def _on_tick(self) -> None:
         late = [
             resource_id
-            for resource_id, since_ms in self.starting.items()
+            for resource_id, since_ms in self.starting.since_ms.items()
             if since_ms + self._settings.start_timeout_ms <= self._now_ms
         ]
         for resource_id in late:
@@ -293,43 +327,47 @@ class ResourceManager:
 
     def _is_short_after_meeting(self, size: SlotSize) -> bool:
         """Slots of one size. TaskManagers of a given size have one slot, and serve no other size."""
-        jobs = [
-            job_id
+        missing = [
+            (job_id, max(0, need.required - self._allocated[job_id, size]))
             for (job_id, wanted), need in self.needs.items()
             if wanted == size
-            for _ in range(need.required - self._allocated[job_id, size])
         ]
+        count = sum(of_job for _, of_job in missing)
         redundant = self._settings.redundant_taskmanagers if self.needs and not size else 0
-        if not jobs and not redundant:
+        if not count and not redundant:
             return False
         rules = AllocationRules(self._settings.load_balance, redundant, self._may_start())
         plan = plan_allocation(
-            {UNKNOWN: len(jobs)} if jobs else {},
-            [
-                self._worker(resource_id, known)
-                for resource_id, known in self.taskmanagers.items()
-                if known.free_slots and known.size == size
-            ],
+            {UNKNOWN: count} if count else {},
+            self._workers(size),
             self._starting_as_one(size),
             WorkerSpec(_slots(self._slots_in(size)), _slots(1)),
             rules,
         )
+        jobs = chain.from_iterable(repeat(*of_job) for of_job in missing)
         for job_id, worker in zip(jobs, plan.on_registered, strict=False):
             self._request_slot(ResourceId(worker.name), job_id)
         for _ in plan.new_workers:
             self._start(size)
-        return len(plan.on_registered) + plan.on_pending < len(jobs)
+        return len(plan.on_registered) + plan.on_pending < count
 
     def _slots_in(self, size: SlotSize) -> int:
         return 1 if size else self._slots_each
 
-    def _worker(self, resource_id: ResourceId, known: KnownTaskManager) -> Worker:
-        total, free = _slots(len(known.slots)), _slots(known.free_slots)
-        return Worker(str(resource_id), total, free, _slots(1))
+    def _workers(self, size: SlotSize) -> list[Worker]:
+        """TaskManagers of that size with free slots, as they registered."""
+        known = [
+            (resource_id, self.taskmanagers[resource_id]) for resource_id in self._with_free_slots
+        ]
+        return [
+            Worker(resource_id, _slots(len(one.slots)), _slots(one.free_slots), _slots(1))
+            for resource_id, one in sorted(known, key=lambda entry: entry[1].number)
+            if one.size == size
+        ]
 
     def _starting_as_one(self, size: SlotSize) -> list[Worker]:
         """Their slots are alike, so that it does not matter which of them will give one."""
-        count = sum(self._size_of_starting.get(r, UNSIZED) == size for r in self.starting)
+        count = self.starting.of_size[size]
         coming = _slots(self._slots_in(size) * count)
         return [Worker("starting", coming, coming, _slots(1))] if count else []
 
@@ -349,13 +387,14 @@ class ResourceManager:
         known.slots[index] = SlotOfTaskManager(allocation_id, job_id)
         self._allocated[job_id, known.size] += 1
         known.idle_since_ms = None
+        if not known.free_slots:
+            self._with_free_slots.discard(resource_id)
         self._effects.append(RequestSlot(resource_id, index, allocation_id, job_id))
 
     def _start(self, size: SlotSize) -> None:
         resource_id = ResourceId(f"tm-{self._next_taskmanager}")
         self._next_taskmanager += 1
-        self.starting[resource_id] = self._now_ms
-        self._size_of_starting[resource_id] = size
+        self.starting.add(resource_id, size, self._now_ms)
         self._effects.append(StartTaskManager(resource_id, self._slots_in(size), size))
 
     def _report(self, short: AbstractSet[SlotSize]) -> None:
@@ -367,13 +406,13 @@ class ResourceManager:
                 continue
             if need.unmet_since_ms is None:
                 need.unmet_since_ms = self._now_ms
-            reason = self._reason(size, is_short=is_short)
-            message = ResourcesMissing(job_id, need.required, held, reason)
             if need.reported_at_ms is None:
                 is_due = self._now_ms - need.unmet_since_ms >= self._settings.report_after_ms
             else:
                 is_due = self._now_ms - need.reported_at_ms >= self._settings.report_interval_ms
             if is_due or (is_short and need.reported is None):
+                reason = self._reason(size, is_short=is_short)
+                message = ResourcesMissing(job_id, need.required, held, reason)
                 need.reported_at_ms, need.reported = self._now_ms, message
                 self._effects.append(message)
 
@@ -413,6 +452,7 @@ class ResourceManager:
                 break
             free -= len(known.slots)
             del self.taskmanagers[resource_id]
+            self._with_free_slots.discard(resource_id)
             reason = "idle longer than resourcemanager.taskmanager-timeout"
             self._effects.append(StopTaskManager(resource_id, reason))
 
