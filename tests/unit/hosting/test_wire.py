@@ -8,9 +8,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.hosting.wire import LENGTH, MAX_MESSAGE, MessageBuffer, decode, encode
+from penstock.model.deployment import (
+    InputGateDeployment,
+    PartitionDeployment,
+    TaskDeployment,
+    TaskManagerLocation,
+    pack_producers,
+)
 from penstock.model.errors import ExternalError
-from penstock.model.ids import AttemptId, ExecutionVertexId, ResourceId, VertexId
-from penstock.model.messages import Heartbeat, TaskIo, TaskStateChanged
+from penstock.model.graph.job_graph import ResultPartitionType
+from penstock.model.ids import (
+    AllocationId,
+    AttemptId,
+    BlobKey,
+    DataSetId,
+    ExecutionVertexId,
+    JobId,
+    PartitionId,
+    ResourceId,
+    VertexId,
+)
+from penstock.model.messages import (
+    DeployTask,
+    FailureInfo,
+    Heartbeat,
+    Shutdown,
+    TaskIo,
+    TaskStateChanged,
+    UpdatePartitions,
+)
 from penstock.model.states import ExecutionState
 
 ATTEMPT = AttemptId(ExecutionVertexId(VertexId("v" * 32), 3), 1)
@@ -46,3 +72,53 @@ def test_a_message_cannot_name_a_function(evil):
 def test_a_length_cannot_ask_for_more_than_the_bound():
     with pytest.raises(ExternalError, match="refused"):
         MessageBuffer().feed(LENGTH.pack(MAX_MESSAGE + 1))
+
+
+LOCATION = TaskManagerLocation(ResourceId("tm-1"), "host", 7)
+PRODUCERS = pack_producers(DataSetId("d"), VertexId("v"), 3, [(0, LOCATION), (1, None)] * 900)
+DEPLOYMENT = TaskDeployment(
+    JobId("j"),
+    "job",
+    ATTEMPT,
+    AllocationId("a"),
+    "Map",
+    4,
+    128,
+    BlobKey("b"),
+    (PartitionDeployment(PartitionId(DataSetId("e"), 1), ResultPartitionType.BLOCKING, 4, 128),),
+    (InputGateDeployment(DataSetId("d"), ResultPartitionType.PIPELINED, 0, 3, PRODUCERS),),
+)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        DeployTask(ResourceId("tm-1"), DEPLOYMENT),
+        Shutdown("over"),
+        TaskStateChanged(ATTEMPT, ExecutionState.FAILED, FailureInfo("ValueError", "boom")),
+        {"plain": [1, 2.5, None, True, b"x", {"y"}, frozenset({1})]},
+        UpdatePartitions(ResourceId("tm-1"), ATTEMPT, tuple(PRODUCERS)[:5]),
+    ],
+)
+def test_every_message_comes_out_equal(message) -> None:
+    (found,) = MessageBuffer().feed(encode(message))
+    assert found == message
+    assert type(found) is type(message)
+
+
+def test_a_deployment_carries_the_packed_producers_as_they_are() -> None:
+    found = decode(encode(DeployTask(ResourceId("tm-1"), DEPLOYMENT))[LENGTH.size :])
+    (gate,) = found.deployment.gates
+    assert gate.channels.packed == PRODUCERS.packed
+    assert len(gate.channels) == 1800
+    assert gate.channels[2].location == LOCATION
+    assert gate.channels[3].location is None
+
+
+@pytest.mark.parametrize(
+    "name", ["pack_producers", "read_producers", "lru_cache", "struct", "json", "Final", "BlobKey"]
+)
+def test_functions_and_imports_of_the_model_are_no_messages(name) -> None:
+    body = b"cpenstock.model.deployment\n" + name.encode() + b"\n."
+    with pytest.raises(ExternalError, match=name):
+        decode(body)

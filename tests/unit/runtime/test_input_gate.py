@@ -151,3 +151,32 @@ def test_release_leaves_every_producer():
     gates, _, _ = gates_with(*sources)
     gates.release()
     assert all(source.is_released for source in sources)
+
+
+def test_a_channel_is_made_when_somebody_asks_for_it_and_stays_the_same():
+    gates = InputGates(lambda: None)
+    first, second = gates.add_gate(0, 10_000), gates.add_gate(0, 3)
+    assert (len(first), len(second)) == (10_000, 3)
+    assert (list(first.made), list(second.made)) == ([], [])
+    assert second[1] is second[-2] is second[:2][1]
+    assert [channel.index for channel in second] == [10_000, 10_001, 10_002]
+    assert first[9_999].index == 9_999
+    assert len(list(first.made)) == 1
+    with pytest.raises(IndexError):
+        second[3]
+
+
+def test_only_channels_that_were_made_are_released_and_all_count_for_the_end():
+    gates = InputGates(lambda: None)
+    channels = gates.add_gate(0, 3)
+    gates.start()
+    source = ListChannel(EndOfData(), EndOfPartition())
+    channels[2].connect(source)
+    assert polled(gates) == []
+    assert not gates.is_finished
+    gates.release()
+    assert source.is_released
+    for channel in channels[:2]:
+        channel.connect(ListChannel(EndOfData(), EndOfPartition()))
+    assert polled(gates) == [(0, EndOfData())]
+    assert gates.is_finished

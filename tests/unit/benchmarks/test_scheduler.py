@@ -1,0 +1,118 @@
+"""The scheduler's benchmark does what it says; and what it does grows with tasks, not with edges."""
+
+import gc
+import sys
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from benchmarks import scheduler, scheduler_job
+from benchmarks.null_cluster import NullCluster
+from benchmarks.scheduler_job import SLOTS_EACH, line_of_vertices
+from penstock.machines.failover import RestartRegions
+from penstock.machines.regions import Regions
+from penstock.model.graph.partitioning import DistributionPattern
+
+PATTERNS = list(DistributionPattern)
+SMALL, MIDDLE, LARGE = 50, 100, 200
+
+
+def life_of_a_job(
+    pattern: DistributionPattern, parallelism: int, *, is_spread: bool
+) -> NullCluster:
+    """Built, deployed, run; one task fails; deployed and run again."""
+    job_graph = line_of_vertices(pattern, 2, parallelism)
+    cluster = NullCluster(job_graph, SLOTS_EACH, is_spread=is_spread)
+    cluster.start()
+    cluster.run()
+    failed = cluster.job.execution_graph.vertices[0]
+    RestartRegions(Regions(cluster.job.execution_graph)).to_restart([failed])
+    cluster.fail(failed.execution.attempt_id)
+    cluster.end_canceled()
+    cluster.restart()
+    cluster.run()
+    return cluster
+
+
+def operations_of(action: Callable[[], object]) -> int:
+    """Byte codes that Python carries out."""
+    count = 0
+
+    def trace(frame, event, _argument):
+        nonlocal count
+        frame.f_trace_opcodes = True
+        frame.f_trace_lines = False
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        action()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("is_spread", [False, True])
+def test_the_work_grows_with_the_tasks_and_not_with_the_edges(pattern, is_spread) -> None:
+    small, middle, large = (
+        operations_of(lambda size=size: life_of_a_job(pattern, size, is_spread=is_spread))
+        for size in (SMALL, MIDDLE, LARGE)
+    )
+    # twice the tasks: twice what came on top. Work per edge would make it four times.
+    assert (large - middle) / (middle - small) < 2.15
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_the_objects_grow_with_the_tasks_and_not_with_the_edges(pattern) -> None:
+    def objects(size: int) -> int:
+        gc.collect()
+        before = len(gc.get_objects())
+        cluster = life_of_a_job(pattern, size, is_spread=True)
+        gc.collect()
+        held = len(gc.get_objects()) - before
+        assert cluster.deployed  # it is held until here
+        return held
+
+    life_of_a_job(pattern, SMALL, is_spread=True)  # what is made once
+    small, middle, large = (objects(size) for size in (SMALL, MIDDLE, LARGE))
+    assert (large - middle) / (middle - small) < 2.15
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_every_phase_of_the_benchmark_runs(pattern) -> None:
+    done = scheduler_job.run(pattern, 3, 20, is_spread=True)
+    assert set(scheduler.RESTART) | {"initialise", "deploy", "run", "restart set"} == set(
+        done["phases"]
+    )
+    assert done["tasks"] == 60
+    figures = scheduler._figures(
+        {"pattern": pattern.value, "vertices": 2, "parallelism": 10_000, "is_spread": False},
+        [done] * 3,
+    )
+    assert Counter(figure.unit for figure in figures) == {"s": 5, "MiB": 1}
+    has_peer = pattern is DistributionPattern.ALL_TO_ALL
+    assert sum(bool(figure.floors) for figure in figures) == (4 if has_peer else 0)
+
+
+def test_all_consumers_are_deployed_with_one_list_of_producers() -> None:
+    cluster = NullCluster(
+        line_of_vertices(DistributionPattern.ALL_TO_ALL, 2, 30), SLOTS_EACH, is_spread=False
+    )
+    lists = []
+    deploy = cluster._take
+    cluster._take = lambda tm, deployment: (
+        lists.extend(gate.channels for gate in deployment.gates),
+        deploy(tm, deployment),
+    )
+    cluster.start()
+    assert len(lists) == 30
+    assert len(set(lists)) == 1
+    (group,) = cluster.job.execution_graph.consumed_groups
+    assert group.descriptors == lists[0]
+    assert [str(d.location.resource_id) for d in lists[0]] == [
+        f"tm-{1 + n // SLOTS_EACH}" for n in range(30)
+    ]
