@@ -90,6 +90,13 @@ class NullCluster:
             self._report(attempt_id, ExecutionState.INITIALIZING)
             self._report(attempt_id, ExecutionState.RUNNING)
 
+    def finish(self) -> None:
+        """Every running task says that it has finished; what that makes ready is deployed."""
+        for vertex in self.job.execution_graph.vertices:
+            if vertex.state is ExecutionState.RUNNING:
+                self._report(vertex.execution.attempt_id, ExecutionState.FINISHED)
+        self._offer_requested()
+
     def fail(self, attempt_id: AttemptId) -> None:
         failure = FailureInfo("ValueError", "one task failed", is_user_code=True)
         self._report(attempt_id, ExecutionState.FAILED, failure)

@@ -19,6 +19,7 @@ from penstock.model.graph.job_graph import (
     IntermediateDataSet,
     JobEdge,
     JobGraph,
+    JobType,
     JobVertex,
     ResultPartitionType,
 )
@@ -29,9 +30,15 @@ from penstock.model.states import ExecutionState, JobStatus
 SLOTS_EACH = 10
 
 
-def line_of_vertices(pattern: DistributionPattern, vertices: int, parallelism: int) -> JobGraph:
-    """vertex 0 -> vertex 1 -> ..., every edge pipelined and of the same pattern."""
-    graph = JobGraph(JobId("0" * 32), f"{vertices} x {parallelism}")
+def line_of_vertices(
+    pattern: DistributionPattern,
+    vertices: int,
+    parallelism: int,
+    result_type: ResultPartitionType = ResultPartitionType.PIPELINED_BOUNDED,
+) -> JobGraph:
+    """vertex 0 -> vertex 1 -> ..., every edge of the same pattern and type."""
+    job_type = JobType.BATCH if result_type.is_blocking else JobType.STREAMING
+    graph = JobGraph(JobId("0" * 32), f"{vertices} x {parallelism}", job_type)
     for number in range(vertices):
         graph.vertices[_vertex_id(number)] = JobVertex(
             _vertex_id(number),
@@ -44,7 +51,6 @@ def line_of_vertices(pattern: DistributionPattern, vertices: int, parallelism: i
     for number in range(vertices - 1):
         up, down = graph.vertices[_vertex_id(number)], graph.vertices[_vertex_id(number + 1)]
         data_set_id = DataSetId(f"{number + 1_000_000:032x}")
-        result_type = ResultPartitionType.PIPELINED_BOUNDED
         up.outputs.append(IntermediateDataSet(data_set_id, up.vertex_id, result_type, pattern))
         is_all = pattern is DistributionPattern.ALL_TO_ALL
         strategy = ShipStrategy.REBALANCE if is_all else ShipStrategy.FORWARD

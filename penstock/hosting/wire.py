@@ -14,6 +14,7 @@ import struct
 import time
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
+from enum import Enum
 from operator import attrgetter
 from typing import Any, Final
 
@@ -38,27 +39,31 @@ _PLAIN: Final = frozenset({
 
 
 class _Reducers(dict[type, Callable[[Any], tuple[type, tuple[Any, ...]]]]):
-    """How the pickler takes our dataclasses apart: class and field values, in order.
+    """How the pickler takes our dataclasses and enums apart: class and field values, in order.
 
     What a frozen dataclass brings for this is Python code that looks at all its fields on both sides of
     the wire, three times as slow.
     """
 
     def __missing__(self, kind: type) -> Callable[[Any], tuple[type, tuple[Any, ...]]]:
-        if not is_dataclass(kind) or not kind.__module__.startswith("penstock."):
+        names = _positional_fields(kind)
+        if names is None or not kind.__module__.startswith("penstock."):
             raise KeyError(kind)  # the pickler goes its usual way
-        names = [field.name for field in fields(kind)]
-        if not all(field.init and not field.kw_only for field in fields(kind)):
-            raise KeyError(kind)
-        values = attrgetter(*names) if names else None
+        if len(names) > 1:
+            values = attrgetter(*names)
+            self[kind] = lambda message: (kind, values(message))
+        else:
+            self[kind] = lambda message: (kind, tuple(getattr(message, name) for name in names))
+        return self[kind]
 
-        def take_apart(message: Any) -> tuple[type, tuple[Any, ...]]:
-            if values is None:
-                return kind, ()
-            return kind, values(message) if len(names) > 1 else (values(message),)
 
-        self[kind] = take_apart
-        return take_apart
+def _positional_fields(kind: type) -> list[str] | None:
+    """What its constructor takes, in order; None where that is not all of it."""
+    if issubclass(kind, Enum):
+        return ["value"]
+    if not is_dataclass(kind) or not all(f.init and not f.kw_only for f in fields(kind)):
+        return None
+    return [field.name for field in fields(kind)]
 
 
 _REDUCERS: Final = _Reducers()

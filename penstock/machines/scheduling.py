@@ -79,14 +79,17 @@ class PipelinedRegionScheduling:
         taken: set[Region] = set()
         current = set(candidates)
         while current:
-            ready = {region for region in current if self._is_schedulable(region, taken)}
+            known: dict[int, bool] = {}
+            ready = {region for region in current if self._is_schedulable(region, taken, known)}
             taken |= ready
-            current = {
-                consumer
+            produced = {
+                id(group)
                 for region in ready
                 for group in self._produced.get(region, ())
                 if group.result_type.can_be_pipelined_consumed
-                for consumer in self._consumers.get(id(group), ())
+            }
+            current = {
+                consumer for group_id in produced for consumer in self._consumers.get(group_id, ())
             } - taken
         return [self._take(region) for region in sorted(taken, key=lambda region: region.index)]
 
@@ -99,24 +102,33 @@ class PipelinedRegionScheduling:
         self._scheduled.add(region)
         return list(region.vertices)
 
-    def _is_schedulable(self, region: Region, taken: set[Region]) -> bool:
+    def _is_schedulable(self, region: Region, taken: set[Region], known: dict[int, bool]) -> bool:
+        """`known`: answers for groups that do not depend on who asks, of this round."""
         if region in self._scheduled or region in taken:
             return False
-        return all(
-            self._is_consumable(group, region, taken)
-            for group in region.inputs
-            if self._is_external(group, region)
-        )
+        for group in region.inputs:
+            if not self._is_external(group, region):
+                continue
+            if id(group) in self._cross_region:
+                is_consumable = self._is_consumable(group, region, taken)
+            else:
+                if id(group) not in known:
+                    known[id(group)] = self._is_consumable(group, None, taken)
+                is_consumable = known[id(group)]
+            if not is_consumable:
+                return False
+        return True
 
     def _is_consumable(
-        self, group: ConsumedPartitionGroup, region: Region, taken: set[Region]
+        self, group: ConsumedPartitionGroup, region: Region | None, taken: set[Region]
     ) -> bool:
-        if id(group) not in self._cross_region and not group.result_type.can_be_pipelined_consumed:
+        """`region`: the consumer, where some of the producers are in it: those are not waited for."""
+        if region is None and not group.result_type.can_be_pipelined_consumed:
             return group.is_all_data_produced
         partitions: Iterable[ResultPartition] = group.partitions
-        if id(group) in self._cross_region:
+        if region is not None:
             partitions = [p for p in partitions if self._regions.of(p.producer) is not region]
         if group.result_type.can_be_pipelined_consumed:
-            producers = {self._regions.of(partition.producer) for partition in partitions}
+            producers = self._regions.of_all(partition.producer for partition in partitions)
             return all(producer in self._scheduled or producer in taken for producer in producers)
         return all(partition.is_all_data_produced for partition in partitions)

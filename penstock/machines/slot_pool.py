@@ -219,14 +219,16 @@ class SlotPool:
         return idle
 
     def next_idle_ms(self) -> int | None:
-        """When `release_idle` may find something, or None."""
+        """When `release_idle` may find something, or None.
+
+        Asked after every event of a batch job: free slots stand in the order in which they became
+        free, so that the first one in excess tells.
+        """
         excess = self.fulfilled - self.required
-        since = [
-            slot.free_since_ms
-            for slot in self._free
-            if slot.free_since_ms is not None and excess[slot.counts_for] > 0
-        ]
-        return min(since) + self._idle_timeout_ms if since else None
+        for slot in self._free if excess else ():
+            if slot.free_since_ms is not None and excess[slot.counts_for] > 0:
+                return slot.free_since_ms + self._idle_timeout_ms
+        return None
 
     def clear(self) -> list[PooledSlot]:
         """The job has ended: forget all slots and requests."""
