@@ -7,8 +7,7 @@ and RUNNING, confirms cancellations, and keeps nothing of it. No task runs.
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from penstock.hosting.task_builder import build_gates
@@ -71,8 +70,7 @@ class NullCluster:
         settings = JobSettings(
             load_balance=mode, make_backoff=lambda: FixedDelayRestart(10, DELAY_MS)
         )
-        with self._timed("initialise"):
-            self.job = JobMaster(job_graph, settings, 0)
+        self.job = JobMaster(job_graph, settings, 0)
         resources = ResourceSettings(load_balance=mode.value)
         self.resource_manager = ResourceManager(slots_each, None, resources)
 
@@ -116,16 +114,18 @@ class NullCluster:
     # ------------------------------------------------------------------ machines
 
     def _feed_job(self, part: str, event: JobEvent) -> None:
-        with self._timed(part):
-            effects = self.job.step(event)
+        started = time.perf_counter()
+        effects = self.job.step(event)
+        self.seconds[part] += time.perf_counter() - started
         for effect in effects:
             handler = _EFFECTS.get(type(effect))
             if handler is not None:
                 handler(self, effect)
 
     def feed_resources(self, event: ResourceEvent) -> None:
-        with self._timed("ResourceManager"):
-            effects = self.resource_manager.step(event)
+        started = time.perf_counter()
+        effects = self.resource_manager.step(event)
+        self.seconds["ResourceManager"] += time.perf_counter() - started
         for effect in effects:
             if isinstance(effect, StartTaskManager):
                 number = len(self.task_managers)
@@ -160,14 +160,17 @@ class NullCluster:
     # ------------------------------------------------------------------ effects
 
     def do_deploy(self, effect: DeployTask) -> None:
-        with self._timed("encode"):
-            frame = encode(effect)
-        self.wire_bytes += len(frame)
         task_manager = self.task_managers[effect.resource_id]
-        with self._timed("decode"):
-            (message,) = task_manager.wire.feed(frame)
-        with self._timed("gates"):
-            self._take(task_manager, message.deployment)
+        started = time.perf_counter()
+        frame = encode(effect)
+        encoded = time.perf_counter()
+        (message,) = task_manager.wire.feed(frame)
+        decoded = time.perf_counter()
+        self._take(task_manager, message.deployment)
+        self.seconds["encode"] += encoded - started
+        self.seconds["decode"] += decoded - encoded
+        self.seconds["gates"] += time.perf_counter() - decoded
+        self.wire_bytes += len(frame)
         self._deploying.append(message.deployment.attempt_id)
         self.deployed += 1
 
@@ -194,14 +197,6 @@ class NullCluster:
 
     def do_timer(self, effect: SetTimer) -> None:
         self._timers.append(effect)
-
-    @contextmanager
-    def _timed(self, part: str) -> Generator[None]:
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[part] += time.perf_counter() - started
 
 
 _EFFECTS: dict[type, Callable[[NullCluster, Any], None]] = {

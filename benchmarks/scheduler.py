@@ -31,7 +31,8 @@ channels are made when a task connects them, which no null task does. *run*: two
 task. *restart set*: which tasks restart when one failed. *restart*: one task fails, the others of
 its region are cancelled, deployed again and run again. *memory*: largest resident size of the
 process, all null TaskManagers included. *spread*: taskmanager.load-balance.mode SLOTS. Parts are
-seconds of the median run; what is missing to the whole is the benchmark's own. Peer: Flink 1.14 on
+seconds of the median run; what is missing to the whole is the benchmark's own. Where the CPU
+seconds are far below the value, the machine had other work. Peer: Flink 1.14 on
 a JVM, as its project published it for 2 x 10,000 all-to-all; its deployment goes to real machines,
 its memory is the heap it was given. Ratio: ours over the peer's, less is better."""
 
@@ -70,7 +71,12 @@ def _figures(wanted: dict, runs: Sequence[dict]) -> list[Figure]:
     for phase in PHASES:
         steps = RESTART if phase == "restart" else (phase,)
         values = [sum(run["phases"][step] for step in steps) for run in runs]
-        settings = {"tasks": runs[0]["tasks"], **_parts(runs, values, steps)}
+        cpu = median(sum(run["cpu"][step] for step in steps) for run in runs)
+        settings = {
+            "tasks": runs[0]["tasks"],
+            "CPU seconds": f"{cpu:.3g}",
+            **_parts(runs, values, steps),
+        }
         if phase == "deploy":
             settings["bytes per deployment"] = round(runs[0]["deployment_bytes"])
         if phase == "restart set":

@@ -10,7 +10,10 @@ import json
 import resource
 import sys
 import time
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from benchmarks.null_cluster import NullCluster
 from penstock.machines.failover import RestartRegions
@@ -62,22 +65,16 @@ def run(pattern: DistributionPattern, vertices: int, parallelism: int, *, is_spr
     """Every phase once."""
     graph = line_of_vertices(pattern, vertices, parallelism)
     imported_mib = _resident_mib()
-    phases: dict[str, float] = {}
-    parts: dict[str, dict[str, float]] = {}
-
-    started = time.perf_counter()
-    cluster = NullCluster(graph, SLOTS_EACH, is_spread=is_spread)
-    phases["initialise"] = time.perf_counter() - started
+    phases = Phases()
+    cluster = phases.time("initialise", lambda: NullCluster(graph, SLOTS_EACH, is_spread=is_spread))
     for phase, action in (("deploy", cluster.start), ("run", cluster.run)):
-        _phase(cluster, phase, action, phases, parts)
+        phases.time(phase, action, cluster.seconds)
     tasks = cluster.job.execution_graph.vertices
     _expect(cluster, vertices * parallelism)
     running_mib = _resident_mib()
 
     strategy = RestartRegions(Regions(cluster.job.execution_graph))
-    started = time.perf_counter()
-    restarted = strategy.to_restart([tasks[0]])
-    phases["restart set"] = time.perf_counter() - started
+    restarted = phases.time("restart set", lambda: strategy.to_restart([tasks[0]]))
     is_one_region = pattern is DistributionPattern.ALL_TO_ALL
     assert len(restarted) == (len(tasks) if is_one_region else vertices)
 
@@ -87,15 +84,16 @@ def run(pattern: DistributionPattern, vertices: int, parallelism: int, *, is_spr
         ("deploy again", cluster.restart),
         ("run again", cluster.run),
     ):
-        _phase(cluster, phase, action, phases, parts)
+        phases.time(phase, action, cluster.seconds)
     _expect(cluster, vertices * parallelism)
     channels = parallelism if is_one_region else 1
     deployed_twice = parallelism if is_one_region else 1
     assert cluster.channels == (parallelism + deployed_twice) * (vertices - 1) * channels
     assert tasks[0].execution.attempt_id.attempt == 1
     return {
-        "phases": phases,
-        "parts": parts,
+        "phases": phases.seconds,
+        "cpu": phases.cpu_seconds,
+        "parts": phases.parts,
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "held_mib": running_mib - imported_mib,
         "imported_mib": imported_mib,
@@ -105,12 +103,23 @@ def run(pattern: DistributionPattern, vertices: int, parallelism: int, *, is_spr
     }
 
 
-def _phase(cluster: NullCluster, phase: str, action, phases: dict, parts: dict) -> None:
-    cluster.seconds.clear()
-    started = time.perf_counter()
-    action()
-    phases[phase] = time.perf_counter() - started
-    parts[phase] = dict(cluster.seconds)
+class Phases:
+    """Seconds by the clock and of the processor per phase, and by the clock per part of a phase."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.cpu_seconds: dict[str, float] = {}
+        self.parts: dict[str, dict[str, float]] = {}
+
+    def time(self, phase: str, action: Callable[[], Any], parts: Counter | None = None) -> Any:
+        if parts is not None:
+            parts.clear()
+        started, cpu_started = time.perf_counter(), time.process_time()
+        done = action()
+        self.seconds[phase] = time.perf_counter() - started
+        self.cpu_seconds[phase] = time.process_time() - cpu_started
+        self.parts[phase] = dict(parts or {})
+        return done
 
 
 def _expect(cluster: NullCluster, tasks: int) -> None:

@@ -66,11 +66,20 @@ class ShuffleDescriptor:
 
 
 class ProducerColumns(NamedTuple):
-    """One entry per partition: attempt, and place as index into `task_managers` plus 1 (0: not known)."""
+    """Per partition: attempt, and place as index into the TaskManagers plus 1 (0: not known). Per
+    TaskManager: id, host, data port.
+    """
 
     attempts: Sequence[int]
     places: Sequence[int]
-    task_managers: Sequence[tuple[ResourceId, str, int]]
+    resource_ids: Sequence[ResourceId]
+    hosts: Sequence[str]
+    ports: Sequence[int]
+
+    def location(self, number: int) -> TaskManagerLocation:
+        return TaskManagerLocation(
+            self.resource_ids[number], self.hosts[number], self.ports[number]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +104,13 @@ class Producers:
         if not 0 <= at < self.count:
             raise IndexError(f"channel {place} of {self.count}")
         columns = _columns(self.packed, self.count)
-        location = columns.places[at] and TaskManagerLocation(
-            *columns.task_managers[columns.places[at] - 1]
-        )
-        return self._descriptor(at, columns.attempts[at], location or None)
+        known = columns.places[at]
+        location = columns.location(known - 1) if known else None
+        return self._descriptor(at, columns.attempts[at], location)
 
     def __iter__(self) -> Iterator[ShuffleDescriptor]:
         columns = _columns(self.packed, self.count)
-        locations = [None, *(TaskManagerLocation(*known) for known in columns.task_managers)]
+        locations = [None, *map(columns.location, range(len(columns.resource_ids)))]
         for at, (attempt, place) in enumerate(zip(columns.attempts, columns.places, strict=True)):
             yield self._descriptor(at, attempt, locations[place])
 
@@ -196,12 +204,16 @@ def read_producers(packed: bytes, count: int) -> ProducerColumns:
     least, attempt_bytes, place_bytes, places_at = _HEAD.unpack_from(body)
     places_at += _HEAD.size
     attempts = _read_column(body, _HEAD.size, attempt_bytes, count)
+    if least:
+        attempts = [least + a for a in attempts] if attempt_bytes else [least] * count
     places = _read_column(body, places_at, place_bytes, count)
     ids, hosts, ports = json.loads(body[places_at + place_bytes * count :])
     return ProducerColumns(
-        [least + attempt for attempt in attempts] if least else attempts,
+        attempts,
         places,
-        list(zip(ids, hosts, ports, strict=True)),
+        ids,
+        hosts,
+        ports,
     )
 
 

@@ -66,7 +66,7 @@ def test_ten_thousand_producers_take_a_byte_each_and_a_table_of_task_managers() 
     gate = packed([(0, places[n // 100]) for n in range(10_000)])
     assert len(gate.packed) < 2000
     columns = read_producers(gate.packed, gate.count)
-    assert (len(columns.attempts), len(columns.task_managers)) == (10_000, 100)
+    assert (len(columns.attempts), len(columns.resource_ids)) == (10_000, 100)
 
 
 def test_attempts_that_are_alike_take_nothing() -> None:
