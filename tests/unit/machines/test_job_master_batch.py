@@ -4,6 +4,7 @@ from penstock.machines.job_settings import JobSettings
 from penstock.machines.restart_backoff import NoRestart
 from penstock.model.graph.job_graph import JobType, ResultPartitionType
 from penstock.model.messages import (
+    DeployTask,
     FreeSlot,
     JobFinalized,
     PartitionDataProduced,
@@ -90,3 +91,26 @@ def test_a_reader_of_hybrid_results_hears_of_its_producer_later() -> None:
     (update,) = [e for e in effects if isinstance(e, UpdatePartitions)]
     assert update.resource_id == "tm1"
     assert update.descriptors[0].location.resource_id == "tm2"
+
+
+def test_every_reader_of_one_list_hears_of_a_producer_that_is_placed_later() -> None:
+    kind = ResultPartitionType.HYBRID_FULL
+    graph = job_graph(
+        {"A": 2, "B": 2}, [("A", "B", A2A, kind)], groups={"A": "a"}, job_type=JobType.BATCH
+    )
+    bench = Bench(graph)
+    bench.start()
+    waiting = bench.job._core.pool.pending
+    for shared in list(bench.job.shared_slots):
+        if shared.group.slot_sharing_group == "a":  # the producers' requests come last
+            waiting.move_to_end(shared.request.request_id)
+    effects = bench.offer("tm1", 2)
+    readers = [e.deployment.gates[0].channels for e in effects if isinstance(e, DeployTask)]
+    assert [channel.location for channels in readers for channel in channels] == [None] * 4
+    assert readers[0] is readers[1]
+    for name, place in (("tm2", 0), ("tm3", 1)):
+        updates = [e for e in bench.offer(name) if isinstance(e, UpdatePartitions)]
+        assert [str(u.attempt_id.execution_vertex_id) for u in updates] == ["B[0]", "B[1]"]
+        for update in updates:
+            (known,) = update.descriptors
+            assert (known.partition_id.index, known.location.resource_id) == (place, name)
