@@ -35,6 +35,35 @@ class Bulk:
     timeout: BulkTimeout
 
 
+class Reserved:
+    """Slots that some task has, or had before a failure: its own way back (spec 4.4).
+
+    Kept per slot as tasks are placed, and looked at for the slot that is asked about: a set of all of
+    them would be made anew for each region.
+    """
+
+    def __init__(self) -> None:
+        self._claimants: dict[AllocationId, dict[int, ExecutionVertex]] = {}
+
+    def add(self, vertex: ExecutionVertex, allocation_id: AllocationId) -> None:
+        """The vertex sits there now, and gives up the slot that it had before."""
+        former = vertex.last_allocation_id
+        if former is not None and former in self._claimants:
+            self._claimants[former].pop(vertex.index, None)
+            if not self._claimants[former]:
+                del self._claimants[former]
+        self._claimants.setdefault(allocation_id, {})[vertex.index] = vertex
+
+    def __contains__(self, allocation_id: object) -> bool:
+        return any(
+            vertex.state is not ExecutionState.FINISHED
+            for vertex in self._claimants.get(allocation_id, {}).values()  # type: ignore[call-overload]
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self._claimants)
+
+
 class Deployer:
     """`move` changes a vertex's state by the table; `emit` takes effects, in order."""
 
@@ -49,11 +78,10 @@ class Deployer:
         is_local_recovery: bool = False,
     ) -> None:
         self._job = job_graph
-        self._graph = graph
         self._shared_slots = shared_slots
         self._pool = pool
         self._timeout_ms = timeout_ms
-        self._is_local_recovery = is_local_recovery
+        self._reserved = Reserved() if is_local_recovery else None
         self._deployments = TaskDeployments(job_graph, graph)
         self._bulks: dict[str, Bulk] = {}
         self._bulks_of_request: dict[SlotRequestId, list[Bulk]] = {}
@@ -72,7 +100,7 @@ class Deployer:
         for vertex in members.values():
             vertex.version += 1
             move(vertex, ExecutionEvent.SCHEDULE)
-        shared = self._shared_slots.allocate(members.values(), self._reserved())
+        shared = self._shared_slots.allocate(members.values(), self._reserved or frozenset())
         waits_for = {s.request.request_id for s in shared if s.slot is None}
         timer = f"{TIMER_PREFIX}{self._next_bulk}"
         self._next_bulk += 1
@@ -147,6 +175,8 @@ class Deployer:
             vertex.execution.location = slot.location
             vertex.execution.allocation_id = slot.allocation_id
             self._deployments.place(vertex)
+            if self._reserved is not None:
+                self._reserved.add(vertex, slot.allocation_id)
         for vertex in placed:
             move(vertex, ExecutionEvent.DEPLOY)
             location = vertex.execution.location
@@ -164,14 +194,3 @@ class Deployer:
             left = [b for b in self._bulks_of_request.pop(request_id, ()) if b is not bulk]
             if left:
                 self._bulks_of_request[request_id] = left
-
-    def _reserved(self) -> frozenset[AllocationId]:
-        """Slots that some task has, or had before a failure: its own way back."""
-        if not self._is_local_recovery:
-            return frozenset()
-        return frozenset(
-            allocation
-            for vertex in self._graph.vertices
-            if vertex.state is not ExecutionState.FINISHED
-            and (allocation := vertex.execution.allocation_id or vertex.last_allocation_id)
-        )

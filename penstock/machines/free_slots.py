@@ -152,7 +152,7 @@ class FreeSlots(Generic[Slot]):
             previous = [a for a in wanted.preferred_allocations if a in self._slots]
             if previous:
                 return self._slots[min(previous, key=self._order.__getitem__)], Locality.LOCAL
-            if wanted.reserved_allocations:  # rare, and what is left out is another set each time
+            if wanted.reserved_allocations:  # rare: its own slot is gone
                 return selection.select(self, wanted, self._utilization_of)
         usable = [
             shelves

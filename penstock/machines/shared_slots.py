@@ -7,7 +7,7 @@ repeatable.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.machines.execution_graph import ExecutionVertex
@@ -59,7 +59,7 @@ class SharedSlots:
     def allocate(
         self,
         vertices: Iterable[ExecutionVertex],
-        reserved: frozenset[AllocationId] = frozenset(),
+        reserved: Container[AllocationId] = frozenset(),
     ) -> list[SharedSlot]:
         """A seat for each vertex; shared slots that do not exist yet are asked for.
 
@@ -120,7 +120,7 @@ class SharedSlots:
         self,
         group: SharingGroup,
         ignored: set[ExecutionVertex],
-        reserved: frozenset[AllocationId],
+        reserved: Container[AllocationId],
     ) -> SharedSlot:
         profile = self._profiles.get(group.slot_sharing_group, UNKNOWN)
         wanted = _wanted(group, profile, ignored, reserved)
@@ -145,7 +145,7 @@ def _wanted(
     group: SharingGroup,
     profile: ResourceProfile,
     ignored: set[ExecutionVertex],
-    reserved: frozenset[AllocationId],
+    reserved: Container[AllocationId],
 ) -> SlotProfile:
     """Wishes of all members together; a place that several wish for weighs more."""
     locations = [

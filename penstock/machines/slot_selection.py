@@ -8,7 +8,7 @@ given.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, TypeVar
@@ -53,7 +53,7 @@ class SlotProfile:
     profile: ResourceProfile = UNKNOWN
     preferred_locations: tuple[tuple[ResourceId, str], ...] = ()
     preferred_allocations: frozenset[AllocationId] = frozenset()
-    reserved_allocations: frozenset[AllocationId] = frozenset()
+    reserved_allocations: Container[AllocationId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from heapq import heapify, heappop
 from typing import Final, TypeAlias
 
 from penstock.machines.execution_graph import (
@@ -31,9 +32,6 @@ class SharingGroup:
     @property
     def load(self) -> int:
         return len(self.vertices)
-
-    def has(self, job_vertex: ExecutionJobVertex) -> bool:
-        return any(vertex.job_vertex is job_vertex for vertex in self.vertices)
 
 
 SlotSharingStrategy: TypeAlias = Callable[[ExecutionGraph], list[SharingGroup]]
@@ -159,12 +157,27 @@ def _deal_out(job_vertices: list[ExecutionJobVertex], groups: list[SharingGroup]
             if is_narrow:
                 turn = (start + len(job_vertex.vertices)) % width
             continue
-        for vertex in job_vertex.vertices:
-            key = (job_vertex.co_location_group, vertex.subtask)
-            group = constraints.get(key)
-            if group is None:
-                free = (group for group in groups if not group.has(job_vertex))
-                constraints[key] = group = min(free, key=lambda g: (g.load, g.index))
-            group.vertices.append(vertex)
+        _seat_co_located(job_vertex, job_vertex.co_location_group, groups, constraints)
         if is_narrow:
             turn = min(range(width), key=lambda i: (groups[i].load, i))
+
+
+def _seat_co_located(
+    job_vertex: ExecutionJobVertex,
+    name: str,
+    groups: list[SharingGroup],
+    constraints: dict[tuple[str, int], SharingGroup],
+) -> None:
+    """Where their constraint says, else in the least filled group that lacks this job vertex."""
+    heap = [(group.load, group.index) for group in groups]
+    heapify(heap)
+    first = groups[0].index
+    seated: set[int] = set()
+    for vertex in job_vertex.vertices:
+        group = constraints.get((name, vertex.subtask))
+        while group is None:
+            _, index = heappop(heap)  # loads change only of groups that are no longer asked
+            if index not in seated:
+                constraints[name, vertex.subtask] = group = groups[index - first]
+        seated.add(group.index)
+        group.vertices.append(vertex)

@@ -209,3 +209,38 @@ def _report_next(bench: Bench, place: int) -> None:
     }.get(vertex.state)
     if following is not None:
         bench.report(str(vertex), following)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 6), st.sampled_from([None, "x", "y"])), min_size=1, max_size=6
+    )
+)
+def test_co_located_tasks_are_dealt_to_the_least_filled_group_that_lacks_their_vertex(
+    kinds: list[tuple[int, str | None]],
+) -> None:
+    vertices = {f"V{number}": parallelism for number, (parallelism, _) in enumerate(kinds)}
+    names = {f"V{number}": name for number, (_, name) in enumerate(kinds) if name}
+    graph = ExecutionGraph(job_graph(vertices, [], co_location=names))
+    width = max(vertices.values())
+    expected: list[list[str]] = [[] for _ in range(width)]
+    constraints: dict[tuple[str, int], list[str]] = {}
+    turn = 0
+    for job_vertex in graph.job_vertices:
+        is_narrow, name = len(job_vertex.vertices) != width, job_vertex.co_location_group
+        for offset, vertex in enumerate(job_vertex.vertices):
+            if name is None:
+                group = expected[((turn if is_narrow else 0) + offset) % width]
+            else:
+                lacking = [
+                    g for g in expected if not any(t.startswith(vertex.job_vertex.name) for t in g)
+                ]
+                least = min(lacking, key=len) if lacking else None
+                group = constraints.setdefault((name, vertex.subtask), least)
+            group.append(str(vertex))
+        if is_narrow and name is None:
+            turn = (turn + len(job_vertex.vertices)) % width
+        elif is_narrow:
+            turn = min(range(width), key=lambda place: len(expected[place]))
+    found = [[str(vertex) for vertex in group.vertices] for group in task_balanced(graph)]
+    assert found == expected
