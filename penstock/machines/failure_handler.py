@@ -8,6 +8,9 @@ ends the job.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from penstock.machines.exception_history import DEFAULT_SIZE, ExceptionHistory
 from penstock.machines.execution_graph import ExecutionVertex
 from penstock.machines.failover import FailoverStrategy
 from penstock.machines.job_core import JobCore
@@ -17,7 +20,7 @@ from penstock.machines.restart_backoff import (
     RestartBackoff,
     is_infrastructure,
 )
-from penstock.machines.scheduling import PipelinedRegionScheduling
+from penstock.machines.scheduling import SchedulingStrategy
 from penstock.model.ids import PartitionId
 from penstock.model.messages import FailureInfo, SetTimer
 from penstock.model.states import ExecutionState, JobStatus
@@ -31,14 +34,16 @@ class FailureHandler:
     def __init__(
         self,
         core: JobCore,
-        scheduling: PipelinedRegionScheduling,
+        scheduling: SchedulingStrategy,
         failover: FailoverStrategy,
         backoff: RestartBackoff,
+        history_size: int = DEFAULT_SIZE,
     ) -> None:
         self._core = core
         self._scheduling = scheduling
         self._failover = failover
         self._backoff = backoff
+        self.history = ExceptionHistory(history_size)
 
     @property
     def is_ending(self) -> bool:
@@ -53,8 +58,9 @@ class FailureHandler:
     ) -> None:
         self._core.root.note(failure)
         if self._core.status in _ENDING or self._core.status.is_terminal:
+            self.history.add(failure, self._core.now_ms, failed)
             return  # all tasks are ending anyway, also before a restart of all
-        if self._may_restart(failure):
+        if self._may_restart(failure, failed):
             self._begin_restart(self._failover.to_restart(failed, unreadable), is_global=False)
         else:
             self._fail_job()
@@ -62,17 +68,23 @@ class FailureHandler:
     def on_global_failure(self, failure: FailureInfo) -> None:
         self._core.root.note(failure)
         if self.is_ending:
+            self.history.add(failure, self._core.now_ms)
             return
-        if not self._may_restart(failure):
+        if not self._may_restart(failure, ()):
             self._fail_job()
             return
         vertices = self._core.graph.vertices
         started = [v for v in vertices if v.state is not ExecutionState.CREATED]
         self._begin_restart(started, is_global=True)
 
-    def on_failure_while_canceling(self, failure: FailureInfo | None) -> None:
+    def on_failure_while_canceling(
+        self, vertex: ExecutionVertex, failure: FailureInfo | None
+    ) -> None:
         """A peer's broken connection may arrive before the user error that broke it."""
-        if failure is None or is_infrastructure(failure):
+        if failure is None:
+            return
+        self.history.add(failure, self._core.now_ms, [vertex])
+        if is_infrastructure(failure):
             return
         is_known_secondary = self._core.root.is_infrastructure
         self._core.root.note(failure)
@@ -88,11 +100,13 @@ class FailureHandler:
         if self._core.status is JobStatus.RESTARTING:
             self._carry_out_restarts()
 
-    def _may_restart(self, failure: FailureInfo) -> bool:
-        if not failure.is_recoverable or self._core.status is JobStatus.CREATED:
-            return False
-        self._backoff.notify(self._core.now_ms, failure)
-        return self._backoff.can_restart()
+    def _may_restart(self, failure: FailureInfo, failed: Collection[ExecutionVertex]) -> bool:
+        """Asks the back-off, and writes the failure down: of an attempt of its own or of the one before."""
+        now_ms = self._core.now_ms
+        is_possible = failure.is_recoverable and self._core.status is not JobStatus.CREATED
+        is_new = self._backoff.notify(now_ms, failure) if is_possible else True
+        (self.history.begin if is_new else self.history.add)(failure, now_ms, failed)
+        return is_possible and self._backoff.can_restart()
 
     def _begin_restart(self, vertices: list[ExecutionVertex], *, is_global: bool) -> None:
         restart = self._core.restarts.add(vertices, is_global=is_global)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from penstock.machines.deployer import Bulk
+from penstock.machines.exception_history import ExceptionHistory
 from penstock.machines.execution import Consequence, ExecutionEvent
 from penstock.machines.execution_graph import ExecutionGraph, ExecutionVertex
 from penstock.machines.failover import FailoverStrategy, RestartAll, RestartRegions
@@ -27,8 +28,9 @@ from penstock.machines.job_settings import FailoverMode, JobSettings
 from penstock.machines.job_status import JobStatusEvent
 from penstock.machines.job_views import TaskPlace, places_of, progress_of
 from penstock.machines.regions import Regions
-from penstock.machines.scheduling import PipelinedRegionScheduling
+from penstock.machines.scheduling import PipelinedRegionScheduling, SchedulingStrategy
 from penstock.machines.shared_slots import SharedSlots
+from penstock.machines.vertexwise import VertexwiseScheduling
 from penstock.model.graph.job_graph import JobGraph, JobType
 from penstock.model.ids import AttemptId
 from penstock.model.messages import (
@@ -76,11 +78,17 @@ class JobMaster:
         self._settings = settings
         regions = Regions(core.graph)
         self.regions = regions.regions
-        self._scheduling = PipelinedRegionScheduling(core.graph, regions)
+        self._scheduling = _scheduling_of(core.graph, regions, job_graph.job_type, settings)
         failover: FailoverStrategy = RestartRegions(regions)
         if settings.failover is FailoverMode.FULL:
             failover = RestartAll(core.graph)
-        self._failures = FailureHandler(core, self._scheduling, failover, settings.make_backoff())
+        self._failures = FailureHandler(
+            core,
+            self._scheduling,
+            failover,
+            settings.make_backoff(),
+            settings.exception_history_size,
+        )
         self._is_finalizing = False
         self._idle_timer_ms: int | None = None
         self._shortage: NotEnoughResources | None = None
@@ -157,6 +165,11 @@ class JobMaster:
     def story(self, limit: int | None = None) -> list[ExecutionStateChanged | JobStatusChanged]:
         """The newest state changes, oldest first."""
         return self._core.story.last(limit)
+
+    @property
+    def exceptions(self) -> ExceptionHistory:
+        """The failures so far, with what failed beside each."""
+        return self._failures.history
 
     @property
     def status(self) -> JobStatus:
@@ -261,7 +274,7 @@ class JobMaster:
         elif before is not ExecutionState.CANCELING and vertex.state is ExecutionState.CANCELED:
             self._failures.on_task_failure([vertex], canceled_unasked(vertex))
         elif before is ExecutionState.CANCELING and report.state is ExecutionState.FAILED:
-            self._failures.on_failure_while_canceling(report.failure)
+            self._failures.on_failure_while_canceling(vertex, report.failure)
 
     def _on_data_produced(self, event: PartitionDataProduced) -> None:
         vertex = self._core.graph.current(event.attempt_id)
@@ -300,3 +313,11 @@ class JobMaster:
             for committable in vertex.execution.committables
         )
         self._core.effects.append(FinalizeJob(committables))
+
+
+def _scheduling_of(
+    graph: ExecutionGraph, regions: Regions, job_type: JobType, settings: JobSettings
+) -> SchedulingStrategy:
+    if job_type is JobType.BATCH and settings.is_vertexwise:
+        return VertexwiseScheduling(graph, settings.consume_constraint)
+    return PipelinedRegionScheduling(graph, regions)
