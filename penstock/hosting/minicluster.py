@@ -65,6 +65,7 @@ class ThreadProvider:
             size=size,
             heartbeat_interval_s=master.heartbeat_interval_s,
             task_settings=master.task_settings,
+            silence_timeout_s=master.silence_timeout_s,
         )
         manager = TaskManager(config)
         self.managers[resource_id] = manager

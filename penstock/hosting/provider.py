@@ -19,13 +19,16 @@ OnEnded = Callable[[ResourceId, str], None]
 
 @dataclass(frozen=True, slots=True)
 class MasterAddress:
-    """Where a TaskManager dials and how it proves itself."""
+    """Where a TaskManager dials and how it proves itself. `silence_timeout_s`: one that hears nothing for so long
+    ends.
+    """
 
     host: str
     port: int
     credentials: Credentials
     heartbeat_interval_s: float
     task_settings: TaskSettings
+    silence_timeout_s: float = 50.0
 
 
 class TaskManagerProvider(Protocol):
