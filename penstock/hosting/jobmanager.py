@@ -177,7 +177,12 @@ class JobManager:
         port = await server.open(self.provider.bind_host)
         interval = self.settings.heartbeat_interval_s
         master = MasterAddress(
-            self.provider.advertised_host, port, self.credentials, interval, self.settings.task
+            self.provider.advertised_host,
+            port,
+            self.credentials,
+            interval,
+            self.settings.task,
+            self.settings.silence_timeout_s,
         )
         self.provider.open(master, self._on_host_ended)
         self.coordinators.start()

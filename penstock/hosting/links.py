@@ -14,7 +14,7 @@ from penstock.hosting.wire import encode
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError
 from penstock.model.ids import BlobKey, ResourceId
-from penstock.model.messages import PutBlob, Shutdown
+from penstock.model.messages import MasterHeartbeat, PutBlob, Shutdown
 
 
 @dataclass(slots=True)
@@ -68,6 +68,14 @@ class Links:
         if link is not None and key not in link.blobs:
             link.blobs.add(key)
             self.send(resource_id, PutBlob(key, data))
+
+    def beat(self) -> None:
+        """Tell everybody that we are there."""
+        message = encode(MasterHeartbeat())
+        writers = [link.writer for link in self._links.values()]
+        for writer in (*writers, *self._supervisors.values()):
+            if not writer.is_closing():
+                writer.write(message)
 
     def end(self, resource_id: ResourceId, reason: str) -> None:
         """Ask it to end, and its supervisor to see to it."""

@@ -75,6 +75,7 @@ class SupervisorConfig:
     token: str
     cluster_id: str
     heartbeat_interval_s: float
+    silence_timeout_s: float
     python: str | None
     taskmanager: dict[str, Any]
 
@@ -210,6 +211,7 @@ def _start_child(
         "token": config.token,
         "cluster_id": config.cluster_id,
         "heartbeat_interval_s": config.heartbeat_interval_s,
+        "silence_timeout_s": config.silence_timeout_s,
     }
     assert child.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # it died already: _watch tells
@@ -227,12 +229,15 @@ def _watch(
 ) -> str:
     progress = 0
     next_beat = 0.0
+    heard_at = time.monotonic()
     sock.setblocking(False)
     while True:
         code = child.poll()
         if code is not None:
             return f"TaskManager process ended with {_ending(code)}"
         now = time.monotonic()
+        if now - heard_at >= config.silence_timeout_s:
+            return f"nothing was heard of the JobManager for {config.silence_timeout_s:g} s"
         if now >= next_beat:
             next_beat = now + config.heartbeat_interval_s
             _send(sock, encode(Heartbeat(ResourceId(config.resource_id), progress)))
@@ -245,6 +250,7 @@ def _watch(
             data = sock.recv(1 << 16)
             if not data:
                 return "the JobManager closed the connection"
+            heard_at = now
             for message in buffer.feed(data):
                 if isinstance(message, Shutdown):
                     return f"told to end: {message.reason}"

@@ -50,6 +50,7 @@ class TaskManagerWatch:
         self._heard = Liveness[ResourceId](int(settings.heartbeat_timeout_s * 1000), interval_ms)
         self._moving = Liveness[ResourceId](FROZEN_MS, min(interval_ms, FROZEN_MS - 1))
         self._progress: dict[ResourceId, int] = {}
+        self._beat_every_ms, self._next_beat_ms = interval_ms, 0
         self._failed_starts = 0
 
     # ------------------------------------------------------------------ signs of life
@@ -71,8 +72,11 @@ class TaskManagerWatch:
             self._moving.heard(resource_id, now_ms())
 
     def tick(self) -> None:
-        """Who has been silent, frozen or deaf to a cancel for too long is lost."""
+        """Beat; who has been silent, frozen or deaf to a cancel for too long is lost."""
         now = now_ms()
+        if now >= self._next_beat_ms:
+            self._next_beat_ms = now + self._beat_every_ms
+            self._shell.links.beat()
         for silence in self._heard.tick(now):
             self.lost(silence.peer, f"no heartbeat for {silence.silent_ms / 1000:.1f} s")
         for silence in self._moving.tick(now):

@@ -1,8 +1,9 @@
 """TaskManagers: how many are needed, which slots they give to which job, and when they may go.
 
 Knows no processes: it asks for TaskManagers and is told. Source: Flink ActiveResourceManager,
-FineGrainedSlotManager (spec 6.3); differs: resource and allocation ids are counted here, and
-requirements are checked at once instead of after a delay.
+FineGrainedSlotManager (spec 6.3); differs: resource and allocation ids are counted here,
+requirements are checked at once instead of after a delay, and slots are spread over TaskManagers that
+are on their way too.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from penstock.model.messages import (
     TaskManagerRegistered,
     TaskManagerStartFailed,
 )
-from penstock.model.slot_size import UNSIZED, SlotSize, describe
+from penstock.model.slot_size import UNSIZED, SlotSize, cores_of, describe
 
 MINUTE_MS = 60_000
 Need: TypeAlias = "tuple[JobId, SlotSize]"
@@ -118,6 +119,14 @@ class JobNeed:
     reported_at_ms: int | None = None
     reported: ResourcesMissing | None = None
 
+    def is_due(self, now_ms: int, settings: ResourceSettings) -> bool:
+        """Whether it is time to say that slots are missing, which they are."""
+        if self.unmet_since_ms is None:
+            self.unmet_since_ms = now_ms
+        if self.reported_at_ms is None:
+            return now_ms - self.unmet_since_ms >= settings.report_after_ms
+        return now_ms - self.reported_at_ms >= settings.report_interval_ms
+
 
 @dataclass(slots=True)
 class _StartFailures:
@@ -155,6 +164,10 @@ class _Starting:
         self._size[resource_id] = size
         self.of_size[size] += 1
 
+    def since(self, latest_ms: int) -> list[ResourceId]:
+        """Those that were asked for at that time or before."""
+        return [name for name, since_ms in self.since_ms.items() if since_ms <= latest_ms]
+
     def pop(self, resource_id: ResourceId) -> bool:
         """Whether it was on its way."""
         if self.since_ms.pop(resource_id, None) is None:
@@ -188,6 +201,7 @@ class ResourceManager:
         self.starting = _Starting()
         self.needs: dict[Need, JobNeed] = {}
         self._with_free_slots: set[ResourceId] = set()
+        self._slots_of_size: Counter[SlotSize] = Counter()
         self._next_number = 0
         self._next_taskmanager = 1
         self._next_allocation = 1
@@ -246,6 +260,8 @@ class ResourceManager:
         with_free = {name for name, known in self.taskmanagers.items() if known.free_slots}
         if with_free != self._with_free_slots:
             raise BrokenInvariant(f"free slots on {with_free}, the books: {self._with_free_slots}.")
+        if sum(self._slots_of_size.values()) != self.slots_registered:
+            raise BrokenInvariant(f"slots by size, by the books: {self._slots_of_size}.")
 
     # ------------------------------------------------------------------ events
 
@@ -272,6 +288,7 @@ class ResourceManager:
         )
         self._next_number += 1
         self._with_free_slots.add(resource_id)
+        self._slots_of_size[event.size] += event.slots
 
     def _on_lost(self, resource_id: ResourceId, cause: str) -> None:
         if resource_id in self.starting:
@@ -279,6 +296,7 @@ class ResourceManager:
         known = self.taskmanagers.pop(resource_id, None)
         self._with_free_slots.discard(resource_id)
         if known is not None:
+            self._slots_of_size[known.size] -= len(known.slots)
             for slot in known.slots:
                 self._set_free(slot, known.size)
 
@@ -303,12 +321,7 @@ class ResourceManager:
         slot.allocation_id = slot.job_id = None
 
     def _on_tick(self) -> None:
-        late = [
-            resource_id
-            for resource_id, since_ms in self.starting.since_ms.items()
-            if since_ms + self._settings.start_timeout_ms <= self._now_ms
-        ]
-        for resource_id in late:
+        for resource_id in self.starting.since(self._now_ms - self._settings.start_timeout_ms):
             seconds = self._settings.start_timeout_ms / 1000
             cause = f"it did not register within {seconds:g} s (penstock.taskmanager.start-timeout)"
             self._effects.append(StopTaskManager(resource_id, cause))
@@ -322,11 +335,17 @@ class ResourceManager:
         for key, need in list(self.needs.items()):
             if need.required == 0 and self._allocated[key] == 0:
                 del self.needs[key]
-        sizes = dict.fromkeys((UNSIZED, *(size for _, size in self.needs)))
+        asked = {size for _, size in self.needs if size}
+        # the large are harder to place
+        sizes = (*sorted(asked, key=cores_of, reverse=True), UNSIZED)
         self._report({size for size in sizes if self._is_short_after_meeting(size)})
 
     def _is_short_after_meeting(self, size: SlotSize) -> bool:
-        """Slots of one size. TaskManagers of a given size have one slot, and serve no other size."""
+        """Slots of one size. TaskManagers of a given size have one slot, and serve no other size.
+
+        Where slots are to be spread, none is taken before all TaskManagers that were asked for have come (or
+        failed): the first one would be filled.
+        """
         missing = [
             (job_id, max(0, need.required - self._allocated[job_id, size]))
             for (job_id, wanted), need in self.needs.items()
@@ -336,19 +355,20 @@ class ResourceManager:
         redundant = self._settings.redundant_taskmanagers if self.needs and not size else 0
         if not count and not redundant:
             return False
-        rules = AllocationRules(self._settings.load_balance, redundant, self._may_start())
+        is_waiting = self._settings.load_balance == "SLOTS" and len(self.starting) > 0
         plan = plan_allocation(
             {UNKNOWN: count} if count else {},
-            self._workers(size),
-            self._starting_as_one(size),
+            [] if is_waiting else self._workers(size),
+            self._as_one(size, with_registered=is_waiting),
             WorkerSpec(_slots(self._slots_in(size)), _slots(1)),
-            rules,
+            AllocationRules(self._settings.load_balance, redundant, self._may_start()),
         )
-        jobs = chain.from_iterable(repeat(*of_job) for of_job in missing)
-        for job_id, worker in zip(jobs, plan.on_registered, strict=False):
-            self._request_slot(ResourceId(worker.name), job_id)
         for _ in plan.new_workers:
             self._start(size)
+        if self._settings.load_balance != "SLOTS" or not self.starting:
+            jobs = chain.from_iterable(repeat(*of_job) for of_job in missing)
+            for job_id, worker in zip(jobs, plan.on_registered, strict=False):
+                self._request_slot(ResourceId(worker.name), job_id)
         return len(plan.on_registered) + plan.on_pending < count
 
     def _slots_in(self, size: SlotSize) -> int:
@@ -365,11 +385,16 @@ class ResourceManager:
             if one.size == size
         ]
 
-    def _starting_as_one(self, size: SlotSize) -> list[Worker]:
-        """Their slots are alike, so that it does not matter which of them will give one."""
-        count = self.starting.of_size[size]
-        coming = _slots(self._slots_in(size) * count)
-        return [Worker("starting", coming, coming, _slots(1))] if count else []
+    def _as_one(self, size: SlotSize, *, with_registered: bool) -> list[Worker]:
+        """Slots that are on their way are alike: it does not matter which TaskManager will give one.
+
+        `with_registered`: nor for those that are here, as long as none of them is taken.
+        """
+        count = self.starting.of_size[size] * self._slots_in(size)
+        if with_registered:
+            taken = sum(held for (_, wanted), held in self._allocated.items() if wanted == size)
+            count += self._slots_of_size[size] - taken
+        return [Worker("together", _slots(count), _slots(count), _slots(1))] if count else []
 
     def _may_start(self) -> int | None:
         """How many more TaskManagers may be asked for now; None: any number."""
@@ -404,13 +429,7 @@ class ResourceManager:
             if held >= need.required:
                 need.unmet_since_ms = need.reported_at_ms = need.reported = None
                 continue
-            if need.unmet_since_ms is None:
-                need.unmet_since_ms = self._now_ms
-            if need.reported_at_ms is None:
-                is_due = self._now_ms - need.unmet_since_ms >= self._settings.report_after_ms
-            else:
-                is_due = self._now_ms - need.reported_at_ms >= self._settings.report_interval_ms
-            if is_due or (is_short and need.reported is None):
+            if need.is_due(self._now_ms, self._settings) or (is_short and need.reported is None):
                 reason = self._reason(size, is_short=is_short)
                 message = ResourcesMissing(job_id, need.required, held, reason)
                 need.reported_at_ms, need.reported = self._now_ms, message
@@ -453,6 +472,7 @@ class ResourceManager:
             free -= len(known.slots)
             del self.taskmanagers[resource_id]
             self._with_free_slots.discard(resource_id)
+            self._slots_of_size[known.size] -= len(known.slots)
             reason = "idle longer than resourcemanager.taskmanager-timeout"
             self._effects.append(StopTaskManager(resource_id, reason))
 

@@ -17,7 +17,7 @@ from penstock.hosting.wire import MessageBuffer
 
 
 def config() -> SupervisorConfig:
-    return SupervisorConfig("tm-1", "127.0.0.1", 1, b"s", "token", "cluster", 1.0, None, {})
+    return SupervisorConfig("tm-1", "127.0.0.1", 1, b"s", "token", "cluster", 0.01, 0.05, None, {})
 
 
 def open_descriptors() -> dict[str, str]:
@@ -70,6 +70,22 @@ def test_a_lost_connection_is_told_as_one_and_the_child_is_ended(archive, monkey
     assert "JobManager" in supervise(config(), archive)
     assert started[0].returncode is not None
     assert started[0].stdin.closed
+
+
+def test_a_silent_job_manager_is_left_and_the_child_is_ended(archive, monkeypatch):
+    ours, theirs = socket.socketpair()
+    monkeypatch.setattr(supervisor, "_connect", lambda _: (ours, MessageBuffer()))
+    started = []
+    popen = subprocess.Popen
+
+    def starts(_command, **options):
+        started.append(popen([sys.executable, "-c", "import sys; sys.stdin.read()"], **options))
+        return started[0]
+
+    monkeypatch.setattr(supervisor.subprocess, "Popen", starts)
+    assert "nothing was heard of the JobManager for 0.05 s" in supervise(config(), archive)
+    assert started[0].returncode is not None
+    theirs.close()
 
 
 # ---------------------------------------------------------------------- leftovers
