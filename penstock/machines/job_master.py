@@ -47,6 +47,7 @@ from penstock.model.messages import (
     SetTimer,
     SlotsOffered,
     StartScheduling,
+    SuspendJob,
     TaskIo,
     TaskManagerGone,
     TaskReported,
@@ -114,6 +115,8 @@ class JobMaster:
                 self._on_task_manager_gone(event)
             case CancelJob():
                 self._on_cancel()
+            case SuspendJob():
+                self._core.suspend()
             case FailJob():
                 self._on_fail_job(event.failure)
             case JobFinalized():

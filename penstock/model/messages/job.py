@@ -70,6 +70,13 @@ class CancelJob:
 
 
 @dataclass(frozen=True, slots=True)
+class SuspendJob:
+    """This JobManager leads the job no more; another one may. Nothing is cleaned up."""
+
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class FailJob:
     """A job-level failure: a coordinator (enumerator, committer) raised, or finalising failed."""
 
@@ -108,6 +115,7 @@ JobEvent: TypeAlias = (
     | PartitionDataProduced
     | TaskManagerGone
     | CancelJob
+    | SuspendJob
     | FailJob
     | JobFinalized
     | NotEnoughResources
