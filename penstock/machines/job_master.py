@@ -113,10 +113,8 @@ class JobMaster:
                 self._on_data_produced(event)
             case TaskManagerGone():
                 self._on_task_manager_gone(event)
-            case CancelJob():
-                self._on_cancel()
-            case SuspendJob():
-                self._core.suspend()
+            case CancelJob() | SuspendJob():
+                self._on_stop(event)
             case FailJob():
                 self._on_fail_job(event.failure)
             case JobFinalized():
@@ -350,8 +348,10 @@ class JobMaster:
     def _fail_job(self) -> None:
         self._core.stop_all(JobStatusEvent.FAIL)
 
-    def _on_cancel(self) -> None:
-        if not self._is_finalizing:
+    def _on_stop(self, event: CancelJob | SuspendJob) -> None:
+        if isinstance(event, SuspendJob):
+            self._core.suspend()
+        elif not self._is_finalizing:
             self._core.stop_all(JobStatusEvent.CANCEL)
 
     def _finalize(self) -> None:

@@ -71,7 +71,7 @@ class CancelJob:
 
 @dataclass(frozen=True, slots=True)
 class SuspendJob:
-    """This JobManager leads the job no more; another one may. Nothing is cleaned up."""
+    """Another JobManager may lead the job now. Nothing is cleaned up."""
 
     now_ms: int
 
