@@ -35,6 +35,7 @@ from penstock.model.graph.job_graph import JobGraph
 from penstock.model.program import ProgramSettings
 
 _KEY_CHARS: Final = 32
+_SIGNS_OF_LIFE: Final = 2  # one may have been a dying driver's last
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +103,14 @@ class Election:
         return found
 
     def claim_abandoned(self, key: str) -> Claim | None:
-        """Waits for one lease at most. None: a driver is alive, or the job has ended."""
+        """Waits for two leases at most. None: a driver is alive, or the job has ended."""
         standby = Standby()
-        while self.store.find(key) is not None and not standby.watch.has_seen_renewal:
+        while self.store.find(key) is not None and standby.watch.changes < _SIGNS_OF_LIFE:
             found = self.try_claim(key, None, standby)
             if isinstance(found, Claim):
                 return found
             time.sleep(self._settings.poll_s)
-        if standby.watch.has_seen_renewal and standby.lease is not None:
+        if standby.watch.changes >= _SIGNS_OF_LIFE and standby.lease is not None:
             lease = standby.lease
             self._say(
                 f"job '{lease.job_name}' ({lease.job_id}) is run by {lease.owner}: left alone"

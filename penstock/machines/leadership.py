@@ -105,12 +105,12 @@ class Leadership:
 
 
 class LeaseWatch:
-    """A contender's view of one lease."""
+    """A contender's view of one lease. `changes`: renewals and new holders that it saw, count."""
 
     def __init__(self) -> None:
         self._seen: tuple[str, int] | None = None
         self._since_ms = 0
-        self.has_seen_renewal = False
+        self.changes = 0
 
     def may_take(self, entry: str, lease: Lease, now_ms: int) -> bool:
         """Whether nothing has moved for the holder's whole lease. `entry`: names the holder's term."""
@@ -118,7 +118,7 @@ class LeaseWatch:
             return True
         seen = (entry, lease.renewals)
         if seen != self._seen:
-            self.has_seen_renewal = self._seen is not None
+            self.changes += self._seen is not None
             self._seen = seen
             self._since_ms = now_ms
             return False

@@ -74,9 +74,9 @@ def test_what_is_taken_does_not_come_back() -> None:
 def test_a_contender_waits_anew_after_each_renewal_and_each_new_holder() -> None:
     watch = LeaseWatch()
     assert not watch.may_take("1", lease(0), 0)
-    assert not watch.has_seen_renewal
+    assert watch.changes == 0
     assert not watch.may_take("1", lease(1), 4999)
-    assert watch.has_seen_renewal
+    assert watch.changes == 1
     assert not watch.may_take("1", lease(1), 5000)
     assert not watch.may_take("2", lease(1), 9999)
     assert not watch.may_take("2", lease(1), 10_000)
