@@ -18,7 +18,7 @@ from penstock.hosting.closures import serialize, user_modules_archive
 from penstock.hosting.console import Console
 from penstock.hosting.coordinators import coordinated_vertices
 from penstock.hosting.ha_election import Claim, Election, SubmittedJob, key_of
-from penstock.hosting.ha_guard import AlwaysLeader
+from penstock.hosting.ha_guard import JobGuard
 from penstock.hosting.ha_recovery import (
     drop_leftovers,
     ended_elsewhere,
@@ -126,7 +126,7 @@ class ClusterExecutor:
         )
         ha = ha_settings_of(settings)
         if ha is None:
-            return self._run(job, settings, AlwaysLeader())
+            return self._run(job, settings, JobGuard())
         self._provider(job, settings)  # what this driver cannot run, it does not announce
         found = Election(ha, _say).claim(key_of(job_graph, fixed_id), job)
         if isinstance(found, Ended):
@@ -180,7 +180,7 @@ class ClusterExecutor:
         _check_resources(provider, needed)
         return provider
 
-    def _run(self, job: SubmittedJob, settings: Settings, guard: AlwaysLeader) -> JobHandle:
+    def _run(self, job: SubmittedJob, settings: Settings, guard: JobGuard) -> JobHandle:
         provider = self._provider(job, settings)
         observer = self._observer or Console(settings, job.program)
         manager = JobManager(

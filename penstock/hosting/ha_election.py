@@ -1,7 +1,7 @@
 """Which driver runs a job: makes its entry, or waits for the entry of the driver that runs it and takes it over.
 
-A job is found again by `pipeline.fixed-job-id`, else by its name with the names and uids of its operators: what the
-same program gives again, on another machine and with another parallelism too. Source: Flink's Dispatcher (recovery
+A job is found again by `pipeline.fixed-job-id`, else by its name with the names, uids and source files of its operators: what
+the same program gives again, also on another machine, with another parallelism, or with a line more. Source: Flink's Dispatcher (recovery
 of execution plans, JobResultStore); differs: one lease for each job, not one for the process.
 """
 
@@ -79,7 +79,9 @@ def key_of(graph: JobGraph, fixed_job_id: str | None) -> str:
     if fixed_job_id is not None:
         return fixed_job_id
     operators = sorted(
-        (info.uid, info.name) for vertex in graph.vertices.values() for info in vertex.operators
+        (info.uid, info.name, os.path.basename(info.defined_at.rpartition(":")[0]))
+        for vertex in graph.vertices.values()
+        for info in vertex.operators
     )
     text = repr((graph.name, operators))
     return hashlib.sha256(text.encode()).hexdigest()[:_KEY_CHARS]

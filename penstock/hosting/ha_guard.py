@@ -1,7 +1,7 @@
 """Keeps a job's lease and says whether its JobManager may act: one thread for each job.
 
 All steps in the store are taken by that thread, so that a slow disk never holds up the JobManager's loop. What they mean is
-`machines.leadership`'s affair. `AlwaysLeader` is the same without high availability.
+`machines.leadership`'s affair.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def read_instant() -> Instant:
     return Instant(time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000)
 
 
-class AlwaysLeader:
-    """Nobody else knows of the job."""
+class JobGuard:
+    """Base with the neutral behaviour, without high availability: nobody else knows of the job."""
 
     def may_act(self) -> bool:
         """Whether effects of the machines may be carried out now."""
@@ -64,7 +64,7 @@ class AlwaysLeader:
         """Nothing of the job is left here. `ended` None: it was suspended, and all is kept."""
 
 
-class LeaseKeeper(AlwaysLeader):
+class LeaseKeeper(JobGuard):
     """The lease of one entry; `start` it as soon as the entry is ours."""
 
     def __init__(

@@ -19,7 +19,6 @@ Assumes what POSIX says of `rename` and `flock`, and that a rename is seen by al
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import hmac
 import json
@@ -27,6 +26,7 @@ import os
 import re
 import secrets
 import shutil
+import sys
 from collections.abc import Generator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -223,7 +223,10 @@ class JobStore:
         """A process that ends gives it back. One that is stopped inside, for some ms, keeps others waiting."""
         folder.mkdir(mode=0o700, exist_ok=True)
         with (folder / "lock").open("wb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            if sys.platform != "win32":  # `ha_settings` refuses it there
+                import fcntl
+
+                fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
 

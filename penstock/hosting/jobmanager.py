@@ -18,7 +18,7 @@ from typing import Any, Final
 from penstock.hosting.control_server import ControlServer
 from penstock.hosting.coordinators import CoordinatedVertex, Coordinators
 from penstock.hosting.driver_sink import CollectStream, DriverStreams
-from penstock.hosting.ha_guard import AlwaysLeader, RecordedResult
+from penstock.hosting.ha_guard import JobGuard, RecordedResult
 from penstock.hosting.handshake import ROLE_SUPERVISOR, Credentials
 from penstock.hosting.job_observer import JobObserver, guarded
 from penstock.hosting.machine_shell import JobManagerSettings, MachineShell, now_ms
@@ -69,7 +69,7 @@ class JobManager:
         settings: JobManagerSettings,
         observer: JobObserver,
         modules: bytes = b"",
-        guard: AlwaysLeader | None = None,
+        guard: JobGuard | None = None,
     ) -> None:
         """`guard`: whether this driver leads the job; None: there is no other."""
         self.job_graph = job_graph
@@ -99,7 +99,7 @@ class JobManager:
             self._streams,
             self._end,
         )
-        self.guard = self.shell.guard = guard or AlwaysLeader()
+        self.guard = self.shell.guard = guard or JobGuard()
         self.watch = TaskManagerWatch(
             self.shell, provider, self.observer, settings, self._done.is_set
         )

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from penstock.hosting.coordinators import Coordinators
 from penstock.hosting.driver_sink import DriverStreams
-from penstock.hosting.ha_guard import AlwaysLeader
+from penstock.hosting.ha_guard import JobGuard
 from penstock.hosting.job_observer import JobObserver
 from penstock.hosting.links import Links
 from penstock.hosting.provider import TaskManagerProvider
@@ -86,7 +86,7 @@ class MachineShell:
     ) -> None:
         self.status = JobStatus.INITIALIZING
         self.failure: FailureInfo | None = None
-        self.guard = AlwaysLeader()
+        self.guard = JobGuard()
         self.links = Links()
         self.where: dict[AttemptId, ResourceId] = {}
         self.cancelling: dict[AttemptId, int] = {}

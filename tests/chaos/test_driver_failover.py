@@ -3,10 +3,12 @@
 Real processes and embedded Spark. Nothing is waited for by the clock but leases.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import psutil
@@ -76,22 +78,39 @@ RECOVER = "import sys; from penstock.ui.cli import main; sys.exit(main(sys.argv[
 
 
 class Driver:
-    """A driver process with all that it starts."""
+    """A driver process with all that it starts, in a directory of its own."""
 
-    def __init__(self, folder: Path, name: str, *command: str) -> None:
-        self._out = folder / f"{name}.out"
-        self._errors = folder / f"{name}.err"
-        cwd = folder / name
-        cwd.mkdir()
-        with self._out.open("wb") as out, self._errors.open("wb") as errors:
-            self.process = subprocess.Popen(
-                [sys.executable, *command],
-                stdout=out,
-                stderr=errors,
-                cwd=cwd,
-                env={**os.environ, "PYTHONPATH": ROOT},
-                start_new_session=True,
-            )
+    def __init__(self, folder: Path, *command: str) -> None:
+        folder.mkdir()
+        self._lines: list[str] = []
+        self._heard = threading.Condition()
+        self.process = subprocess.Popen(
+            [sys.executable, *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": ROOT},
+            start_new_session=True,
+            text=True,
+        )
+        self._listener = threading.Thread(target=self._listen)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        for line in self.process.stderr:
+            with self._heard:
+                self._lines.append(line)
+                self._heard.notify()
+
+    @property
+    def said(self) -> str:
+        with self._heard:
+            return "".join(self._lines)
+
+    def hears(self, text: str) -> bool:
+        """Wait for a line on its stderr."""
+        with self._heard:
+            return self._heard.wait_for(lambda: any(text in line for line in self._lines), LIMIT_S)
 
     def send(self, number: int) -> None:
         os.kill(self.process.pid, number)
@@ -99,16 +118,23 @@ class Driver:
     def wait(self) -> int:
         return self.process.wait(LIMIT_S)
 
-    @property
-    def said(self) -> str:
-        return self._errors.read_text()
-
-    @property
     def result(self) -> str:
-        return self._out.read_text()
+        """What it wrote to stdout, once it has ended."""
+        return self.process.stdout.read()
 
     def family(self) -> list[psutil.Process]:
         return psutil.Process(self.process.pid).children(recursive=True)
+
+    def end(self) -> None:
+        family = self.family() if self.process.poll() is None else []
+        for member in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                member.kill()
+        self.process.kill()
+        self.process.wait()
+        self._listener.join()
+        self.process.stdout.close()
+        self.process.stderr.close()
 
 
 @pytest.fixture
@@ -122,18 +148,14 @@ def drivers(tmp_path):
 
     def start(name: str, *command: str) -> Driver:
         program = (str(tmp_path / "program.py"), str(tmp_path))
-        started.append(Driver(tmp_path, name, *(command or program)))
+        started.append(Driver(tmp_path / name, *(command or program)))
         return started[-1]
 
     try:
         yield start
     finally:
         for driver in started:
-            if driver.process.poll() is None:
-                for member in driver.family():
-                    member.kill()
-            driver.process.kill()
-            driver.process.wait()
+            driver.end()
 
 
 def store_of(folder: Path) -> JobStore:
@@ -159,7 +181,7 @@ def test_a_killed_drivers_job_is_run_to_its_end_by_the_same_program(drivers, tmp
     first.wait()
     second = drivers("second")
     assert second.wait() == 0, second.said
-    assert second.result == f"result {lease.job_id}\n"
+    assert second.result() == f"result {lease.job_id}\n"
     assert f"of driver {lease.owner} is taken over" in second.said
     assert "begins at its sources' start" in second.said
     check_result(tmp_path)
@@ -199,19 +221,15 @@ def test_a_stopped_driver_that_goes_on_is_fenced_and_commits_nothing(drivers, tm
     assert first.wait() == 1
     assert "JobSuspendedError" in first.said
     assert "has taken it over" in first.said
-    assert not first.result
+    assert not first.result()
     check_result(tmp_path)
 
 
 def test_a_standby_waits_and_takes_over_when_the_driver_is_killed(drivers, tmp_path):
     first = drivers("first")
     (tmp_path / "reached").read_text()
-    second = drivers("second", str(tmp_path / "program.py"), str(tmp_path))
-    first_pid = psutil.Process(first.process.pid)
-    while "waiting for its end" not in second.said:
-        assert second.process.poll() is None, second.said
-        assert first_pid.is_running()
-        os.sched_yield()
+    second = drivers("second")
+    assert second.hears("waiting for its end"), second.said
     first.send(signal.SIGKILL)
     assert second.wait() == 0, second.said
     check_result(tmp_path)
