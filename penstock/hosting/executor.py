@@ -148,7 +148,10 @@ class ClusterExecutor:
         needed = sum(slots_needed(claim.job.graph) for claim in found if claim.result is None)
         if needed:
             self._host.provider(settings, needed)  # an embedded Spark that has room for all of them
-        return [(claim.job.graph.name, self._run_claimed(claim, settings)) for claim in found]
+        return [
+            (claim.job.graph.name, self._run_claimed(claim, settings, has_program=False))
+            for claim in found
+        ]
 
     def _settings(self, program: ProgramSettings) -> Settings:
         return Settings(
@@ -158,7 +161,9 @@ class ClusterExecutor:
             defaults=HOST_DEFAULTS,
         )
 
-    def _run_claimed(self, claim: Claim, settings: Settings) -> JobControl:
+    def _run_claimed(
+        self, claim: Claim, settings: Settings, *, has_program: bool = True
+    ) -> JobControl:
         """The job of a claim: from its start, or, if its result was decided, that once more."""
         try:
             if claim.result is not None:
@@ -168,7 +173,7 @@ class ClusterExecutor:
                 _say(told_of_recovery(claim))
                 settings = self._settings(claim.job.program)
                 drop_leftovers(claim.job)
-            return self._run(claim.job, settings, claim.keeper)
+            return self._run(claim.job, settings, claim.keeper, has_program=has_program)
         except BaseException:
             claim.keeper.abandon(is_wanted=claim.is_recovered)
             raise
@@ -180,7 +185,9 @@ class ClusterExecutor:
         _check_resources(provider, needed)
         return provider
 
-    def _run(self, job: SubmittedJob, settings: Settings, guard: JobGuard) -> JobHandle:
+    def _run(
+        self, job: SubmittedJob, settings: Settings, guard: JobGuard, *, has_program: bool = True
+    ) -> JobHandle:
         provider = self._provider(job, settings)
         observer = self._observer or Console(settings, job.program)
         manager = JobManager(
@@ -192,6 +199,8 @@ class ClusterExecutor:
             modules=job.modules,
             guard=guard,
         )
+        if not has_program:
+            manager.drop_collected()
         observer.submitted(job.graph, settings.ignored_keys())
         manager.start()
         return JobHandle(manager)

@@ -132,6 +132,10 @@ class JobManager:
         """Whether the job has ended and everything of it is gone."""
         return self.ended.wait(timeout_s)
 
+    def drop_collected(self) -> None:
+        """Before `start`: there is no program that would take the rows of collect streams."""
+        self._streams.has_reader = False
+
     def collect(self, stream: str) -> CollectStream:
         return self._streams.collect(stream)
 

@@ -8,6 +8,7 @@ import pytest
 
 from penstock.common import Configuration, Encoder
 from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream.connectors.file_sink import _FileCommitter
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.hosting import ha_guard
 from penstock.hosting.coordinators import Coordinators
@@ -349,6 +350,51 @@ def test_recover_runs_a_job_without_its_program(tmp_path):
         assert (name, control.wait(30).status) == ("recovered", JobStatus.FINISHED)
         resume()
         lost._control.wait(30)
+    assert result_of(tmp_path) == list(range(10))
+
+
+def test_recover_drops_the_rows_that_nobody_is_there_to_take(tmp_path):
+    """More than the credit of a collect stream: the job would wait for its reader for ever."""
+    env = environment(tmp_path)
+    with gate("collected") as held:
+        many = env.from_collection(list(range(7, 17))).map(held).flat_map(lambda v: [v] * 20_000)
+        rows = many.execute_and_collect("collected")
+        held.wait()
+        resume = pause(rows)
+        held.open()
+        executor = MiniCluster(observer=JobObserver()).executor()
+        ((_, control),) = executor.recover(configured(tmp_path))
+        assert control.wait(30).status is JobStatus.FINISHED
+        resume()
+        with pytest.raises(JobExecutionError, match="does not lead"):
+            list(rows)
+
+
+def test_a_commit_that_was_cut_off_in_the_middle_is_completed_once(tmp_path, monkeypatch):
+    env = environment(tmp_path)
+    numbers_to_file(env, tmp_path)
+    halfway, go_on = threading.Event(), threading.Event()
+    commit = _FileCommitter.commit
+
+    def commit_half(self, committables):
+        commit(self, committables[:1])
+        halfway.set()
+        assert go_on.wait(30)
+        commit(self, committables[1:])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_FileCommitter, "commit", commit_half)
+        stopped = env.execute_async("half")
+        assert halfway.wait(30)
+        resume = pause(stopped)
+    assert len(list(tmp_path.rglob("part-*"))) == 1
+    env = environment(tmp_path)
+    numbers_to_file(env, tmp_path)
+    env.execute("half")
+    assert result_of(tmp_path) == list(range(10))
+    go_on.set()  # the stopped driver goes on in the middle of its commit
+    resume()
+    stopped._control.wait(30)
     assert result_of(tmp_path) == list(range(10))
 
 
