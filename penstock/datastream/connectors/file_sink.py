@@ -296,7 +296,9 @@ class _FileWriter:
         self._finished: list[tuple[str, str]] = []
         self._parts = 0
         self._writer = f"{context.attempt}-{uuid.uuid4().hex[:8]}"
-        for leftover in _in_progress(Path(settings.base_path), context.job_prefix, self._mark):
+        # All names of the job start with the shorter of its two prefixes.
+        prefix = min(context.job_prefix, context.attempt_prefix, key=len)
+        for leftover in _in_progress(Path(settings.base_path), prefix, self._mark):
             if _attempt_of(leftover) < context.attempt:
                 leftover.unlink(missing_ok=True)
 

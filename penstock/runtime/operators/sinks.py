@@ -28,7 +28,7 @@ class SinkOperator(Operator):
             subtask=context.subtask,
             parallelism=context.parallelism,
             attempt=context.attempt,
-            job_prefix=context.file_prefix,
+            job_prefix=context.job_id,
             attempt_prefix=context.file_prefix,
             input_type=context.input_types[0] if context.input_types else None,
         )
