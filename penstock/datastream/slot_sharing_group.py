@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from penstock.model.errors import ConfigurationError
+from penstock.model.slot_size import SlotSize, slot_size
 
 KIB: Final = 1024
 
@@ -67,6 +68,16 @@ class SlotSharingGroup:
 
     def get_external_resources(self) -> dict[str, float]:
         return dict(self.external_resources)
+
+    def slot_size(self) -> SlotSize:
+        """What it asks for; empty when it says nothing. Not in PyFlink's public API."""
+        memory = {
+            "heap": self.task_heap_memory,
+            "offheap": self.task_off_heap_memory,
+            "managed": self.managed_memory,
+        }
+        amounts = {name: size.get_bytes() / KIB**2 for name, size in memory.items() if size}
+        return slot_size({**self.external_resources, "cpu": self.cpu_cores or 0.0, **amounts})
 
     @staticmethod
     def builder(name: str) -> SlotSharingGroup.Builder:

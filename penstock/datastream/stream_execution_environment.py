@@ -326,6 +326,8 @@ class StreamExecutionEnvironment:
         graph.buffer_timeout_ms = self.get_buffer_timeout()
         configured = self._configuration.get_integer(PARALLELISM_KEY, -1)
         graph.default_parallelism = configured if configured > 0 else 1
+        sizes = {name: group.slot_size() for name, group in self._slot_sharing_groups.items()}
+        graph.slot_sizes = {name: size for name, size in sizes.items() if size}
         return graph
 
     def submit(self, job_name: str | None = None) -> JobControl:

@@ -10,9 +10,10 @@ import re
 import sys
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from penstock.hosting.closures import serialize, user_modules_archive
 from penstock.hosting.console import Console
@@ -40,10 +41,14 @@ from penstock.model.graph.job_graph import JobGraph
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.ids import JobId
 from penstock.model.program import JobControl, JobOutcome, ProgramSettings
+from penstock.model.slot_size import UNSIZED, SlotSize, describe
 from penstock.model.states import JobStatus
 
 _MESSAGE_MARGIN = 1 << 20
 _WAIT_SLICE_S = 0.5  # so that Ctrl-C reaches a waiting main thread
+
+
+Needed: TypeAlias = "Mapping[SlotSize, int]"
 
 
 class JobHandle:
@@ -89,7 +94,7 @@ class Host(Protocol):
     def command_line(self) -> Mapping[str, str]: ...
     def spark_configuration(self) -> dict[str, str]: ...
     def default_parallelism(self, settings: Settings) -> int: ...
-    def provider(self, settings: Settings, slots_needed: int) -> TaskManagerProvider: ...
+    def provider(self, settings: Settings, needed: Needed) -> TaskManagerProvider: ...
 
 
 class ClusterExecutor:
@@ -145,7 +150,10 @@ class ClusterExecutor:
         election = Election(ha, _say)
         claims = [election.claim_abandoned(key) for key in election.store.job_keys()]
         found = [claim for claim in claims if claim is not None]
-        needed = sum(slots_needed(claim.job.graph) for claim in found if claim.result is None)
+        needed: Counter[SlotSize] = Counter()
+        for claim in found:
+            if claim.result is None:
+                needed.update(slots_by_size(claim.job.graph))
         if needed:
             self._host.provider(settings, needed)  # an embedded Spark that has room for all of them
         return [
@@ -180,7 +188,7 @@ class ClusterExecutor:
 
     def _provider(self, job: SubmittedJob, settings: Settings) -> TaskManagerProvider:
         """Raises NoResourceAvailable."""
-        needed = slots_needed(job.graph)
+        needed = slots_by_size(job.graph)
         provider = self._host.provider(settings, needed)
         _check_resources(provider, needed)
         return provider
@@ -236,7 +244,7 @@ class MiniCluster:
     def default_parallelism(self, settings: Settings) -> int:
         return self._parallelism
 
-    def provider(self, settings: Settings, slots_needed: int) -> TaskManagerProvider:
+    def provider(self, settings: Settings, needed: Needed) -> TaskManagerProvider:
         slots = self._slots
         if settings.is_set("taskmanager.numberOfTaskSlots"):
             slots = settings.get_int("taskmanager.numberOfTaskSlots")
@@ -261,13 +269,16 @@ def _fixed_job_id(settings: Settings) -> str | None:
     return text.lower()
 
 
-def slots_needed(job_graph: JobGraph) -> int:
-    """Sum over slot sharing groups of their largest parallelism."""
+def slots_by_size(job_graph: JobGraph) -> Needed:
+    """Slots of each size: of every slot sharing group its largest parallelism."""
     largest: dict[str, int] = {}
     for vertex in job_graph.vertices.values():
         group = vertex.slot_sharing_group
         largest[group] = max(largest.get(group, 0), vertex.parallelism)
-    return sum(largest.values())
+    needed: Counter[SlotSize] = Counter()
+    for group, slots in largest.items():
+        needed[job_graph.slot_sizes.get(group, UNSIZED)] += slots
+    return needed
 
 
 def _refuse_unshipped(program: ProgramSettings) -> None:
@@ -291,16 +302,22 @@ def _check_sizes(job_graph: JobGraph) -> None:
             )
 
 
-def _check_resources(provider: TaskManagerProvider, needed: int) -> None:
-    """A host that is too small is told of at once, never waited for."""
+def _check_resources(provider: TaskManagerProvider, needed: Needed) -> None:
+    """A host that is too small is told of at once, never waited for.
+
+    Raises: NoResourceAvailable with what is asked, what is there, and what to change.
+    """
     slots = provider.slots_per_taskmanager
-    wanted = -(-needed // slots)
+    usual = -(-needed.get(UNSIZED, 0) // slots)
+    sized = {size: count for size, count in needed.items() if size}
+    wanted = usual + sum(count * provider.task_slots_for(size) for size, count in sized.items())
     limit = provider.max_taskmanagers(wanted)
     if limit is None or wanted <= limit:
         return
+    parts = [f"{usual} TaskManagers of {slots} slot{'s' * (slots != 1)}"] if usual else []
+    parts += [f"{count} of {describe(size)}" for size, count in sized.items()]
     raise NoResourceAvailable(
-        f"the job needs {needed} slots, that is {wanted} TaskManagers of {slots} "
-        f"slot{'s' * (slots != 1)}, but only {limit} can be started: {provider.describe()}. "
-        f"Give Spark more cores (for instance master local[{wanted + 1}]), lower the parallelism, or "
-        f"raise taskmanager.numberOfTaskSlots."
+        f"the job needs {sum(needed.values())} slots, that is {' and '.join(parts)}, but only {limit} can be "
+        f"started: {provider.describe()}. Give Spark more cores (for instance master "
+        f"local[{wanted + 1}]), lower the parallelism, or raise taskmanager.numberOfTaskSlots."
     )

@@ -318,7 +318,8 @@ class JobManager:
         self.shell.links.send(message.resource_id, accepted)
         if self._modules:
             self.shell.links.send_blob_once(message.resource_id, _MODULES_KEY, self._modules)
-        self.shell.feed_resources(TaskManagerRegistered(location, message.slots, now_ms()))
+        registered = TaskManagerRegistered(location, message.slots, now_ms(), message.size)
+        self.shell.feed_resources(registered)
 
     def _on_heartbeat(self, role: int, message: Heartbeat, writer: asyncio.StreamWriter) -> None:
         if role == ROLE_SUPERVISOR:

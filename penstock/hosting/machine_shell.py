@@ -150,7 +150,7 @@ class MachineShell:
         for effect in self.resource_manager.step(event):
             if isinstance(effect, StartTaskManager):
                 self._observer.taskmanager_requested(effect.resource_id)
-                self._provider.start(effect.resource_id)
+                self._provider.start(effect.resource_id, effect.size)
             elif isinstance(effect, StopTaskManager):
                 self.end_taskmanager(effect.resource_id, effect.reason)
                 self.links.fence(effect.resource_id)

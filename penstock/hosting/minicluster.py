@@ -11,6 +11,7 @@ from typing import Final
 from penstock.hosting.provider import MasterAddress, OnEnded
 from penstock.hosting.taskmanager import TaskManager, TaskManagerConfig
 from penstock.model.ids import ResourceId
+from penstock.model.slot_size import UNSIZED, SlotSize
 
 _STOP_WAIT_S: Final = 5.0
 
@@ -40,6 +41,9 @@ class ThreadProvider:
     def max_taskmanagers(self, wanted: int | None = None) -> int | None:
         return self._max
 
+    def task_slots_for(self, size: SlotSize) -> int:
+        return 1  # a thread takes what there is
+
     def describe(self) -> str:
         return "a MiniCluster in this process"
 
@@ -47,7 +51,7 @@ class ThreadProvider:
         self._master = master
         self._on_ended = on_ended
 
-    def start(self, resource_id: ResourceId) -> None:
+    def start(self, resource_id: ResourceId, size: SlotSize = UNSIZED) -> None:
         master = self._master
         assert master is not None
         config = TaskManagerConfig(
@@ -56,7 +60,8 @@ class ThreadProvider:
             master_port=master.port,
             credentials=master.credentials,
             bind_host=self.bind_host,
-            slots=self.slots_per_taskmanager,
+            slots=1 if size else self.slots_per_taskmanager,
+            size=size,
             heartbeat_interval_s=master.heartbeat_interval_s,
             task_settings=master.task_settings,
         )

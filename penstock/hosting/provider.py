@@ -12,6 +12,7 @@ from typing import Protocol
 from penstock.hosting.handshake import Credentials
 from penstock.hosting.task_thread import TaskSettings
 from penstock.model.ids import ResourceId
+from penstock.model.slot_size import UNSIZED, SlotSize
 
 OnEnded = Callable[[ResourceId, str], None]
 
@@ -43,13 +44,20 @@ class TaskManagerProvider(Protocol):
     def max_taskmanagers(self, wanted: int | None = None) -> int | None:
         """How many the host can give now, or None when it cannot tell."""
 
+    def task_slots_for(self, size: SlotSize) -> int:
+        """How many of those a TaskManager of this size takes.
+
+        Raises: NoResourceAvailable: the host cannot give one; the text says why.
+        """
+
     def describe(self) -> str:
         """What the host is, for messages: master, cores, what is used."""
 
     def open(self, master: MasterAddress, on_ended: OnEnded) -> None:
         """Before the first start. `on_ended(resource_id, cause)` may be called from any thread."""
 
-    def start(self, resource_id: ResourceId) -> None: ...
+    def start(self, resource_id: ResourceId, size: SlotSize = UNSIZED) -> None:
+        """`size`: of its one slot; UNSIZED: the usual TaskManager."""
 
     def registered(self, resource_id: ResourceId) -> None:
         """It is connected: from now on it can be told to end."""

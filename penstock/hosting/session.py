@@ -17,6 +17,7 @@ from penstock.hosting.spark_driver import ProcessSettings, SparkProvider, check_
 from penstock.hosting.spark_session import active_session, embedded_session
 from penstock.model.config import Settings
 from penstock.model.program import JobExecutor
+from penstock.model.slot_size import UNSIZED, SlotSize
 
 _SPARE_LOCAL_CORES: Final = 1
 
@@ -62,9 +63,10 @@ class SparkHost:
         cores = SparkProvider(spark, 1).total_cores()
         return max(1, cores - settings.get_int("penstock.spark.cores-kept"))
 
-    def provider(self, settings: Settings, slots_needed: int) -> TaskManagerProvider:
+    def provider(self, settings: Settings, needed: Mapping[SlotSize, int]) -> TaskManagerProvider:
         slots = settings.get_int("taskmanager.numberOfTaskSlots")
-        taskmanagers = -(-slots_needed // slots)
+        usual = needed.get(UNSIZED, 0)
+        taskmanagers = -(-usual // slots) + sum(needed.values()) - usual
         spark = active_session()
         if spark is None:
             spark = embedded_session(settings, taskmanagers + _SPARE_LOCAL_CORES)

@@ -20,8 +20,10 @@ from pyspark.sql import SparkSession
 from penstock.hosting import spark_executor
 from penstock.hosting.package_archive import package_archive
 from penstock.hosting.provider import MasterAddress, OnEnded
-from penstock.model.errors import ConfigurationError
+from penstock.hosting.spark_sizes import SparkSize
+from penstock.model.errors import ConfigurationError, NoResourceAvailable
 from penstock.model.ids import ResourceId
+from penstock.model.slot_size import UNSIZED, SlotSize
 
 _STOP_WAIT_S: Final = 6.0
 _EXECUTORS_WAIT_S: Final = 5.0
@@ -106,6 +108,29 @@ class SparkProvider:
                 return self._granted
             time.sleep(_POLL_S)
 
+    def task_slots_for(self, size: SlotSize) -> int:
+        """Task slots are of the usual size; a larger task takes several."""
+        spark_size = self._spark_size()
+        refusal = spark_size.refusal(size)
+        if refusal is not None:
+            raise NoResourceAvailable(refusal)
+        return -(-spark_size.cpus_for(size) // spark_size.task_cpus)
+
+    def _spark_size(self) -> SparkSize:
+        conf = self._context.getConf()
+        cluster = _LOCAL_CLUSTER.match(self._context.master)
+        cores = cluster[2] if cluster else conf.get("spark.executor.cores")
+        prefix, suffix = "spark.executor.resource.", ".amount"
+        names = [key for key, _ in conf.getAll() if key.startswith(prefix) and key.endswith(suffix)]
+        return SparkSize(
+            master=self._context.master,
+            task_cpus=int(conf.get("spark.task.cpus") or 1),
+            executor_cores=int(cores) if cores else None,
+            executor_memory=conf.get("spark.executor.memory") or "1g",
+            is_dynamic=is_true(conf.get("spark.dynamicAllocation.enabled")),
+            resources=frozenset(key.removeprefix(prefix).removesuffix(suffix) for key in names),
+        )
+
     def total_cores(self) -> int:
         """Task slots that the master gives in all; waits some seconds for a cluster's first executors."""
         deadline = time.monotonic() + _EXECUTORS_WAIT_S
@@ -167,10 +192,10 @@ class SparkProvider:
         self._on_ended = on_ended
         self._archive = self._context.broadcast(package_archive())
 
-    def start(self, resource_id: ResourceId) -> None:
+    def start(self, resource_id: ResourceId, size: SlotSize = UNSIZED) -> None:
         """Never raises: what goes wrong is told by `on_ended`."""
         try:
-            thread = InheritableThread(target=self._host, args=(resource_id,))
+            thread = InheritableThread(target=self._host, args=(resource_id, size))
             thread.daemon = True
             thread.name = f"penstock-host-{resource_id}"
             thread.start()
@@ -222,7 +247,7 @@ class SparkProvider:
             self._cancel(resource_id)
             thread.join(_CANCEL_AGAIN_S)
 
-    def _host(self, resource_id: ResourceId) -> None:
+    def _host(self, resource_id: ResourceId, size: SlotSize) -> None:
         """Thread of one Spark job; returns when the TaskManager is over."""
         try:
             self._context.setJobGroup(
@@ -230,20 +255,18 @@ class SparkProvider:
                 f"Penstock TaskManager {resource_id}",
                 interruptOnCancel=True,
             )
-            config = self._config(resource_id)
-            archive = self._archive
+            body = _body(self._config(resource_id, size), self._archive)
             cloudpickle.register_pickle_by_value(spark_executor)
-            rdd = self._context.parallelize([0], 1).mapPartitions(
-                _body(config, archive), preservesPartitioning=True
-            )
-            causes = rdd.collect()
+            rdd = self._context.parallelize([0], 1).mapPartitions(body, preservesPartitioning=True)
+            profile = self._spark_size().profile(size)
+            causes = (rdd if profile is None else rdd.withResources(profile)).collect()
             cause = causes[0] if causes else "ended"
         except Exception as error:
             cause = f"Spark job ended: {_first_line(error)}"
         if not self._is_closing:
             self._on_ended(resource_id, cause)
 
-    def _config(self, resource_id: ResourceId) -> dict[str, Any]:
+    def _config(self, resource_id: ResourceId, size: SlotSize) -> dict[str, Any]:
         master = self._master
         assert master is not None
         return {
@@ -257,7 +280,9 @@ class SparkProvider:
             # On the driver's own machine its interpreter is there; elsewhere Spark's choice counts.
             "python": sys.executable if self.is_local else None,
             "taskmanager": {
-                "slots": self.slots_per_taskmanager,
+                "slots": 1 if size else self.slots_per_taskmanager,
+                "size": size,
+                "cores": 1,
                 "bind_host": "127.0.0.1" if self.is_local else None,
                 "task_settings": asdict(master.task_settings),
                 **asdict(self._process),

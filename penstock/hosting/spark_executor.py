@@ -35,6 +35,8 @@ def host_taskmanager(config: dict[str, Any], archive: Any) -> Iterable[str]:
         target.write(archive.value)
     sys.path.insert(0, path)
     shadowed = {name: sys.modules.pop(name) for name in before if name.split(".")[0] == "penstock"}
+    if spark_task is not None:
+        config["taskmanager"]["cores"] = spark_task.cpus()
     try:
         supervisor = importlib.import_module("penstock.hosting.supervisor")
         return [supervisor.supervise(supervisor.SupervisorConfig(**config), path)]

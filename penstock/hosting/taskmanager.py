@@ -49,6 +49,7 @@ from penstock.model.messages import (
     TaskStateChanged,
     UpdatePartitions,
 )
+from penstock.model.slot_size import UNSIZED, SlotSize
 from penstock.model.states import ExecutionState
 from penstock.runtime.chain import user_code_error
 from penstock.runtime.result_partition import ResultPartition
@@ -71,6 +72,8 @@ class TaskManagerConfig:
     task_settings: TaskSettings
     slot_timeout_s: float = 10.0
     supervisor_pid: int = 0
+    size: SlotSize = UNSIZED
+    cores: int = 1
 
 
 class TaskManager:
@@ -127,6 +130,8 @@ class TaskManager:
                 config.supervisor_pid,
                 platform.python_version(),
                 penstock.__version__,
+                config.size,
+                config.cores,
             )
         )
 
@@ -244,7 +249,7 @@ class TaskManager:
         if ticket is not None:
             deadline = time.monotonic() + self.config.slot_timeout_s
             self._slot_timeouts.append((deadline, allocation_id, ticket))
-        offer = SlotOffer(allocation_id, message.slot_index)
+        offer = SlotOffer(allocation_id, message.slot_index, self.config.size)
         self.send(OfferSlots(self.config.resource_id, (offer,)))
 
     def _free_unclaimed_slots(self, now: float) -> None:

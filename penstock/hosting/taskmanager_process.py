@@ -56,6 +56,8 @@ def main() -> None:
         heartbeat_interval_s=told["heartbeat_interval_s"],
         task_settings=TaskSettings(**settings),
         supervisor_pid=told["supervisor_pid"],
+        size=tuple((name, amount) for name, amount in told["size"]),
+        cores=told["cores"],
     )
     # Batches make very many short-lived containers: the default threshold of 700 would have the collector look
     # at each batch several times. What is loaded by now lives for ever.

@@ -25,7 +25,7 @@ class RootCause:
 
     def note(self, failure: FailureInfo) -> None:
         """Keep it if it is the first, or if it explains what is kept."""
-        if self.failure is None or _rank(failure) > _rank(self.failure):
+        if self.failure is None or explains(failure, self.failure):
             self.failure = failure
 
     def clear(self) -> None:
@@ -34,6 +34,11 @@ class RootCause:
     @property
     def is_infrastructure(self) -> bool:
         return is_infrastructure(self.failure)
+
+
+def explains(later: FailureInfo, earlier: FailureInfo) -> bool:
+    """Whether the earlier one is but a consequence."""
+    return _rank(later) > _rank(earlier)
 
 
 def _rank(failure: FailureInfo) -> int:

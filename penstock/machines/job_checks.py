@@ -69,9 +69,9 @@ def _check_status(job: JobCore) -> None:
         _expect("all tasks of a finished job have finished", job.status, done)
     waiting = job.restarts.is_any_waiting
     _expect(
-        "a job is RESTARTING while tasks wait for their restart",
+        "a job is restarting while tasks wait for their restart",
         job.status,
-        waiting == (job.status is JobStatus.RESTARTING),
+        waiting == job.is_restarting,
     )
 
 

@@ -16,6 +16,7 @@ from penstock.machines.execution_graph import ExecutionGraph, ExecutionVertex
 from penstock.machines.failures import RootCause
 from penstock.machines.job_settings import JobSettings, LoadBalanceMode
 from penstock.machines.job_status import JobStatusEvent
+from penstock.machines.resource_profile import ANY, ResourceProfile, profile_of
 from penstock.machines.restarts import Restarts
 from penstock.machines.shared_slots import SharedSlots
 from penstock.machines.slot_pool import SlotPool
@@ -34,9 +35,13 @@ from penstock.model.messages import (
     JobStatusChanged,
     ReleasePartitions,
     ResetSubtasks,
+    SlotOffer,
     SlotsOffered,
 )
+from penstock.model.slot_size import SlotSize
 from penstock.model.states import ExecutionState, JobStatus
+
+_USUAL_SLOT = profile_of({"usual slot": 1})
 
 
 class JobCore:
@@ -50,8 +55,12 @@ class JobCore:
         is_balanced = settings.load_balance is LoadBalanceMode.TASKS
         share = task_balanced if is_balanced else local_input_preferred
         self.pool = SlotPool(settings.matching, settings.selection, settings.slot_idle_timeout_ms)
+        self._sizes = {profile_of(dict(size)): size for size in job_graph.slot_sizes.values()}
         self.shared_slots = SharedSlots(
-            share(self.graph), self.pool, are_free_slots_taken=not is_balanced
+            share(self.graph),
+            self.pool,
+            are_free_slots_taken=not is_balanced,
+            profiles={name: profile_of(dict(s)) for name, s in job_graph.slot_sizes.items()},
         )
         self.deployer = Deployer(
             job_graph,
@@ -67,7 +76,14 @@ class JobCore:
         self.effects: list[JobEffect] = []
         self.alive = len(self.graph.vertices)
         self.gone: set[ResourceId] = set()
-        self._declared = 0
+        self._declared: tuple[int, tuple[tuple[SlotSize, int], ...]] = (0, ())
+
+    @property
+    def is_restarting(self) -> bool:
+        """The job goes on, now or when all tasks have ended."""
+        if self.status is JobStatus.FAILING:
+            return self.restarts.global_one is not None
+        return self.status is JobStatus.RESTARTING
 
     def take_effects(self) -> list[JobEffect]:
         effects, self.effects = self.effects, []
@@ -88,13 +104,25 @@ class JobCore:
             self.reject_offers(event)
             return
         self.pool.register_task_manager(location.resource_id)
-        answer = self.pool.offer(
-            location,
-            event.offers,
-            self.now_ms,
-            is_any_welcome=self.status is JobStatus.RESTARTING,
-        )
-        self.effects.append(AnswerOffers(location.resource_id, answer.accepted, answer.rejected))
+        by_size: dict[SlotSize, list[SlotOffer]] = {}
+        for offer in event.offers:
+            by_size.setdefault(offer.size, []).append(offer)
+        for size, offers in by_size.items():
+            answer = self.pool.offer(
+                location,
+                offers,
+                self.now_ms,
+                profile=self._profile_offered(size),
+                is_any_welcome=self.is_restarting,
+            )
+            answered = AnswerOffers(location.resource_id, answer.accepted, answer.rejected)
+            self.effects.append(answered)
+
+    def _profile_offered(self, size: SlotSize) -> ResourceProfile:
+        """A slot of no given size serves every request, unless the job has some of given sizes."""
+        if size:
+            return profile_of(dict(size))
+        return _USUAL_SLOT if self._sizes else ANY
 
     def reject_offers(self, event: SlotsOffered) -> None:
         rejected = tuple(offer.allocation_id for offer in event.offers)
@@ -129,11 +157,16 @@ class JobCore:
         ids = tuple(vertex.vertex_id for vertex in vertices)
         self.effects.append(ResetSubtasks(ids, is_global))
 
-    def declare(self, slots: int) -> None:
-        if slots != self._declared:
-            self._declared = slots
+    def declare(self) -> None:
+        """Tell the ResourceManager what is required, if that has changed."""
+        required = self.pool.required
+        sized = tuple((size, required[p]) for p, size in self._sizes.items() if required[p] > 0)
+        declared = self.pool.total_required - sum(count for _, count in sized), sized
+        if declared != self._declared:
+            self._declared = declared
+            slots, sized = declared
             job_id = self.job_graph.job_id
-            self.effects.append(DeclareRequirements(job_id, slots, self.now_ms))
+            self.effects.append(DeclareRequirements(job_id, slots, self.now_ms, sized))
 
     def stop_all(self, event: JobStatusEvent) -> None:
         self.restarts.clear()
@@ -153,7 +186,7 @@ class JobCore:
         for slot in self.pool.clear():
             freed = FreeSlot(slot.resource_id, slot.allocation_id, "job is SUSPENDED")
             self.effects.append(freed)
-        self.declare(0)
+        self.declare()
         self.move_job(JobStatusEvent.SUSPEND)
 
     def cancel(self, vertex: ExecutionVertex) -> None:
@@ -176,7 +209,7 @@ class JobCore:
         cause = f"job is {following}"
         for slot in self.pool.clear():
             self.effects.append(FreeSlot(slot.resource_id, slot.allocation_id, cause))
-        self.declare(0)
+        self.declare()
         self.move_job(event)
 
     def release_partitions(self, vertex: ExecutionVertex) -> None:

@@ -11,9 +11,11 @@ from __future__ import annotations
 from typing import assert_never
 
 from penstock.machines.deployer import Bulk
+from penstock.machines.exception_history import ExceptionHistory
 from penstock.machines.execution import Consequence, ExecutionEvent
 from penstock.machines.execution_graph import ExecutionGraph, ExecutionVertex
 from penstock.machines.failover import FailoverStrategy, RestartAll, RestartRegions
+from penstock.machines.failure_handler import FailureHandler
 from penstock.machines.failures import (
     canceled_unasked,
     lost_task_manager,
@@ -26,11 +28,11 @@ from penstock.machines.job_settings import FailoverMode, JobSettings
 from penstock.machines.job_status import JobStatusEvent
 from penstock.machines.job_views import TaskPlace, places_of, progress_of
 from penstock.machines.regions import Regions
-from penstock.machines.restart_backoff import InfrastructureOnlyRestart, is_infrastructure
-from penstock.machines.scheduling import PipelinedRegionScheduling
+from penstock.machines.scheduling import PipelinedRegionScheduling, SchedulingStrategy
 from penstock.machines.shared_slots import SharedSlots
+from penstock.machines.vertexwise import VertexwiseScheduling
 from penstock.model.graph.job_graph import JobGraph, JobType
-from penstock.model.ids import AttemptId, PartitionId
+from penstock.model.ids import AttemptId
 from penstock.model.messages import (
     CancelJob,
     ExecutionStateChanged,
@@ -66,7 +68,6 @@ _EVENT_OF_REPORT = {
     ExecutionState.FAILED: ExecutionEvent.FAIL,
 }
 _PROGRESS_RANK = {ExecutionState.INITIALIZING: 1, ExecutionState.RUNNING: 2}
-_ENDING = frozenset({JobStatus.FAILING, JobStatus.CANCELLING})
 
 
 class JobMaster:
@@ -78,11 +79,17 @@ class JobMaster:
         self._settings = settings
         regions = Regions(core.graph)
         self.regions = regions.regions
-        self._scheduling = PipelinedRegionScheduling(core.graph, regions)
-        self._failover: FailoverStrategy = RestartRegions(regions)
+        self._scheduling = _scheduling_of(core.graph, regions, job_graph.job_type, settings)
+        failover: FailoverStrategy = RestartRegions(regions)
         if settings.failover is FailoverMode.FULL:
-            self._failover = RestartAll(core.graph)
-        self._backoff = settings.make_backoff()
+            failover = RestartAll(core.graph)
+        self._failures = FailureHandler(
+            core,
+            self._scheduling,
+            failover,
+            settings.make_backoff(),
+            settings.exception_history_size,
+        )
         self._is_finalizing = False
         self._idle_timer_ms: int | None = None
         self._shortage: NotEnoughResources | None = None
@@ -129,9 +136,8 @@ class JobMaster:
 
     def _settle(self) -> None:
         """What follows once the event is digested: restarts, the end, what is declared."""
-        if self._core.status is JobStatus.RESTARTING:
-            self._carry_out_restarts()
-        if self._core.status in _ENDING and self._core.alive == 0:
+        self._failures.settle()
+        if self._failures.is_ending and self._core.alive == 0:
             self._core.end(JobStatusEvent.ALL_TASKS_TERMINAL)
         if self._core.status.is_terminal:
             return
@@ -141,7 +147,7 @@ class JobMaster:
         self._core.serve()
         if self._core.job_graph.job_type is not JobType.STREAMING:
             self._watch_idle_slots()
-        self._core.declare(self._core.pool.total_required)
+        self._core.declare()
 
     # ------------------------------------------------------------------ views
 
@@ -160,6 +166,11 @@ class JobMaster:
     def story(self, limit: int | None = None) -> list[ExecutionStateChanged | JobStatusChanged]:
         """The newest state changes, oldest first."""
         return self._core.story.last(limit)
+
+    @property
+    def exceptions(self) -> ExceptionHistory:
+        """The failures so far, with what failed beside each."""
+        return self._failures.history
 
     @property
     def status(self) -> JobStatus:
@@ -218,7 +229,7 @@ class JobMaster:
         waiting = list(bulk.vertices.values())
         for vertex in waiting:
             self._core.move(vertex, ExecutionEvent.FAIL, failure)
-        self._on_task_failure(waiting, failure)
+        self._failures.on_task_failure(waiting, failure)
 
     # ------------------------------------------------------------------ reports
 
@@ -248,33 +259,23 @@ class JobMaster:
         consequence: Consequence,
     ) -> None:
         if consequence is Consequence.FAIL_GLOBALLY:
-            self._on_fail_job(unexpected_report(vertex, before, report.state))
+            self._failures.on_global_failure(unexpected_report(vertex, before, report.state))
         elif consequence is Consequence.FAIL_TASK:
             failure = unexpected_report(vertex, before, report.state)
             self._core.send_cancel(vertex)
             self._core.move(vertex, ExecutionEvent.FAIL, failure)
-            self._on_task_failure([vertex], failure)
+            self._failures.on_task_failure([vertex], failure)
         elif vertex.state is before:
             return
         elif vertex.state is ExecutionState.FINISHED:
             self._core.allocate(self._scheduling.on_finished(vertex))
         elif vertex.state is ExecutionState.FAILED:
             failure = report.failure or unexpected_report(vertex, before, report.state)
-            self._on_task_failure([vertex], failure, failure.lost_partition)
+            self._failures.on_task_failure([vertex], failure, failure.lost_partition)
         elif before is not ExecutionState.CANCELING and vertex.state is ExecutionState.CANCELED:
-            self._on_task_failure([vertex], canceled_unasked(vertex))
+            self._failures.on_task_failure([vertex], canceled_unasked(vertex))
         elif before is ExecutionState.CANCELING and report.state is ExecutionState.FAILED:
-            self._on_failure_while_canceling(report.failure)
-
-    def _on_failure_while_canceling(self, failure: FailureInfo | None) -> None:
-        """A peer's broken connection may arrive before the user error that broke it."""
-        if failure is None or is_infrastructure(failure):
-            return
-        is_known_secondary = self._core.root.is_infrastructure
-        self._core.root.note(failure)
-        is_default = isinstance(self._backoff, InfrastructureOnlyRestart)
-        if self._core.status is JobStatus.RESTARTING and is_known_secondary and is_default:
-            self._fail_job()
+            self._failures.on_failure_while_canceling(vertex, report.failure)
 
     def _on_data_produced(self, event: PartitionDataProduced) -> None:
         vertex = self._core.graph.current(event.attempt_id)
@@ -288,65 +289,18 @@ class JobMaster:
         alive = self._core.lose_task_manager(event.resource_id, failure)
         failed = [vertex for vertex in alive if vertex.state is ExecutionState.FAILED]
         if failed:
-            self._on_task_failure(failed, failure)
+            self._failures.on_task_failure(failed, failure)
         elif alive and self._core.root.failure is not None:
             self._core.root.note(failure)  # it explains the broken connections heard of before
 
-    # ------------------------------------------------------------------ failures
-
-    def _on_task_failure(
-        self,
-        failed: list[ExecutionVertex],
-        failure: FailureInfo,
-        unreadable: PartitionId | None = None,
-    ) -> None:
-        self._core.root.note(failure)
-        if self._core.status in _ENDING or self._core.status.is_terminal:
-            return
-        if self._may_restart(failure):
-            self._begin_restart(self._failover.to_restart(failed, unreadable), is_global=False)
-        else:
-            self._fail_job()
+    # ------------------------------------------------------------------ the end
 
     def _on_fail_job(self, failure: FailureInfo) -> None:
-        if self._core.status in _ENDING:
+        if self._is_finalizing:  # some results may be visible already
             self._core.root.note(failure)
-            return
-        self._core.root.note(failure)
-        if self._is_finalizing or not self._may_restart(failure):
-            self._fail_job()
-            return
-        vertices = self._core.graph.vertices
-        started = [v for v in vertices if v.state is not ExecutionState.CREATED]
-        self._begin_restart(started, is_global=True)
-
-    def _may_restart(self, failure: FailureInfo) -> bool:
-        if not failure.is_recoverable or self._core.status is JobStatus.CREATED:
-            return False
-        self._backoff.notify(self._core.now_ms, failure)
-        return self._backoff.can_restart()
-
-    def _begin_restart(self, vertices: list[ExecutionVertex], *, is_global: bool) -> None:
-        restart = self._core.restarts.add(vertices, is_global=is_global)
-        self._core.move_job(JobStatusEvent.RESTARTABLE_FAILURE)
-        for vertex in restart.vertices.values():
-            self._core.cancel(vertex)
-        at_ms = self._core.now_ms + self._backoff.delay_ms(self._core.now_ms)
-        self._core.effects.append(SetTimer(restart.timer, at_ms))
-
-    def _carry_out_restarts(self) -> None:
-        for restart in self._core.restarts.take_ready():
-            vertices = restart.valid
-            if not vertices:
-                continue
-            self._core.reset(vertices, is_global=restart.is_global)
-            if not self._core.restarts.is_any_waiting:
-                self._core.root.clear()
-                self._core.move_job(JobStatusEvent.RESTARTED)
-            self._core.allocate(self._scheduling.restart(vertices))
-
-    def _fail_job(self) -> None:
-        self._core.stop_all(JobStatusEvent.FAIL)
+            self._core.stop_all(JobStatusEvent.FAIL)
+        else:
+            self._failures.on_global_failure(failure)
 
     def _on_stop(self, event: CancelJob | SuspendJob) -> None:
         if isinstance(event, SuspendJob):
@@ -362,3 +316,11 @@ class JobMaster:
             for committable in vertex.execution.committables
         )
         self._core.effects.append(FinalizeJob(committables))
+
+
+def _scheduling_of(
+    graph: ExecutionGraph, regions: Regions, job_type: JobType, settings: JobSettings
+) -> SchedulingStrategy:
+    if job_type is JobType.BATCH and settings.is_vertexwise:
+        return VertexwiseScheduling(graph, settings.consume_constraint)
+    return PipelinedRegionScheduling(graph, regions)

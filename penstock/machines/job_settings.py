@@ -17,8 +17,11 @@ from penstock.machines.restart_backoff import (
 )
 from penstock.machines.slot_matching import Matching
 from penstock.machines.slot_selection import SlotSelection
+from penstock.machines.vertexwise import ConsumeConstraint
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
+
+_SCHEDULERS = ("Default", "Adaptive", "AdaptiveBatch")
 
 
 class LoadBalanceMode(StrEnum):
@@ -46,6 +49,9 @@ class JobSettings:
     slot_idle_timeout_ms: int = 50_000
     attempts_history_size: int = 16
     story_size: int = 1000
+    exception_history_size: int = 16
+    is_vertexwise: bool = False
+    consume_constraint: ConsumeConstraint = ConsumeConstraint.UNFINISHED_PRODUCERS
     failover: FailoverMode = FailoverMode.REGION
     load_balance: LoadBalanceMode = LoadBalanceMode.NONE
     is_local_recovery: bool = False
@@ -75,7 +81,10 @@ def job_settings_of(settings: Settings, draw: Callable[[], float] | None = None)
         slot_request_timeout_ms=settings.get_int("slot.request.timeout"),
         slot_idle_timeout_ms=settings.get_int("slot.idle.timeout"),
         attempts_history_size=settings.get_int("jobmanager.execution.attempts-history-size"),
+        exception_history_size=settings.get_int("web.exception-history-size"),
         story_size=settings.get_int("penstock.story.size"),
+        is_vertexwise=_is_vertexwise(settings),
+        consume_constraint=_consume_constraint(settings),
         failover=_failover_mode(settings),
         load_balance=load_balance_mode_of(settings),
         is_local_recovery=is_local_recovery or settings.get_bool("state.backend.local-recovery"),
@@ -105,3 +114,25 @@ def _failover_mode(settings: Settings) -> FailoverMode:
             f"option '{key}' is '{name}', but it takes region or full. Change the setting."
         )
     return FailoverMode(name)
+
+
+def _is_vertexwise(settings: Settings) -> bool:
+    """AdaptiveBatch schedules the subtasks of BATCH jobs one by one; of other jobs it changes nothing."""
+    key = "jobmanager.scheduler"
+    name = settings.get_str(key) or ""
+    if name not in _SCHEDULERS:
+        raise ConfigurationError(
+            f"option '{key}' is '{name}', but it takes {', '.join(_SCHEDULERS)}. Change the setting."
+        )
+    return name == "AdaptiveBatch"
+
+
+def _consume_constraint(settings: Settings) -> ConsumeConstraint:
+    key = "jobmanager.partition.hybrid.partition-data-consume-constraint"
+    name = settings.get_str(key) or ConsumeConstraint.UNFINISHED_PRODUCERS
+    if name not in set(ConsumeConstraint):
+        raise ConfigurationError(
+            f"option '{key}' is '{name}', but it takes {', '.join(ConsumeConstraint)}. Change the "
+            "setting."
+        )
+    return ConsumeConstraint(name)

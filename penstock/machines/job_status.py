@@ -1,7 +1,10 @@
 """Life of a job: a table of statuses and events, and what a job does on the way.
 
-Knows no tasks but whether all of them are terminal. Source: Flink JobStatus, DefaultExecutionGraph
-(spec 7.1); differs: one table, compare-and-set replaced by `step`.
+A regional restart is RUNNING -> RESTARTING -> RUNNING; a global failure shows itself and rebuilds the job:
+RUNNING -> FAILING -> RESTARTING -> CREATED -> RUNNING. Knows no tasks but whether all of them are
+terminal. Source: Flink JobStatus, DefaultExecutionGraph (spec 7.1); differs: one table, compare-and-set
+replaced by `step`; the global path is that of Flink's documentation of job states, not of its Default
+scheduler, which stays in RESTARTING.
 """
 
 from __future__ import annotations
@@ -21,7 +24,14 @@ class JobStatusEvent(StrEnum):
     BUILT = "BUILT"
     START = "START"
     RESTARTABLE_FAILURE = "RESTARTABLE_FAILURE"
+    """Of tasks: their regions start again."""
     RESTARTED = "RESTARTED"
+    GLOBAL_FAILURE = "GLOBAL_FAILURE"
+    """Of the job as a whole, and restartable: all tasks end first."""
+    READY_TO_RESTART = "READY_TO_RESTART"
+    """After a global failure no task is left."""
+    REBUILT = "REBUILT"
+    """All tasks have new attempts, none of them is scheduled."""
     FAIL = "FAIL"
     """A failure that no restart follows."""
     CANCEL = "CANCEL"
@@ -42,6 +52,9 @@ TABLE: Final[Mapping[tuple[JobStatus, JobStatusEvent], JobStatus]] = {
     (_S.RUNNING, _E.RESTARTABLE_FAILURE):     _S.RESTARTING,
     (_S.RESTARTING, _E.RESTARTABLE_FAILURE):  _S.RESTARTING,
     (_S.RESTARTING, _E.RESTARTED):            _S.RUNNING,
+    **{(status, _E.GLOBAL_FAILURE): _S.FAILING for status in (_S.RUNNING, _S.RESTARTING, _S.FAILING)},
+    (_S.FAILING, _E.READY_TO_RESTART):        _S.RESTARTING,
+    (_S.RESTARTING, _E.REBUILT):              _S.CREATED,
     (_S.RUNNING, _E.FINALIZED):               _S.FINISHED,
     **{(status, _E.FAIL): _S.FAILING for status in (*_LIVE, _S.CANCELLING)},
     **{(status, _E.CANCEL): _S.CANCELLING for status in (*_LIVE, _S.FAILING)},

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
+
+from penstock.machines.cluster_shape import ClusterShape, counted
 
 WIDTH: Final = 100
 _TASK: Final = re.compile(r"(?P<name>.*)\[(?P<subtask>\d+)\]", re.DOTALL)
@@ -55,11 +57,12 @@ class VertexPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`without_slot`: subtasks that found none. `waiting`: those and their gang, never deployed."""
+    """`without_slot`: subtasks that found none. `waiting`: those and their gang, not deployed. `restarted`: after
+    a loss, subtasks with new attempts.
+    """
 
     job_name: str
-    taskmanagers: int
-    slots_each: int
+    shape: ClusterShape
     slots_wanted: int
     vertices: list[VertexPlan]
     regions: list[list[str]]
@@ -67,6 +70,7 @@ class Plan:
     slots: list[PlannedSlot]
     without_slot: list[str]
     waiting: list[str]
+    restarted: list[str] = field(default_factory=list)
 
     @property
     def is_sufficient(self) -> bool:
@@ -87,32 +91,31 @@ class Plan:
                 "Slot sharing (one slot each)",
                 _numbered("slot", self.sharing_groups, max_groups),
             ),
-            *_section("Slots", self._slot_lines(max_slots)),
-            *self._verdict(),
+            *_section("Slots", self.slot_lines(max_slots)),
+            *self.verdict(),
         ]
         return "\n".join(line for part in parts for line in _wrap(part))
 
     def _head(self) -> list[str]:
-        total = self.taskmanagers * self.slots_each
-        size = f"{self.taskmanagers} TaskManagers of {self.slots_each} slots"
-        return [
-            f"Plan of job '{self.job_name}'",
-            f"{size}: {total} slots there, {self.slots_wanted} wanted",
-        ]
+        return [f"Plan of job '{self.job_name}'", f"{self.shape}, {self.slots_wanted} wanted"]
 
-    def _slot_lines(self, max_slots: int) -> Iterator[str]:
+    def slot_lines(self, max_slots: int) -> Iterator[str]:
+        """Each slot with its tree."""
         for slot in self.slots[:max_slots]:
             yield f"{slot.resource_id} on {slot.host}, slot {slot.slot_index}"
             yield from slot.tree.lines(1)
         if len(self.slots) > max_slots:
             yield f"... and {len(self.slots) - max_slots} slots more"
 
-    def _verdict(self) -> list[str]:
+    def verdict(self) -> list[str]:
+        """Whether the slots suffice, and what to change if not."""
         if self.is_sufficient:
-            free = self.taskmanagers * self.slots_each - len(self.slots)
-            return [f"Every subtask has a slot; {free} slots stay free."]
-        lacking = self.slots_wanted - self.taskmanagers * self.slots_each
-        needed = -(-self.slots_wanted // self.slots_each)
+            free = self.shape.slots - len(self.slots)
+            return [
+                f"Every subtask has a slot; {counted(free, 'slot')} stay{'s' * (free == 1)} free."
+            ]
+        lacking = self.slots_wanted - self.shape.slots
+        needed = -(-self.slots_wanted // self.shape.most_slots)
         without = ", ".join(task_ranges(self.without_slot))
         lines = [f"The slots do not suffice: {lacking} are missing. Without a slot: {without}."]
         if len(self.waiting) > len(self.without_slot):
@@ -120,12 +123,47 @@ class Plan:
                 "A region is deployed as a whole, so nothing of these would start: "
                 f"{', '.join(task_ranges(self.waiting))}."
             )
-        each = -(-self.slots_wanted // self.taskmanagers)
+        each = -(-self.slots_wanted // len(self.shape.taskmanagers))
         lines.append(
             f"Take {needed} TaskManagers, or {each} slots per TaskManager "
             "(taskmanager.numberOfTaskSlots), or lower the parallelism."
         )
         return lines
+
+
+def render_loss(before: Plan, after: Plan, lost: Sequence[str]) -> str:
+    """What the loss of TaskManagers changes, for people: from slot to slot, and who waits."""
+    names = ", ".join(lost)
+    moved: dict[tuple[str, str], list[str]] = {}
+    for tasks in before.sharing_groups:
+        for task in tasks:
+            places = (_place_of(before, task), _place_of(after, task))
+            moved.setdefault(places, []).append(task)
+    stayed = [task for (old, new), tasks in moved.items() if old == new for task in tasks]
+    lines = [
+        f"{old} -> {new}: {', '.join(task_ranges(tasks))}"
+        for (old, new), tasks in moved.items()
+        if old != new
+    ]
+    if stayed:
+        lines.append(
+            f"in their slots, as new attempts or untouched: {', '.join(task_ranges(stayed))}"
+        )
+    parts = [
+        f"After the loss of {names}",
+        f"{after.shape}, {after.slots_wanted} wanted",
+        "",
+        *_section("New attempts", [", ".join(task_ranges(after.restarted)) or "of none"]),
+        *_section("Moves", lines),
+        *_section("Slots", after.slot_lines(200)),
+        *after.verdict(),
+    ]
+    return "\n".join(line for part in parts for line in _wrap(part))
+
+
+def _place_of(plan: Plan, task: str) -> str:
+    slot = plan.slot_of(task)
+    return "no slot" if slot is None else f"{slot.resource_id} slot {slot.slot_index}"
 
 
 def task_ranges(tasks: Iterable[str]) -> list[str]:

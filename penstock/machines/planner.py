@@ -11,30 +11,55 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from penstock.machines.cluster_shape import ClusterShape, alike
 from penstock.machines.execution_graph import ExecutionVertex
 from penstock.machines.job_master import JobMaster
 from penstock.machines.job_settings import JobSettings
 from penstock.machines.plan import Plan, PlannedSlot, SlotNode, VertexPlan
 from penstock.machines.resource_manager import ResourceManager, ResourceSettings
+from penstock.machines.restarts import TIMER_PREFIX
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ConfigurationError
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import AllocationId, ResourceId
 from penstock.model.messages import (
+    AnswerOffers,
+    CancelTask,
     DeclareRequirements,
     DeployTask,
+    FreeSlot,
+    JobEffect,
     JobEvent,
     RequestSlot,
+    ResetSubtasks,
+    ResourceEffect,
     ResourceEvent,
+    ResourceTick,
+    SetTimer,
+    SlotFreed,
     SlotOffer,
     SlotsOffered,
     StartScheduling,
     StartTaskManager,
+    TaskManagerGone,
+    TaskManagerLostEvent,
     TaskManagerRegistered,
+    TaskManagerStartFailed,
     TaskReported,
     TaskStateChanged,
+    TimerFired,
 )
+from penstock.model.slot_size import SlotSize
 from penstock.model.states import ExecutionState
+
+_OF_RESOURCES = (
+    DeclareRequirements,
+    TaskManagerRegistered,
+    TaskManagerLostEvent,
+    TaskManagerStartFailed,
+    SlotFreed,
+    ResourceTick,
+)
 
 
 def plan(
@@ -50,14 +75,36 @@ def plan(
 
     Raises: ConfigurationError: no TaskManager or no slot. GraphError: the job cannot be scheduled.
     """
-    if taskmanagers < 1 or slots < 1:
-        raise ConfigurationError(
-            f"a plan for {taskmanagers} TaskManagers of {slots} slots has nothing to plan with; "
-            "both must be at least 1."
-        )
-    rehearsal = _Rehearsal(job_graph, taskmanagers, slots, hosts, settings or JobSettings())
+    return plan_on(job_graph, alike(taskmanagers, slots, hosts), settings)
+
+
+def plan_on(job_graph: JobGraph, shape: ClusterShape, settings: JobSettings | None = None) -> Plan:
+    """The slot of each subtask on a cluster. Raises GraphError: the job cannot be scheduled."""
+    rehearsal = _Rehearsal(job_graph, shape, settings or JobSettings())
     rehearsal.run()
     return rehearsal.plan()
+
+
+def plan_loss(
+    job_graph: JobGraph,
+    shape: ClusterShape,
+    lost: Sequence[str],
+    settings: JobSettings | None = None,
+) -> tuple[Plan, Plan]:
+    """Before and after the loss of TaskManagers (named `tm-1`, or by their host) that nothing replaces.
+
+    Raises: ConfigurationError: nothing is called so, or nothing is left.
+    """
+    names = shape.named(lost)
+    if len(names) == len(shape.taskmanagers):
+        raise ConfigurationError(
+            "all TaskManagers of the cluster are lost: nothing is left to plan with."
+        )
+    rehearsal = _Rehearsal(job_graph, shape, settings or JobSettings())
+    rehearsal.run()
+    before = rehearsal.plan()
+    rehearsal.lose(names)
+    return before, rehearsal.plan()
 
 
 @dataclass(slots=True)
@@ -70,25 +117,24 @@ class _Place:
 class _Rehearsal:
     """One run with TaskManagers that obey at once and tasks that end when nothing else moves."""
 
-    def __init__(
-        self,
-        job_graph: JobGraph,
-        taskmanagers: int,
-        slots: int,
-        hosts: Sequence[str],
-        settings: JobSettings,
-    ) -> None:
-        self._size = (taskmanagers, slots)
-        self._hosts = hosts
+    def __init__(self, job_graph: JobGraph, shape: ClusterShape, settings: JobSettings) -> None:
+        self._shape = shape
         self._job = JobMaster(job_graph, settings, 0)
         resources = ResourceSettings(load_balance=str(settings.load_balance))
-        self._resources = ResourceManager(slots, taskmanagers, resources)
+        self._resources = ResourceManager(shape.most_slots, len(shape.taskmanagers), resources)
         self._locations: dict[ResourceId, TaskManagerLocation] = {}
         self._slot_indices: dict[AllocationId, int] = {}
-        self._events: deque[JobEvent | ResourceEvent] = deque([StartScheduling(0)])
+        self._sizes: dict[ResourceId, SlotSize] = {}
+        self._events: deque[JobEvent | ResourceEvent] = deque()
         self._places: dict[AllocationId, _Place] = {}
         self._deployed: set[int] = set()
         self._running: list[ExecutionVertex] = []
+        self._restarted: list[str] = []
+        self._is_closed = False
+        if not shape.is_on_demand:
+            for number in range(len(shape.taskmanagers)):
+                self._register(StartTaskManager(ResourceId(f"tm-{number + 1}"), 0))
+        self._events.append(StartScheduling(0))
 
     def run(self) -> None:
         """Until every subtask has been deployed once, or no further one can be."""
@@ -96,14 +142,28 @@ class _Rehearsal:
             while self._events:
                 self._take(self._events.popleft())
 
+    def lose(self, names: Sequence[str]) -> None:
+        """Until what starts again has been deployed, or cannot be. None of the lost ones comes back."""
+        self._is_closed = True
+        self._shape = self._shape.without(names)
+        for name in names:
+            resource_id = ResourceId(name)
+            self._places = {
+                allocation_id: place
+                for allocation_id, place in self._places.items()
+                if place.location.resource_id != resource_id
+            }
+            self._events.append(TaskManagerLostEvent(resource_id, "lost", 0))
+            self._events.append(TaskManagerGone(resource_id, "lost", 0))
+        self.run()
+
     def plan(self) -> Plan:
         graph = self._job.execution_graph
         missing = [vertex for vertex in graph.vertices if vertex.index not in self._deployed]
         lacking = [v for v in missing if self._job.shared_slots.slot_of(v) is None]
         return Plan(
             job_name=self._job.job_graph.name,
-            taskmanagers=self._size[0],
-            slots_each=self._size[1],
+            shape=self._shape,
             slots_wanted=len(self._job.shared_slots.groups),
             vertices=self._vertices(),
             regions=[[str(vertex) for vertex in r.vertices] for r in self._job.regions],
@@ -111,6 +171,7 @@ class _Rehearsal:
             slots=list(self._slots()),
             without_slot=[str(vertex) for vertex in lacking],
             waiting=[str(vertex) for vertex in missing],
+            restarted=self._restarted,
         )
 
     def _vertices(self) -> list[VertexPlan]:
@@ -134,7 +195,7 @@ class _Rehearsal:
                 self._add(shared.slot.allocation_id, shared.slot.location, seated)
         order = {resource_id: number for number, resource_id in enumerate(self._locations)}
         by_place = sorted(
-            self._places.values(),
+            (place for place in self._places.values() if place.vertices),
             key=lambda place: (order[place.location.resource_id], place.slot_index),
         )
         for place in by_place:
@@ -149,29 +210,65 @@ class _Rehearsal:
     # ------------------------------------------------------------------ the obedient world
 
     def _take(self, event: JobEvent | ResourceEvent) -> None:
-        if isinstance(event, (DeclareRequirements, TaskManagerRegistered)):
+        if isinstance(event, _OF_RESOURCES):
             for wish in self._resources.step(event):
-                if isinstance(wish, StartTaskManager):
-                    self._register(wish)
-                elif isinstance(wish, RequestSlot):
-                    self._slot_indices[wish.allocation_id] = wish.slot_index
-                    offer = SlotOffer(wish.allocation_id, wish.slot_index)
-                    location = self._locations[wish.resource_id]
-                    self._events.append(SlotsOffered(location, (offer,), 0))
-            return
-        assert isinstance(event, (StartScheduling, SlotsOffered, TaskReported))
-        for effect in self._job.step(event):
-            if isinstance(effect, DeclareRequirements):
-                self._events.append(effect)
-            elif isinstance(effect, DeployTask):
-                self._note(effect)
+                self._grant(wish)
+        else:
+            for effect in self._job.step(event):
+                self._obey(effect)
+
+    def _grant(self, wish: ResourceEffect) -> None:
+        if isinstance(wish, StartTaskManager):
+            if not self._is_closed:
+                self._register(wish)
+        elif isinstance(wish, RequestSlot):
+            self._slot_indices[wish.allocation_id] = wish.slot_index
+            size = self._sizes[wish.resource_id]
+            offer = SlotOffer(wish.allocation_id, wish.slot_index, size)
+            location = self._locations[wish.resource_id]
+            self._events.append(SlotsOffered(location, (offer,), 0))
+
+    def _obey(self, effect: JobEffect) -> None:
+        if isinstance(effect, DeclareRequirements):
+            self._events.append(effect)
+        elif isinstance(effect, DeployTask):
+            self._note(effect)
+        elif isinstance(effect, CancelTask):
+            report = TaskStateChanged(effect.attempt_id, ExecutionState.CANCELED)
+            self._events.append(TaskReported(report, 0))
+        elif isinstance(effect, SetTimer) and effect.timer.startswith(TIMER_PREFIX):
+            self._events.append(TimerFired(effect.timer, effect.at_ms))
+        elif isinstance(effect, ResetSubtasks):
+            self._forget(effect)
+        elif isinstance(effect, AnswerOffers):
+            for allocation_id in effect.rejected:
+                self._free(effect.resource_id, allocation_id)
+        elif isinstance(effect, FreeSlot):
+            self._free(effect.resource_id, effect.allocation_id)
+
+    def _free(self, resource_id: ResourceId, allocation_id: AllocationId) -> None:
+        index = self._slot_indices[allocation_id]
+        self._events.append(SlotFreed(resource_id, index, allocation_id))
+
+    def _forget(self, effect: ResetSubtasks) -> None:
+        """New attempts: where they were counts no more."""
+        vertices = [self._job.execution_graph.vertex(vertex_id) for vertex_id in effect.vertices]
+        self._restarted += [str(vertex) for vertex in vertices]
+        self._running = [vertex for vertex in self._running if vertex not in vertices]
+        for vertex in vertices:
+            self._deployed.discard(vertex.index)
+            for place in self._places.values():
+                if vertex in place.vertices:
+                    place.vertices.remove(vertex)
 
     def _register(self, wish: StartTaskManager) -> None:
         number = len(self._locations)
-        host = self._hosts[number % len(self._hosts)] if self._hosts else f"host-{number + 1}"
+        host, slots = self._shape.taskmanagers[number]
         location = TaskManagerLocation(wish.resource_id, host, 0)
         self._locations[wish.resource_id] = location
-        self._events.append(TaskManagerRegistered(location, wish.slots, 0))
+        self._sizes[wish.resource_id] = wish.size
+        count = 1 if wish.size else slots
+        self._events.append(TaskManagerRegistered(location, count, 0, wish.size))
 
     def _note(self, effect: DeployTask) -> None:
         attempt_id = effect.deployment.attempt_id

@@ -8,9 +8,10 @@ requirements are checked at once instead of after a delay.
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from penstock.machines.resource_allocation import (
     AllocationRules,
@@ -37,8 +38,10 @@ from penstock.model.messages import (
     TaskManagerRegistered,
     TaskManagerStartFailed,
 )
+from penstock.model.slot_size import UNSIZED, SlotSize, describe
 
 MINUTE_MS = 60_000
+Need: TypeAlias = "tuple[JobId, SlotSize]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,7 @@ class KnownTaskManager:
     location: TaskManagerLocation
     slots: list[SlotOfTaskManager]
     idle_since_ms: int | None
+    size: SlotSize = UNSIZED
 
     @property
     def is_idle(self) -> bool:
@@ -151,11 +155,12 @@ class ResourceManager:
         self._now_ms = now_ms
         self.taskmanagers: dict[ResourceId, KnownTaskManager] = {}
         self.starting: dict[ResourceId, int] = {}
-        self.needs: dict[JobId, JobNeed] = {}
+        self.needs: dict[Need, JobNeed] = {}
+        self._size_of_starting: dict[ResourceId, SlotSize] = {}
         self._next_taskmanager = 1
         self._next_allocation = 1
         self._failures = _StartFailures()
-        self._allocated: Counter[JobId] = Counter()
+        self._allocated: Counter[Need] = Counter()
         self._effects: list[ResourceEffect] = []
 
     def step(self, event: ResourceEvent) -> list[ResourceEffect]:
@@ -164,7 +169,7 @@ class ResourceManager:
             self._now_ms = max(self._now_ms, event.now_ms)
         match event:
             case DeclareRequirements():
-                self.needs.setdefault(event.job_id, JobNeed()).required = event.slots
+                self._on_declared(event)
             case TaskManagerRegistered():
                 self._on_registered(event)
             case TaskManagerLostEvent():
@@ -189,7 +194,7 @@ class ResourceManager:
 
     def allocated_to(self, job_id: JobId) -> int:
         """How many slots the job has."""
-        return self._allocated[job_id]
+        return sum(count for (owner, _), count in self._allocated.items() if owner == job_id)
 
     def check(self) -> None:
         """Raises BrokenInvariant. For tests, after each step."""
@@ -199,7 +204,9 @@ class ResourceManager:
         if self._max is not None and len(self.taskmanagers) + len(self.starting) > self._max:
             raise BrokenInvariant(f"more than {self._max} TaskManagers.")
         given = [s.allocation_id for k in self.taskmanagers.values() for s in k.slots if s.job_id]
-        owners = Counter(s.job_id for k in self.taskmanagers.values() for s in k.slots if s.job_id)
+        owners = Counter(
+            (s.job_id, k.size) for k in self.taskmanagers.values() for s in k.slots if s.job_id
+        )
         if owners != +self._allocated:
             raise BrokenInvariant(f"slots per job: {dict(self._allocated)}, really {dict(owners)}.")
         if len(given) != len(set(given)):
@@ -207,9 +214,16 @@ class ResourceManager:
 
     # ------------------------------------------------------------------ events
 
+    def _on_declared(self, event: DeclareRequirements) -> None:
+        for (job_id, _), need in self.needs.items():
+            if job_id == event.job_id:
+                need.required = 0
+        for size, slots in ((UNSIZED, event.slots), *event.sized):
+            self.needs.setdefault((event.job_id, size), JobNeed()).required = slots
+
     def _on_registered(self, event: TaskManagerRegistered) -> None:
         resource_id = event.location.resource_id
-        was_asked_for = self.starting.pop(resource_id, None) is not None
+        was_asked_for = self._pop_starting(resource_id)
         if resource_id in self.taskmanagers:
             return
         known = len(self.taskmanagers) + len(self.starting)
@@ -218,17 +232,25 @@ class ResourceManager:
             self._effects.append(StopTaskManager(resource_id, reason))
             return
         slots = [SlotOfTaskManager() for _ in range(event.slots)]
-        self.taskmanagers[resource_id] = KnownTaskManager(event.location, slots, self._now_ms)
+        self.taskmanagers[resource_id] = KnownTaskManager(
+            event.location, slots, self._now_ms, event.size
+        )
+
+    def _pop_starting(self, resource_id: ResourceId) -> bool:
+        """Whether it was on its way."""
+        self._size_of_starting.pop(resource_id, None)
+        return self.starting.pop(resource_id, None) is not None
 
     def _on_lost(self, resource_id: ResourceId, cause: str) -> None:
         if resource_id in self.starting:
             self._on_start_failed(resource_id, cause)
         known = self.taskmanagers.pop(resource_id, None)
-        for slot in known.slots if known else ():
-            self._set_free(slot)
+        if known is not None:
+            for slot in known.slots:
+                self._set_free(slot, known.size)
 
     def _on_start_failed(self, resource_id: ResourceId, cause: str) -> None:
-        if self.starting.pop(resource_id, None) is not None:
+        if self._pop_starting(resource_id):
             self._failures.note(self._now_ms, cause, self._settings)
 
     def _on_slot_freed(self, event: SlotFreed) -> None:
@@ -237,13 +259,13 @@ class ResourceManager:
             return
         slot = known.slots[event.slot_index]
         if slot.allocation_id == event.allocation_id:
-            self._set_free(slot)
+            self._set_free(slot, known.size)
             if known.is_idle:
                 known.idle_since_ms = self._now_ms
 
-    def _set_free(self, slot: SlotOfTaskManager) -> None:
+    def _set_free(self, slot: SlotOfTaskManager, size: SlotSize) -> None:
         if slot.job_id is not None:
-            self._allocated[slot.job_id] -= 1
+            self._allocated[slot.job_id, size] -= 1
         slot.allocation_id = slot.job_id = None
 
     def _on_tick(self) -> None:
@@ -263,41 +285,53 @@ class ResourceManager:
     def _meet_needs(self) -> None:
         """Give free slots to the jobs in order, ask for TaskManagers for the rest, tell what
         lacks."""
-        for job_id, need in list(self.needs.items()):
-            if need.required == 0 and self.allocated_to(job_id) == 0:
-                del self.needs[job_id]
+        for key, need in list(self.needs.items()):
+            if need.required == 0 and self._allocated[key] == 0:
+                del self.needs[key]
+        sizes = dict.fromkeys((UNSIZED, *(size for _, size in self.needs)))
+        self._report({size for size in sizes if self._is_short_after_meeting(size)})
+
+    def _is_short_after_meeting(self, size: SlotSize) -> bool:
+        """Slots of one size. TaskManagers of a given size have one slot, and serve no other size."""
         jobs = [
             job_id
-            for job_id, need in self.needs.items()
-            for _ in range(need.required - self.allocated_to(job_id))
+            for (job_id, wanted), need in self.needs.items()
+            if wanted == size
+            for _ in range(need.required - self._allocated[job_id, size])
         ]
-        redundant = self._settings.redundant_taskmanagers if self.needs else 0
+        redundant = self._settings.redundant_taskmanagers if self.needs and not size else 0
         if not jobs and not redundant:
-            self._report(is_short=False)
-            return
+            return False
         rules = AllocationRules(self._settings.load_balance, redundant, self._may_start())
         plan = plan_allocation(
             {UNKNOWN: len(jobs)} if jobs else {},
-            [self._worker(r, k) for r, k in self.taskmanagers.items() if k.free_slots],
-            self._starting_as_one(),
-            WorkerSpec(_slots(self._slots_each), _slots(1)),
+            [
+                self._worker(resource_id, known)
+                for resource_id, known in self.taskmanagers.items()
+                if known.free_slots and known.size == size
+            ],
+            self._starting_as_one(size),
+            WorkerSpec(_slots(self._slots_in(size)), _slots(1)),
             rules,
         )
         for job_id, worker in zip(jobs, plan.on_registered, strict=False):
             self._request_slot(ResourceId(worker.name), job_id)
         for _ in plan.new_workers:
-            self._start()
-        covered = len(plan.on_registered) + plan.on_pending
-        self._report(is_short=covered < len(jobs))
+            self._start(size)
+        return len(plan.on_registered) + plan.on_pending < len(jobs)
+
+    def _slots_in(self, size: SlotSize) -> int:
+        return 1 if size else self._slots_each
 
     def _worker(self, resource_id: ResourceId, known: KnownTaskManager) -> Worker:
         total, free = _slots(len(known.slots)), _slots(known.free_slots)
         return Worker(str(resource_id), total, free, _slots(1))
 
-    def _starting_as_one(self) -> list[Worker]:
+    def _starting_as_one(self, size: SlotSize) -> list[Worker]:
         """Their slots are alike, so that it does not matter which of them will give one."""
-        coming = _slots(self._slots_each * len(self.starting))
-        return [Worker("starting", coming, coming, _slots(1))] if self.starting else []
+        count = sum(self._size_of_starting.get(r, UNSIZED) == size for r in self.starting)
+        coming = _slots(self._slots_in(size) * count)
+        return [Worker("starting", coming, coming, _slots(1))] if count else []
 
     def _may_start(self) -> int | None:
         """How many more TaskManagers may be asked for now; None: any number."""
@@ -313,26 +347,28 @@ class ResourceManager:
         allocation_id = AllocationId(f"alloc-{self._next_allocation}")
         self._next_allocation += 1
         known.slots[index] = SlotOfTaskManager(allocation_id, job_id)
-        self._allocated[job_id] += 1
+        self._allocated[job_id, known.size] += 1
         known.idle_since_ms = None
         self._effects.append(RequestSlot(resource_id, index, allocation_id, job_id))
 
-    def _start(self) -> None:
+    def _start(self, size: SlotSize) -> None:
         resource_id = ResourceId(f"tm-{self._next_taskmanager}")
         self._next_taskmanager += 1
         self.starting[resource_id] = self._now_ms
-        self._effects.append(StartTaskManager(resource_id, self._slots_each))
+        self._size_of_starting[resource_id] = size
+        self._effects.append(StartTaskManager(resource_id, self._slots_in(size), size))
 
-    def _report(self, *, is_short: bool) -> None:
+    def _report(self, short: AbstractSet[SlotSize]) -> None:
         """At once where nothing more can come, else after some seconds; then now and again."""
-        for job_id, need in self.needs.items():
-            held = self.allocated_to(job_id)
+        for (job_id, size), need in self.needs.items():
+            held, is_short = self._allocated[job_id, size], size in short
             if held >= need.required:
                 need.unmet_since_ms = need.reported_at_ms = need.reported = None
                 continue
             if need.unmet_since_ms is None:
                 need.unmet_since_ms = self._now_ms
-            message = ResourcesMissing(job_id, need.required, held, self._reason(is_short=is_short))
+            reason = self._reason(size, is_short=is_short)
+            message = ResourcesMissing(job_id, need.required, held, reason)
             if need.reported_at_ms is None:
                 is_due = self._now_ms - need.unmet_since_ms >= self._settings.report_after_ms
             else:
@@ -341,12 +377,14 @@ class ResourceManager:
                 need.reported_at_ms, need.reported = self._now_ms, message
                 self._effects.append(message)
 
-    def _reason(self, *, is_short: bool) -> str:
+    def _reason(self, size: SlotSize, *, is_short: bool) -> str:
         known, coming = len(self.taskmanagers), len(self.starting)
         parts = [
             f"{known} TaskManagers with {self.slots_registered} slots are registered",
             f"{coming} with {self._slots_each} slots each are on their way",
         ]
+        if size:
+            parts.insert(0, f"these slots were asked for with {describe(size)}")
         if is_short and self._max is not None and known + coming >= self._max:
             parts.append(
                 f"and there may be no more than {self._max}: give Spark more cores, raise "

@@ -47,6 +47,11 @@ class Restarts:
     def is_any_waiting(self) -> bool:
         return bool(self._waiting)
 
+    @property
+    def global_one(self) -> Restart | None:
+        """The restart of the whole job that is under way. There is at most one: it takes all others over."""
+        return next((r for r in self._restarts.values() if r.is_global and r.valid), None)
+
     def add(self, vertices: Iterable[ExecutionVertex], *, is_global: bool) -> Restart:
         """Decide a restart: bumps the versions, so that older plans for these vertices end."""
         members = {vertex.index: vertex for vertex in vertices}

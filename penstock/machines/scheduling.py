@@ -6,6 +6,7 @@ Knows no slots: it names vertices. Source: Flink PipelinedRegionSchedulingStrate
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 
 from penstock.machines.execution_graph import (
     ConsumedPartitionGroup,
@@ -16,6 +17,14 @@ from penstock.machines.execution_graph import (
 from penstock.machines.regions import Region, Regions
 from penstock.model.errors import BrokenInvariant
 from penstock.model.states import ExecutionState
+
+
+class SchedulingStrategy(Protocol):
+    """Decides what goes next; each list is allocated and deployed together."""
+
+    def start(self) -> list[list[ExecutionVertex]]: ...
+    def on_finished(self, vertex: ExecutionVertex) -> list[list[ExecutionVertex]]: ...
+    def restart(self, vertices: Iterable[ExecutionVertex]) -> list[list[ExecutionVertex]]: ...
 
 
 class PipelinedRegionScheduling:

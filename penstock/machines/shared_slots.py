@@ -7,11 +7,12 @@ repeatable.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.machines.execution_graph import ExecutionVertex
 from penstock.machines.preferred_locations import preferred_locations
+from penstock.machines.resource_profile import UNKNOWN, ResourceProfile
 from penstock.machines.slot_matching import SlotRequest
 from penstock.machines.slot_pool import PooledSlot, SlotPool
 from penstock.machines.slot_selection import SlotProfile
@@ -39,8 +40,12 @@ class SharedSlots:
         pool: SlotPool,
         *,
         are_free_slots_taken: bool = True,
+        profiles: Mapping[str, ResourceProfile] | None = None,
     ) -> None:
-        """`are_free_slots_taken` False: all requests wait, to be matched together (mode TASKS)."""
+        """`are_free_slots_taken` False: all requests wait, to be matched together (mode TASKS). `profiles`:
+        what slot sharing groups ask for, by name.
+        """
+        self._profiles = dict(profiles or {})
         self._pool = pool
         self._are_free_slots_taken = are_free_slots_taken
         self._by_group: dict[SharingGroup, SharedSlot] = {}
@@ -117,7 +122,8 @@ class SharedSlots:
         ignored: set[ExecutionVertex],
         reserved: frozenset[AllocationId],
     ) -> SharedSlot:
-        wanted = _wanted(group, ignored, reserved)
+        profile = self._profiles.get(group.slot_sharing_group, UNKNOWN)
+        wanted = _wanted(group, profile, ignored, reserved)
         request_id = SlotRequestId(f"slot-request-{self._next_request}")
         self._next_request += 1
         request = SlotRequest(request_id, wanted.profile, group.load, wanted.preferred_allocations)
@@ -136,7 +142,10 @@ class SharedSlots:
 
 
 def _wanted(
-    group: SharingGroup, ignored: set[ExecutionVertex], reserved: frozenset[AllocationId]
+    group: SharingGroup,
+    profile: ResourceProfile,
+    ignored: set[ExecutionVertex],
+    reserved: frozenset[AllocationId],
 ) -> SlotProfile:
     """Wishes of all members together; a place that several wish for weighs more."""
     locations = [
@@ -150,6 +159,7 @@ def _wanted(
         if (allocation := vertex.execution.allocation_id or vertex.last_allocation_id) is not None
     )
     return SlotProfile(
+        profile=profile,
         preferred_locations=tuple(locations),
         preferred_allocations=previous,
         reserved_allocations=reserved,

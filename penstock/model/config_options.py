@@ -44,6 +44,7 @@ penstock.restart.infrastructure-delay | duration | 100 ms |
     Wait before the restart after a lost TaskManager.
 penstock.console.progress | bool | true | Whether the driver shows progress.
 penstock.console.progress-interval | duration | 1 s | How often the progress is drawn.
+web.exception-history-size | int | 16 | Failures of a job that are kept, each with those beside it.
 penstock.story.size | int | 1000 | State changes of a job that are kept for its story.
 high-availability.type | str | NONE |
     NONE, or FILE: another driver can take over a job whose driver is gone.
@@ -60,6 +61,10 @@ parallelism.default | int | - |
 slot.request.timeout | duration | 5 min |
     How long a bulk of slot requests may be without a way to be served.
 slot.idle.timeout | duration | 50 s | Free slots above the need are given back after this.
+jobmanager.scheduler | str | Default |
+    Default, or AdaptiveBatch: BATCH jobs go subtask by subtask. Adaptive is taken as Default.
+jobmanager.partition.hybrid.partition-data-consume-constraint | str | - |
+    When AdaptiveBatch may read hybrid results; none: UNFINISHED_PRODUCERS.
 jobmanager.execution.failover-strategy | str | region | region or full.
 jobmanager.execution.attempts-history-size | int | 16 | Past attempts kept per subtask.
 taskmanager.numberOfTaskSlots | int | 1 | Slots of one TaskManager.
@@ -151,12 +156,8 @@ rest.bind-port | str | 8081
 rest.port | int | 8081
 = Wait for more requests before they are declared.
 slot.request.max-interval | duration | 20 ms
-= Which scheduler runs streaming jobs.
-jobmanager.scheduler | str | Default
 = reactive: use all slots.
 scheduler-mode | str | -
-= When hybrid results may be read.
-jobmanager.partition.hybrid.partition-data-consume-constraint | str | -
 = Adaptive scheduler only.
 jobmanager.adaptive-scheduler.resource-wait-timeout | duration | 5 min
 jobmanager.adaptive-scheduler.submission.resource-wait-timeout | duration | 5 min

@@ -1,6 +1,7 @@
 """`penstock`: show the plan of a program, run it with settings from the command line, or take over its job.
 
     penstock plan examples/word_count.py --taskmanagers 2 --slots 3
+    penstock plan examples/word_count.py --cluster left=2,2 --cluster right=2 --fail tm-1
     penstock run my_job.py -D parallelism.default=4 -- --input /data
     penstock recover --cluster-id nightly --storage-dir /mnt/penstock
 
@@ -12,13 +13,17 @@ from __future__ import annotations
 import argparse
 import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from penstock.hosting import session
 from penstock.hosting.closures import serialize
 from penstock.hosting.executor import ClusterExecutor, JobHandle
-from penstock.machines.planner import plan
+from penstock.machines.cluster_shape import ClusterShape, alike, parse_shape
+from penstock.machines.job_settings import job_settings_of
+from penstock.machines.plan import render_loss
+from penstock.machines.planner import plan_loss, plan_on
+from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, PenstockError
 from penstock.model.graph.builder import build_job_graph
 from penstock.model.graph.stream_graph import StreamGraph
@@ -36,10 +41,18 @@ class PlanShown(BaseException):
 class PlanExecutor:
     """`model.program.JobExecutor` that prints what would run where, and ends the program."""
 
-    def __init__(self, taskmanagers: int, slots: int, parallelism: int) -> None:
-        self._taskmanagers = taskmanagers
-        self._slots = slots
+    def __init__(
+        self,
+        shape: ClusterShape,
+        parallelism: int,
+        lost: Sequence[str],
+        command_line: Mapping[str, str],
+    ) -> None:
+        """`lost`: TaskManagers or hosts whose loss is shown too."""
+        self._shape = shape
         self._parallelism = parallelism
+        self._lost = lost
+        self._command_line = command_line
 
     def serialize(self, value: object) -> bytes:
         return serialize(value)
@@ -48,7 +61,16 @@ class PlanExecutor:
         configured = program.configuration.get("parallelism.default")
         graph.default_parallelism = int(configured) if configured else self._parallelism
         job_graph = build_job_graph(graph, _PLAN_JOB_ID, serialize)
-        print(plan(job_graph, self._taskmanagers, self._slots).render())
+        settings = job_settings_of(Settings(program.configuration, command_line=self._command_line))
+        if self._lost:
+            before, after = plan_loss(job_graph, self._shape, self._lost, settings)
+            print(
+                before.render(),
+                render_loss(before, after, self._shape.named(self._lost)),
+                sep="\n\n",
+            )
+        else:
+            print(plan_on(job_graph, self._shape, settings).render())
         raise PlanShown
 
 
@@ -57,9 +79,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         if options.command == "plan":
-            parallelism = options.parallelism or options.taskmanagers * options.slots
+            shape = _shape(options)
+            parallelism = options.parallelism or shape.slots
             session.override_executor(
-                PlanExecutor(options.taskmanagers, options.slots, parallelism)
+                PlanExecutor(shape, parallelism, options.fail, _settings(options.define))
             )
         session.set_command_line(_settings(options.define))
         if options.command == "recover":
@@ -104,6 +127,15 @@ def _parser() -> argparse.ArgumentParser:
     shows.add_argument("--taskmanagers", type=_positive, default=2, help="TaskManagers (2)")
     shows.add_argument("--slots", type=_positive, default=1, help="slots of each (1)")
     shows.add_argument(
+        "--cluster", action="append", default=[], metavar="HOST=SLOTS,...",
+        help="a host with the slots of each of its TaskManagers (left=3,3); once for each host, instead of "
+        "--taskmanagers and --slots",
+    )  # fmt: skip
+    shows.add_argument(
+        "--fail", action="append", default=[], metavar="NAME",
+        help="a TaskManager (tm-1) or a host that is lost: shows what moves where",
+    )  # fmt: skip
+    shows.add_argument(
         "--parallelism", type=_positive, help="where the program sets none (all slots)"
     )
     return parser
@@ -127,6 +159,12 @@ def _recover(cluster_id: str, storage_dir: str) -> int:
             is_good = False
             print(outcome.failure or "", file=sys.stderr)
     return 0 if is_good else 1
+
+
+def _shape(options: argparse.Namespace) -> ClusterShape:
+    if options.cluster:
+        return parse_shape(options.cluster)
+    return alike(options.taskmanagers, options.slots)
 
 
 def _positive(text: str) -> int:

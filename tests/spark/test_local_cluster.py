@@ -6,11 +6,13 @@ import psutil
 import pytest
 
 from penstock.common import Encoder, WatermarkStrategy
+from penstock.datastream import SlotSharingGroup
 from penstock.datastream.connectors import DataGeneratorSource
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.hosting.executor import ClusterExecutor
 from penstock.hosting.job_observer import JobObserver
 from penstock.hosting.session import SparkHost
+from penstock.model.errors import NoResourceAvailable
 from penstock.model.states import ExecutionState, JobStatus
 from tests.spark.processes import taskmanagers
 from tests.spark.programs import LINES, environment, expected_counts, last_counts, word_count
@@ -130,3 +132,37 @@ def test_executors_run_the_shipped_penstock_and_have_a_directory_of_their_own(sp
         assert files
         assert all("/penstock.zip/penstock/" in file for file in files)
     assert len({folder for _, folder, _ in origins}) <= 2
+
+
+class Registrations(JobObserver):
+    """What each TaskManager said of itself."""
+
+    def __init__(self) -> None:
+        self.messages = []
+
+    def taskmanager_registered(self, message) -> None:
+        self.messages.append(message)
+
+
+def sized(env, cores):
+    """The counting operators ask for slots of so many cores; the source takes the usual ones."""
+    large = SlotSharingGroup.builder("large").set_cpu_cores(cores).build()
+    lines = env.from_collection(LINES).rebalance()
+    pairs = lines.flat_map(lambda line: [(word, 1) for word in line.split()])
+    return pairs.key_by(lambda pair: pair[0]).reduce(plus).slot_sharing_group(large)
+
+
+def test_a_group_that_asks_for_cores_gets_task_managers_of_that_size(spark_cluster):
+    seen = Registrations()
+    env = environment(2).use_executor(ClusterExecutor(SparkHost(), seen))
+    with sized(env, 2).execute_and_collect("sized") as updates:
+        assert last_counts(updates) == expected_counts()
+    cores = Counter((dict(message.size).get("cpu"), message.cores) for message in seen.messages)
+    assert cores == {(None, 1): 2, (2.0, 2): 2}
+
+
+def test_cores_that_no_executor_has_are_refused_with_the_reason(spark_cluster):
+    env = environment(2)
+    sized(env, 4).print()
+    with pytest.raises(NoResourceAvailable, match=r"asks for 4 cores.*has 3 cores"):
+        env.execute("too large")

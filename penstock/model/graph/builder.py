@@ -58,6 +58,9 @@ def build_job_graph(
         vertex.inputs = [_job_edge(edge, chain, chain_of_node) for edge in chain.in_edges]
         vertex.outputs = [_data_set(edge, chain) for edge in chain.out_edges]
         job_graph.vertices[vertex.vertex_id] = vertex
+    used = {vertex.slot_sharing_group for vertex in job_graph.vertices.values()}
+    sizes = stream_graph.slot_sizes
+    job_graph.slot_sizes = {group: sizes[group] for group in sizes if group in used}
     return job_graph
 
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from penstock.model.graph.partitioning import DistributionPattern, ShipStrategy
 from penstock.model.ids import BlobKey, DataSetId, JobId, VertexId
+from penstock.model.slot_size import SlotSize
 
 
 class JobType(StrEnum):
@@ -109,7 +110,10 @@ class JobVertex:
 
 @dataclass(slots=True)
 class JobGraph:
-    """What is submitted: vertices in insertion order and the blobs they name."""
+    """What is submitted: vertices in insertion order and the blobs they name.
+
+    `slot_sizes`: of the slot sharing groups that ask for resources.
+    """
 
     job_id: JobId
     name: str
@@ -117,3 +121,4 @@ class JobGraph:
     vertices: dict[VertexId, JobVertex] = field(default_factory=dict)
     blobs: dict[BlobKey, bytes] = field(default_factory=dict)
     is_dynamic: bool = False
+    slot_sizes: dict[str, SlotSize] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from penstock.model.graph.partitioning import Partitioning
+from penstock.model.slot_size import SlotSize
 
 DEFAULT_SLOT_SHARING_GROUP: Final = "default"
 
@@ -84,6 +85,7 @@ class StreamGraph:
     default_parallelism: int = 1
     max_parallelism: int = -1
     buffer_timeout_ms: int = 100
+    slot_sizes: dict[str, SlotSize] = field(default_factory=dict)
 
     def inputs_of(self, node_id: int) -> list[StreamEdge]:
         return [edge for edge in self.edges if edge.target == node_id]

@@ -14,12 +14,13 @@ from penstock.model.ids import (
     VertexId,
 )
 from penstock.model.messages.shared import SlotOffer, TaskIo
+from penstock.model.slot_size import UNSIZED, SlotSize
 from penstock.model.states import ExecutionState
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterTaskManager:
-    """(wire) First message after the mutual challenge."""
+    """(wire) First message after the mutual challenge. `cores`: what its host reserves for it."""
 
     resource_id: ResourceId
     host: str
@@ -29,6 +30,8 @@ class RegisterTaskManager:
     supervisor_pid: int
     python_version: str
     penstock_version: str
+    size: SlotSize = UNSIZED
+    cores: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from penstock.model.ids import (
     ResourceId,
 )
 from penstock.model.messages.shared import Committable, FailureInfo, SlotOffer, TaskIo
+from penstock.model.slot_size import SlotSize
 from penstock.model.states import ExecutionState, JobStatus
 
 
@@ -125,11 +126,15 @@ JobEvent: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class DeclareRequirements:
-    """How many slots the job needs in all (held ones included). To the ResourceManager."""
+    """How many slots the job needs in all (held ones included). To the ResourceManager.
+
+    `slots`: of no given size. `sized`: how many of each size beside them.
+    """
 
     job_id: JobId
     slots: int
     now_ms: int = 0
+    sized: tuple[tuple[SlotSize, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

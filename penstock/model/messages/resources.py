@@ -12,6 +12,7 @@ from penstock.model.ids import (
     ResourceId,
 )
 from penstock.model.messages.job import DeclareRequirements
+from penstock.model.slot_size import UNSIZED, SlotSize
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,7 @@ class TaskManagerRegistered:
     location: TaskManagerLocation
     slots: int
     now_ms: int
+    size: SlotSize = UNSIZED
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +69,14 @@ ResourceEvent: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class StartTaskManager:
-    """Ask the host for a TaskManager that will register under this id."""
+    """Ask the host for a TaskManager that will register under this id.
+
+    `size`: of its one slot, or UNSIZED: the usual TaskManager.
+    """
 
     resource_id: ResourceId
     slots: int
+    size: SlotSize = UNSIZED
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from penstock.model.ids import (
     AllocationId,
     PartitionId,
 )
+from penstock.model.slot_size import UNSIZED, SlotSize
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class SlotOffer:
 
     allocation_id: AllocationId
     slot_index: int
+    size: SlotSize = UNSIZED
 
 
 @dataclass(frozen=True, slots=True)

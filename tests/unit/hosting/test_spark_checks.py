@@ -19,6 +19,7 @@ from penstock.hosting.spark_session import ensure_java
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, GraphError, NoResourceAvailable
 from penstock.model.ids import ResourceId
+from penstock.model.slot_size import UNSIZED
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "ensure-java"
 
@@ -70,7 +71,7 @@ def test_what_does_not_come_is_refused_with_what_there_is(no_waiting):
     with pytest.raises(
         NoResourceAvailable, match=r"(?s)4 slots.*only 1 .*gives 2 task slots, 1 of"
     ):
-        executor._check_resources(provider_of(looks=[(2, 1)]), 4)
+        executor._check_resources(provider_of(looks=[(2, 1)]), {UNSIZED: 4})
 
 
 def test_the_answer_of_the_check_is_kept():
@@ -209,7 +210,7 @@ def test_a_warning_is_given_once(monkeypatch, capsys):
     monkeypatch.setattr(session, "active_session", lambda: spark)
     monkeypatch.setattr(session._Overrides, "warned", set())
     for _ in range(2):
-        SparkHost().provider(Settings({}), 1)
+        SparkHost().provider(Settings({}), {UNSIZED: 1})
     assert capsys.readouterr().err.count("spark.executor.pyspark.memory") == 1
 
 

@@ -43,6 +43,9 @@ def running(graph=None, settings: JobSettings | None = None) -> Bench:
     return bench
 
 
+COORDINATOR = FailureInfo("EnumeratorFailed", "no such directory")
+
+
 def fixed(attempts: int = 3) -> JobSettings:
     return JobSettings(make_backoff=lambda: FixedDelayRestart(attempts, 1000))
 
@@ -284,7 +287,7 @@ def test_a_failing_coordinator_ends_or_restarts_the_whole_job() -> None:
     bench = running()
     assert statuses(bench.step(FailJob(failure, 1))) == ["FAILING"]
     bench = running(settings=fixed())
-    assert statuses(bench.step(FailJob(failure, 1))) == ["RESTARTING"]
+    assert statuses(bench.step(FailJob(failure, 1))) == ["FAILING"]
     assert bench.vertex("Source[0]").state is S.CANCELING
 
 
@@ -474,6 +477,10 @@ def test_a_job_is_suspended_from_wherever_it_is() -> None:
     bench.lose("tm1")
     assert statuses(bench.step(SuspendJob(1))) == ["SUSPENDED"]
     assert bench.step(TimerFired("restart-0", 9999)) == []
+    bench = running(settings=fixed())
+    assert statuses(bench.step(FailJob(USER, 1))) == ["FAILING"]
+    assert statuses(bench.step(SuspendJob(1))) == ["SUSPENDED"]
+    assert bench.confirm_cancels() == bench.step(TimerFired("restart-0", 9999)) == []
     bench = running()
     bench.step(CancelJob(1))
     assert statuses(bench.step(SuspendJob(1))) == ["SUSPENDED"]

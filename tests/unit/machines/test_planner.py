@@ -3,9 +3,10 @@ edges."""
 
 import pytest
 
+from penstock.machines.cluster_shape import alike, parse_shape
 from penstock.machines.job_settings import JobSettings, LoadBalanceMode
-from penstock.machines.plan import task_ranges
-from penstock.machines.planner import plan
+from penstock.machines.plan import render_loss, task_ranges
+from penstock.machines.planner import plan, plan_loss, plan_on
 from penstock.model.errors import ConfigurationError
 from tests.unit.machines.graphs import A2A, BLOCKING, figure, job_graph, word_count
 
@@ -82,3 +83,70 @@ def test_runs_of_subtasks_are_drawn_together() -> None:
 def test_a_plan_for_nothing_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="at least 1"):
         plan(figure(), 0, 1)
+
+
+# ------------------------------------------------------------------ clusters of a given shape
+
+
+def test_a_shape_is_read_host_by_host() -> None:
+    shape = parse_shape(["left=3,2", "right=1"])
+    assert shape.taskmanagers == (("left", 3), ("left", 2), ("right", 1))
+    assert shape.named(["left"]) == ["tm-1", "tm-2"]
+    assert shape.named(["tm-3", "right"]) == ["tm-3"]
+    assert str(shape) == "3 TaskManagers: 6 slots there"
+
+
+@pytest.mark.parametrize("text", ["left", "left=", "left=0", "left=two", "=2"])
+def test_another_form_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="left=3,3"):
+        parse_shape([text])
+
+
+def test_all_task_managers_of_a_cluster_are_there_to_be_spread_over() -> None:
+    settings = JobSettings(load_balance=LoadBalanceMode.SLOTS)
+    shape = parse_shape(["a=2", "b=2", "c=2"])
+    graph = job_graph({"A": 3}, [])
+    assert [slot.host for slot in plan_on(graph, shape, settings).slots] == ["a", "b", "c"]
+    assert [slot.host for slot in plan_on(graph, shape).slots] == ["a", "a", "b"]
+
+
+def test_with_local_recovery_a_loss_moves_only_what_was_lost() -> None:
+    shape, settings = parse_shape(["a=1", "b=1", "c=1"]), JobSettings(is_local_recovery=True)
+    before, after = plan_loss(word_count(), shape, ["b"], settings)
+    assert before.slot_of("FlatMap[1]").resource_id == "tm-2"
+    assert after.slot_of("FlatMap[1]").resource_id == "tm-3"
+    assert after.slot_of("FlatMap[0]").resource_id == "tm-1"
+    assert len(after.restarted) == 5
+    text = render_loss(before, after, ["tm-2"])
+    assert "tm-2 slot 0 -> tm-3 slot 0: FlatMap[1], KeyAggSink[1]" in text
+    assert "in their slots, as new attempts or untouched: Source[0], FlatMap[0]" in text
+
+
+def test_without_it_a_restarted_region_takes_the_slots_as_they_come() -> None:
+    before, after = plan_loss(word_count(), parse_shape(["a=1", "b=1", "c=1"]), ["b"])
+    assert {slot.resource_id for slot in before.slots} == {"tm-1", "tm-2"}
+    assert {slot.resource_id for slot in after.slots} == {"tm-1", "tm-3"}
+    assert len(after.restarted) == 5
+
+
+def test_a_loss_leaves_other_regions_alone() -> None:
+    graph = job_graph({"A": 2, "B": 2}, [("A", "B")])
+    before, after = plan_loss(graph, parse_shape(["a=1", "b=1", "c=1"]), ["tm-1"])
+    assert sorted(after.restarted) == ["A[0]", "B[0]"]
+    assert after.slot_of("A[1]") == before.slot_of("A[1]")
+    assert after.slot_of("A[0]").resource_id == "tm-3"
+
+
+def test_a_loss_that_leaves_too_few_slots_says_who_waits() -> None:
+    before, after = plan_loss(word_count(), alike(2, 1), ["tm-1"])
+    assert before.is_sufficient
+    assert not after.is_sufficient
+    assert "no slot" in render_loss(before, after, ["tm-1"])
+    assert "1 TaskManager of 1 slot: 1 slot there, 2 wanted" in render_loss(before, after, ["tm-1"])
+
+
+def test_what_is_lost_must_be_there_and_something_must_be_left() -> None:
+    with pytest.raises(ConfigurationError, match="tm-1 to tm-2"):
+        plan_loss(word_count(), alike(2, 1), ["tm-9"])
+    with pytest.raises(ConfigurationError, match="nothing is left"):
+        plan_loss(word_count(), alike(2, 1), ["tm-1", "host-2"])

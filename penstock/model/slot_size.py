@@ -1,0 +1,44 @@
+"""What a slot sharing group asks of its slots: plain amounts by name.
+
+`cpu` in cores; `heap`, `offheap` and `managed` in MiB, which for Python are one memory; all other names are extended
+resources. An empty size says nothing: any slot will do. Source: Flink SlotSharingGroup (fine-grained
+resource management).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+SlotSize: TypeAlias = tuple[tuple[str, float], ...]
+UNSIZED: Final[SlotSize] = ()
+MEMORY: Final = ("heap", "offheap", "managed")
+
+
+def slot_size(amounts: Mapping[str, float]) -> SlotSize:
+    """Amounts of 0 say nothing."""
+    return tuple(sorted((name, float(amount)) for name, amount in amounts.items() if amount))
+
+
+def cores_of(size: SlotSize) -> float:
+    """0 where none are asked for."""
+    return dict(size).get("cpu", 0.0)
+
+
+def memory_mb_of(size: SlotSize) -> float:
+    return sum(amount for name, amount in size if name in MEMORY)
+
+
+def extended_of(size: SlotSize) -> dict[str, float]:
+    return {name: amount for name, amount in size if name not in {"cpu", *MEMORY}}
+
+
+def describe(size: SlotSize) -> str:
+    """`2 cores, 512 MiB of memory, 1 gpu`."""
+    parts = []
+    if cores := cores_of(size):
+        parts.append(f"{cores:g} core{'s' * (cores != 1)}")
+    if memory := memory_mb_of(size):
+        parts.append(f"{memory:g} MiB of memory")
+    parts += [f"{amount:g} {name}" for name, amount in extended_of(size).items()]
+    return ", ".join(parts) or "of any size"
