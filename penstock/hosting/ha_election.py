@@ -100,7 +100,7 @@ class Election:
     def claim(self, key: str, fresh: SubmittedJob) -> Claim | Ended:
         """Waits while another driver runs the job; how it ended there, if it does. For ever, if need be."""
         standby = Standby()
-        while (found := self.try_claim(key, fresh, standby)) is None:
+        while (found := self._look(key, fresh, standby)) is None:
             time.sleep(self._settings.poll_s)
         return found
 
@@ -108,7 +108,7 @@ class Election:
         """Waits for two leases at most. None: a driver is alive, or the job has ended."""
         standby = Standby()
         while self.store.find(key) is not None and standby.watch.changes < _SIGNS_OF_LIFE:
-            found = self.try_claim(key, None, standby)
+            found = self._look(key, None, standby)
             if isinstance(found, Claim):
                 return found
             time.sleep(self._settings.poll_s)
@@ -118,6 +118,17 @@ class Election:
                 f"job '{lease.job_name}' ({lease.job_id}) is run by {lease.owner}: left alone"
             )
         return None
+
+    def _look(self, key: str, fresh: SubmittedJob | None, standby: Standby) -> Claim | Ended | None:
+        """A store that fails while we wait may come back; one that fails at once is told of: ExternalError."""
+        try:
+            return self.try_claim(key, fresh, standby)
+        except OSError as error:
+            if standby.lease is None:
+                raise ExternalError(
+                    f"high availability: cannot use {self._settings.root}: {error}"
+                ) from error
+            return None
 
     def try_claim(
         self, key: str, fresh: SubmittedJob | None, standby: Standby

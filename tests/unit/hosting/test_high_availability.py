@@ -13,7 +13,7 @@ from penstock.datastream.connectors.file_system import FileSink
 from penstock.hosting import ha_guard
 from penstock.hosting.coordinators import Coordinators
 from penstock.hosting.executor import MiniCluster
-from penstock.hosting.ha_election import Election, Standby, key_of
+from penstock.hosting.ha_election import Election, Standby
 from penstock.hosting.ha_settings import ha_settings_of
 from penstock.hosting.job_observer import JobObserver
 from penstock.machines.leadership import Instant, Lease
@@ -25,8 +25,6 @@ from penstock.model.errors import (
     JobExecutionError,
     JobSuspendedError,
 )
-from penstock.model.graph.job_graph import JobGraph, JobVertex, OperatorInfo
-from penstock.model.ids import JobId, VertexId
 from penstock.model.states import ExecutionState, JobStatus
 
 LEASE_MS = 600
@@ -410,37 +408,6 @@ def test_a_job_that_cannot_start_leaves_no_entry(tmp_path):
     with pytest.raises(ExternalError, match="can be started"):
         env.execute("too large")
     assert other_driver(tmp_path).store.job_keys() == []
-
-
-def graph_of(name: str, operators: list[OperatorInfo], parallelism: int = 2) -> JobGraph:
-    graph = JobGraph(JobId("1" * 32), name)
-    vertex = JobVertex(VertexId("v"), "v", parallelism, 128, tuple(operators))
-    graph.vertices[vertex.vertex_id] = vertex
-    return graph
-
-
-def test_a_job_is_found_again_by_what_a_small_change_keeps():
-    one = OperatorInfo(1, "Map", "uid-1", "/here/job.py:10")
-    key = key_of(graph_of("a", [one]), None)
-    moved = OperatorInfo(7, "Map", "uid-1", "/there/job.py:12")
-    assert key_of(graph_of("a", [moved], parallelism=9), None) == key
-    others = [
-        graph_of("b", [one]),
-        graph_of("a", [one, OperatorInfo(2, "Sink", "uid-2", "/here/job.py:11")]),
-        graph_of("a", [OperatorInfo(1, "Map", "uid-1", "/here/another.py:10")]),
-    ]
-    assert key not in {key_of(graph, None) for graph in others}
-    assert key_of(graph_of("b", []), "f" * 32) == "f" * 32
-
-
-def test_a_job_that_cannot_be_opened_here_is_offered_to_others(tmp_path):
-    election = other_driver(tmp_path)
-    entry = election.store.create("f" * 32, b"not a pickle", Lease(0, "a", "j", "n", 0, 0))
-    with pytest.raises(ExternalError, match="cannot be opened here"):
-        election.try_claim("f" * 32, None, Standby())
-    left = election.store.find("f" * 32)
-    assert left.token == entry.token + 1
-    assert election.store.lease(left).duration_ms == 0
 
 
 def test_a_fixed_job_id_finds_a_job_whatever_its_name(tmp_path):
