@@ -23,6 +23,7 @@ from penstock.model.messages import Committable
 from penstock.model.states import JobStatus
 
 _END_WAIT_MIN_S: Final = 10.0
+_BEATS_PER_SILENCE: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,13 @@ def read_instant() -> Instant:
 
 class JobGuard:
     """Base with the neutral behaviour, without high availability: nobody else knows of the job."""
+
+    silence_s: float | None = None
+    """After so long without a beat of the driver a TaskManager ends by itself; None: never."""
+
+    def is_beat_due(self) -> bool:
+        """Call often. Whether the driver may, and should, send one now."""
+        return False
 
     def may_act(self) -> bool:
         """Whether effects of the machines may be carried out now."""
@@ -76,6 +84,8 @@ class LeaseKeeper(JobGuard):
         self._lease = replace(lease, token=entry.token)
         self._renew_ms = renew_ms
         self._leadership = leadership
+        self.silence_s = leadership.silence_ms / 1000
+        self._next_beat_s = 0.0
         self._lock = threading.Lock()
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="penstock-lease", daemon=True)
@@ -84,6 +94,14 @@ class LeaseKeeper(JobGuard):
         self._thread.start()
 
     # ------------------------------------------------------------------ the JobManager's side
+
+    def is_beat_due(self) -> bool:
+        now_s = time.monotonic()
+        with self._lock:
+            is_due = now_s >= self._next_beat_s and self._leadership.may_vouch(read_instant())
+        if is_due:
+            self._next_beat_s = now_s + self._leadership.silence_ms / 1000 / _BEATS_PER_SILENCE
+        return is_due
 
     def may_act(self) -> bool:
         with self._lock:

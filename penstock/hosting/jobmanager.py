@@ -186,7 +186,12 @@ class JobManager:
         port = await server.open(self.provider.bind_host)
         interval = self.settings.heartbeat_interval_s
         master = MasterAddress(
-            self.provider.advertised_host, port, self.credentials, interval, self.settings.task
+            self.provider.advertised_host,
+            port,
+            self.credentials,
+            interval,
+            self.settings.task,
+            self.guard.silence_s,
         )
         self.provider.open(master, self._on_host_ended)
         self.coordinators.start()
@@ -270,6 +275,8 @@ class JobManager:
             await asyncio.sleep(_TICK_S)
             self.watch.tick()
             self.shell.tend_leadership()
+            if self.guard.is_beat_due():
+                self.shell.links.beat()
             self.shell.feed_resources(ResourceTick(now_ms()))
             self.observer.tick(self.shell.job_master)
 

@@ -14,7 +14,7 @@ from penstock.hosting.wire import encode
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError
 from penstock.model.ids import BlobKey, ResourceId
-from penstock.model.messages import PutBlob, Shutdown
+from penstock.model.messages import Heartbeat, PutBlob, Shutdown
 
 
 @dataclass(slots=True)
@@ -56,6 +56,12 @@ class Links:
         """Whether its supervisor can still be heard."""
         supervisor = self._supervisors.get(resource_id)
         return supervisor is not None and not supervisor.is_closing()
+
+    def beat(self) -> None:
+        """Tell all supervisors that the driver leads the job still."""
+        for resource_id, supervisor in self._supervisors.items():
+            if not supervisor.is_closing():
+                supervisor.write(encode(Heartbeat(resource_id, 0)))
 
     def send(self, resource_id: ResourceId, message: object) -> None:
         """Dropped when it is not registered (any more): its loss is told elsewhere."""

@@ -19,13 +19,17 @@ OnEnded = Callable[[ResourceId, str], None]
 
 @dataclass(frozen=True, slots=True)
 class MasterAddress:
-    """Where a TaskManager dials and how it proves itself."""
+    """Where a TaskManager dials and how it proves itself.
+
+    `silence_s`: after so long without a beat of the driver it ends by itself; None: never.
+    """
 
     host: str
     port: int
     credentials: Credentials
     heartbeat_interval_s: float
     task_settings: TaskSettings
+    silence_s: float | None = None
 
 
 class TaskManagerProvider(Protocol):

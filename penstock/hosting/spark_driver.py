@@ -277,6 +277,7 @@ class SparkProvider:
             "token": master.credentials.token,
             "cluster_id": master.credentials.cluster_id,
             "heartbeat_interval_s": master.heartbeat_interval_s,
+            "silence_s": master.silence_s,
             # On the driver's own machine its interpreter is there; elsewhere Spark's choice counts.
             "python": sys.executable if self.is_local else None,
             "taskmanager": {

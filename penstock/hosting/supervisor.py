@@ -66,7 +66,10 @@ main()
 
 @dataclass(frozen=True, slots=True)
 class SupervisorConfig:
-    """Plain data from the driver. `taskmanager`: what the child gets as JSON on its stdin."""
+    """Plain data from the driver. `taskmanager`: what the child gets as JSON on its stdin.
+
+    `silence_s`: without a word of the driver for so long, another one may lead the job; None: there is none.
+    """
 
     resource_id: str
     master_host: str
@@ -77,6 +80,7 @@ class SupervisorConfig:
     heartbeat_interval_s: float
     python: str | None
     taskmanager: dict[str, Any]
+    silence_s: float | None = None
 
 
 def supervise(config: SupervisorConfig, archive: str) -> str:
@@ -227,6 +231,7 @@ def _watch(
 ) -> str:
     progress = 0
     next_beat = 0.0
+    heard = time.monotonic()
     sock.setblocking(False)
     while True:
         code = child.poll()
@@ -242,12 +247,16 @@ def _watch(
         if progress_pipe in readable:
             progress = _read_progress(progress_pipe, progress)
         if sock in readable:
+            heard = time.monotonic()
             data = sock.recv(1 << 16)
             if not data:
                 return "the JobManager closed the connection"
             for message in buffer.feed(data):
                 if isinstance(message, Shutdown):
                     return f"told to end: {message.reason}"
+        elif config.silence_s is not None and now - heard > config.silence_s:
+            child.kill()  # no time to leave: what it does now may be done by another already
+            return f"the driver was not heard for {config.silence_s} s: another may lead the job"
 
 
 def _read_progress(pipe: int, before: int) -> int:

@@ -71,6 +71,15 @@ class Leadership:
     def may_act(self, now: Instant) -> bool:
         return self.standing(now) is Standing.HELD
 
+    @property
+    def silence_ms(self) -> int:
+        """After so long without the holder's word, those who act for it end by themselves."""
+        return self._duration_ms // 2
+
+    def may_vouch(self, now: Instant) -> bool:
+        """Whether it may give that word now: the lease lasts longer than they live on it."""
+        return self.cause is None and now.since(self._proved) < self._duration_ms - self.silence_ms
+
     def proved(self, asked: Instant) -> None:
         """The store has said that the lease is ours, to a question asked at `asked`."""
         self._proved = asked

@@ -30,8 +30,8 @@ CLUSTER = "nightly"
 SETTINGS = {
     "high-availability.type": "FILE",
     "high-availability.cluster-id": CLUSTER,
-    "penstock.high-availability.lease-duration": "1500 ms",
-    "penstock.high-availability.renew-interval": "300 ms",
+    "penstock.high-availability.lease-duration": "4 s",
+    "penstock.high-availability.renew-interval": "500 ms",
 }
 # A module of the user's own, which the committer in the driver needs: `recover` must bring it along.
 BUCKETS = """
@@ -211,9 +211,13 @@ def test_a_stopped_driver_that_goes_on_is_fenced_and_commits_nothing(drivers, tm
     os.mkfifo(tmp_path / "report")
     first = drivers("first")
     (tmp_path / "reached").read_text()
+    taskmanagers = [p for p in first.family() if "taskmanager_process" in " ".join(p.cmdline())]
+    assert len(taskmanagers) == 2
     first.send(signal.SIGSTOP)
     (tmp_path / "go").write_text("go")
     assert (tmp_path / "report").read_text() == "passed"
+    _, alive = psutil.wait_procs(taskmanagers, timeout=LIMIT_S)
+    assert not alive, "they act for a driver that leads no more"
     second = drivers("second")
     assert second.wait() == 0, second.said
     check_result(tmp_path)
@@ -232,6 +236,8 @@ def test_a_standby_waits_and_takes_over_when_the_driver_is_killed(drivers, tmp_p
     assert second.hears("waiting for its end"), second.said
     first.send(signal.SIGKILL)
     assert second.wait() == 0, second.said
+    assert "is taken over" in second.said
+    assert "lost TaskManager" not in first.said, "a driver's beats keep its TaskManagers"
     check_result(tmp_path)
 
 

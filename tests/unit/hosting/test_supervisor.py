@@ -2,18 +2,24 @@
 
 import contextlib
 import fcntl
+import itertools
 import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from penstock.hosting import supervisor, user_output
 from penstock.hosting.supervisor import SupervisorConfig, supervise, sweep_leftovers
-from penstock.hosting.wire import MessageBuffer
+from penstock.hosting.wire import MessageBuffer, encode
+from penstock.model.ids import ResourceId
+from penstock.model.messages import Heartbeat
 
 
 def config() -> SupervisorConfig:
@@ -70,6 +76,37 @@ def test_a_lost_connection_is_told_as_one_and_the_child_is_ended(archive, monkey
     assert "JobManager" in supervise(config(), archive)
     assert started[0].returncode is not None
     assert started[0].stdin.closed
+
+
+def test_a_silent_driver_costs_it_the_child_and_a_beating_one_does_not(archive, monkeypatch):
+    ours, theirs = socket.socketpair()
+    monkeypatch.setattr(supervisor, "_connect", lambda _: (ours, MessageBuffer()))
+    ticks = itertools.count()
+    monkeypatch.setattr(supervisor, "time", SimpleNamespace(monotonic=lambda: next(ticks) / 10))
+    beats = iter([theirs] * 20)
+    selected = supervisor.select.select
+
+    def select(watched, *more):
+        if next(beats, None) is not None:
+            theirs.sendall(encode(Heartbeat(ResourceId("tm-1"), 0)))
+        theirs.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            theirs.recv(1 << 16)
+        return selected(watched, [], [], 0)
+
+    monkeypatch.setattr(supervisor.select, "select", select)
+    started = []
+    popen = subprocess.Popen
+
+    def starts(_command, **options):
+        started.append(popen([sys.executable, "-c", "import time; time.sleep(60)"], **options))
+        return started[0]
+
+    monkeypatch.setattr(supervisor.subprocess, "Popen", starts)
+    assert "not heard for 1.0 s" in supervise(replace(config(), silence_s=1.0), archive)
+    assert next(beats, None) is None
+    assert started[0].returncode == -signal.SIGKILL
+    theirs.close()
 
 
 # ---------------------------------------------------------------------- leftovers

@@ -62,6 +62,15 @@ def test_a_store_that_stays_silent_for_a_whole_lease_costs_the_leadership() -> N
     assert "disk gone" in (holder.cause or "")
 
 
+def test_nobody_acts_for_a_holder_beyond_its_lease() -> None:
+    holder = leader()
+    last_ms = max(ms for ms in range(DURATION + 1) if holder.may_vouch(at(ms)))
+    assert last_ms > 0
+    assert last_ms + holder.silence_ms < DURATION
+    holder.taken("driver b has it")
+    assert not holder.may_vouch(at(0))
+
+
 def test_what_is_taken_does_not_come_back() -> None:
     holder = leader()
     holder.taken("driver b has it")
