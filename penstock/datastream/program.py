@@ -23,12 +23,13 @@ PACKAGE_DIRECTORY: Final = str(Path(__file__).resolve().parents[1])
 @dataclass(frozen=True, slots=True)
 class Upstream:
     """What a stream stands for: an operator's main output or side output `tag`, and how it is
-    split.
+    split. `input_index`: which logical input of its reader it goes to.
     """
 
     node_id: int
     tag: str | None = None
     partitioning: Partitioning | None = None
+    input_index: int = 0
 
 
 class Endpoint(Protocol):
@@ -59,11 +60,17 @@ class Program:
     def add_operator(
         self, name: str, operator: object, inputs: Sequence[Upstream], **fields: Any
     ) -> StreamNode:
-        """An operator with one logical input; several upstreams are a union."""
+        """Several upstreams with one `input_index` are a union."""
         node = self._add(name, operator, **fields)
         for upstream in inputs:
             self._edges.append(
-                StreamEdge(upstream.node_id, node.node_id, upstream.partitioning, tag=upstream.tag)
+                StreamEdge(
+                    upstream.node_id,
+                    node.node_id,
+                    upstream.partitioning,
+                    upstream.input_index,
+                    upstream.tag,
+                )
             )
         self._pending.append(node.node_id)
         return node

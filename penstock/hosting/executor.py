@@ -310,7 +310,7 @@ def _check_resources(provider: TaskManagerProvider, needed: Needed) -> None:
     slots = provider.slots_per_taskmanager
     usual = -(-needed.get(UNSIZED, 0) // slots)
     sized = {size: count for size, count in needed.items() if size}
-    wanted = usual + sum(count * provider.task_slots_for(size) for size, count in sized.items())
+    wanted = provider.task_slots_for({UNSIZED: usual, **sized})
     limit = provider.max_taskmanagers(wanted)
     if limit is None or wanted <= limit:
         return

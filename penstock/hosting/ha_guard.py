@@ -7,6 +7,7 @@ All steps in the store are taken by that thread, so that a slow disk never holds
 from __future__ import annotations
 
 import contextlib
+import math
 import pickle
 import queue
 import sys
@@ -23,7 +24,6 @@ from penstock.model.messages import Committable
 from penstock.model.states import JobStatus
 
 _END_WAIT_MIN_S: Final = 10.0
-_BEATS_PER_SILENCE: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ def read_instant() -> Instant:
 class JobGuard:
     """Base with the neutral behaviour, without high availability: nobody else knows of the job."""
 
-    silence_s: float | None = None
-    """After so long without a beat of the driver a TaskManager ends by itself; None: never."""
+    silence_s: float = math.inf
+    """A TaskManager that hears nothing of the driver for so long must end."""
 
-    def is_beat_due(self) -> bool:
-        """Call often. Whether the driver may, and should, send one now."""
-        return False
+    def may_vouch(self) -> bool:
+        """Whether the driver may tell its TaskManagers to live on for `silence_s`."""
+        return True
 
     def may_act(self) -> bool:
         """Whether effects of the machines may be carried out now."""
@@ -85,7 +85,6 @@ class LeaseKeeper(JobGuard):
         self._renew_ms = renew_ms
         self._leadership = leadership
         self.silence_s = leadership.silence_ms / 1000
-        self._next_beat_s = 0.0
         self._lock = threading.Lock()
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="penstock-lease", daemon=True)
@@ -95,13 +94,9 @@ class LeaseKeeper(JobGuard):
 
     # ------------------------------------------------------------------ the JobManager's side
 
-    def is_beat_due(self) -> bool:
-        now_s = time.monotonic()
+    def may_vouch(self) -> bool:
         with self._lock:
-            is_due = now_s >= self._next_beat_s and self._leadership.may_vouch(read_instant())
-        if is_due:
-            self._next_beat_s = now_s + self._leadership.silence_ms / 1000 / _BEATS_PER_SILENCE
-        return is_due
+            return self._leadership.may_vouch(read_instant())
 
     def may_act(self) -> bool:
         with self._lock:

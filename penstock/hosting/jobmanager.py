@@ -13,6 +13,7 @@ import secrets
 import threading
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from penstock.hosting.control_server import ControlServer
@@ -75,7 +76,9 @@ class JobManager:
         self.job_graph = job_graph
         self.job_id = job_graph.job_id
         self.observer = guarded(observer)
-        self.settings = settings
+        self.guard = guard or JobGuard()
+        silence_s = min(settings.silence_timeout_s, self.guard.silence_s)
+        self.settings = settings = replace(settings, silence_timeout_s=silence_s)
         self.ended = threading.Event()
         self._done = asyncio.Event()
         self._broken: BaseException | None = None
@@ -99,7 +102,7 @@ class JobManager:
             self._streams,
             self._end,
         )
-        self.guard = self.shell.guard = guard or JobGuard()
+        self.shell.guard = self.guard
         self.watch = TaskManagerWatch(
             self.shell, provider, self.observer, settings, self._done.is_set
         )
@@ -191,7 +194,7 @@ class JobManager:
             self.credentials,
             interval,
             self.settings.task,
-            self.guard.silence_s,
+            self.settings.silence_timeout_s,
         )
         self.provider.open(master, self._on_host_ended)
         self.coordinators.start()
@@ -275,8 +278,6 @@ class JobManager:
             await asyncio.sleep(_TICK_S)
             self.watch.tick()
             self.shell.tend_leadership()
-            if self.guard.is_beat_due():
-                self.shell.links.beat()
             self.shell.feed_resources(ResourceTick(now_ms()))
             self.observer.tick(self.shell.job_master)
 

@@ -14,7 +14,7 @@ from penstock.hosting.wire import encode
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError
 from penstock.model.ids import BlobKey, ResourceId
-from penstock.model.messages import Heartbeat, PutBlob, Shutdown
+from penstock.model.messages import MasterHeartbeat, PutBlob, Shutdown
 
 
 @dataclass(slots=True)
@@ -57,12 +57,6 @@ class Links:
         supervisor = self._supervisors.get(resource_id)
         return supervisor is not None and not supervisor.is_closing()
 
-    def beat(self) -> None:
-        """Tell all supervisors that the driver leads the job still."""
-        for resource_id, supervisor in self._supervisors.items():
-            if not supervisor.is_closing():
-                supervisor.write(encode(Heartbeat(resource_id, 0)))
-
     def send(self, resource_id: ResourceId, message: object) -> None:
         """Dropped when it is not registered (any more): its loss is told elsewhere."""
         link = self._links.get(resource_id)
@@ -74,6 +68,14 @@ class Links:
         if link is not None and key not in link.blobs:
             link.blobs.add(key)
             self.send(resource_id, PutBlob(key, data))
+
+    def beat(self) -> None:
+        """Tell everybody that we are there."""
+        message = encode(MasterHeartbeat())
+        writers = [link.writer for link in self._links.values()]
+        for writer in (*writers, *self._supervisors.values()):
+            if not writer.is_closing():
+                writer.write(message)
 
     def end(self, resource_id: ResourceId, reason: str) -> None:
         """Ask it to end, and its supervisor to see to it."""

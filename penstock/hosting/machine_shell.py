@@ -64,6 +64,7 @@ class JobManagerSettings:
     heartbeat_timeout_s: float
     stuck_task_timeout_s: float
     max_taskmanagers: int | None = None
+    silence_timeout_s: float = 50.0
 
 
 def now_ms() -> int:

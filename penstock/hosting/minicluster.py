@@ -6,6 +6,7 @@ For tests and the debugger (`breakpoint()` in a user function works); never the 
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Final
 
 from penstock.hosting.provider import MasterAddress, OnEnded
@@ -41,8 +42,8 @@ class ThreadProvider:
     def max_taskmanagers(self, wanted: int | None = None) -> int | None:
         return self._max
 
-    def task_slots_for(self, size: SlotSize) -> int:
-        return 1  # a thread takes what there is
+    def task_slots_for(self, taskmanagers: Mapping[SlotSize, int]) -> int:
+        return sum(taskmanagers.values())  # a thread takes what there is
 
     def describe(self) -> str:
         return "a MiniCluster in this process"
@@ -64,6 +65,7 @@ class ThreadProvider:
             size=size,
             heartbeat_interval_s=master.heartbeat_interval_s,
             task_settings=master.task_settings,
+            silence_timeout_s=master.silence_timeout_s,
         )
         manager = TaskManager(config)
         self.managers[resource_id] = manager

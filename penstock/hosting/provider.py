@@ -5,7 +5,7 @@ Source: Flink ResourceManagerDriver. Every call returns at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,9 +19,8 @@ OnEnded = Callable[[ResourceId, str], None]
 
 @dataclass(frozen=True, slots=True)
 class MasterAddress:
-    """Where a TaskManager dials and how it proves itself.
-
-    `silence_s`: after so long without a beat of the driver it ends by itself; None: never.
+    """Where a TaskManager dials and how it proves itself. `silence_timeout_s`: one that hears nothing for so long
+    ends.
     """
 
     host: str
@@ -29,7 +28,7 @@ class MasterAddress:
     credentials: Credentials
     heartbeat_interval_s: float
     task_settings: TaskSettings
-    silence_s: float | None = None
+    silence_timeout_s: float = 50.0
 
 
 class TaskManagerProvider(Protocol):
@@ -48,10 +47,10 @@ class TaskManagerProvider(Protocol):
     def max_taskmanagers(self, wanted: int | None = None) -> int | None:
         """How many the host can give now, or None when it cannot tell."""
 
-    def task_slots_for(self, size: SlotSize) -> int:
-        """How many of those a TaskManager of this size takes.
+    def task_slots_for(self, taskmanagers: Mapping[SlotSize, int]) -> int:
+        """How many of those TaskManagers of these sizes take together. UNSIZED: the usual ones.
 
-        Raises: NoResourceAvailable: the host cannot give one; the text says why.
+        Raises: NoResourceAvailable: the host cannot give them, not even to this job alone; the text says why.
         """
 
     def describe(self) -> str:

@@ -49,4 +49,5 @@ def job_manager_settings(settings: Settings, program: ProgramSettings) -> JobMan
         heartbeat_timeout_s=settings.get_int("heartbeat.timeout") / 1000,
         stuck_task_timeout_s=settings.get_int("penstock.taskmanager.stuck-task-timeout") / 1000,
         max_taskmanagers=max_taskmanagers_of(settings),
+        silence_timeout_s=settings.get_int("penstock.jobmanager.silence-timeout") / 1000,
     )

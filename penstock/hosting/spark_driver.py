@@ -11,6 +11,7 @@ import re
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -20,11 +21,12 @@ from pyspark.sql import SparkSession
 from penstock.hosting import spark_executor
 from penstock.hosting.package_archive import package_archive
 from penstock.hosting.provider import MasterAddress, OnEnded
-from penstock.hosting.spark_sizes import SparkSize
+from penstock.hosting.spark_sizes import LargeOnesFirst, SparkSize
 from penstock.model.errors import ConfigurationError, NoResourceAvailable
 from penstock.model.ids import ResourceId
 from penstock.model.slot_size import UNSIZED, SlotSize
 
+_LARGE_FIRST_S: Final = 10.0
 _STOP_WAIT_S: Final = 6.0
 _EXECUTORS_WAIT_S: Final = 5.0
 _POLL_S: Final = 0.05
@@ -63,6 +65,7 @@ class SparkProvider:
         self._granted: int | None = None
         self._archive: Any = None
         self._is_closing = False
+        self._large_ones = LargeOnesFirst()
 
     @property
     def is_local(self) -> bool:
@@ -108,13 +111,23 @@ class SparkProvider:
                 return self._granted
             time.sleep(_POLL_S)
 
-    def task_slots_for(self, size: SlotSize) -> int:
+    def task_slots_for(self, taskmanagers: Mapping[SlotSize, int]) -> int:
         """Task slots are of the usual size; a larger task takes several."""
-        spark_size = self._spark_size()
-        refusal = spark_size.refusal(size)
+        size_of = self._spark_size()
+        refusal = next(filter(None, map(size_of.refusal, taskmanagers)), None)
+        if refusal is None and any(taskmanagers):
+            refusal = size_of.packing_refusal(taskmanagers, self._executors())
         if refusal is not None:
             raise NoResourceAvailable(refusal)
-        return -(-spark_size.cpus_for(size) // spark_size.task_cpus)
+        per_task = size_of.task_cpus
+        return sum(-(-size_of.cpus_for(s) // per_task) * n for s, n in taskmanagers.items())
+
+    def _executors(self) -> list[int]:
+        """Cores of each executor, as far as they are known."""
+        cluster = _LOCAL_CLUSTER.match(self._context.master)
+        if cluster is not None:
+            return [int(cluster[2])] * int(cluster[1])
+        return [cores for cores, _ in self._executor_summaries()]
 
     def _spark_size(self) -> SparkSize:
         conf = self._context.getConf()
@@ -173,16 +186,19 @@ class SparkProvider:
 
     def _executor_cores(self) -> tuple[int, int]:
         """Cores and running tasks by Spark's own status store."""
-        store = self._context._jsc.sc().statusStore()
-        executors = store.executorList(True)
-        cores = active = 0
+        executors = self._executor_summaries()
+        return sum(cores for cores, _ in executors), sum(active for _, active in executors)
+
+    def _executor_summaries(self) -> list[tuple[int, int]]:
+        """(cores, running tasks) of each executor."""
+        executors = self._context._jsc.sc().statusStore().executorList(True)
         is_local_mode = _LOCAL.match(self._context.master) is not None
-        for index in range(executors.size()):
-            summary = executors.apply(index)
-            if summary.id() != "driver" or is_local_mode:
-                cores += summary.totalCores()
-                active += summary.activeTasks()
-        return cores, active
+        summaries = [executors.apply(index) for index in range(executors.size())]
+        return [
+            (summary.totalCores(), summary.activeTasks())
+            for summary in summaries
+            if summary.id() != "driver" or is_local_mode
+        ]
 
     # ------------------------------------------------------------------ TaskManagers
 
@@ -194,6 +210,8 @@ class SparkProvider:
 
     def start(self, resource_id: ResourceId, size: SlotSize = UNSIZED) -> None:
         """Never raises: what goes wrong is told by `on_ended`."""
+        if size:
+            self._large_ones.begin(resource_id)
         try:
             thread = InheritableThread(target=self._host, args=(resource_id, size))
             thread.daemon = True
@@ -206,6 +224,7 @@ class SparkProvider:
 
     def registered(self, resource_id: ResourceId) -> None:
         self._registered.add(resource_id)
+        self._large_ones.end(resource_id)
 
     def stop(self, resource_id: ResourceId) -> None:
         """Only for one that is beyond messages: its supervisor ends a healthy one by itself."""
@@ -255,6 +274,8 @@ class SparkProvider:
                 f"Penstock TaskManager {resource_id}",
                 interruptOnCancel=True,
             )
+            if not size:
+                self._large_ones.wait(_LARGE_FIRST_S)
             body = _body(self._config(resource_id, size), self._archive)
             cloudpickle.register_pickle_by_value(spark_executor)
             rdd = self._context.parallelize([0], 1).mapPartitions(body, preservesPartitioning=True)
@@ -263,6 +284,7 @@ class SparkProvider:
             cause = causes[0] if causes else "ended"
         except Exception as error:
             cause = f"Spark job ended: {_first_line(error)}"
+        self._large_ones.end(resource_id)
         if not self._is_closing:
             self._on_ended(resource_id, cause)
 
@@ -277,7 +299,7 @@ class SparkProvider:
             "token": master.credentials.token,
             "cluster_id": master.credentials.cluster_id,
             "heartbeat_interval_s": master.heartbeat_interval_s,
-            "silence_s": master.silence_s,
+            "silence_timeout_s": master.silence_timeout_s,
             # On the driver's own machine its interpreter is there; elsewhere Spark's choice counts.
             "python": sys.executable if self.is_local else None,
             "taskmanager": {

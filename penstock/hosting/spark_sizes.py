@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 import re
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +21,7 @@ from pyspark.resource import (
     TaskResourceRequests,
 )
 
+from penstock.model.ids import ResourceId
 from penstock.model.slot_size import SlotSize, cores_of, describe, extended_of, memory_mb_of
 
 _LOCAL: Final = re.compile(r"local(\[|$)")
@@ -73,6 +76,35 @@ class SparkSize:
             )
         return None
 
+    def packing_refusal(
+        self, taskmanagers: Mapping[SlotSize, int], executors: Sequence[int]
+    ) -> str | None:
+        """Why they do not fit beside each other, the largest placed first; None where they do, or where
+        executors come as they are needed. `executors`: cores of each; empty: not known yet.
+        """
+        if self.is_dynamic or not executors or _LOCAL.match(self.master):
+            return None
+        free = sorted(executors, reverse=True)
+        tasks = sorted(
+            (
+                (self.cpus_for(size), size)
+                for size, count in taskmanagers.items()
+                for _ in range(count)
+            ),
+            reverse=True,
+        )
+        for cpus, size in tasks:
+            place = next((index for index, cores in enumerate(free) if cores >= cpus), None)
+            if place is None:
+                wanted = ", ".join(f"{n} x {describe(s)}" for s, n in taskmanagers.items() if n)
+                return (
+                    f"TaskManagers of these sizes do not fit into the executors of {self.master} ({wanted}; "
+                    f"executors of {', '.join(map(str, executors))} cores): none has room for one of "
+                    f"{describe(size)} beside the others. Give Spark more or larger executors, or ask for less."
+                )
+            free[place] -= cpus
+        return None
+
     def profile(self, size: SlotSize) -> ResourceProfile | None:
         """For `RDD.withResources`; None: the usual task will do."""
         cpus, memory_mb, extended = self.cpus_for(size), memory_mb_of(size), extended_of(size)
@@ -89,3 +121,26 @@ class SparkSize:
                 executor = executor.resource(name, math.ceil(amount))
             builder = builder.require(executor)
         return builder.build
+
+
+class LargeOnesFirst:
+    """Small tasks wait until the large ones have their place: else they may stand where a large one would fit."""
+
+    def __init__(self) -> None:
+        self._waiting: set[ResourceId] = set()
+        self._changed = threading.Condition()
+
+    def begin(self, resource_id: ResourceId) -> None:
+        with self._changed:
+            self._waiting.add(resource_id)
+
+    def end(self, resource_id: ResourceId) -> None:
+        """It runs, or will not."""
+        with self._changed:
+            self._waiting.discard(resource_id)
+            self._changed.notify_all()
+
+    def wait(self, timeout_s: float) -> None:
+        """Returns when no large one waits, or after that time."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._waiting, timeout_s)

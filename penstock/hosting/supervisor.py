@@ -66,10 +66,7 @@ main()
 
 @dataclass(frozen=True, slots=True)
 class SupervisorConfig:
-    """Plain data from the driver. `taskmanager`: what the child gets as JSON on its stdin.
-
-    `silence_s`: without a word of the driver for so long, another one may lead the job; None: there is none.
-    """
+    """Plain data from the driver. `taskmanager`: what the child gets as JSON on its stdin."""
 
     resource_id: str
     master_host: str
@@ -78,9 +75,9 @@ class SupervisorConfig:
     token: str
     cluster_id: str
     heartbeat_interval_s: float
+    silence_timeout_s: float
     python: str | None
     taskmanager: dict[str, Any]
-    silence_s: float | None = None
 
 
 def supervise(config: SupervisorConfig, archive: str) -> str:
@@ -214,6 +211,7 @@ def _start_child(
         "token": config.token,
         "cluster_id": config.cluster_id,
         "heartbeat_interval_s": config.heartbeat_interval_s,
+        "silence_timeout_s": config.silence_timeout_s,
     }
     assert child.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # it died already: _watch tells
@@ -231,13 +229,16 @@ def _watch(
 ) -> str:
     progress = 0
     next_beat = 0.0
-    heard = time.monotonic()
+    heard_at = time.monotonic()
     sock.setblocking(False)
     while True:
         code = child.poll()
         if code is not None:
             return f"TaskManager process ended with {_ending(code)}"
         now = time.monotonic()
+        if now - heard_at >= config.silence_timeout_s:
+            child.kill()  # no time to leave: another driver may have its work done already
+            return f"nothing was heard of the JobManager for {config.silence_timeout_s:g} s"
         if now >= next_beat:
             next_beat = now + config.heartbeat_interval_s
             _send(sock, encode(Heartbeat(ResourceId(config.resource_id), progress)))
@@ -247,16 +248,13 @@ def _watch(
         if progress_pipe in readable:
             progress = _read_progress(progress_pipe, progress)
         if sock in readable:
-            heard = time.monotonic()
             data = sock.recv(1 << 16)
             if not data:
                 return "the JobManager closed the connection"
+            heard_at = now
             for message in buffer.feed(data):
                 if isinstance(message, Shutdown):
                     return f"told to end: {message.reason}"
-        elif config.silence_s is not None and now - heard > config.silence_s:
-            child.kill()  # no time to leave: what it does now may be done by another already
-            return f"the driver was not heard for {config.silence_s} s: another may lead the job"
 
 
 def _read_progress(pipe: int, before: int) -> int:

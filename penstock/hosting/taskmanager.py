@@ -37,6 +37,7 @@ from penstock.model.messages import (
     DriverCredit,
     FreeSlot,
     Heartbeat,
+    MasterHeartbeat,
     NoMoreSplits,
     OfferSlots,
     PutBlob,
@@ -71,6 +72,7 @@ class TaskManagerConfig:
     heartbeat_interval_s: float
     task_settings: TaskSettings
     slot_timeout_s: float = 10.0
+    silence_timeout_s: float = 50.0
     supervisor_pid: int = 0
     size: SlotSize = UNSIZED
     cores: int = 1
@@ -140,9 +142,11 @@ class TaskManager:
         assert sock is not None
         for message in self._first:
             self._handle(message)
-        next_beat = time.monotonic()
+        next_beat = heard_at = time.monotonic()
         while not self._is_shutting_down:
             now = time.monotonic()
+            if now - heard_at >= self.config.silence_timeout_s:
+                return f"nothing was heard of the JobManager for {now - heard_at:.1f} s"
             if now >= next_beat:
                 next_beat = now + self.config.heartbeat_interval_s
                 self.send(self._heartbeat())
@@ -154,6 +158,7 @@ class TaskManager:
                 continue
             if not data:
                 return "the JobManager closed the connection"
+            heard_at = now
             for message in self._buffer.feed(data):
                 self._handle(message)
         return "shut down by the JobManager"
@@ -352,6 +357,7 @@ class TaskManager:
 
 _HANDLERS: Final[dict[type, Callable[[TaskManager, Any], None]]] = {
     RegistrationAccepted: TaskManager._on_registered,
+    MasterHeartbeat: lambda _manager, _message: None,
     RequestSlot: TaskManager._on_request_slot,
     AnswerOffers: TaskManager._on_answer_offers,
     FreeSlot: TaskManager._on_free_slot,

@@ -54,6 +54,7 @@ def main() -> None:
         bind_host=told["bind_host"] or _own_host(told["master_host"], told["master_port"]),
         slots=told["slots"],
         heartbeat_interval_s=told["heartbeat_interval_s"],
+        silence_timeout_s=told["silence_timeout_s"],
         task_settings=TaskSettings(**settings),
         supervisor_pid=told["supervisor_pid"],
         size=tuple((name, amount) for name, amount in told["size"]),

@@ -16,7 +16,7 @@ from penstock.machines.execution_graph import ExecutionGraph, ExecutionVertex
 from penstock.machines.failures import RootCause
 from penstock.machines.job_settings import JobSettings, LoadBalanceMode
 from penstock.machines.job_status import JobStatusEvent
-from penstock.machines.resource_profile import ANY, ResourceProfile, profile_of
+from penstock.machines.resource_profile import ANY, UNKNOWN, ResourceProfile, profile_of
 from penstock.machines.restarts import Restarts
 from penstock.machines.shared_slots import SharedSlots
 from penstock.machines.slot_pool import SlotPool
@@ -60,7 +60,7 @@ class JobCore:
             share(self.graph),
             self.pool,
             are_free_slots_taken=not is_balanced,
-            profiles={name: profile_of(dict(s)) for name, s in job_graph.slot_sizes.items()},
+            profile_of_group=self._profile_of_group,
         )
         self.deployer = Deployer(
             job_graph,
@@ -118,8 +118,16 @@ class JobCore:
             answered = AnswerOffers(location.resource_id, answer.accepted, answer.rejected)
             self.effects.append(answered)
 
+    def _profile_of_group(self, slot_sharing_group: str) -> ResourceProfile:
+        """What its slots must be. Beside groups that ask for a size the others take the usual slots only: they
+        must not sit in one that was started for somebody else.
+        """
+        size = self.job_graph.slot_sizes.get(slot_sharing_group)
+        if size:
+            return profile_of(dict(size))
+        return _USUAL_SLOT if self._sizes else UNKNOWN
+
     def _profile_offered(self, size: SlotSize) -> ResourceProfile:
-        """A slot of no given size serves every request, unless the job has some of given sizes."""
         if size:
             return profile_of(dict(size))
         return _USUAL_SLOT if self._sizes else ANY

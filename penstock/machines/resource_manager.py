@@ -1,8 +1,9 @@
 """TaskManagers: how many are needed, which slots they give to which job, and when they may go.
 
 Knows no processes: it asks for TaskManagers and is told. Source: Flink ActiveResourceManager,
-FineGrainedSlotManager (spec 6.3); differs: resource and allocation ids are counted here, and
-requirements are checked at once instead of after a delay.
+FineGrainedSlotManager (spec 6.3); differs: resource and allocation ids are counted here,
+requirements are checked at once instead of after a delay, and slots are spread over TaskManagers that
+are on their way too.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from penstock.model.messages import (
     TaskManagerRegistered,
     TaskManagerStartFailed,
 )
-from penstock.model.slot_size import UNSIZED, SlotSize, describe
+from penstock.model.slot_size import UNSIZED, SlotSize, cores_of, describe
 
 MINUTE_MS = 60_000
 Need: TypeAlias = "tuple[JobId, SlotSize]"
@@ -288,11 +289,19 @@ class ResourceManager:
         for key, need in list(self.needs.items()):
             if need.required == 0 and self._allocated[key] == 0:
                 del self.needs[key]
-        sizes = dict.fromkeys((UNSIZED, *(size for _, size in self.needs)))
+        asked = {size for _, size in self.needs if size}
+        sizes = [
+            *sorted(asked, key=cores_of, reverse=True),
+            UNSIZED,
+        ]  # the large are harder to place
         self._report({size for size in sizes if self._is_short_after_meeting(size)})
 
     def _is_short_after_meeting(self, size: SlotSize) -> bool:
-        """Slots of one size. TaskManagers of a given size have one slot, and serve no other size."""
+        """Slots of one size. TaskManagers of a given size have one slot, and serve no other size.
+
+        Where slots are to be spread, none is taken before all TaskManagers that were asked for have come (or
+        failed): the first one would be filled.
+        """
         jobs = [
             job_id
             for (job_id, wanted), need in self.needs.items()
@@ -314,10 +323,11 @@ class ResourceManager:
             WorkerSpec(_slots(self._slots_in(size)), _slots(1)),
             rules,
         )
-        for job_id, worker in zip(jobs, plan.on_registered, strict=False):
-            self._request_slot(ResourceId(worker.name), job_id)
         for _ in plan.new_workers:
             self._start(size)
+        if self._settings.load_balance != "SLOTS" or not self.starting:
+            for job_id, worker in zip(jobs, plan.on_registered, strict=False):
+                self._request_slot(ResourceId(worker.name), job_id)
         return len(plan.on_registered) + plan.on_pending < len(jobs)
 
     def _slots_in(self, size: SlotSize) -> int:

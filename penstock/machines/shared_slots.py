@@ -7,7 +7,7 @@ repeatable.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from penstock.machines.execution_graph import ExecutionVertex
@@ -40,12 +40,12 @@ class SharedSlots:
         pool: SlotPool,
         *,
         are_free_slots_taken: bool = True,
-        profiles: Mapping[str, ResourceProfile] | None = None,
+        profile_of_group: Callable[[str], ResourceProfile] = lambda _group: UNKNOWN,
     ) -> None:
-        """`are_free_slots_taken` False: all requests wait, to be matched together (mode TASKS). `profiles`:
-        what slot sharing groups ask for, by name.
+        """`are_free_slots_taken` False: all requests wait, to be matched together (mode TASKS).
+        `profile_of_group`: what a slot sharing group asks for, by its name.
         """
-        self._profiles = dict(profiles or {})
+        self._profile_of_group = profile_of_group
         self._pool = pool
         self._are_free_slots_taken = are_free_slots_taken
         self._by_group: dict[SharingGroup, SharedSlot] = {}
@@ -122,7 +122,7 @@ class SharedSlots:
         ignored: set[ExecutionVertex],
         reserved: frozenset[AllocationId],
     ) -> SharedSlot:
-        profile = self._profiles.get(group.slot_sharing_group, UNKNOWN)
+        profile = self._profile_of_group(group.slot_sharing_group)
         wanted = _wanted(group, profile, ignored, reserved)
         request_id = SlotRequestId(f"slot-request-{self._next_request}")
         self._next_request += 1

@@ -32,6 +32,8 @@ penstock.taskmanager.keep-core | bool | true |
     Linux: a busy TaskManager whose threads take turns (the GIL) stays on one core.
 penstock.taskmanager.max | int | - | Most TaskManagers at one time; none: as many as needed.
 penstock.taskmanager.start-timeout | duration | 2 min | How long a TaskManager may take to register.
+penstock.jobmanager.silence-timeout | duration | 50 s |
+    A TaskManager that hears nothing of its JobManager for so long ends.
 penstock.taskmanager.stuck-task-timeout | duration | 3 min |
     No progress for so long: the TaskManager is replaced.
 penstock.spark.master | str | - | Master of the embedded session; none: local with enough cores.

@@ -1,6 +1,8 @@
 """Laws of the control plane: sharing, distribution, regions, and what any order of reports can
 do."""
 
+from itertools import pairwise
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -69,6 +71,31 @@ def test_a_slot_sharing_group_needs_as_many_slots_as_its_widest_vertex(graph: Jo
         widest[name] = max(widest.get(name, 0), vertex.parallelism)
     for strategy in (local_input_preferred, task_balanced):
         assert len(strategy(execution_graph)) == sum(widest.values())
+
+
+@st.composite
+def co_located_graphs(draw: st.DrawFn) -> JobGraph:
+    """Some vertices of equal parallelism in pairs and triples, all in one pipelined region."""
+    vertices = {name: draw(st.sampled_from([2, 2, 3, 5])) for name in NAMES}
+    edges = [(a, b, DistributionPattern.ALL_TO_ALL) for a, b in pairwise(NAMES)]
+    keys = {name: draw(st.sampled_from(["x", "y", None])) for name in NAMES}
+    co_location = {name: f"{key}{vertices[name]}" for name, key in keys.items() if key is not None}
+    return job_graph(vertices, edges, co_location=co_location)
+
+
+@given(co_located_graphs())
+def test_subtasks_of_co_located_vertices_sit_together_by_their_index(graph: JobGraph) -> None:
+    for strategy in (local_input_preferred, task_balanced):
+        execution_graph = ExecutionGraph(graph)
+        where = {
+            v.index: group.index for group in strategy(execution_graph) for v in group.vertices
+        }
+        seats: dict[tuple[str, int], set[int]] = {}
+        for vertex in execution_graph.vertices:
+            key = vertex.job_vertex.co_location_group
+            if key is not None:
+                seats.setdefault((key, vertex.subtask), set()).add(where[vertex.index])
+        assert all(len(slots) == 1 for slots in seats.values()), seats
 
 
 @given(st.integers(1, 60), st.integers(1, 60), st.sampled_from(list(DistributionPattern)))

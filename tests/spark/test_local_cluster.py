@@ -9,10 +9,16 @@ from penstock.common import Encoder, WatermarkStrategy
 from penstock.datastream import SlotSharingGroup
 from penstock.datastream.connectors import DataGeneratorSource
 from penstock.datastream.connectors.file_system import FileSink
+from penstock.hosting.closures import serialize
 from penstock.hosting.executor import ClusterExecutor
 from penstock.hosting.job_observer import JobObserver
 from penstock.hosting.session import SparkHost
+from penstock.machines.job_settings import job_settings_of
+from penstock.machines.planner import plan
+from penstock.model.config import Settings
 from penstock.model.errors import NoResourceAvailable
+from penstock.model.graph.builder import build_job_graph
+from penstock.model.ids import JobId
 from penstock.model.states import ExecutionState, JobStatus
 from tests.spark.processes import taskmanagers
 from tests.spark.programs import LINES, environment, expected_counts, last_counts, word_count
@@ -166,3 +172,39 @@ def test_cores_that_no_executor_has_are_refused_with_the_reason(spark_cluster):
     sized(env, 4).print()
     with pytest.raises(NoResourceAvailable, match=r"asks for 4 cores.*has 3 cores"):
         env.execute("too large")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"cluster.evenly-spread-out-slots": "true"},
+        {"taskmanager.load-balance.mode": "TASKS"},
+    ],
+    ids=["default", "slots", "tasks"],
+)
+def test_the_allocation_that_was_planned_is_the_one_that_happened(
+    spark_cluster, tmp_path, settings
+):
+    env = environment(4, **THREE_SLOTS, **settings)
+    figure(env, tmp_path / "out")
+    job_settings = job_settings_of(Settings(env.get_configuration().to_dict()))
+    graph = env.stream_graph()
+    graph.default_parallelism = 4
+    planned = plan(build_job_graph(graph, JobId("plan"), serialize), 2, 3, settings=job_settings)
+    control = env.submit("planned")
+    assert control.wait(30).status is JobStatus.FINISHED
+    happened = defaultdict(lambda: defaultdict(set))
+    for place in control.manager.job_master.where_tasks_ran():
+        taskmanager = happened[place.location.resource_id]
+        taskmanager[place.allocation_id].add(f"{place.vertex_name}[{place.subtask}]")
+    expected = defaultdict(list)
+    for slot in planned.slots:
+        expected[slot.resource_id].append(set(slot.tasks))
+    # Which of two equal TaskManagers comes first is Spark's affair.
+    assert _shape(slots.values() for slots in happened.values()) == _shape(expected.values())
+
+
+def _shape(taskmanagers):
+    """How many slots each TaskManager has and how many tasks are in each, whoever sits where."""
+    return sorted(sorted(len(tasks) for tasks in slots) for slots in taskmanagers)

@@ -14,11 +14,13 @@ import penstock
 pytestmark = pytest.mark.spark
 LIMIT_S = 10
 DRIVER = """
-from penstock.common import WatermarkStrategy
+from penstock.common import Configuration, WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors import DataGeneratorSource
 
-env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
+configuration = Configuration()
+configuration.set_string("penstock.jobmanager.silence-timeout", "2 s")
+env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(2)
 endless = DataGeneratorSource(lambda i: i, None, rate_per_second=100)
 numbers = env.from_source(endless, WatermarkStrategy.no_watermarks(), "endless")
 numbers.rebalance().map(lambda i: i).print()
@@ -75,3 +77,11 @@ def test_a_driver_that_goes_takes_everything_along_within_ten_seconds(driver, se
     send(process.pid, number)
     _, alive = psutil.wait_procs(family, timeout=LIMIT_S)
     assert [command for member in alive if (command := command_of(member))] == []
+
+
+def test_task_managers_of_a_driver_that_is_frozen_end_by_themselves(driver):
+    process, family = driver
+    hosted = [member for member in family if "taskmanager_process" in command_of(member)]
+    os.kill(process.pid, signal.SIGSTOP)
+    _, alive = psutil.wait_procs(hosted, timeout=LIMIT_S)
+    assert alive == []

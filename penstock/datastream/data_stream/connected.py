@@ -1,38 +1,93 @@
-"""Streams that are processed together. Two-input operators are not built yet: each method says so.
+"""Streams that are processed together: one function with a method for each of two streams.
 
-Source: pyflink.datastream.data_stream.ConnectedStreams.
+Source: pyflink.datastream.data_stream.ConnectedStreams; differs: broadcast state is not built yet.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NoReturn
 
+from penstock.common.typeinfo import TypeInformation
+from penstock.datastream import user_functions as adapt
+from penstock.datastream.data_stream.data_stream import DataStream
+from penstock.datastream.data_stream.keyed_stream import KeyedStream
+from penstock.datastream.functions import (
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
+    KeyedCoProcessFunction,
+)
 from penstock.model.errors import GraphError
+from penstock.runtime import operators as ops
+from penstock.runtime.keys import KeySelection
+from penstock.runtime.operator import Operator
 
 
 class ConnectedStreams:
-    """Two streams; `connect` is accepted so that the error names the operation that is missing."""
+    """Made by `connect`. Both streams are keyed, or none is."""
 
-    def __init__(self, stream1: Any, stream2: Any) -> None:
+    def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
         if stream1.get_execution_environment() is not stream2.get_execution_environment():
             raise GraphError("connect: the streams belong to different environments.")
         self.stream1 = stream1
         self.stream2 = stream2
 
     def key_by(
-        self, key_selector1: Any, key_selector2: Any, key_type: Any = None
+        self, key_selector1: Any, key_selector2: Any, key_type: TypeInformation | None = None
     ) -> ConnectedStreams:
+        """Records with equal keys meet in one subtask, with one state."""
         keyed1 = self.stream1.key_by(key_selector1, key_type)
         return ConnectedStreams(keyed1, self.stream2.key_by(key_selector2, key_type))
 
-    def map(self, func: Any, output_type: Any = None) -> NoReturn:
-        _not_yet("map")
+    def map(self, func: CoMapFunction, output_type: TypeInformation | None = None) -> DataStream:
+        function, keys = adapt.method_of(func, CoMapFunction, "map1"), self._keys()
+        if keys is None:
+            return self._then("Co-Map", ops.CoMapOperator(function), output_type)
+        return self._then("Co-Map", ops.KeyedCoMapOperator(function, keys), output_type)
 
-    def flat_map(self, func: Any, output_type: Any = None) -> NoReturn:
-        _not_yet("flat_map")
+    def flat_map(
+        self, func: CoFlatMapFunction, output_type: TypeInformation | None = None
+    ) -> DataStream:
+        function, keys = adapt.method_of(func, CoFlatMapFunction, "flat_map1"), self._keys()
+        if keys is None:
+            return self._then("Co-Flat Map", ops.CoFlatMapOperator(function), output_type)
+        return self._then("Co-Flat Map", ops.KeyedCoFlatMapOperator(function, keys), output_type)
 
-    def process(self, func: Any, output_type: Any = None) -> NoReturn:
-        _not_yet("process")
+    def process(
+        self,
+        func: CoProcessFunction | KeyedCoProcessFunction,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """A CoProcessFunction; on keyed streams a KeyedCoProcessFunction, with state and timers."""
+        keys = self._keys()
+        if keys is None:
+            function = adapt.method_of(func, CoProcessFunction, "process_element1")
+            return self._then("Co-Process", ops.CoProcessOperator(function), output_type)
+        function = adapt.method_of(func, KeyedCoProcessFunction, "process_element1")
+        keyed = ops.KeyedCoProcessOperator(function, keys)
+        return self._then("Keyed Co-Process", keyed, output_type)
+
+    def _keys(self) -> tuple[KeySelection, KeySelection] | None:
+        """None: no stream is keyed. Raises GraphError: only one is."""
+        keys = [
+            stream.keys
+            for stream in (self.stream1, self.stream2)
+            if isinstance(stream, KeyedStream)
+        ]
+        if len(keys) == 1:
+            raise GraphError(
+                "connect: one stream is keyed, the other is not. Key both: "
+                "a.connect(b).key_by(selector_of_a, selector_of_b)."
+            )
+        return (keys[0], keys[1]) if keys else None
+
+    def _then(
+        self, name: str, operator: Operator, output_type: TypeInformation | None
+    ) -> DataStream:
+        first = self.stream1.upstreams()
+        second = (replace(upstream, input_index=1) for upstream in self.stream2.upstreams())
+        return self.stream1.add_operator(name, operator, output_type, (*first, *second))
 
 
 class BroadcastStream:
@@ -56,7 +111,6 @@ class BroadcastConnectedStream:
 
 def _not_yet(what: str) -> NoReturn:
     raise NotImplementedError(
-        f"connected streams: {what} is not built yet. Until then tag the records "
-        "(`a.map(lambda v: (1, v)).union(b.map(lambda v: (2, v)))`) and use one "
-        "key_by(...).process(...)."
+        f"connected streams: {what} is not built yet. Until then send the elements to all subtasks with "
+        "broadcast(), connect the streams and keep them in the function."
     )

@@ -362,6 +362,10 @@ class DataStream:
         """The stream without its key. Not in PyFlink's public API."""
         return self
 
+    def upstreams(self) -> tuple[Upstream, ...]:
+        """The operators that this stream comes from. Not in PyFlink's public API."""
+        return self._upstreams
+
     def add_operator(
         self,
         name: str,

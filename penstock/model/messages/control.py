@@ -67,6 +67,11 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class MasterHeartbeat:
+    """(wire) The JobManager is there. To TaskManagers and supervisors."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessEnded:
     """(wire) Of a supervisor: its TaskManager is over, why, and its last words."""
 

@@ -28,6 +28,14 @@ from penstock.runtime.operators.stateless import (
     MapOperator,
 )
 from penstock.runtime.operators.timestamps import TimestampsAndWatermarksOperator
+from penstock.runtime.operators.two_input import (
+    CoFlatMapOperator,
+    CoMapOperator,
+    CoProcessOperator,
+    KeyedCoFlatMapOperator,
+    KeyedCoMapOperator,
+    KeyedCoProcessOperator,
+)
 from penstock.runtime.operators.window_base import WindowOperator
 from penstock.runtime.operators.window_functions import (
     AggregateContents,
@@ -39,6 +47,9 @@ from penstock.runtime.operators.window_functions import (
 __all__ = [
     "AggregateContents",
     "AggregateKind",
+    "CoFlatMapOperator",
+    "CoMapOperator",
+    "CoProcessOperator",
     "CollectOperator",
     "ColumnFilterOperator",
     "ColumnWindowOperator",
@@ -46,6 +57,9 @@ __all__ = [
     "FlatMapOperator",
     "FunctionOperator",
     "KeyedAggregateOperator",
+    "KeyedCoFlatMapOperator",
+    "KeyedCoMapOperator",
+    "KeyedCoProcessOperator",
     "KeyedFilterOperator",
     "KeyedFlatMapOperator",
     "KeyedMapOperator",

@@ -159,10 +159,13 @@ class ProcessOperator(FunctionOperator):
         super().open(context)
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
-        rows = rows_of(batch)
+        return self.processed(rows_of(batch), self.function.call)
+
+    def processed(self, rows: RowBatch, call: Callable[..., Any]) -> Emitted:
+        """What `call(value, ctx)` makes of the records."""
         position = self.watched(rows.values)
         entering = position if rows.timestamps is None else self._entering(position, rows)
-        call, context = self.function.call, self._context
+        context = self._context
         emitted = expand(
             self, lambda value: call(value, context), entering, rows.timestamps, takes_none=True
         )
@@ -200,8 +203,11 @@ class KeyedProcessOperator(KeyedOperator):
         self.function.open(runtime_context)
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
-        rows = rows_of(batch)
-        call, context = self.function.call, self._context
+        return self.processed(rows_of(batch), self.function.call)
+
+    def processed(self, rows: RowBatch, call: Callable[..., Any]) -> Emitted:
+        """What `call(value, ctx)` makes of the records, each in the context of its key."""
+        context = self._context
         context.set_time_domain(None)
         emitted = expand(
             self,

@@ -13,6 +13,8 @@ from penstock.common import Duration, Encoder, Row, Time, Types, WatermarkStrate
 from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream import (
     AggregateFunction,
+    CoMapFunction,
+    KeyedCoProcessFunction,
     KeyedProcessFunction,
     MapFunction,
     OutputTag,
@@ -30,14 +32,14 @@ from penstock.datastream.connectors.file_system import (
     FileSource,
     StreamFormat,
 )
-from penstock.datastream.state import ValueStateDescriptor
+from penstock.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from penstock.datastream.window import (
     EventTimeSessionWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
 from penstock.hosting.executor import MiniCluster
-from penstock.model.errors import JobExecutionError
+from penstock.model.errors import GraphError, JobExecutionError
 
 
 @pytest.fixture
@@ -346,3 +348,59 @@ def test_the_word_count_example_counts_like_a_counter(tmp_path, capfd, monkeypat
     assert "6\tbe" in out and "6\tto" in out
     assert any(line.startswith("TOTAL words=18 distinct=4 seconds=") for line in out)
     assert word_count.licence_texts()
+
+
+# ---------------------------------------------------------------------- connected streams
+
+
+class Enrich(KeyedCoProcessFunction):
+    """Orders wait for the name of their customer."""
+
+    def open(self, runtime_context):
+        self.name = runtime_context.get_state(ValueStateDescriptor("name", Types.STRING()))
+        self.waiting = runtime_context.get_list_state(
+            ListStateDescriptor("waiting", Types.PICKLED_BYTE_ARRAY())
+        )
+
+    def process_element1(self, value, ctx):
+        name = self.name.value()
+        if name is None:
+            self.waiting.add(value)
+        else:
+            yield (value[1], name)
+
+    def process_element2(self, value, ctx):
+        self.name.update(value[1])
+        for order in self.waiting.get():
+            yield (order[1], value[1])
+        self.waiting.clear()
+
+
+def test_keyed_connected_streams_share_state(env):
+    orders = env.from_collection([("c1", 1), ("c2", 2), ("c1", 3), ("c3", 4)])
+    names = env.from_collection([("c2", "Bo"), ("c1", "Al")])
+    connected = orders.connect(names).key_by(lambda o: o[0], lambda n: n[0])
+    assert sorted(collected(connected.process(Enrich()))) == [(1, "Al"), (2, "Bo"), (3, "Al")]
+
+
+def test_connected_streams_with_one_method_each(env):
+    class Sides(CoMapFunction):
+        def map1(self, value):
+            return ("number", value)
+
+        def map2(self, value):
+            return ("word", value)
+
+    numbers, words = env.from_collection([1, 2]), env.from_collection(["a"])
+    assert sorted(collected(numbers.connect(words).map(Sides()))) == [
+        ("number", 1), ("number", 2), ("word", "a"),
+    ]  # fmt: skip
+
+
+def test_only_one_keyed_stream_is_refused(env):
+    keyed = env.from_collection([1]).key_by(lambda v: v)
+    with pytest.raises(GraphError, match="Key both"):
+        keyed.connect(env.from_collection([2])).process(Enrich())
+    both = keyed.connect(env.from_collection([2]).key_by(lambda v: v))
+    with pytest.raises(TypeError, match="KeyedCoProcessFunction"):
+        both.process(lambda value, ctx: value)

@@ -27,7 +27,7 @@ from penstock.model.errors import (
 )
 from penstock.model.states import ExecutionState, JobStatus
 
-LEASE_MS = 600
+LEASE_MS = 2000
 GATES: dict[str, threading.Event] = {}
 RUNS: list[int] = []
 
@@ -226,13 +226,26 @@ def test_a_driver_that_was_fenced_while_its_tasks_finished_commits_nothing(tmp_p
     assert not list(tmp_path.rglob("part-*"))
 
 
+def doubt(client):
+    """The driver does not trust its lease. Returns what makes it do so again."""
+    keeper = client._control.manager.guard
+    keeper.may_act, keeper.lost = lambda: False, lambda: None
+
+    def trust():
+        del keeper.may_act, keeper.lost
+
+    return trust
+
+
 def pause(client):
     """As by SIGSTOP, for what leads to effects: nothing is renewed and nothing done. Returns what resumes it."""
     keeper = client._control.manager.guard
-    keeper.may_act, keeper.lost, keeper._renew = lambda: False, lambda: None, lambda: None
+    trust = doubt(client)
+    keeper._renew = lambda: None
 
     def resume():
-        del keeper.may_act, keeper.lost, keeper._renew
+        trust()
+        del keeper._renew
 
     return resume
 
@@ -243,13 +256,13 @@ def test_all_waits_while_the_leadership_is_in_doubt(tmp_path):
         numbers_to_file(env, tmp_path, held)
         client = env.execute_async("doubt")
         held.wait()
-        resume = pause(client)
+        trust = doubt(client)
         before = len(recorder.finished)
         held.open()
         for _ in range(8):
             assert recorder.ticks.acquire(timeout=30)
         assert len(recorder.finished) == before
-        resume()
+        trust()
     client.get_job_execution_result().result()
     assert result_of(tmp_path) == list(range(10))
 

@@ -34,7 +34,7 @@ class FakeContext:
         self._jsc = SimpleNamespace(sc=lambda: self)
 
     def getConf(self):
-        return self.conf
+        return SimpleNamespace(get=self.conf.get, getAll=self.conf.items)
 
     def isStopped(self):
         return False

@@ -1,10 +1,11 @@
 """Slots of a given size: what each kind of Spark master can give, and what it says when it cannot."""
 
+import threading
 from dataclasses import replace
 
 import pytest
 
-from penstock.hosting.spark_sizes import SparkSize
+from penstock.hosting.spark_sizes import LargeOnesFirst, SparkSize
 from penstock.model.slot_size import describe, slot_size
 
 CLUSTER = SparkSize("local-cluster[2,3,1024]", 1, 3, "1g", is_dynamic=False, resources=frozenset())
@@ -57,3 +58,45 @@ def test_parts_of_a_core_take_a_whole_one():
 def test_the_usual_task_needs_no_profile():
     assert CLUSTER.profile(slot_size({"cpu": 1})) is None
     assert CLUSTER.profile(()) is None
+
+
+TWO = slot_size({"cpu": 2})
+
+
+@pytest.mark.parametrize(
+    ("taskmanagers", "executors", "fits"),
+    [
+        ({(): 2, TWO: 2}, [3, 3], True),
+        ({TWO: 3}, [3, 3], False),
+        ({(): 3, TWO: 2}, [3, 3], False),
+        ({(): 1, TWO: 1}, [1, 2], True),
+        ({TWO: 9}, [], True),
+    ],
+)
+def test_sizes_must_fit_beside_each_other(taskmanagers, executors, fits):
+    refusal = CLUSTER.packing_refusal(taskmanagers, executors)
+    assert (refusal is None) is fits
+    if refusal is not None:
+        assert "do not fit into the executors" in refusal
+
+
+def test_executors_that_come_as_needed_are_not_packed():
+    assert YARN.packing_refusal({TWO: 9}, [2]) is None
+
+
+def test_small_ones_wait_for_the_large():
+    large = LargeOnesFirst()
+    large.wait(0)
+    large.begin("tm-1")
+    order = []
+
+    def small():
+        large.wait(60)
+        order.append("small")
+
+    thread = threading.Thread(target=small)
+    thread.start()
+    order.append("large")
+    large.end("tm-1")
+    thread.join()
+    assert order == ["large", "small"]

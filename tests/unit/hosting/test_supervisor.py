@@ -2,28 +2,22 @@
 
 import contextlib
 import fcntl
-import itertools
 import os
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
-from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
 from penstock.hosting import supervisor, user_output
 from penstock.hosting.supervisor import SupervisorConfig, supervise, sweep_leftovers
-from penstock.hosting.wire import MessageBuffer, encode
-from penstock.model.ids import ResourceId
-from penstock.model.messages import Heartbeat
+from penstock.hosting.wire import MessageBuffer
 
 
 def config() -> SupervisorConfig:
-    return SupervisorConfig("tm-1", "127.0.0.1", 1, b"s", "token", "cluster", 1.0, None, {})
+    return SupervisorConfig("tm-1", "127.0.0.1", 1, b"s", "token", "cluster", 0.01, 0.05, None, {})
 
 
 def open_descriptors() -> dict[str, str]:
@@ -78,34 +72,19 @@ def test_a_lost_connection_is_told_as_one_and_the_child_is_ended(archive, monkey
     assert started[0].stdin.closed
 
 
-def test_a_silent_driver_costs_it_the_child_and_a_beating_one_does_not(archive, monkeypatch):
+def test_a_silent_job_manager_is_left_and_the_child_is_ended(archive, monkeypatch):
     ours, theirs = socket.socketpair()
     monkeypatch.setattr(supervisor, "_connect", lambda _: (ours, MessageBuffer()))
-    ticks = itertools.count()
-    monkeypatch.setattr(supervisor, "time", SimpleNamespace(monotonic=lambda: next(ticks) / 10))
-    beats = iter([theirs] * 20)
-    selected = supervisor.select.select
-
-    def select(watched, *more):
-        if next(beats, None) is not None:
-            theirs.sendall(encode(Heartbeat(ResourceId("tm-1"), 0)))
-        theirs.setblocking(False)
-        with contextlib.suppress(BlockingIOError):
-            theirs.recv(1 << 16)
-        return selected(watched, [], [], 0)
-
-    monkeypatch.setattr(supervisor.select, "select", select)
     started = []
     popen = subprocess.Popen
 
     def starts(_command, **options):
-        started.append(popen([sys.executable, "-c", "import time; time.sleep(60)"], **options))
+        started.append(popen([sys.executable, "-c", "import sys; sys.stdin.read()"], **options))
         return started[0]
 
     monkeypatch.setattr(supervisor.subprocess, "Popen", starts)
-    assert "not heard for 1.0 s" in supervise(replace(config(), silence_s=1.0), archive)
-    assert next(beats, None) is None
-    assert started[0].returncode == -signal.SIGKILL
+    assert "nothing was heard of the JobManager for 0.05 s" in supervise(config(), archive)
+    assert started[0].returncode is not None
     theirs.close()
 
 

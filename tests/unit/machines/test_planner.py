@@ -32,7 +32,7 @@ def test_the_figure_of_the_seeds_leaves_two_slots_free() -> None:
 def test_spread_over_task_managers_and_hosts() -> None:
     settings = JobSettings(load_balance=LoadBalanceMode.SLOTS)
     found = plan(figure(), 2, 3, ["left", "right"], settings)
-    assert sorted(slot.host for slot in found.slots) == ["left", "left", "left", "right"]
+    assert sorted(slot.host for slot in found.slots) == ["left", "left", "right", "right"]
     assert [slot.host for slot in plan(word_count(), 2, 1, ["only"]).slots] == ["only", "only"]
 
 

@@ -101,6 +101,21 @@ def test_spread_slots_go_to_the_least_used_task_manager() -> None:
     assert requested(full.need(3)) == [("a", 0), ("a", 1), ("b", 0)]
 
 
+def test_slots_are_spread_over_task_managers_that_are_still_to_come() -> None:
+    bench = Bench(slots=3, load_balance="SLOTS")
+    assert started(bench.need(4)) == ["tm-1", "tm-2"]
+    assert requested(bench.register("tm-1")) == []
+    assert requested(bench.register("tm-2")) == [("tm-1", 0), ("tm-2", 0), ("tm-1", 1), ("tm-2", 1)]
+
+
+def test_spreading_does_not_wait_for_a_task_manager_that_failed_to_start() -> None:
+    bench = Bench(slots=3, most=2, load_balance="SLOTS", max_start_failures_per_minute=0)
+    bench.need(4)
+    bench.register("tm-1")
+    effects = bench.step(TaskManagerStartFailed("tm-2", "no core", 1))
+    assert requested(effects) == [("tm-1", 0), ("tm-1", 1), ("tm-1", 2)]
+
+
 def test_a_freed_slot_serves_the_next_need_under_a_new_allocation() -> None:
     bench = Bench(slots=1)
     bench.need(1)

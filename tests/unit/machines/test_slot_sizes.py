@@ -82,7 +82,16 @@ def test_task_managers_are_asked_for_by_size():
     manager = ResourceManager(2)
     effects = manager.step(DeclareRequirements(JOB, 2, 0, ((BIG, 2),)))
     started = [(e.slots, e.size) for e in effects if isinstance(e, StartTaskManager)]
-    assert started == [(2, UNSIZED), (1, BIG), (1, BIG)]
+    assert started == [(1, BIG), (1, BIG), (2, UNSIZED)]  # the large are harder to place
+
+
+def test_large_slots_that_come_first_are_not_taken_by_the_others(job):
+    step(job, StartScheduling(0))
+    assert answers(step(job, offered("big-1", BIG))) == (1, 0)
+    assert answers(step(job, offered("big-2", BIG))) == (1, 0)
+    assert answers(step(job, offered("big-3", BIG))) == (0, 1)
+    effects = step(job, offered("usual", UNSIZED, 2))
+    assert len([e for e in effects if isinstance(e, DeployTask)]) == 4
 
 
 class Bench:

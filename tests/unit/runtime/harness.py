@@ -13,6 +13,7 @@ from penstock.runtime.elements import (
     RowBatch,
     Tagged,
     Watermark,
+    WatermarkStatus,
 )
 from penstock.runtime.operator import Operator, OperatorContext
 
@@ -60,15 +61,20 @@ class OperatorHarness:
         )
         operator.open(self.context)
 
-    def feed(self, values: list[Any], stamps: Iterable[int] | None = None) -> list[Any]:
+    def feed(
+        self, values: list[Any], stamps: Iterable[int] | None = None, index: int = 0
+    ) -> list[Any]:
         array = None if stamps is None else np.array(list(stamps), np.int64)
-        return self.feed_batch(RowBatch(values, array))
+        return self.feed_batch(RowBatch(values, array), index)
 
-    def feed_batch(self, batch: Batch) -> list[Any]:
-        return self.take(self.operator.process(batch, 0))
+    def feed_batch(self, batch: Batch, index: int = 0) -> list[Any]:
+        return self.take(self.operator.process(batch, index))
 
-    def watermark(self, timestamp_ms: int) -> list[Any]:
-        return self.take(self.operator.process_watermark(Watermark(timestamp_ms), 0))
+    def watermark(self, timestamp_ms: int, index: int = 0) -> list[Any]:
+        return self.take(self.operator.process_watermark(Watermark(timestamp_ms), index))
+
+    def status(self, status: WatermarkStatus, index: int = 0) -> list[Any]:
+        return self.take(self.operator.process_status(status, index))
 
     def advance(self, now_ms: int) -> list[Any]:
         """Move the clock; rings the timer as often as it is due."""

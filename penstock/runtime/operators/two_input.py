@@ -1,0 +1,121 @@
+"""Functions of two connected streams: co-map, co-flat-map, co-process, each also with keyed state and timers.
+
+The operator's watermark is the lower of its inputs'; which input is read next is the gate's affair. Source: Flink
+CoProcessOperator, KeyedCoProcessOperator, IndexedCombinedWatermarkStatus; differs: a batch at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+from penstock.runtime.context import UserFunction
+from penstock.runtime.elements import Batch, Element, RowBatch, Watermark, WatermarkStatus
+from penstock.runtime.keys import KeySelection
+from penstock.runtime.operator import Emitted, Operator, OperatorContext
+from penstock.runtime.operators.keyed import KeyedOperator
+from penstock.runtime.operators.process import KeyedProcessOperator, ProcessOperator
+from penstock.runtime.operators.stateless import FunctionOperator, expand, rows_of, whole
+from penstock.runtime.watermark_valve import CombinedWatermark
+
+
+class TwoInputs(Operator):
+    """Mixed into an operator: its watermark and status from those of both inputs."""
+
+    _combined: CombinedWatermark
+
+    def open(self, context: OperatorContext) -> None:
+        self._combined = CombinedWatermark(2)
+        super().open(context)
+
+    def process_watermark(self, watermark: Watermark, input_index: int) -> Emitted:
+        return self._advance(self._combined.input_watermark(watermark.timestamp_ms, input_index))
+
+    def process_status(self, status: WatermarkStatus, input_index: int) -> Emitted:
+        return self._advance(self._combined.input_status(status, input_index))
+
+    def _advance(self, outputs: Any) -> Iterator[Any]:
+        element: Element
+        for element in outputs:
+            if isinstance(element, Watermark):
+                yield from super().process_watermark(element, 0)
+            else:
+                yield element
+
+
+class CoFunctionOperator(TwoInputs, FunctionOperator):
+    """A user's object with a method for each input."""
+
+    methods: ClassVar[tuple[str, str]]
+
+    def entered(self, rows: RowBatch, input_index: int) -> Iterator[Any]:
+        """The records, one after the other. `input_index`: where they came from."""
+        return self.watched(rows.values)
+
+    def call_of(self, input_index: int) -> Callable[..., Any]:
+        """The method for this input."""
+        found = self.function.method(self.methods[input_index])
+        assert found is not None, self.methods
+        return found
+
+
+class CoMapOperator(CoFunctionOperator):
+    """One result per record."""
+
+    methods = ("map1", "map2")
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        rows = rows_of(batch)
+        results = map(self.call_of(input_index), self.entered(rows, input_index))
+        return (RowBatch(whole(results, len(rows.values)), rows.timestamps),)
+
+
+class CoFlatMapOperator(CoFunctionOperator):
+    """Any number of results per record; None is none."""
+
+    methods = ("flat_map1", "flat_map2")
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        rows = rows_of(batch)
+        entered = self.entered(rows, input_index)
+        return expand(self, self.call_of(input_index), entered, rows.timestamps, takes_none=True)
+
+
+class CoProcessOperator(CoFunctionOperator, ProcessOperator):
+    """`process_element1(value, ctx)` and `process_element2(value, ctx)`, without a key."""
+
+    methods = ("process_element1", "process_element2")
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        return self.processed(rows_of(batch), self.call_of(input_index))
+
+
+class KeyedCoOperator(KeyedOperator):
+    """Both inputs have keys of one kind; their state and timers are shared."""
+
+    def __init__(self, function: UserFunction, keys: tuple[KeySelection, KeySelection]) -> None:
+        super().__init__(function, keys[0])
+        self.both_keys = keys
+
+    def entered(self, rows: RowBatch, input_index: int) -> Iterator[Any]:
+        """The records, each after its key and timestamp became the context."""
+        self.keys = self.both_keys[input_index]
+        return self.entering(rows)
+
+
+class KeyedCoMapOperator(KeyedCoOperator, CoMapOperator):
+    """Co-map with keyed state."""
+
+
+class KeyedCoFlatMapOperator(KeyedCoOperator, CoFlatMapOperator):
+    """Co-flat-map with keyed state."""
+
+
+class KeyedCoProcessOperator(KeyedCoOperator, CoFunctionOperator, KeyedProcessOperator):
+    """Both methods and `on_timer`, with state and timers of the key."""
+
+    methods = ("process_element1", "process_element2")
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        self.keys = self.both_keys[input_index]
+        return self.processed(rows_of(batch), self.call_of(input_index))
