@@ -21,6 +21,7 @@ from penstock.hosting.ha_store import JobStore
 from penstock.model.errors import JobCancelledError, JobExecutionError
 from tests.chaos.test_killed_taskmanager import Trap
 from tests.spark.programs import environment
+from tests.spark.test_processes import command_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos]
 ROOT = str(Path(penstock.__file__).parents[1])
@@ -211,7 +212,7 @@ def test_a_stopped_driver_that_goes_on_is_fenced_and_commits_nothing(drivers, tm
     os.mkfifo(tmp_path / "report")
     first = drivers("first")
     (tmp_path / "reached").read_text()
-    taskmanagers = [p for p in first.family() if "taskmanager_process" in " ".join(p.cmdline())]
+    taskmanagers = [p for p in first.family() if "taskmanager_process" in command_of(p)]
     assert len(taskmanagers) == 2
     first.send(signal.SIGSTOP)
     (tmp_path / "go").write_text("go")
