@@ -109,8 +109,8 @@ class LeaseKeeper(JobGuard):
         if not is_lost:
             return None
         return (
-            f"this driver does not lead job {self.job_id} any more: {cause}. Nothing was committed or cleaned "
-            "up here; see the other driver for the job's result."
+            f"this driver does not lead job {self.job_id} any more: {cause}. Nothing is cleaned up here; the "
+            "job's result is the other driver's to commit and to tell."
         )
 
     def before_commit(
