@@ -19,7 +19,9 @@ from penstock.model.messages import (
     JobFinalized,
     JobStatusChanged,
     NotEnoughResources,
+    ReleasePartitions,
     ResetSubtasks,
+    SuspendJob,
     TaskIo,
     TaskReported,
     TaskStateChanged,
@@ -447,3 +449,42 @@ def test_full_failover_restarts_regions_that_did_not_fail() -> None:
     bench.run_all()
     bench.report("A[0]", S.FAILED, USER)
     assert bench.vertex("A[1]").state is S.CANCELING
+
+
+# ------------------------------------------------------------------ suspend
+
+
+def test_a_suspended_job_lets_go_of_everything_at_once_and_commits_nothing() -> None:
+    bench = running()
+    effects = bench.step(SuspendJob(1))
+    assert statuses(effects) == ["SUSPENDED"]
+    assert cancelled(effects) == 5
+    assert sum(isinstance(e, FreeSlot) for e in effects) == 2
+    assert not [e for e in effects if isinstance(e, FinalizeJob | ReleasePartitions)]
+    assert [e.slots for e in effects if isinstance(e, DeclareRequirements)] == [0]
+    assert {v.state for v in bench.job.execution_graph.vertices} == {S.CANCELED}
+    assert bench.confirm_cancels() == bench.step(CancelJob(2)) == bench.step(SuspendJob(3)) == []
+    assert bench.offer("tm9") == [AnswerOffers("tm9", (), ("tm9/0",))]
+
+
+def test_a_job_is_suspended_from_wherever_it_is() -> None:
+    bench = Bench(word_count())
+    assert statuses(bench.step(SuspendJob(0))) == ["SUSPENDED"]
+    bench = Bench(word_count())
+    bench.start()
+    assert statuses(bench.step(SuspendJob(1))) == ["SUSPENDED"]
+    bench = running()
+    bench.lose("tm1")
+    assert statuses(bench.step(SuspendJob(1))) == ["SUSPENDED"]
+    assert bench.step(TimerFired("restart-0", 9999)) == []
+    bench = running(settings=fixed())
+    assert statuses(bench.step(FailJob(USER, 1))) == ["FAILING"]
+    assert statuses(bench.step(SuspendJob(1))) == ["SUSPENDED"]
+    assert bench.confirm_cancels() == bench.step(TimerFired("restart-0", 9999)) == []
+    bench = running()
+    bench.step(CancelJob(1))
+    assert statuses(bench.step(SuspendJob(1))) == ["SUSPENDED"]
+    bench = running()
+    bench.finish_all()
+    assert statuses(bench.step(SuspendJob(1))) == ["SUSPENDED"]
+    assert bench.step(JobFinalized(2)) == []
