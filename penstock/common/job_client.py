@@ -12,7 +12,7 @@ from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
 from penstock.model import states
-from penstock.model.errors import JobCancelledError, JobExecutionError
+from penstock.model.errors import JobCancelledError, JobExecutionError, JobSuspendedError
 from penstock.model.program import JobControl, JobOutcome
 
 
@@ -67,7 +67,9 @@ def result_of(job_id: str, outcome: JobOutcome) -> JobExecutionResult:
         return JobExecutionResult(JobID(job_id), outcome.net_runtime_ms)
     if outcome.status is states.JobStatus.CANCELED:
         raise JobCancelledError(f"job {job_id} was cancelled. Start the program again to run it.")
-    raise JobExecutionError(
+    is_suspended = outcome.status is states.JobStatus.SUSPENDED
+    error = JobSuspendedError if is_suspended else JobExecutionError
+    raise error(
         f"job {job_id} ended in {outcome.status} after {outcome.net_runtime_ms} ms.\n"
         f"{outcome.failure or 'No cause was reported; see the log of the JobManager.'}"
     )

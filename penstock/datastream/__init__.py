@@ -1,5 +1,9 @@
 """The DataStream API: pyflink.datastream, module by module, with column streams added."""
 
+from penstock.datastream.broadcast_functions import (
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+)
 from penstock.datastream.checkpoint_config import CheckpointConfig
 from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.data_stream import (
@@ -58,6 +62,7 @@ __all__ = [
     "AllWindowFunction",
     "AllWindowedStream",
     "BroadcastConnectedStream",
+    "BroadcastProcessFunction",
     "BroadcastStream",
     "CheckpointConfig",
     "CheckpointingMode",
@@ -74,6 +79,7 @@ __all__ = [
     "FlatMapFunction",
     "GlobalWindow",
     "KeySelector",
+    "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStream",

@@ -1,5 +1,6 @@
 """State handles and descriptors under PyFlink's address. Source: pyflink.datastream.state."""
 
+from penstock.runtime.broadcast_state import BroadcastState, ReadOnlyBroadcastState
 from penstock.runtime.state import (
     AggregatingState,
     AppendingState,
@@ -24,11 +25,13 @@ __all__ = [
     "AggregatingState",
     "AggregatingStateDescriptor",
     "AppendingState",
+    "BroadcastState",
     "ListState",
     "ListStateDescriptor",
     "MapState",
     "MapStateDescriptor",
     "MergingState",
+    "ReadOnlyBroadcastState",
     "ReducingState",
     "ReducingStateDescriptor",
     "State",

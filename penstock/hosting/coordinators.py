@@ -65,7 +65,7 @@ class Coordinators:
     def __init__(
         self, job_id: JobId, places: Sequence[CoordinatedVertex], callbacks: Callbacks
     ) -> None:
-        self._job_prefix = job_id[:16]
+        self._job_prefix = job_prefix_of(job_id)
         self._callbacks = callbacks
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         # A daemon: an enumerator that blocks for ever must not keep the program from ending.
@@ -78,10 +78,7 @@ class Coordinators:
         for place in places:
             if isinstance(place.coordinator, Source):
                 self._sources[place.node_id] = _SourceState(place, place.coordinator)
-            elif isinstance(place.coordinator, Sink):
-                committer = place.coordinator.create_committer()
-                if committer is not None:
-                    self._committers[place.node_id] = committer
+        self._committers.update(committers_of(places))
 
     # ------------------------------------------------------------------ called by the loop
 
@@ -103,14 +100,9 @@ class Coordinators:
 
     def finalize(self, committables: Sequence[Committable]) -> None:
         """Commit, then tell the JobManager."""
-        by_node: dict[int, list[bytes]] = {}
-        for committable in committables:
-            by_node.setdefault(committable.node_id, []).append(committable.payload)
 
         def commit() -> None:
-            for node_id, committer in self._committers.items():
-                committer.commit([deserialize(data) for data in by_node.get(node_id, [])])
-                committer.abort(self._job_prefix)
+            commit_all(self._committers, committables, self._job_prefix)
             self._callbacks.job_finalized()
 
         self._submit("commit of the job's results", commit)
@@ -234,6 +226,33 @@ class _EnumeratorContext:
 
     def call_periodically(self, period_ms: int, call: Callable[[], None]) -> None:
         self._coordinators.call_periodically(self._state.place.name, period_ms, call)
+
+
+def job_prefix_of(job_id: JobId) -> str:
+    """What the names of all hidden files of a job start with."""
+    return job_id[:16]
+
+
+def committers_of(places: Sequence[CoordinatedVertex]) -> dict[int, Committer]:
+    """By node, of the sinks that have one."""
+    made = {
+        place.node_id: place.coordinator.create_committer()
+        for place in places
+        if isinstance(place.coordinator, Sink)
+    }
+    return {node_id: committer for node_id, committer in made.items() if committer is not None}
+
+
+def commit_all(
+    committers: Mapping[int, Committer], committables: Sequence[Committable], job_prefix: str
+) -> None:
+    """Make these visible and drop what else the job's attempts left behind. May be done again."""
+    by_node: dict[int, list[bytes]] = {}
+    for committable in committables:
+        by_node.setdefault(committable.node_id, []).append(committable.payload)
+    for node_id, committer in committers.items():
+        committer.commit([deserialize(data) for data in by_node.get(node_id, [])])
+        committer.abort(job_prefix)
 
 
 def coordinated_vertices(

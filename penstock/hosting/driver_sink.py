@@ -120,9 +120,10 @@ class CollectStream:
 
 
 class DriverStreams:
-    """All streams of a job, by name."""
+    """All streams of a job, by name. `has_reader` False: nobody will take collected rows, so they are dropped."""
 
     def __init__(self, grant: Grant) -> None:
+        self.has_reader = True
         self._grant = grant
         self._console = PrintConsole(grant)
         self._collects: dict[str, CollectStream] = {}
@@ -138,6 +139,8 @@ class DriverStreams:
     def put(self, data: DriverData) -> None:
         if data.stream == PRINT_STREAM:
             self._console.put(data)
+        elif not self.has_reader:
+            self._grant(DriverCredit(data.stream, data.attempt_id, 1))
         else:
             self.collect(data.stream).put(data)
 

@@ -6,15 +6,28 @@ anything starts.
 
 from __future__ import annotations
 
+import re
+import sys
 import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
 from penstock.hosting.closures import serialize, user_modules_archive
 from penstock.hosting.console import Console
 from penstock.hosting.coordinators import coordinated_vertices
+from penstock.hosting.ha_election import Claim, Election, SubmittedJob, key_of
+from penstock.hosting.ha_guard import JobGuard
+from penstock.hosting.ha_recovery import (
+    drop_leftovers,
+    ended_elsewhere,
+    finish_recorded,
+    told_of_recovery,
+)
+from penstock.hosting.ha_settings import ha_settings_of
+from penstock.hosting.ha_store import Ended
 from penstock.hosting.job_observer import JobObserver
 from penstock.hosting.jobmanager import JobManager
 from penstock.hosting.minicluster import ThreadProvider
@@ -22,12 +35,12 @@ from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.settings_builder import HOST_DEFAULTS, job_manager_settings, python_files
 from penstock.hosting.wire import MAX_MESSAGE
 from penstock.model.config import Settings
-from penstock.model.errors import GraphError, NoResourceAvailable
+from penstock.model.errors import ConfigurationError, GraphError, NoResourceAvailable
 from penstock.model.graph.builder import build_job_graph
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.ids import JobId
-from penstock.model.program import JobOutcome, ProgramSettings
+from penstock.model.program import JobControl, JobOutcome, ProgramSettings
 from penstock.model.slot_size import UNSIZED, SlotSize, describe
 from penstock.model.states import JobStatus
 
@@ -94,36 +107,109 @@ class ClusterExecutor:
     def serialize(self, value: object) -> bytes:
         return serialize(value)
 
-    def submit(self, graph: StreamGraph, program: ProgramSettings) -> JobHandle:
-        """Raises GraphError, ConfigurationError, NoResourceAvailable before anything starts."""
+    def submit(self, graph: StreamGraph, program: ProgramSettings) -> JobControl:
+        """Raises GraphError, ConfigurationError, NoResourceAvailable before anything starts.
+
+        With high availability: waits while another driver runs this job, and takes it over when that one dies.
+        """
         _refuse_unshipped(program)
-        settings = Settings(
-            program.configuration,
-            command_line=self._host.command_line(),
-            spark=self._host.spark_configuration(),
-            defaults=HOST_DEFAULTS,
-        )
+        settings = self._settings(program)
         graph.default_parallelism = (
             settings.get_int("parallelism.default")
             if settings.is_set("parallelism.default")
             else self._host.default_parallelism(settings)
         )
-        job_graph = build_job_graph(graph, JobId(uuid.uuid4().hex), serialize)
-        needed = slots_by_size(job_graph)
+        fixed_id = _fixed_job_id(settings)
+        job_graph = build_job_graph(graph, JobId(fixed_id or uuid.uuid4().hex), serialize)
         _check_sizes(job_graph)
+        files = python_files(settings, program)
+        job = SubmittedJob(
+            job_graph,
+            tuple(coordinated_vertices(job_graph.vertices, graph.nodes)),
+            replace(program, configuration=settings.as_text()),
+            user_modules_archive(files) if self._host.ships_modules else b"",
+        )
+        ha = ha_settings_of(settings)
+        if ha is None:
+            return self._run(job, settings, JobGuard())
+        self._provider(job, settings)  # what this driver cannot run, it does not announce
+        found = Election(ha, _say).claim(key_of(job_graph, fixed_id), job)
+        if isinstance(found, Ended):
+            return ended_elsewhere(found)
+        return self._run_claimed(found, settings)
+
+    def recover(self, configuration: Mapping[str, str]) -> list[tuple[str, JobControl]]:
+        """Take over all jobs of a cluster-id whose drivers are gone: their names, and what runs now.
+
+        Raises ConfigurationError, and what a job raises that cannot be started here.
+        """
+        settings = self._settings(ProgramSettings(configuration))
+        ha = ha_settings_of(settings)
+        if ha is None:
+            raise ConfigurationError("there is nothing to recover: high-availability.type is NONE.")
+        election = Election(ha, _say)
+        claims = [election.claim_abandoned(key) for key in election.store.job_keys()]
+        found = [claim for claim in claims if claim is not None]
+        needed: Counter[SlotSize] = Counter()
+        for claim in found:
+            if claim.result is None:
+                needed.update(slots_by_size(claim.job.graph))
+        if needed:
+            self._host.provider(settings, needed)  # an embedded Spark that has room for all of them
+        return [
+            (claim.job.graph.name, self._run_claimed(claim, settings, has_program=False))
+            for claim in found
+        ]
+
+    def _settings(self, program: ProgramSettings) -> Settings:
+        return Settings(
+            program.configuration,
+            command_line=self._host.command_line(),
+            spark=self._host.spark_configuration(),
+            defaults=HOST_DEFAULTS,
+        )
+
+    def _run_claimed(
+        self, claim: Claim, settings: Settings, *, has_program: bool = True
+    ) -> JobControl:
+        """The job of a claim: from its start, or, if its result was decided, that once more."""
+        try:
+            if claim.result is not None:
+                _say(told_of_recovery(claim))
+                return finish_recorded(claim, claim.result)
+            if claim.is_recovered:
+                _say(told_of_recovery(claim))
+                settings = self._settings(claim.job.program)
+                drop_leftovers(claim.job)
+            return self._run(claim.job, settings, claim.keeper, has_program=has_program)
+        except BaseException:
+            claim.keeper.abandon(is_wanted=claim.is_recovered)
+            raise
+
+    def _provider(self, job: SubmittedJob, settings: Settings) -> TaskManagerProvider:
+        """Raises NoResourceAvailable."""
+        needed = slots_by_size(job.graph)
         provider = self._host.provider(settings, needed)
         _check_resources(provider, needed)
-        files = python_files(settings, program)
-        observer = self._observer or Console(settings, program)
+        return provider
+
+    def _run(
+        self, job: SubmittedJob, settings: Settings, guard: JobGuard, *, has_program: bool = True
+    ) -> JobHandle:
+        provider = self._provider(job, settings)
+        observer = self._observer or Console(settings, job.program)
         manager = JobManager(
-            job_graph,
-            coordinated_vertices(job_graph.vertices, graph.nodes),
+            job.graph,
+            job.coordinated,
             provider,
-            job_manager_settings(settings, program),
+            job_manager_settings(settings, job.program),
             observer,
-            modules=user_modules_archive(files) if self._host.ships_modules else b"",
+            modules=job.modules,
+            guard=guard,
         )
-        observer.submitted(job_graph, settings.ignored_keys())
+        if not has_program:
+            manager.drop_collected()
+        observer.submitted(job.graph, settings.ignored_keys())
         manager.start()
         return JobHandle(manager)
 
@@ -164,6 +250,23 @@ class MiniCluster:
             slots = settings.get_int("taskmanager.numberOfTaskSlots")
         self.last_provider = ThreadProvider(slots, self._max)
         return self.last_provider
+
+
+def _say(text: str) -> None:
+    print(f"penstock: {text}", file=sys.stderr, flush=True)
+
+
+def _fixed_job_id(settings: Settings) -> str | None:
+    """Raises ConfigurationError."""
+    text = settings.get_str("pipeline.fixed-job-id")
+    if text is None:
+        return None
+    if re.fullmatch(r"[0-9a-fA-F]{32}", text) is None:
+        raise ConfigurationError(
+            f"option 'pipeline.fixed-job-id' is {text!r}, but it takes 32 hexadecimal digits. "
+            "Change the setting."
+        )
+    return text.lower()
 
 
 def slots_by_size(job_graph: JobGraph) -> Needed:

@@ -13,11 +13,13 @@ import secrets
 import threading
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from penstock.hosting.control_server import ControlServer
 from penstock.hosting.coordinators import CoordinatedVertex, Coordinators
 from penstock.hosting.driver_sink import CollectStream, DriverStreams
+from penstock.hosting.ha_guard import JobGuard, RecordedResult
 from penstock.hosting.handshake import ROLE_SUPERVISOR, Credentials
 from penstock.hosting.job_observer import JobObserver, guarded
 from penstock.hosting.machine_shell import JobManagerSettings, MachineShell, now_ms
@@ -54,6 +56,7 @@ from penstock.model.states import JobStatus
 
 _TICK_S: Final = 0.1
 _MODULES_KEY: Final = BlobKey("modules-user")
+_KEEPS_OUTPUT: Final = frozenset({JobStatus.FINISHED, JobStatus.SUSPENDED})
 
 
 class JobManager:
@@ -67,11 +70,15 @@ class JobManager:
         settings: JobManagerSettings,
         observer: JobObserver,
         modules: bytes = b"",
+        guard: JobGuard | None = None,
     ) -> None:
+        """`guard`: whether this driver leads the job; None: there is no other."""
         self.job_graph = job_graph
         self.job_id = job_graph.job_id
         self.observer = guarded(observer)
-        self.settings = settings
+        self.guard = guard or JobGuard()
+        silence_s = min(settings.silence_timeout_s, self.guard.silence_s)
+        self.settings = settings = replace(settings, silence_timeout_s=silence_s)
         self.ended = threading.Event()
         self._done = asyncio.Event()
         self._broken: BaseException | None = None
@@ -95,6 +102,7 @@ class JobManager:
             self._streams,
             self._end,
         )
+        self.shell.guard = self.guard
         self.watch = TaskManagerWatch(
             self.shell, provider, self.observer, settings, self._done.is_set
         )
@@ -126,6 +134,10 @@ class JobManager:
     def wait(self, timeout_s: float | None = None) -> bool:
         """Whether the job has ended and everything of it is gone."""
         return self.ended.wait(timeout_s)
+
+    def drop_collected(self) -> None:
+        """Before `start`: there is no program that would take the rows of collect streams."""
+        self._streams.has_reader = False
 
     def collect(self, stream: str) -> CollectStream:
         return self._streams.collect(stream)
@@ -212,10 +224,12 @@ class JobManager:
     def _finish(self) -> None:
         """After the loop: make sure that nothing of the job is left, each step whatever the others do."""
         steps: tuple[Callable[[], None], ...] = (
+            self._end_leadership,
             self.provider.close,
             self.shell.links.close,
             self._cancel_tasks,
-            lambda: self.coordinators.close(is_committed=self.status is JobStatus.FINISHED),
+            lambda: self.coordinators.close(is_committed=self.status in _KEEPS_OUTPUT),
+            lambda: self.guard.close(self._result()),
             lambda: self._streams.end(self._failure_text()),
             self._loop.close,
             lambda: self.observer.job_ended(self.status, self.job_master),
@@ -225,6 +239,20 @@ class JobManager:
                 step()
             except Exception as error:
                 self.observer.engine_failed(error)
+
+    def _end_leadership(self) -> None:
+        """Before anything is cleaned up: a job that another driver leads is not ours to end."""
+        result = self._result()
+        cause = None if result is None else self.guard.end(result)
+        if cause is not None:
+            self.shell.status = JobStatus.SUSPENDED
+            self.shell.failure = FailureInfo("JobSuspendedError", cause)
+
+    def _result(self) -> RecordedResult | None:
+        """None: suspended, so not ended."""
+        if not self.status.is_globally_terminal:
+            return None
+        return RecordedResult(self.status, now_ms() - self.started_ms, self.failure_text)
 
     def _cancel_tasks(self) -> None:
         self._loop.run_until_complete(asyncio.sleep(0))
@@ -241,7 +269,7 @@ class JobManager:
         return f"{failure.kind}: {failure.text}"
 
     def _failure_text(self) -> str | None:
-        if self.status is JobStatus.FAILED:
+        if self.status in {JobStatus.FAILED, JobStatus.SUSPENDED}:
             return self.failure_text or "the job failed"
         return "the job was cancelled" if self.status is JobStatus.CANCELED else None
 
@@ -249,6 +277,7 @@ class JobManager:
         while True:
             await asyncio.sleep(_TICK_S)
             self.watch.tick()
+            self.shell.tend_leadership()
             self.shell.feed_resources(ResourceTick(now_ms()))
             self.observer.tick(self.shell.job_master)
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from penstock.hosting.coordinators import Coordinators
 from penstock.hosting.driver_sink import DriverStreams
+from penstock.hosting.ha_guard import JobGuard
 from penstock.hosting.job_observer import JobObserver
 from penstock.hosting.links import Links
 from penstock.hosting.provider import TaskManagerProvider
@@ -45,6 +46,7 @@ from penstock.model.messages import (
     SetTimer,
     StartTaskManager,
     StopTaskManager,
+    SuspendJob,
     TimerFired,
     UpdatePartitions,
 )
@@ -85,6 +87,7 @@ class MachineShell:
     ) -> None:
         self.status = JobStatus.INITIALIZING
         self.failure: FailureInfo | None = None
+        self.guard = JobGuard()
         self.links = Links()
         self.where: dict[AttemptId, ResourceId] = {}
         self.cancelling: dict[AttemptId, int] = {}
@@ -112,17 +115,33 @@ class MachineShell:
         self._feed(self._step_resources, event)
 
     def _feed(self, step: Callable[[Any], None], event: Any) -> None:
-        """One event at a time: what an effect brings about waits until all effects are carried out."""
         self._events.append((step, event))
+        self.pump()
+
+    def pump(self) -> None:
+        """One event at a time: what an effect brings about waits until all effects are carried out.
+
+        And all wait while it is in doubt whether this driver leads the job still.
+        """
         if self._is_feeding:
             return
         self._is_feeding = True
         try:
-            while self._events:
+            while self._events and self.guard.may_act():
                 step, event = self._events.popleft()
                 step(event)
         finally:
             self._is_feeding = False
+
+    def tend_leadership(self) -> None:
+        """With every tick: events that waited for a doubt to end, or the end of our part."""
+        cause = self.guard.lost()
+        if cause is None or self.status.is_terminal:
+            self.pump()
+            return
+        self._events.clear()
+        self.failure = FailureInfo("JobSuspendedError", cause)
+        self._step_job(SuspendJob(now_ms()))
 
     def _step_job(self, event: JobEvent) -> None:
         for effect in self.job_master.step(event):
@@ -185,7 +204,9 @@ class MachineShell:
             self.feed_job(FailJob(_not_restartable(text), now_ms()))
 
     def _do_finalize(self, effect: FinalizeJob) -> None:
-        self._coordinators.finalize(effect.committables)
+        self.guard.before_commit(
+            effect.committables, lambda: self._coordinators.finalize(effect.committables)
+        )
 
     def _do_status(self, effect: JobStatusChanged) -> None:
         self.status = effect.status

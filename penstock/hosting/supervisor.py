@@ -237,6 +237,7 @@ def _watch(
             return f"TaskManager process ended with {_ending(code)}"
         now = time.monotonic()
         if now - heard_at >= config.silence_timeout_s:
+            child.kill()  # no time to leave: another driver may have its work done already
             return f"nothing was heard of the JobManager for {config.silence_timeout_s:g} s"
         if now >= next_beat:
             next_beat = now + config.heartbeat_interval_s

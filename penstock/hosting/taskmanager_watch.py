@@ -25,6 +25,7 @@ from penstock.model.messages import (
 )
 
 FROZEN_MS: Final = 30_000
+_BEATS_PER_SILENCE: Final = 5
 _LAST_WORDS_S: Final = 0.3
 _START_FAILURES_MAX: Final = 3
 
@@ -50,7 +51,9 @@ class TaskManagerWatch:
         self._heard = Liveness[ResourceId](int(settings.heartbeat_timeout_s * 1000), interval_ms)
         self._moving = Liveness[ResourceId](FROZEN_MS, min(interval_ms, FROZEN_MS - 1))
         self._progress: dict[ResourceId, int] = {}
-        self._beat_every_ms, self._next_beat_ms = interval_ms, 0
+        silence_ms = int(settings.silence_timeout_s * 1000)
+        self._beat_every_ms = min(interval_ms, silence_ms // _BEATS_PER_SILENCE)
+        self._next_beat_ms = 0
         self._failed_starts = 0
 
     # ------------------------------------------------------------------ signs of life
@@ -72,9 +75,9 @@ class TaskManagerWatch:
             self._moving.heard(resource_id, now_ms())
 
     def tick(self) -> None:
-        """Beat; who has been silent, frozen or deaf to a cancel for too long is lost."""
+        """Beat, while we lead the job; who has been silent, frozen or deaf to a cancel for too long is lost."""
         now = now_ms()
-        if now >= self._next_beat_ms:
+        if now >= self._next_beat_ms and self._shell.guard.may_vouch():
             self._next_beat_ms = now + self._beat_every_ms
             self._shell.links.beat()
         for silence in self._heard.tick(now):

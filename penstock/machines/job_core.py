@@ -183,6 +183,20 @@ class JobCore:
             vertex.version += 1
             self.cancel(vertex)
 
+    def suspend(self) -> None:
+        """Let go of everything at once, wait for nobody, and keep all results: they are another's to judge."""
+        self.restarts.clear()
+        for vertex in self.graph.vertices:
+            vertex.version += 1
+            if vertex.execution.location is not None and not vertex.state.is_terminal:
+                self.send_cancel(vertex)
+            self.move(vertex, ExecutionEvent.SUSPEND)
+        for slot in self.pool.clear():
+            freed = FreeSlot(slot.resource_id, slot.allocation_id, "job is SUSPENDED")
+            self.effects.append(freed)
+        self.declare()
+        self.move_job(JobStatusEvent.SUSPEND)
+
     def cancel(self, vertex: ExecutionVertex) -> None:
         if vertex.state.is_terminal:
             return

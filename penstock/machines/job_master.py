@@ -49,6 +49,7 @@ from penstock.model.messages import (
     SetTimer,
     SlotsOffered,
     StartScheduling,
+    SuspendJob,
     TaskIo,
     TaskManagerGone,
     TaskReported,
@@ -119,8 +120,8 @@ class JobMaster:
                 self._on_data_produced(event)
             case TaskManagerGone():
                 self._on_task_manager_gone(event)
-            case CancelJob():
-                self._on_cancel()
+            case CancelJob() | SuspendJob():
+                self._on_stop(event)
             case FailJob():
                 self._on_fail_job(event.failure)
             case JobFinalized():
@@ -301,8 +302,10 @@ class JobMaster:
         else:
             self._failures.on_global_failure(failure)
 
-    def _on_cancel(self) -> None:
-        if not self._is_finalizing:
+    def _on_stop(self, event: CancelJob | SuspendJob) -> None:
+        if isinstance(event, SuspendJob):
+            self._core.suspend()
+        elif not self._is_finalizing:
             self._core.stop_all(JobStatusEvent.CANCEL)
 
     def _finalize(self) -> None:

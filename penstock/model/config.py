@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from penstock.model.config_options import IGNORED, USED, Kind
 from penstock.model.errors import ConfigurationError
@@ -183,6 +183,15 @@ class Settings:
             key for layer, values in self._layers if layer is not Layer.DEFAULT for key in values
         }
         return sorted(key for key in keys if key not in OPTIONS or not OPTIONS[key].is_used)
+
+    def as_text(self) -> dict[str, str]:
+        """What was set, the host's defaults apart, as texts: to be read again elsewhere."""
+        keys = {key for layer, values in self._layers for key in values}
+        return {
+            key: value if isinstance(value := self.raw(key), str) else _as_text(cast("Any", value))
+            for key in sorted(keys)
+            if self.layer_of(key) is not Layer.DEFAULT
+        }
 
     def as_dict(self) -> dict[str, object]:
         """All values that some layer sets, the strongest layer's each."""

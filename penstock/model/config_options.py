@@ -48,6 +48,16 @@ penstock.console.progress | bool | true | Whether the driver shows progress.
 penstock.console.progress-interval | duration | 1 s | How often the progress is drawn.
 web.exception-history-size | int | 16 | Failures of a job that are kept, each with those beside it.
 penstock.story.size | int | 1000 | State changes of a job that are kept for its story.
+high-availability.type | str | NONE |
+    NONE, or FILE: another driver can take over a job whose driver is gone.
+high-availability.storageDir | str | - | FILE: the directory that all these drivers share.
+high-availability.cluster-id | str | /default | FILE: only drivers with the same one find a job.
+penstock.high-availability.lease-duration | duration | 5 s |
+    A driver that has not renewed its lease for so long may be replaced.
+penstock.high-availability.renew-interval | duration | 1 s |
+    How often it is renewed; at most half of the duration.
+penstock.high-availability.key-file | str | - |
+    Secret that signs stored jobs; none: the directory must be the user's alone.
 parallelism.default | int | - |
     Parallelism of operators that set none; none: what the cluster gives.
 slot.request.timeout | duration | 5 min |
@@ -79,6 +89,7 @@ slotmanager.number-of-slots.max | int | 2147483647 | Most slots at one time.
 slotmanager.redundant-taskmanager-num | int | 0 | TaskManagers to keep ready beyond the need.
 python.files | str | - | Files and directories for sys.path of the tasks.
 pipeline.auto-watermark-interval | duration | 200 ms | How often periodic watermarks are made.
+pipeline.fixed-job-id | str | - | The job's id, 32 hexadecimal digits; none: a random one.
 pipeline.global-job-parameters | map | - | Pairs that every function can read from its context.
 pipeline.max-parallelism | int | -1 | Key groups of operators that set none; -1: derived.
 pipeline.name | str | - | The job's name.
@@ -177,12 +188,6 @@ slotmanager.declare-needed-resource.delay | duration | 50 ms
 slotmanager.number-of-slots.min | int | 0
 = Larger parts of a deployment travel as blobs.
 blob.offload.minsize | memory | 1 mb
-= NONE, ZOOKEEPER or KUBERNETES.
-high-availability.type | str | NONE
-= Name of the cluster in the coordination store.
-high-availability.cluster-id | str | /default
-= Where recovery data lies.
-high-availability.storageDir | str | -
 = Coordination store only.
 high-availability.zookeeper.path.root | str | /flink
 high-availability.zookeeper.path.execution-plans | str | /execution-plans

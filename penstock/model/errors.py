@@ -6,7 +6,8 @@
     |  |- GraphError            the program: a cycle, parallelism above the maximum, a wrong type
     |  |- UserCodeError         the user's function raised: operator, subtask, record, source line
     |  `- JobExecutionError     what `execute()` raises when a job ends in FAILED
-    |     `- JobCancelledError
+    |     |- JobCancelledError
+    |     `- JobSuspendedError
     |- ExternalError            the world: may be tried again
     |  |- NoResourceAvailable
     |  |- TaskManagerLost
@@ -48,6 +49,10 @@ class JobExecutionError(UserError):
 
 class JobCancelledError(JobExecutionError):
     """A job was cancelled while somebody waited for its result."""
+
+
+class JobSuspendedError(JobExecutionError):
+    """Another driver leads the job now; here it ended without commit or clean-up."""
 
 
 class ExternalError(PenstockError):

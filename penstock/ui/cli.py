@@ -1,8 +1,9 @@
-"""`penstock`: show the plan of a program, or run it with settings from the command line.
+"""`penstock`: show the plan of a program, run it with settings from the command line, or take over its job.
 
     penstock plan examples/word_count.py --taskmanagers 2 --slots 3
     penstock plan examples/word_count.py --cluster left=2,2 --cluster right=2 --fail tm-1
     penstock run my_job.py -D parallelism.default=4 -- --input /data
+    penstock recover --cluster-id nightly --storage-dir /mnt/penstock
 
 Runs the program's own script as `python` would; only where its jobs go is decided here.
 """
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from penstock.hosting import session
 from penstock.hosting.closures import serialize
-from penstock.hosting.executor import JobHandle
+from penstock.hosting.executor import ClusterExecutor, JobHandle
 from penstock.machines.cluster_shape import ClusterShape, alike, parse_shape
 from penstock.machines.job_settings import job_settings_of
 from penstock.machines.plan import render_loss
@@ -28,6 +29,7 @@ from penstock.model.graph.builder import build_job_graph
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.ids import JobId
 from penstock.model.program import ProgramSettings
+from penstock.model.states import JobStatus
 
 _PLAN_JOB_ID = JobId("0" * 32)
 
@@ -83,6 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 PlanExecutor(shape, parallelism, options.fail, _settings(options.define))
             )
         session.set_command_line(_settings(options.define))
+        if options.command == "recover":
+            return _recover(options.cluster_id, options.storage_dir)
         _run_script(options.script, options.arguments)
     except PlanShown:
         return 0
@@ -107,9 +111,16 @@ def _parser() -> argparse.ArgumentParser:
         "plan", help="job vertices, regions, sharing groups, slot of each subtask"
     )
     runs = commands.add_parser("run", help="run a program")
+    takes_over = commands.add_parser(
+        "recover",
+        help="run the jobs to their end whose drivers are gone (high-availability.type FILE)",
+    )
+    takes_over.add_argument("--cluster-id", required=True, help="high-availability.cluster-id")
+    takes_over.add_argument("--storage-dir", required=True, help="high-availability.storageDir")
     for command in (shows, runs):
         command.add_argument("script", help="the program")
         command.add_argument("arguments", nargs="*", help="its own arguments (after --)")
+    for command in (shows, runs, takes_over):
         command.add_argument(
             "-D", dest="define", action="append", default=[], metavar="KEY=VALUE", help="a setting"
         )
@@ -128,6 +139,26 @@ def _parser() -> argparse.ArgumentParser:
         "--parallelism", type=_positive, help="where the program sets none (all slots)"
     )
     return parser
+
+
+def _recover(cluster_id: str, storage_dir: str) -> int:
+    """Waits for the end of all of them; 0 when there were jobs and all have FINISHED."""
+    configuration = {
+        "high-availability.type": "FILE",
+        "high-availability.cluster-id": cluster_id,
+        "high-availability.storageDir": storage_dir,
+    }
+    jobs = ClusterExecutor(session.SparkHost()).recover(configuration)
+    if not jobs:
+        print(f"penstock: no job of {cluster_id!r} in {storage_dir} to take over", file=sys.stderr)
+    is_good = bool(jobs)
+    for name, control in jobs:
+        outcome = control.wait()
+        print(f"penstock: job '{name}' ({control.job_id}): {outcome.status}", file=sys.stderr)
+        if outcome.status is not JobStatus.FINISHED:
+            is_good = False
+            print(outcome.failure or "", file=sys.stderr)
+    return 0 if is_good else 1
 
 
 def _shape(options: argparse.Namespace) -> ClusterShape:

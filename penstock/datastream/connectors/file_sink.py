@@ -3,8 +3,9 @@
 Source: Flink FileSink, FileWriterBucket, BucketAssigner, RollingPolicy; differs: part files are
 written under hidden names and renamed by the committer, in one step for the whole job.
 
-Names: `.<attempt prefix>.<token of the sink>.s<subtask>.<n>.inprogress` while being written. The
-token keeps two sinks on one directory apart; the prefixes tell whose leftovers may be removed.
+Names: `.<attempt prefix>.<token of the sink>.s<subtask>.<n>.<attempt>-<writer>.inprogress` while being
+written. The token keeps two sinks on one directory apart; the prefixes and the attempt tell whose leftovers
+may be removed. No two writers share a name, not even where a driver that was taken for dead still has one.
 """
 
 from __future__ import annotations
@@ -294,9 +295,11 @@ class _FileWriter:
         self._open: dict[str, _PartFile] = {}
         self._finished: list[tuple[str, str]] = []
         self._parts = 0
-        own = f".{context.attempt_prefix}.{self._mark}."
-        for leftover in _in_progress(Path(settings.base_path), context.job_prefix, self._mark):
-            if not leftover.name.startswith(own):
+        self._writer = f"{context.attempt}-{uuid.uuid4().hex[:8]}"
+        # All names of the job start with the shorter of its two prefixes.
+        prefix = min(context.job_prefix, context.attempt_prefix, key=len)
+        for leftover in _in_progress(Path(settings.base_path), prefix, self._mark):
+            if _attempt_of(leftover) < context.attempt:
                 leftover.unlink(missing_ok=True)
 
     def write(self, batch: Batch, watermark_ms: int) -> None:
@@ -335,7 +338,7 @@ class _FileWriter:
         names = self._settings.names
         number = self._parts
         self._parts += 1
-        hidden = f".{self._attempt_prefix}.{self._mark}.{number}{IN_PROGRESS}"
+        hidden = f".{self._attempt_prefix}.{self._mark}.{number}.{self._writer}{IN_PROGRESS}"
         final = f"{names.part_prefix}-{self._unique}-{number}{names.part_suffix}"
         return _PartFile(self._settings, directory / hidden, directory / final, self._input_type)
 
@@ -401,6 +404,11 @@ def _in_progress(base: Path, job_prefix: str, mark: str) -> Iterator[Path]:
                     and f".{mark}." in name
                 ):
                     yield Path(directory) / name
+
+
+def _attempt_of(hidden: Path) -> int:
+    writer = hidden.name.removesuffix(IN_PROGRESS).rpartition(".")[2]
+    return int(writer.partition("-")[0])
 
 
 def _pair(committable: object) -> tuple[object, object]:

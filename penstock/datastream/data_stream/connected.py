@@ -1,15 +1,19 @@
 """Streams that are processed together: one function with a method for each of two streams.
 
-Source: pyflink.datastream.data_stream.ConnectedStreams; differs: broadcast state is not built yet.
+Source: pyflink.datastream.data_stream.ConnectedStreams, BroadcastConnectedStream.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, NoReturn
+from dataclasses import dataclass, replace
+from typing import Any
 
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream import user_functions as adapt
+from penstock.datastream.broadcast_functions import (
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+)
 from penstock.datastream.data_stream.data_stream import DataStream
 from penstock.datastream.data_stream.keyed_stream import KeyedStream
 from penstock.datastream.functions import (
@@ -22,6 +26,7 @@ from penstock.model.errors import GraphError
 from penstock.runtime import operators as ops
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operator import Operator
+from penstock.runtime.state_descriptors import MapStateDescriptor
 
 
 class ConnectedStreams:
@@ -90,27 +95,47 @@ class ConnectedStreams:
         return self.stream1.add_operator(name, operator, output_type, (*first, *second))
 
 
+@dataclass(frozen=True, slots=True)
 class BroadcastStream:
-    """A stream whose elements reach all subtasks' broadcast state; not built yet."""
+    """Made by `broadcast(descriptor, ...)`: its elements reach all subtasks of what it is connected with."""
 
-    def __init__(self, input_stream: Any, broadcast_state_descriptors: list[Any]) -> None:
-        _not_yet("broadcast state")
+    input_stream: DataStream
+    broadcast_state_descriptors: list[MapStateDescriptor]
 
 
 class BroadcastConnectedStream:
-    """A stream with a broadcast side; not built yet."""
+    """A stream, keyed or not, with a broadcast side."""
 
     def __init__(
         self,
-        non_broadcast_stream: Any,
-        broadcast_stream: Any,
-        broadcast_state_descriptors: list[Any],
+        non_broadcast_stream: DataStream,
+        broadcast_stream: BroadcastStream,
+        broadcast_state_descriptors: list[MapStateDescriptor],
     ) -> None:
-        _not_yet("broadcast state")
+        environment = non_broadcast_stream.get_execution_environment()
+        if environment is not broadcast_stream.input_stream.get_execution_environment():
+            raise GraphError("connect: the streams belong to different environments.")
+        self.non_broadcast_stream = non_broadcast_stream
+        self.broadcast_stream = broadcast_stream
+        self.broadcast_state_descriptors = broadcast_state_descriptors
 
-
-def _not_yet(what: str) -> NoReturn:
-    raise NotImplementedError(
-        f"connected streams: {what} is not built yet. Until then send the elements to all subtasks with "
-        "broadcast(), connect the streams and keep them in the function."
-    )
+    def process(
+        self,
+        func: BroadcastProcessFunction | KeyedBroadcastProcessFunction,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """A KeyedBroadcastProcessFunction on a keyed stream, else a BroadcastProcessFunction."""
+        stream = self.non_broadcast_stream
+        names = tuple(descriptor.get_name() for descriptor in self.broadcast_state_descriptors)
+        operator: Operator
+        if isinstance(stream, KeyedStream):
+            function = adapt.method_of(func, KeyedBroadcastProcessFunction, "process_element")
+            operator = ops.KeyedBroadcastProcessOperator(function, stream.keys, names)
+        else:
+            function = adapt.method_of(func, BroadcastProcessFunction, "process_element")
+            operator = ops.BroadcastProcessOperator(function, names)
+        to_all = self.broadcast_stream.input_stream.upstreams()
+        second = (replace(upstream, input_index=1) for upstream in to_all)
+        return stream.add_operator(
+            "Co-Process-Broadcast", operator, output_type, (*stream.upstreams(), *second)
+        )

@@ -41,9 +41,10 @@ from penstock.runtime.columns import Column
 from penstock.runtime.context import UserFunction
 from penstock.runtime.operator import Operator
 from penstock.runtime.sink import Sink
+from penstock.runtime.state_descriptors import MapStateDescriptor
 
 if TYPE_CHECKING:
-    from penstock.datastream.data_stream.connected import ConnectedStreams
+    from penstock.datastream.data_stream.connected import BroadcastStream
     from penstock.datastream.data_stream.keyed_stream import KeyedStream
     from penstock.datastream.data_stream.windowed_stream import AllWindowedStream
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -257,15 +258,18 @@ class DataStream:
         return self._repartitioned(Partitioning(ShipStrategy.GLOBAL))
 
     def broadcast(
-        self, broadcast_state_descriptor: Any = None, *other_broadcast_state_descriptors: Any
-    ) -> DataStream:
-        """Everything to each subtask."""
-        if broadcast_state_descriptor is not None or other_broadcast_state_descriptors:
-            raise NotImplementedError(
-                "broadcast(state descriptor) makes a BroadcastStream, which is not built yet. Use "
-                "broadcast() and union with the other stream, or load the data in open()."
-            )
-        return self._repartitioned(Partitioning(ShipStrategy.BROADCAST))
+        self,
+        broadcast_state_descriptor: MapStateDescriptor | None = None,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> Any:
+        """Everything to each subtask; with state descriptors a BroadcastStream, to be connected with another."""
+        to_all = self._repartitioned(Partitioning(ShipStrategy.BROADCAST))
+        if broadcast_state_descriptor is None:
+            return to_all
+        from penstock.datastream.data_stream.connected import BroadcastStream
+
+        descriptors = [broadcast_state_descriptor, *other_broadcast_state_descriptors]
+        return BroadcastStream(to_all, descriptors)
 
     # ---------------------------------------------------------- several streams
 
@@ -283,9 +287,16 @@ class DataStream:
             upstreams.extend(other._upstreams)  # ruff: ignore[private-member-access]
         return DataStream(self._environment, upstreams, self._element_type)
 
-    def connect(self, ds: Any) -> ConnectedStreams:
-        from penstock.datastream.data_stream.connected import ConnectedStreams
+    def connect(self, ds: DataStream | BroadcastStream) -> Any:
+        """ConnectedStreams; with a BroadcastStream a BroadcastConnectedStream."""
+        from penstock.datastream.data_stream.connected import (
+            BroadcastConnectedStream,
+            BroadcastStream,
+            ConnectedStreams,
+        )
 
+        if isinstance(ds, BroadcastStream):
+            return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
         return ConnectedStreams(self, ds)
 
     def window_all(self, window_assigner: WindowAssigner) -> AllWindowedStream:

@@ -32,7 +32,6 @@ from penstock.runtime.operator import Operator
 from penstock.runtime.sink import Sink
 
 if TYPE_CHECKING:
-    from penstock.datastream.data_stream.connected import ConnectedStreams
     from penstock.datastream.data_stream.windowed_stream import WindowedStream
     from penstock.datastream.window import WindowAssigner
 
@@ -143,11 +142,6 @@ class KeyedStream(DataStream):
 
     def union(self, *streams: DataStream) -> DataStream:
         return self.values().union(*streams)
-
-    def connect(self, ds: Any) -> ConnectedStreams:
-        from penstock.datastream.data_stream.connected import ConnectedStreams
-
-        return ConnectedStreams(self, ds)
 
     def project(self, *field_indexes: int) -> DataStream:
         return self.values().project(*field_indexes)

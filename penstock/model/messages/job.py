@@ -71,6 +71,13 @@ class CancelJob:
 
 
 @dataclass(frozen=True, slots=True)
+class SuspendJob:
+    """Another JobManager may lead the job now. Nothing is cleaned up."""
+
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class FailJob:
     """A job-level failure: a coordinator (enumerator, committer) raised, or finalising failed."""
 
@@ -109,6 +116,7 @@ JobEvent: TypeAlias = (
     | PartitionDataProduced
     | TaskManagerGone
     | CancelJob
+    | SuspendJob
     | FailJob
     | JobFinalized
     | NotEnoughResources

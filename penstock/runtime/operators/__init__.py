@@ -1,5 +1,9 @@
 """Operators: what the chain of a task is made of, one class per kind of transformation."""
 
+from penstock.runtime.operators.broadcast import (
+    BroadcastProcessOperator,
+    KeyedBroadcastProcessOperator,
+)
 from penstock.runtime.operators.column_window import ColumnWindowOperator
 from penstock.runtime.operators.columns import (
     ColumnFilterOperator,
@@ -47,6 +51,7 @@ from penstock.runtime.operators.window_functions import (
 __all__ = [
     "AggregateContents",
     "AggregateKind",
+    "BroadcastProcessOperator",
     "CoFlatMapOperator",
     "CoMapOperator",
     "CoProcessOperator",
@@ -57,6 +62,7 @@ __all__ = [
     "FlatMapOperator",
     "FunctionOperator",
     "KeyedAggregateOperator",
+    "KeyedBroadcastProcessOperator",
     "KeyedCoFlatMapOperator",
     "KeyedCoMapOperator",
     "KeyedCoProcessOperator",

@@ -218,6 +218,24 @@ class KeyedProcessOperator(KeyedOperator):
         )
         return separated(emitted, self.has_side_outputs)
 
+    def processed_without_key(
+        self, rows: RowBatch, call: Callable[..., Any], context: ProcessContext
+    ) -> Emitted:
+        """What `call(value, context)` makes of records that belong to no key."""
+        self.state.key = self.state.skey = None
+        stamps = rows.timestamps
+
+        def entering() -> Iterator[Any]:
+            every = [NO_TIMESTAMP] * len(rows.values) if stamps is None else stamps.tolist()
+            for value, stamp in zip(self.watched(rows.values), every, strict=False):
+                self.stamp = stamp
+                yield value
+
+        emitted = expand(
+            self, lambda value: call(value, context), entering(), stamps, takes_none=True
+        )
+        return separated(emitted, self.has_side_outputs)
+
     def process_watermark(self, watermark: Watermark, input_index: int) -> Emitted:
         due = self.timers.due_event(watermark.timestamp_ms)
         yield from self._fired(due, TimeDomain.EVENT_TIME)

@@ -13,7 +13,9 @@ from penstock.common import Duration, Encoder, Row, Time, Types, WatermarkStrate
 from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream import (
     AggregateFunction,
+    BroadcastProcessFunction,
     CoMapFunction,
+    KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     MapFunction,
@@ -32,7 +34,7 @@ from penstock.datastream.connectors.file_system import (
     FileSource,
     StreamFormat,
 )
-from penstock.datastream.state import ListStateDescriptor, ValueStateDescriptor
+from penstock.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from penstock.datastream.window import (
     EventTimeSessionWindows,
     SlidingEventTimeWindows,
@@ -404,3 +406,75 @@ def test_only_one_keyed_stream_is_refused(env):
     both = keyed.connect(env.from_collection([2]).key_by(lambda v: v))
     with pytest.raises(TypeError, match="KeyedCoProcessFunction"):
         both.process(lambda value, ctx: value)
+
+
+RULES = MapStateDescriptor("rules", Types.STRING(), Types.INT())
+
+
+class Limits(BroadcastProcessFunction):
+    """Elements at or above their limit; the rules come first."""
+
+    def process_element(self, value, ctx):
+        limit = ctx.get_broadcast_state(RULES).get(value[0])
+        if limit is not None and value[1] >= limit:
+            yield value
+
+    def process_broadcast_element(self, value, ctx):
+        ctx.get_broadcast_state(RULES).put(*value)
+
+
+class KeyedLimits(KeyedBroadcastProcessFunction):
+    """Counts per key what came before the rules; a timer at the end tells it."""
+
+    def open(self, runtime_context):
+        self.seen = runtime_context.get_state(ValueStateDescriptor("seen", Types.INT()))
+
+    def process_element(self, value, ctx):
+        self.seen.update((self.seen.value() or 0) + 1)
+        ctx.timer_service().register_event_time_timer(10_000)
+
+    def process_broadcast_element(self, value, ctx):
+        ctx.get_broadcast_state(RULES).put(*value)
+
+    def on_timer(self, timestamp, ctx):
+        key = ctx.get_current_key()
+        yield (key, self.seen.value(), ctx.get_broadcast_state(RULES).get(key))
+
+
+def test_broadcast_elements_reach_every_subtask(env):
+    env.set_parallelism(3)
+    rules = env.from_collection([("a", 5), ("b", 7)]).broadcast(RULES)
+    values = env.from_collection([("a", 4), ("a", 5), ("b", 9), ("c", 99)])
+    timed = values.assign_timestamps_and_watermarks(IN_ORDER)
+    keyed = timed.key_by(lambda v: v[0]).connect(rules).process(KeyedLimits())
+    assert sorted(collected(keyed)) == [("a", 2, 5), ("b", 1, 7), ("c", 1, None)]
+
+
+def test_the_other_side_may_only_read_broadcast_state(env):
+    class Changes(Limits):
+        def process_element(self, value, ctx):
+            ctx.get_broadcast_state(RULES).clear()
+
+    rules = env.from_collection([("a", 5)]).broadcast(RULES)
+    changed = env.from_collection([("a", 4)]).connect(rules).process(Changes())
+    with pytest.raises(JobExecutionError, match="process_broadcast_element only"):
+        collected(changed)
+
+
+def test_a_state_that_was_not_broadcast_is_named(env):
+    class Misses(Limits):
+        def process_element(self, value, ctx):
+            ctx.get_broadcast_state(MapStateDescriptor("rule", Types.STRING(), Types.INT()))
+
+    rules = env.from_collection([("a", 5)]).broadcast(RULES)
+    missed = env.from_collection([("a", 4)]).connect(rules).process(Misses())
+    with pytest.raises(JobExecutionError, match=r"no broadcast state 'rule'.*\['rules'\]"):
+        collected(missed)
+
+
+def test_a_broadcast_side_needs_its_own_kind_of_function(env):
+    rules = env.from_collection([("a", 5)]).broadcast(RULES)
+    with pytest.raises(TypeError, match="KeyedBroadcastProcessFunction"):
+        env.from_collection([1]).key_by(lambda v: v).connect(rules).process(Limits())
+    with pytest.raises(TypeError, match="BroadcastProcessFunction"):
+        env.from_collection([1]).connect(rules).process(Enrich())

@@ -21,7 +21,6 @@ from penstock.datastream import (
 )
 from penstock.datastream.columns import col
 from penstock.datastream.connectors import DiscardingSink, NumberSequenceSource
-from penstock.datastream.state import MapStateDescriptor
 from penstock.model.errors import ConfigurationError, GraphError
 from penstock.model.graph.partitioning import ShipStrategy
 from penstock.model.graph.stream_graph import ChainingStrategy
@@ -328,8 +327,6 @@ def test_timestamps_and_watermarks_are_an_operator_that_keeps_the_type(env, exec
 
 def test_what_is_not_built_yet_says_what_to_use(env):
     stream = env.from_collection([1])
-    with pytest.raises(NotImplementedError, match="broadcast"):
-        stream.broadcast(MapStateDescriptor("rules", Types.STRING(), Types.STRING()))
     with pytest.raises(NotImplementedError, match="FileSink"):
         stream.cache()
     with pytest.raises(NotImplementedError, match="from_source"):

@@ -98,6 +98,20 @@ def test_a_new_attempt_removes_what_older_attempts_of_its_subtask_left(tmp_path)
     assert contents == ["foreign\n", "other\n", "sink 2\n"]
 
 
+def test_writers_of_the_same_attempt_under_two_drivers_never_touch_each_others_files(tmp_path):
+    """A driver taken for dead still has its writer; both are attempt 0 of the same job and subtask."""
+    sink = text_sink(tmp_path)
+    stale, new = (sink.create_writer(writer_context()) for _ in range(2))
+    stale.write(RowBatch(["stale"]), 0)
+    new.write(RowBatch(["new"]), 0)
+    assert len(hidden(tmp_path)) == 2
+    prepared = new.prepare_commit()
+    stale.close()
+    sink.create_committer().commit(prepared)
+    (name,) = visible(tmp_path)
+    assert (tmp_path / name).read_text() == "new\n"
+
+
 def test_abort_removes_the_jobs_leftovers_of_this_sink_only(tmp_path):
     sink = text_sink(tmp_path)
     writer = sink.create_writer(writer_context())

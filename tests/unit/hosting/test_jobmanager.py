@@ -12,6 +12,7 @@ from penstock.datastream.connectors import Committer, Sink
 from penstock.hosting import links, taskmanager_watch
 from penstock.hosting.driver_sink import CollectStream
 from penstock.hosting.executor import MiniCluster
+from penstock.hosting.ha_guard import JobGuard
 from penstock.hosting.job_observer import JobObserver
 from penstock.hosting.taskmanager_watch import TaskManagerWatch
 from penstock.model.deployment import TaskManagerLocation
@@ -135,6 +136,7 @@ class Shell:
 
     def __init__(self):
         self.links = links.Links()
+        self.guard = JobGuard()
         self.cancelling, self.where = {}, {}
         self.lost = []
 
@@ -152,7 +154,10 @@ def watched(monkeypatch):
     monkeypatch.setattr(taskmanager_watch, "now_ms", lambda: clock[0])
     shell = Shell()
     settings = SimpleNamespace(
-        heartbeat_interval_s=0.5, heartbeat_timeout_s=3.0, stuck_task_timeout_s=3.0
+        heartbeat_interval_s=0.5,
+        heartbeat_timeout_s=3.0,
+        stuck_task_timeout_s=3.0,
+        silence_timeout_s=50.0,
     )
     watch = TaskManagerWatch(shell, None, JobObserver(), settings, lambda: False)
     shell.links.register(TaskManagerLocation(TM, "h", 1), Writer())
@@ -174,6 +179,20 @@ def test_a_silent_taskmanager_is_lost_once(watched):
     watch.tick()
     watch.tick()
     assert shell.lost == [(TM, "no heartbeat for 3.0 s")]
+
+
+def test_a_driver_beats_only_while_it_may_vouch_for_itself(watched, monkeypatch):
+    watch, shell, clock = watched
+    beats = []
+    monkeypatch.setattr(shell.links, "beat", lambda: beats.append(clock[0]))
+    for _ in range(4):
+        watch.tick()
+        clock[0] += 250
+    shell.guard.may_vouch = lambda: False
+    clock[0] += 5000
+    watch.heard(TM)
+    watch.tick()
+    assert beats == [1000, 1500]
 
 
 def test_a_supervisor_does_not_vouch_for_a_frozen_taskmanager(watched):

@@ -19,7 +19,9 @@ from penstock.model.messages import (
     JobFinalized,
     JobStatusChanged,
     NotEnoughResources,
+    ReleasePartitions,
     ResetSubtasks,
+    SuspendJob,
     TaskIo,
     TaskReported,
     TaskStateChanged,
@@ -449,34 +451,40 @@ def test_full_failover_restarts_regions_that_did_not_fail() -> None:
     assert bench.vertex("A[1]").state is S.CANCELING
 
 
-def test_slots_that_tasks_had_are_reserved_until_they_finish() -> None:
-    settings = JobSettings(is_local_recovery=True, make_backoff=lambda: FixedDelayRestart(9, 1000))
-    bench = Bench(figure(), settings)
+# ------------------------------------------------------------------ suspend
+
+
+def test_a_suspended_job_lets_go_of_everything_at_once_and_commits_nothing() -> None:
+    bench = running()
+    effects = bench.step(SuspendJob(1))
+    assert statuses(effects) == ["SUSPENDED"]
+    assert cancelled(effects) == 5
+    assert sum(isinstance(e, FreeSlot) for e in effects) == 2
+    assert not [e for e in effects if isinstance(e, FinalizeJob | ReleasePartitions)]
+    assert [e.slots for e in effects if isinstance(e, DeclareRequirements)] == [0]
+    assert {v.state for v in bench.job.execution_graph.vertices} == {S.CANCELED}
+    assert bench.confirm_cancels() == bench.step(CancelJob(2)) == bench.step(SuspendJob(3)) == []
+    assert bench.offer("tm9") == [AnswerOffers("tm9", (), ("tm9/0",))]
+
+
+def test_a_job_is_suspended_from_wherever_it_is() -> None:
+    bench = Bench(word_count())
+    assert statuses(bench.step(SuspendJob(0))) == ["SUSPENDED"]
+    bench = Bench(word_count())
     bench.start()
-    reserved = bench.job._core.deployer._reserved
-
-    def agrees() -> set[str]:
-        had = {
-            vertex.execution.allocation_id or vertex.last_allocation_id
-            for vertex in bench.job.execution_graph.vertices
-            if vertex.state is not S.FINISHED
-        }
-        all_slots = [f"tm{number}/{slot}" for number in range(1, 5) for slot in range(4)]
-        assert {slot for slot in all_slots if slot in reserved} == had - {None}
-        return had
-
-    agrees()
-    for name in ("tm1", "tm2", "tm3"):
-        bench.offer(name, 4)
-        bench.run_all()
-        assert len(agrees() - {None}) == 4
-        bench.lose(name)
-        agrees()
-        bench.confirm_cancels()
-        bench.fire("restart")
-        agrees()
-    bench.offer("tm4", 4)
-    bench.run_all()
-    before = agrees()
-    bench.finish("Source[3]", "Map[3]")
-    assert agrees() < before
+    assert statuses(bench.step(SuspendJob(1))) == ["SUSPENDED"]
+    bench = running()
+    bench.lose("tm1")
+    assert statuses(bench.step(SuspendJob(1))) == ["SUSPENDED"]
+    assert bench.step(TimerFired("restart-0", 9999)) == []
+    bench = running(settings=fixed())
+    assert statuses(bench.step(FailJob(USER, 1))) == ["FAILING"]
+    assert statuses(bench.step(SuspendJob(1))) == ["SUSPENDED"]
+    assert bench.confirm_cancels() == bench.step(TimerFired("restart-0", 9999)) == []
+    bench = running()
+    bench.step(CancelJob(1))
+    assert statuses(bench.step(SuspendJob(1))) == ["SUSPENDED"]
+    bench = running()
+    bench.finish_all()
+    assert statuses(bench.step(SuspendJob(1))) == ["SUSPENDED"]
+    assert bench.step(JobFinalized(2)) == []

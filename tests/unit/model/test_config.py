@@ -98,3 +98,19 @@ def test_lists_and_maps() -> None:
     assert Settings({"pipeline.global-job-parameters": {"k": "1"}}).get(
         "pipeline.global-job-parameters"
     ) == {"k": "1"}
+
+
+def test_what_was_set_can_be_read_again_elsewhere() -> None:
+    first = Settings(
+        {"parallelism.default": 3},
+        command_line={"parallelism.default": "4", "python.files": "a.py"},
+        spark={"spark.penstock.slot.idle.timeout": "7 s", "spark.master": "local"},
+        defaults={"heartbeat.interval": "500 ms", "slot.idle.timeout": "1 s"},
+    )
+    texts = first.as_text()
+    assert texts == {
+        "parallelism.default": "3",
+        "python.files": "a.py",
+        "slot.idle.timeout": "7 s",
+    }
+    assert Settings(texts).get_int("slot.idle.timeout") == 7000

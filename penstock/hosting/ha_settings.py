@@ -1,0 +1,131 @@
+"""What the configuration says about high availability. Source: Flink HighAvailabilityOptions; differs: FILE."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from penstock.model.config import Settings
+from penstock.model.errors import ConfigurationError
+
+_FLINKS_OWN: Final = frozenset({"ZOOKEEPER", "KUBERNETES"})
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_KEY_BYTES_MIN: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class HaSettings:
+    """`root`: `<storageDir>/<cluster-id>`. `key`: signs what is stored; empty: none."""
+
+    root: Path
+    lease_ms: int
+    renew_ms: int
+    key: bytes
+
+    @property
+    def margin_ms(self) -> int:
+        """So much earlier than everybody else a holder stops trusting its lease."""
+        return self.renew_ms
+
+    @property
+    def poll_s(self) -> float:
+        """How often a contender looks."""
+        return self.renew_ms / 2000
+
+
+def ha_settings_of(settings: Settings) -> HaSettings | None:
+    """None: high availability is off. Raises ConfigurationError."""
+    kind = (settings.get_str("high-availability.type") or "NONE").upper()
+    if kind == "NONE":
+        return None
+    if kind != "FILE":
+        instead = (
+            f"{kind} is not supported: only FILE is, a directory that the drivers share "
+            "(high-availability.storageDir)"
+            if kind in _FLINKS_OWN
+            else f"it takes NONE or FILE, not {kind!r}"
+        )
+        raise ConfigurationError(f"option 'high-availability.type': {instead}. Change the setting.")
+    if sys.platform == "win32":
+        raise ConfigurationError("high-availability.type FILE needs POSIX file locks and renames.")
+    lease_ms = settings.get_int("penstock.high-availability.lease-duration")
+    renew_ms = settings.get_int("penstock.high-availability.renew-interval")
+    if renew_ms < 1 or 2 * renew_ms > lease_ms:
+        raise ConfigurationError(
+            f"option 'penstock.high-availability.renew-interval' is {renew_ms} ms, but it takes 1 ms to "
+            f"half of the lease ({lease_ms} ms): a lease must outlive a renewal that comes late."
+        )
+    return HaSettings(_root(settings), lease_ms, renew_ms, _key(settings))
+
+
+def _root(settings: Settings) -> Path:
+    storage = settings.get_str("high-availability.storageDir")
+    if not storage:
+        raise ConfigurationError(
+            "high-availability.type is FILE, so high-availability.storageDir must name a directory "
+            "that all drivers share."
+        )
+    path = storage.removeprefix("file://")
+    scheme = _SCHEME.match(path)
+    if scheme is not None:
+        raise ConfigurationError(
+            f"high-availability.storageDir is {storage!r}, but FILE takes a local or mounted "
+            f"directory, not {scheme[1]}://."
+        )
+    cluster = (settings.get_str("high-availability.cluster-id") or "").strip("/")
+    if not cluster or cluster in {".", ".."}:
+        raise ConfigurationError("high-availability.cluster-id must name the cluster.")
+    return Path(path).absolute() / quote(cluster, safe="")
+
+
+def _key(settings: Settings) -> bytes:
+    name = settings.get_str("penstock.high-availability.key-file")
+    if not name:
+        return b""
+    try:
+        with open(name, "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            key = file.read().strip()
+    except OSError as error:
+        raise ConfigurationError(
+            f"penstock.high-availability.key-file: cannot read {name!r}: {error}"
+        ) from error
+    if stat.S_IMODE(mode) & 0o077:
+        raise ConfigurationError(
+            f"penstock.high-availability.key-file: others may read {name!r}. Run chmod 600 on it."
+        )
+    if len(key) < _KEY_BYTES_MIN:
+        raise ConfigurationError(
+            f"penstock.high-availability.key-file: {name!r} holds {len(key)} bytes; at least "
+            f"{_KEY_BYTES_MIN} are needed."
+        )
+    return key
+
+
+def make_private(root: Path, key: bytes) -> None:
+    """Make the directory, for us alone. Without a key nobody else may write what we unpickle.
+
+    Raises: ConfigurationError.
+    """
+    try:
+        root.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            root.mkdir(mode=0o700)
+        found = root.stat()
+    except OSError as error:
+        raise ConfigurationError(
+            f"high-availability.storageDir: cannot use {str(root)!r}: {error}"
+        ) from error
+    if not key and (found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o022):
+        raise ConfigurationError(
+            f"high-availability.storageDir: others may write {str(root)!r}, and what is stored there is "
+            "unpickled. Make it yours alone (chmod 700), or sign what is stored: "
+            "penstock.high-availability.key-file."
+        )

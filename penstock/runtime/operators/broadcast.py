@@ -1,0 +1,126 @@
+"""Process functions with a broadcast side: input 0 brings the elements, input 1 what all subtasks must know.
+
+Source: Flink CoBroadcastWithNonKeyedOperator, CoBroadcastWithKeyedOperator.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.runtime.broadcast_state import (
+    BroadcastState,
+    BroadcastStates,
+    ReadOnlyBroadcastState,
+)
+from penstock.runtime.context import UserFunction
+from penstock.runtime.elements import Batch
+from penstock.runtime.keys import KeySelection
+from penstock.runtime.operator import Emitted, OperatorContext
+from penstock.runtime.operators.process import (
+    KeyedProcessContext,
+    KeyedProcessOperator,
+    ProcessContext,
+    ProcessOperator,
+    UnkeyedTimerService,
+)
+from penstock.runtime.operators.stateless import rows_of
+from penstock.runtime.operators.two_input import CoFunctionOperator
+from penstock.runtime.state_descriptors import MapStateDescriptor
+
+
+class _Times:
+    """What both contexts of both operators tell."""
+
+    _timer_service: Any
+    states: BroadcastStates
+
+    def current_processing_time(self) -> int:
+        return int(self._timer_service.current_processing_time())
+
+    def current_watermark(self) -> int:
+        return int(self._timer_service.current_watermark())
+
+
+class ReadOnlyContext(_Times, ProcessContext):
+    """`ctx` of elements, without a key."""
+
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState:
+        return self.states.read_only(state_descriptor)
+
+
+class KeyedReadOnlyContext(_Times, KeyedProcessContext):
+    """`ctx` of elements and timers, with the key."""
+
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState:
+        return self.states.read_only(state_descriptor)
+
+
+class BroadcastContext(_Times, ProcessContext):
+    """`ctx` of broadcast elements."""
+
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState:
+        return self.states.writable(state_descriptor)
+
+
+class BroadcastProcessOperator(CoFunctionOperator, ProcessOperator):
+    """`process_element(value, ctx)` and `process_broadcast_element(value, ctx)`, without a key."""
+
+    methods = ("process_element", "process_broadcast_element")
+
+    def __init__(self, function: UserFunction, state_names: tuple[str, ...]) -> None:
+        super().__init__(function)
+        self.state_names = state_names
+        self._restored: dict[str, Any] = {}
+
+    def open(self, context: OperatorContext) -> None:
+        self._states = BroadcastStates(self.state_names)
+        self._states.restore(self._restored.pop("broadcast", {}))
+        timer_service = UnkeyedTimerService(self, context.timers.now_ms)
+        reading, writing = (
+            ReadOnlyContext(self, timer_service),
+            BroadcastContext(self, timer_service),
+        )
+        reading.states = writing.states = self._states
+        self._contexts = (reading, writing)
+        super().open(context)
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        self._context = self._contexts[input_index]
+        return self.processed(rows_of(batch), self.call_of(input_index))
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"broadcast": self._states.snapshot()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._restored = dict(state)
+
+
+class KeyedBroadcastProcessOperator(CoFunctionOperator, KeyedProcessOperator):
+    """The same with a key, keyed state and timers for the elements; broadcast elements have no key."""
+
+    methods = ("process_element", "process_broadcast_element")
+
+    def __init__(
+        self, function: UserFunction, keys: KeySelection, state_names: tuple[str, ...]
+    ) -> None:
+        super().__init__(function, keys)
+        self.state_names = state_names
+        self.watermark = 0
+
+    def open(self, context: OperatorContext) -> None:
+        self._states = BroadcastStates(self.state_names)
+        self._states.restore(self._restored.pop("broadcast", {}))
+        super().open(context)
+        reading = KeyedReadOnlyContext(self)
+        self._broadcast_context = BroadcastContext(self, reading.timer_service())
+        reading.states = self._broadcast_context.states = self._states
+        self._context = reading
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        rows, call = rows_of(batch), self.call_of(input_index)
+        if input_index == 0:
+            return self.processed(rows, call)
+        return self.processed_without_key(rows, call, self._broadcast_context)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {**super().snapshot(), "broadcast": self._states.snapshot()}
