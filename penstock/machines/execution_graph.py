@@ -26,7 +26,14 @@ from penstock.model.graph.job_graph import (
     ResultPartitionType,
 )
 from penstock.model.graph.topology import sort_job_vertices
-from penstock.model.ids import AllocationId, AttemptId, DataSetId, ExecutionVertexId, PartitionId
+from penstock.model.ids import (
+    AllocationId,
+    AttemptId,
+    DataSetId,
+    ExecutionVertexId,
+    PartitionId,
+    VertexId,
+)
 from penstock.model.messages import Committable, FailureInfo, TaskIo
 from penstock.model.states import ExecutionState
 
