@@ -7,12 +7,13 @@ all-to-all edge is one pair of groups, a point-wise edge one pair per distinct r
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
 
 from penstock.machines import execution as machine
+from penstock.machines.aggregate_state import aggregate_state
 from penstock.machines.distribution import partition_ranges
 from penstock.machines.execution import Consequence, ExecutionEvent
 from penstock.model.deployment import Producers, TaskManagerLocation
@@ -25,7 +26,14 @@ from penstock.model.graph.job_graph import (
     ResultPartitionType,
 )
 from penstock.model.graph.topology import sort_job_vertices
-from penstock.model.ids import AllocationId, AttemptId, DataSetId, ExecutionVertexId, PartitionId
+from penstock.model.ids import (
+    AllocationId,
+    AttemptId,
+    DataSetId,
+    ExecutionVertexId,
+    PartitionId,
+    VertexId,
+)
 from penstock.model.messages import Committable, FailureInfo, TaskIo
 from penstock.model.states import ExecutionState
 
@@ -184,6 +192,11 @@ class ExecutionJobVertex:
     def is_finished(self) -> bool:
         return self.finished == len(self.vertices)
 
+    @property
+    def state(self) -> ExecutionState:
+        """One state for all subtasks: the most alarming one."""
+        return aggregate_state(Counter(vertex.state for vertex in self.vertices))
+
 
 class ExecutionGraph:
     """Vertices in topological order, current attempts by id, groups. Raises GraphError for a
@@ -191,17 +204,41 @@ class ExecutionGraph:
 
     def __init__(self, job_graph: JobGraph, history_size: int = DEFAULT_HISTORY_SIZE) -> None:
         self.job_graph = job_graph
-        self.job_vertices = [ExecutionJobVertex(v, []) for v in sort_job_vertices(job_graph)]
+        self.job_vertices: list[ExecutionJobVertex] = []
         self.vertices: list[ExecutionVertex] = []
         self.partitions: dict[PartitionId, ResultPartition] = {}
         self.consumed_groups: list[ConsumedPartitionGroup] = []
         self._by_id: dict[ExecutionVertexId, ExecutionVertex] = {}
-        produced: dict[DataSetId, list[ResultPartition]] = {}
-        for job_vertex in self.job_vertices:
-            self._add_subtasks(job_vertex, history_size)
-            self._add_partitions(job_vertex, produced)
-            for edge in job_vertex.job_vertex.inputs:
-                self._connect(edge, produced[edge.data_set_id], job_vertex.vertices)
+        self._history_size = history_size
+        self._produced: dict[DataSetId, list[ResultPartition]] = {}
+        self.attach()
+
+    def attach(self) -> list[ExecutionVertex]:
+        """Take in the vertices that the job graph has gained since the last time; what is there stays as it is.
+
+        Returns: the new subtasks, in topological order.
+        Raises: GraphError: a cycle, an input that nobody makes, or a known vertex that reads a new one.
+        """
+        known = {job_vertex.job_vertex.vertex_id for job_vertex in self.job_vertices}
+        first = len(self.vertices)
+        for model in sort_job_vertices(self.job_graph):
+            if model.vertex_id in known:
+                self._check_unchanged(model, known)
+                continue
+            job_vertex = ExecutionJobVertex(model, [])
+            self.job_vertices.append(job_vertex)
+            self._add_subtasks(job_vertex, self._history_size)
+            self._add_partitions(job_vertex, self._produced)
+            for edge in model.inputs:
+                self._connect(edge, self._produced[edge.data_set_id], job_vertex.vertices)
+        return self.vertices[first:]
+
+    def _check_unchanged(self, model: JobVertex, known: set[VertexId]) -> None:
+        new = [edge.source for edge in model.inputs if edge.source not in known]
+        if new:
+            raise GraphError(
+                f"vertex '{model.name}' is attached already and cannot read '{new[0]}', which comes later."
+            )
 
     def vertex(self, vertex_id: ExecutionVertexId) -> ExecutionVertex:
         return self._by_id[vertex_id]
@@ -273,8 +310,9 @@ class ExecutionGraph:
             read = tuple(partitions[span.first_partition : span.last_partition + 1])
             readers = tuple(consumers[span.first_consumer : span.last_consumer + 1])
             result_type = read[0].result_type
+            unfinished = sum(not partition.is_all_data_produced for partition in read)
             group = ConsumedPartitionGroup(
-                read, result_type, edge, ConsumerVertexGroup(readers, result_type), len(read)
+                read, result_type, edge, ConsumerVertexGroup(readers, result_type), unfinished
             )
             self.consumed_groups.append(group)
             for partition in read:

@@ -99,3 +99,51 @@ def test_a_running_attempt_cannot_be_reset() -> None:
     vertex = ExecutionGraph(figure()).vertices[0]
     with pytest.raises(IllegalTransition, match="RESET"):
         vertex.reset()
+
+
+# ------------------------------------------------------------------ graphs that grow
+
+
+def test_attaching_without_news_changes_nothing() -> None:
+    graph = ExecutionGraph(word_count())
+    before = list(graph.vertices)
+    assert graph.attach() == []
+    assert graph.vertices == before
+
+
+def test_a_new_reader_of_a_finished_blocking_result_finds_it_complete() -> None:
+    model = job_graph({"A": 1, "B": 1}, [("A", "B", A2A, BLOCKING)])
+    later = model.vertices.pop(next(v for v in model.vertices if v == "B"))
+    graph = ExecutionGraph(model)
+    producer = graph.vertices[0]
+    producer.execution.state = S.FINISHED
+    graph.mark_finished(producer)
+    model.vertices[later.vertex_id] = later
+    (consumer,) = graph.attach()
+    assert graph.vertices[0] is producer
+    assert consumer.consumed_groups[0].is_all_data_produced
+    assert str(consumer) == "B[0]"
+    assert consumer.index == 1
+
+
+def test_a_known_vertex_cannot_read_a_new_one() -> None:
+    model = job_graph({"A": 1, "B": 1}, [("A", "B")])
+    first = model.vertices.pop(next(v for v in model.vertices if v == "A"))
+    with pytest.raises(GraphError, match="no vertex produces"):
+        ExecutionGraph(model)
+    inputs, model.vertices["B"].inputs = model.vertices["B"].inputs, []
+    graph = ExecutionGraph(model)
+    model.vertices["B"].inputs = inputs
+    model.vertices[first.vertex_id] = first
+    with pytest.raises(GraphError, match="comes later"):
+        graph.attach()
+
+
+def test_a_job_vertex_has_one_state_for_all_its_subtasks() -> None:
+    graph = ExecutionGraph(job_graph({"A": 3}, []))
+    (job_vertex,) = graph.job_vertices
+    assert job_vertex.state is S.CREATED
+    graph.vertices[0].execution.state = S.FINISHED
+    assert job_vertex.state is S.RUNNING
+    graph.vertices[1].execution.state = S.FAILED
+    assert job_vertex.state is S.FAILED
