@@ -47,6 +47,7 @@ from penstock.model.messages import (
     NotEnoughResources,
     PartitionDataProduced,
     SetTimer,
+    SlotFreed,
     SlotsOffered,
     StartScheduling,
     SuspendJob,
@@ -96,9 +97,9 @@ class JobMaster:
 
     # ------------------------------------------------------------------ step
 
-    def step(self, event: JobEvent) -> list[JobEffect]:
+    def step(self, event: JobEvent | SlotFreed) -> list[JobEffect]:
         """Take one event; returns the effects to carry out, in order."""
-        if not isinstance(event, PartitionDataProduced):
+        if not isinstance(event, PartitionDataProduced | SlotFreed):
             self._core.now_ms = event.now_ms
         if not self._core.status.is_terminal:
             self._take(event)
@@ -107,13 +108,15 @@ class JobMaster:
             self._core.reject_offers(event)
         return self._core.take_effects()
 
-    def _take(self, event: JobEvent) -> None:
+    def _take(self, event: JobEvent | SlotFreed) -> None:
         match event:
             case StartScheduling():
                 self._core.move_job(JobStatusEvent.START)
                 self._core.allocate(self._scheduling.start())
             case SlotsOffered():
                 self._core.take_offers(event)
+            case SlotFreed():
+                self._on_slot_freed(event)
             case TaskReported():
                 self._on_report(event.report)
             case PartitionDataProduced():
@@ -230,6 +233,15 @@ class JobMaster:
         for vertex in waiting:
             self._core.move(vertex, ExecutionEvent.FAIL, failure)
         self._failures.on_task_failure(waiting, failure)
+
+    def _on_slot_freed(self, event: SlotFreed) -> None:
+        """A TaskManager frees a slot when it is told to; by itself, when our answer to its offer came too late."""
+        victims = self._core.lose_slot(event.allocation_id)
+        failed = [vertex for vertex in victims if vertex.state is ExecutionState.FAILED]
+        if failed:
+            failure = failed[0].execution.failure
+            assert failure is not None
+            self._failures.on_task_failure(failed, failure)
 
     # ------------------------------------------------------------------ reports
 

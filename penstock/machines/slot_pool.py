@@ -156,6 +156,17 @@ class SlotPool:
         self._free_per_task_manager.pop(resource_id, None)
         return lost
 
+    def lose_slot(self, allocation_id: AllocationId) -> PooledSlot | None:
+        """Its TaskManager has freed it by itself. None: it is not held (any more)."""
+        slot = self.slots.get(allocation_id)
+        if slot is None:
+            return None
+        is_free = slot.serves is None
+        self._remove(slot)
+        if not is_free:
+            self.required[slot.counts_for] -= 1
+        return slot
+
     # ------------------------------------------------------------------ requests
 
     def allocate(self, request: SlotRequest, wanted: SlotProfile) -> Locality | None:

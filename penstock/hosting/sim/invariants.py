@@ -139,8 +139,9 @@ class Invariants:
                     self.expect(Name.ONE_RESTART, is_good, f"{vertex} runs, {partition.producer} is {state}")
 
     def _waits_end(self, job: JobMaster, now_ms: int) -> None:
-        """Of streaming jobs, whose tasks do not wait for each other's slots."""
-        if job.job_graph.job_type is not JobType.STREAMING:
+        """Of streaming jobs, whose tasks do not wait for each other's slots; mode TASKS waits for all of them."""
+        is_balanced = job._settings.load_balance is LoadBalanceMode.TASKS
+        if job.job_graph.job_type is not JobType.STREAMING or is_balanced:
             return
         limit_ms = job._settings.slot_request_timeout_ms + _LATE_MS
         for vertex in job.execution_graph.vertices:

@@ -205,6 +205,7 @@ class Master:
             if location is not None:
                 self.shell.feed_job(SlotsOffered(location, message.offers, now_ms))
         elif isinstance(message, SlotFreed):
+            self.shell.feed_job(cast("JobEvent", message))  # first: its requirements follow
             self.shell.feed_resources(message)
         elif isinstance(message, PartitionDataProduced):
             self.shell.feed_job(message)
