@@ -173,6 +173,16 @@ class JobCore:
             self.move(vertex, ExecutionEvent.FAIL, failure)
         return alive
 
+    def places_of_results(self) -> set[ResourceId]:
+        """TaskManagers with results that somebody has yet to read: one without slots in use would be let go."""
+        found: set[ResourceId] = set()
+        for vertex in self.graph.vertices:
+            location = vertex.execution.location
+            if vertex.state is ExecutionState.FINISHED and location is not None:
+                if any(partition.is_wanted for partition in vertex.partitions):
+                    found.add(location.resource_id)
+        return found
+
     def reset(self, vertices: Sequence[ExecutionVertex], *, is_global: bool) -> None:
         """New attempts of these; their coordinators are told before anything is deployed."""
         for vertex in vertices:

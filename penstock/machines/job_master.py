@@ -216,7 +216,8 @@ class JobMaster:
     def _on_timer(self, timer: str) -> None:
         if timer == IDLE_TIMER:
             self._idle_timer_ms = None
-            for slot in self._core.pool.release_idle(self._core.now_ms):
+            kept = self._core.places_of_results()
+            for slot in self._core.pool.release_idle(self._core.now_ms, kept):
                 self._core.effects.append(
                     FreeSlot(slot.resource_id, slot.allocation_id, "idle beyond slot.idle.timeout")
                 )

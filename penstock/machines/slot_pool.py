@@ -8,7 +8,7 @@ the owner declares requirements once per event instead of debouncing by time.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from penstock.machines.free_slots import FreeSlots
@@ -216,8 +216,13 @@ class SlotPool:
 
     # ------------------------------------------------------------------ giving back
 
-    def release_idle(self, now_ms: int) -> list[PooledSlot]:
-        """Forget free slots beyond the requirements that have been free for too long."""
+    def release_idle(
+        self, now_ms: int, kept: Collection[ResourceId] = frozenset()
+    ) -> list[PooledSlot]:
+        """Forget free slots beyond the requirements that have been free for too long.
+
+        Args: kept: TaskManagers of which one slot stays; its time starts anew.
+        """
         excess = self.fulfilled - self.required
         idle: list[PooledSlot] = []
         for slot in self.free:
@@ -225,6 +230,9 @@ class SlotPool:
             is_old = slot.free_since_ms + self._idle_timeout_ms <= now_ms
             if is_old and excess[slot.counts_for] > 0:
                 excess[slot.counts_for] -= 1
+                if slot.resource_id in kept and len(self._task_managers[slot.resource_id]) == 1:
+                    slot.free_since_ms = now_ms
+                    continue
                 self._remove(slot)
                 idle.append(slot)
         return idle

@@ -134,6 +134,7 @@ class Cluster(Surroundings):
         self.watcher = Watcher(clock, self.master, self.taskmanagers, self.data, invariants, trace)
         shell.on_job_step = self.watcher.after_job_step
         shell.on_resource_step = self.watcher.after_resource_step
+        shell.on_let_go = self.watcher.let_go
         self.is_deaf_to_cancel = lambda: faults.take(FaultKind.DEAF_TO_CANCEL)
         self.can_reach = lambda resource_id: self.alive(resource_id) is not None
 

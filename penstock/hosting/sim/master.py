@@ -61,6 +61,7 @@ class SimShell(MachineShell):
 
     on_job_step: Callable[[JobEvent], None]
     on_resource_step: Callable[[ResourceEvent], None]
+    on_let_go: Callable[[ResourceId], None]
 
     def _step_job(self, event: JobEvent) -> None:
         super()._step_job(event)
@@ -69,6 +70,11 @@ class SimShell(MachineShell):
     def _step_resources(self, event: ResourceEvent) -> None:
         super()._step_resources(event)
         self.on_resource_step(event)
+
+    def end_taskmanager(self, resource_id: ResourceId, reason: str) -> None:
+        super().end_taskmanager(resource_id, reason)
+        if reason.startswith("idle"):
+            self.on_let_go(resource_id)
 
 
 class _Cancelling(dict[AttemptId, int]):

@@ -2,7 +2,7 @@
 
 A connection is TCP: what is lost takes all that follows with it, and sooner or later the connection itself;
 what is held up comes later, in order. Two things go beyond TCP, because machines must bear them all the same: a message
-may come twice, and one may overtake another (as reports of different threads do). Knows no machine.
+may come twice, and one may overtake another of another task. Knows no machine.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Final
 from penstock.hosting.links import Links
 from penstock.hosting.sim.clock import SimClock
 from penstock.model.ids import ResourceId
-from penstock.model.messages import RegisterTaskManager
+from penstock.model.messages import CancelTask, DeployTask, RegisterTaskManager, TaskStateChanged
 
 _DELAYS_MS: Final = (0, 0, 1, 1, 2, 5, 20, 120)
 _SLOW_MS: Final = (200, 1_000, 4_000, 12_000)
+_OVERTAKEN_MS: Final = (1, 20, 400)
 _BREAKS_MS: Final = (5, 300, 3_000, 10_000)
 DUPLICATED_SHARE: Final = 0.5
 REORDERED_SHARE: Final = 0.4
@@ -28,6 +29,13 @@ class Closed:
     """The other end has closed the connection, or it broke."""
 
     cause: str
+
+
+def _key_of(message: object) -> object:
+    """Who wrote it: messages of one key never overtake each other, as those of one thread."""
+    if isinstance(message, DeployTask):
+        return message.deployment.attempt_id
+    return message.attempt_id if isinstance(message, TaskStateChanged | CancelTask) else None
 
 
 Receiver = Callable[[object], None]
@@ -55,6 +63,7 @@ class Pipe:
     on_loss: Callable[[], None] = lambda: None
     is_over: bool = False
     _last_ms: int = 0
+    _last_of: dict[object, int] = field(default_factory=dict)
     _blocked_until: int = 0
 
     def send(self, message: object) -> None:
@@ -71,11 +80,14 @@ class Pipe:
         if now_ms < noise.delayed_until:
             arrives_ms = now_ms + draw.choice(_SLOW_MS)
             self.note("delay")
-        arrives_ms = max(arrives_ms, self._blocked_until)
+        key = _key_of(message)
+        arrives_ms = max(arrives_ms, self._blocked_until, self._last_of.get(key, 0))
         if now_ms < noise.reordered_until and not is_plain and self.clock.chance(REORDERED_SHARE):
-            self.note("reordering")  # it does not wait for those before it, nor they for it
+            self.note("reordering")  # those that are sent after it need not wait for it
+            arrives_ms += draw.choice(_OVERTAKEN_MS)
         else:
             arrives_ms = self._last_ms = max(arrives_ms, self._last_ms)
+        self._last_of[key] = arrives_ms
         self._deliver_at(arrives_ms, message)
         if now_ms < noise.doubled_until and not is_plain and self.clock.chance(DUPLICATED_SHARE):
             self.note("duplication")
