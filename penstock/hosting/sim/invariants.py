@@ -38,6 +38,7 @@ class Name(StrEnum):
     SEATED = "a task runs in a slot that its TaskManager has given"
     NO_GHOSTS = "no task is sent to a TaskManager that is over"
     IDLE_IS_IDLE = "a TaskManager that is let go runs nothing"
+    KEPT_FOR_READERS = "a TaskManager with results that are to be read is kept"
     NO_NEEDLESS_WAIT = "nobody waits while a slot is free"
     WAITS_END = "a wait for slots ends in time"
     SILENCE_NOTICED = "a silent TaskManager is noticed in time"

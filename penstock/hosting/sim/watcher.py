@@ -59,8 +59,6 @@ class Watcher:
         self._state: dict[AttemptId, ExecutionState] = {}
         self._newest: dict[ExecutionVertexId, int] = {}
         self._deployed: set[AttemptId] = set()
-        self._let_go: set[ResourceId] = set()
-        self._ever_registered: set[ResourceId] = set()
         self._finished: set[AttemptId] = set()
         self._status = JobStatus.CREATED
         self._commits = 0
@@ -77,7 +75,6 @@ class Watcher:
             self._trace(f"resources {type(event).__name__}")
         resources = self._master.shell.resource_manager
         self._invariants.after_resource_step(resources)
-        self._ever_registered.update(resources.taskmanagers)
         self.registered_most = max(self.registered_most, len(resources.taskmanagers))
         if isinstance(event, ResourceTick):
             self._silence_is_noticed()
@@ -146,9 +143,6 @@ class Watcher:
         """A TaskManager that is lost, or about to be, takes its results with it: that is no fault of ours."""
         taskmanager = self._taskmanagers.get(resource_id)
         if taskmanager is None or not taskmanager.is_alive:
-            was_let_go = resource_id in self._let_go
-            what = f"{reader} is to read {result_id} of {resource_id}, which was let go as idle"
-            self._invariants.expect(Name.RESULT_IS_THERE, not was_let_go, what, is_trivial=True)
             return
         result = self._data.results.get(result_id)
         is_there = result is not None and result.is_complete
@@ -164,10 +158,26 @@ class Watcher:
     def let_go(self, resource_id: ResourceId) -> None:
         """The ResourceManager has no use for it: nothing may run there."""
         taskmanager = self._taskmanagers.get(resource_id)
-        self._let_go.add(resource_id)
-        if taskmanager is not None and resource_id in self._ever_registered:
-            tasks = list(taskmanager.tasks)
-            self._invariants.expect(Name.IDLE_IS_IDLE, not tasks, (resource_id, tasks))
+        if taskmanager is None:
+            return
+        tasks = list(taskmanager.tasks)
+        self._invariants.expect(Name.IDLE_IS_IDLE, not tasks, (resource_id, tasks))
+        if not self._status.is_terminal:
+            wanted = self._wanted_of(resource_id)
+            self._invariants.expect(Name.KEPT_FOR_READERS, not wanted, (resource_id, wanted))
+
+    def _wanted_of(self, resource_id: ResourceId) -> list[str]:
+        """Results there that the job's books call good, with readers that have not finished."""
+        graph = self._master.shell.job_master.execution_graph
+        found = []
+        for result in self._data.results.values():
+            partition = graph.partitions[result.result_id.partition_id]
+            is_current = partition.producer.execution.attempt_id == result.result_id.producer
+            readers = [v for group in partition.consumer_groups for v in group.vertices]
+            is_read = all(reader.state is ExecutionState.FINISHED for reader in readers)
+            if result.host.resource_id == resource_id and is_current and not is_read:
+                found.append(str(result.result_id))
+        return found
 
     def task_changed(self, taskmanager: SimTaskManager, task: SimTask) -> None:
         self._trace(f"{taskmanager.resource_id} {task.attempt_id} {task.state}")

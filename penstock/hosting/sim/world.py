@@ -163,7 +163,7 @@ class World:
             result.endings[cluster.status.value] += 1
             result.restarts += cluster.watcher.resets
         result.jobs = len(self._clusters)
-        result.taskmanagers = min(c.watcher.registered_most for c in self._clusters)
+        result.taskmanagers = max(c.watcher.registered_most for c in self._clusters)
         graphs = [cluster.job for cluster in self._clusters]
         result.regions = min(len(job.regions) for job in graphs)
         result.tasks = min(len(job.execution_graph.vertices) for job in graphs)
