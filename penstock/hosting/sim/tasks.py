@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.hosting.sim.clock import SimClock
 from penstock.model.deployment import ShuffleDescriptor, TaskDeployment
 from penstock.model.graph.job_graph import ResultPartitionType
-from penstock.model.ids import AttemptId, ResourceId, ResultPartitionId
+from penstock.model.ids import AttemptId, ExecutionVertexId, ResourceId, ResultPartitionId
 from penstock.model.messages import FailureInfo
 from penstock.model.states import ExecutionState
 
@@ -54,7 +54,7 @@ class SimTask:
 
 @dataclass(eq=False, slots=True)
 class SimResult:
-    """A result partition where it lies. `readers`: attempts that have connected."""
+    """A result partition where it lies. `readers`: attempts that have connected; `has_read`: who finished."""
 
     result_id: ResultPartitionId
     result_type: ResultPartitionType
@@ -63,6 +63,7 @@ class SimResult:
     producer: SimTask
     is_complete: bool = False
     readers: dict[AttemptId, SimTask] = field(default_factory=dict)
+    has_read: set[ExecutionVertexId] = field(default_factory=set)
 
 
 class DataPlane:
@@ -146,6 +147,10 @@ class DataPlane:
             return
         for result in made:
             result.is_complete = True
+        for channel, _ in task.inputs():
+            read = channel.result_partition_id and self.results.get(channel.result_partition_id)
+            if read:
+                read.has_read.add(task.attempt_id.execution_vertex_id)
         task.host.end_task(task, ExecutionState.FINISHED)
         for result in pipelined:
             del self.results[result.result_id]

@@ -167,14 +167,13 @@ class Watcher:
             self._invariants.expect(Name.KEPT_FOR_READERS, not wanted, (resource_id, wanted))
 
     def _wanted_of(self, resource_id: ResourceId) -> list[str]:
-        """Results there that the job's books call good, with readers that have not finished."""
+        """Results there that the job's books call good, and that some reader has not read to the end even once."""
         graph = self._master.shell.job_master.execution_graph
         found = []
         for result in self._data.results.values():
             partition = graph.partitions[result.result_id.partition_id]
             is_current = partition.producer.execution.attempt_id == result.result_id.producer
-            readers = [v for group in partition.consumer_groups for v in group.vertices]
-            is_read = all(reader.state is ExecutionState.FINISHED for reader in readers)
+            is_read = len(result.has_read) >= result.subpartitions
             if result.host.resource_id == resource_id and is_current and not is_read:
                 found.append(str(result.result_id))
         return found
