@@ -11,10 +11,12 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
+from penstock.hosting.sim.scenario import FEW_RESTARTS
 from penstock.hosting.sim.taskmanager import SimTaskManager
 from penstock.machines.job_master import JobMaster
 from penstock.machines.job_settings import LoadBalanceMode
 from penstock.machines.resource_manager import ResourceManager
+from penstock.machines.restart_backoff import FixedDelayRestart, InfrastructureOnlyRestart
 from penstock.model.errors import EngineBug
 from penstock.model.graph.job_graph import JobType
 from penstock.model.ids import AttemptId, ExecutionVertexId
@@ -42,6 +44,7 @@ class Name(StrEnum):
     NO_NEEDLESS_WAIT = "nobody waits while a slot is free"
     WAITS_END = "a wait for slots ends in time"
     SILENCE_NOTICED = "a silent TaskManager is noticed in time"
+    FAILS_FOR_REASON = "a job fails only for what its restart strategy does not restart after"
     COMMITTED_ONCE = "what the last attempts made is committed, once"
     ATTEMPTS_END = "every attempt ends"
     RECOVERS = "60 s after the faults the job runs or has ended"
@@ -77,6 +80,10 @@ JOB_MOVES: Final = frozenset({
     *((status, _J.CANCELLING) for status in (_J.CREATED, _J.RUNNING, _J.RESTARTING, _J.FAILING)),
 })
 _LATE_MS: Final = 3_000
+_COMMIT: Final = frozenset({"CommitFailed"})
+_NO_SLOTS: Final = frozenset({"NoResourceAvailable"})
+_USER: Final = frozenset({"ValueError"})
+_WORLD: Final = frozenset({"TaskManagerLost", "SlotLost", "PartitionConnectionError", "PartitionNotFound"})
 
 
 class Violation(AssertionError):
@@ -188,6 +195,17 @@ class Invariants:
     def task_moved(self, change: ExecutionStateChanged, before: ExecutionState) -> None:
         is_good = change.old is before and (change.old, change.new) in TASK_MOVES
         self.expect(Name.TASK_MOVES, is_good, f"{change}, which was {before}")
+
+    def job_failed(self, job: JobMaster, change: JobStatusChanged) -> None:
+        """A kind that is not listed at all is a failure that nothing in this world can cause."""
+        backoff = job._settings.make_backoff()
+        may_end = _COMMIT | _NO_SLOTS
+        if isinstance(backoff, InfrastructureOnlyRestart):
+            may_end |= _USER
+        elif isinstance(backoff, FixedDelayRestart) and backoff.attempts <= FEW_RESTARTS:
+            may_end |= _USER | _WORLD
+        kind = change.failure.kind if change.failure is not None else "nothing"
+        self.expect(Name.FAILS_FOR_REASON, kind in may_end, (kind, backoff))
 
     def job_moved(self, change: JobStatusChanged, before: JobStatus) -> None:
         self.expect(Name.JOB_MOVES, (before, change.status) in JOB_MOVES, (before, change.status))

@@ -37,6 +37,10 @@ QUIET_MS: Final = 90_000
 TASKMANAGERS_MIN: Final = 3
 
 
+FEW_RESTARTS: Final = 3
+"""What the least patient restart strategy allows."""
+
+
 class FaultKind(StrEnum):
     """What can go wrong."""
 
@@ -174,7 +178,7 @@ def _backoff(draw: Random) -> Callable[[], RestartBackoff]:
     if kind == 1:
         return lambda: FixedDelayRestart(attempts=1000, delay=500)
     if kind == 2:
-        return lambda: FixedDelayRestart(attempts=3, delay=100)
+        return lambda: FixedDelayRestart(FEW_RESTARTS, delay=100)
     return lambda: ExponentialDelayRestart(initial_ms=100, max_ms=2000)
 
 

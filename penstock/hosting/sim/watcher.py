@@ -152,6 +152,8 @@ class Watcher:
         self._trace(f"job is {change.status} {change.failure.kind if change.failure else ''}")
         self._invariants.job_moved(change, self._status)
         self._status = change.status
+        if change.status is JobStatus.FAILED:
+            self._invariants.job_failed(self._master.shell.job_master, change)
 
     # ------------------------------------------------------------------ TaskManagers
 
