@@ -128,8 +128,7 @@ class FailureHandler:
                 self._core.move_job(JobStatusEvent.REBUILT)
                 self._core.move_job(JobStatusEvent.START)
             elif (
-                self._core.status is JobStatus.RESTARTING
-                and not self._core.restarts.is_any_waiting
+                self._core.status is JobStatus.RESTARTING and not self._core.restarts.is_any_waiting
             ):  # of two that become ready at once, the first says so
                 self._core.root.clear()
                 self._core.move_job(JobStatusEvent.RESTARTED)

@@ -178,9 +178,10 @@ class JobCore:
         found: set[ResourceId] = set()
         for vertex in self.graph.vertices:
             location = vertex.execution.location
-            if vertex.state is ExecutionState.FINISHED and location is not None:
-                if any(partition.is_wanted for partition in vertex.partitions):
-                    found.add(location.resource_id)
+            if vertex.state is not ExecutionState.FINISHED or location is None:
+                continue
+            if any(partition.is_wanted for partition in vertex.partitions):
+                found.add(location.resource_id)
         return found
 
     def reset(self, vertices: Sequence[ExecutionVertex], *, is_global: bool) -> None:

@@ -102,21 +102,22 @@ class JobMaster:
         if not isinstance(event, PartitionDataProduced | SlotFreed):
             self._core.now_ms = event.now_ms
         if not self._core.status.is_terminal:
-            self._take(event)
+            if isinstance(event, SlotFreed):
+                self._on_slot_freed(event)
+            else:
+                self._take(event)
             self._settle()
         elif isinstance(event, SlotsOffered):
             self._core.reject_offers(event)
         return self._core.take_effects()
 
-    def _take(self, event: JobEvent | SlotFreed) -> None:
+    def _take(self, event: JobEvent) -> None:
         match event:
             case StartScheduling():
                 self._core.move_job(JobStatusEvent.START)
                 self._core.allocate(self._scheduling.start())
             case SlotsOffered():
                 self._core.take_offers(event)
-            case SlotFreed():
-                self._on_slot_freed(event)
             case TaskReported():
                 self._on_report(event.report)
             case PartitionDataProduced():

@@ -8,7 +8,7 @@ import argparse
 import multiprocessing
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from unittest.mock import patch
@@ -35,7 +35,7 @@ from penstock.machines.restarts import Restarts
 from penstock.machines.scheduling import PipelinedRegionScheduling
 from penstock.machines.shared_slots import SharedSlots
 from penstock.machines.slot_pool import SlotPool
-from penstock.machines.task_slots import TaskSlot, TaskSlots
+from penstock.machines.task_slots import TaskSlots
 from penstock.model.ids import AllocationId, AttemptId, ResourceId
 from penstock.model.messages import RequestSlot, StopTaskManager
 from penstock.model.states import ExecutionState
@@ -50,7 +50,7 @@ def plant(bug: Callable[[ExitStack], None]) -> Callable[[ExitStack], None]:
 
 
 @contextmanager
-def planted(name: str) -> Iterator[None]:
+def planted(name: str) -> Generator[None]:
     with ExitStack() as stack:
         PLANTS[name](stack)
         yield
@@ -328,15 +328,12 @@ def a_busy_task_manager_is_let_go(stack):
 
 
 @plant
-def a_task_manager_gives_one_place_twice(stack):
-    """An index that is in use is given again."""
+def a_repeated_request_brings_a_slot_back(stack):
+    """As it was before the simulator found it."""
     real = TaskSlots.allocate
 
     def allocate(self, index, job_id, allocation_id):
-        if index in self._by_index and allocation_id not in self._by_allocation:
-            slot = TaskSlot(index, job_id, allocation_id, self._new_ticket())
-            self._by_allocation[allocation_id] = slot
-            return True
+        self._past.clear()
         return real(self, index, job_id, allocation_id)
 
     swap(stack, TaskSlots, "allocate", allocate)

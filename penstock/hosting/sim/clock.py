@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import heapq
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import cast
@@ -85,14 +85,15 @@ class SimLoop:
 
 
 @contextlib.contextmanager
-def installed(clock: SimClock, loop: SimLoop) -> Iterator[None]:
+def installed(clock: SimClock, loop: SimLoop) -> Generator[None]:
     """Inside, the driver's shell lives by this clock and this loop."""
-    real_time = machine_shell.time
+    names = vars(machine_shell)
+    real_time = names["time"]
     frozen = SimpleNamespace(monotonic_ns=lambda: clock.now_ms * 1_000_000)
-    machine_shell.time = frozen  # type: ignore[assignment]
+    names["time"] = frozen
     asyncio._set_running_loop(cast("asyncio.AbstractEventLoop", loop))
     try:
         yield
     finally:
         asyncio._set_running_loop(None)
-        machine_shell.time = real_time
+        names["time"] = real_time

@@ -7,6 +7,7 @@ after the other, where a job ends early.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from penstock.hosting.job_observer import JobObserver
@@ -154,7 +155,7 @@ class Cluster(Surroundings):
         """The driver's process ends, after its job; Spark ends what it started for it."""
         self.master.close()
         for taskmanager in self.taskmanagers.values():
-            self.clock.later(0, "HostCloses", lambda tm=taskmanager: tm.end("the application ended"))
+            self.clock.later(0, "HostCloses", partial(taskmanager.end, "the application ended"))
 
     # ------------------------------------------------------------------ the host
 

@@ -83,7 +83,12 @@ _LATE_MS: Final = 3_000
 _COMMIT: Final = frozenset({"CommitFailed"})
 _NO_SLOTS: Final = frozenset({"NoResourceAvailable"})
 _USER: Final = frozenset({"ValueError"})
-_WORLD: Final = frozenset({"TaskManagerLost", "SlotLost", "PartitionConnectionError", "PartitionNotFound"})
+_WORLD: Final = frozenset({
+    "TaskManagerLost",
+    "SlotLost",
+    "PartitionConnectionError",
+    "PartitionNotFound",
+})
 
 
 class Violation(AssertionError):
@@ -100,7 +105,9 @@ class Invariants:
     def __init__(self) -> None:
         self.evaluated: Counter[Name] = Counter()
 
-    def expect(self, name: Name, holds: bool, what: object = "", *, is_trivial: bool = False) -> None:
+    def expect(
+        self, name: Name, holds: bool, what: object = "", *, is_trivial: bool = False
+    ) -> None:
         if not holds:
             raise Violation(name, str(what))
         if not is_trivial:
@@ -144,7 +151,9 @@ class Invariants:
                 for partition in group.partitions:
                     state = partition.producer.state
                     is_good = state in _RUNNABLE or state is _S.FINISHED
-                    self.expect(Name.ONE_RESTART, is_good, f"{vertex} runs, {partition.producer} is {state}")
+                    self.expect(
+                        Name.ONE_RESTART, is_good, f"{vertex} runs, {partition.producer} is {state}"
+                    )
 
     def _waits_end(self, job: JobMaster, now_ms: int) -> None:
         """Of streaming jobs, whose tasks do not wait for each other's slots; mode TASKS waits for all of them."""

@@ -9,7 +9,7 @@ import argparse
 import multiprocessing
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
 from typing import Final
 
@@ -37,7 +37,7 @@ def run_checked(seed: int) -> SeedResult:
     return first
 
 
-def run_seeds(seeds: Sequence[int], processes: int = PROCESSES) -> Iterator[SeedResult]:
+def run_seeds(seeds: Sequence[int], processes: int = PROCESSES) -> Generator[SeedResult]:
     """In the order of the seeds."""
     if processes <= 1:
         yield from map(run_checked, seeds)
@@ -67,7 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{time.monotonic() - started_s:.0f} s on {options.processes} processes")
     for result in summary.failed:
         assert result.violation is not None
-        print(f"seed {result.seed} FAILED: {result.violation[1]}\n  replay: {_command(result.seed)}")
+        print(
+            f"seed {result.seed} FAILED: {result.violation[1]}\n  replay: {_command(result.seed)}"
+        )
     problems = summary.problems()
     for problem in problems:
         print(f"not good enough: {problem}")

@@ -178,7 +178,8 @@ def _backoff(draw: Random) -> Callable[[], RestartBackoff]:
     if kind == 1:
         return lambda: FixedDelayRestart(attempts=1000, delay=500)
     if kind == 2:
-        return lambda: FixedDelayRestart(FEW_RESTARTS, delay=100)
+        few = draw.choice((0, FEW_RESTARTS, FEW_RESTARTS))
+        return lambda: FixedDelayRestart(few, delay=100)
     return lambda: ExponentialDelayRestart(initial_ms=100, max_ms=2000)
 
 

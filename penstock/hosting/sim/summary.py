@@ -13,7 +13,7 @@ from typing import Final
 
 from penstock.hosting.sim.graphs import REGIONS_MIN, TASKS_MIN
 from penstock.hosting.sim.invariants import Name
-from penstock.hosting.sim.scenario import FaultKind, Moment, TASKMANAGERS_MIN
+from penstock.hosting.sim.scenario import TASKMANAGERS_MIN, FaultKind, Moment
 from penstock.hosting.sim.world import SeedResult
 
 EVENTS_MIN: Final = 300

@@ -55,7 +55,7 @@ class Surroundings:
 
     clock: SimClock
     data: DataPlane
-    on_moment: Callable[[Moment, ResourceId], None]
+    on_moment: Callable[[Moment, ResourceId | None], None]
     on_ended: Callable[[SimTaskManager, str, bool], None]
     on_task: Callable[[SimTaskManager, SimTask], None]
     is_deaf_to_cancel: Callable[[], bool]

@@ -120,7 +120,9 @@ class DataPlane:
         self._finish_soon(task)
 
     def _wait(self, task: SimTask, result_id: ResultPartitionId) -> None:
-        where = next((c.location for c, _ in task.inputs() if c.result_partition_id == result_id), None)
+        where = next(
+            (c.location for c, _ in task.inputs() if c.result_partition_id == result_id), None
+        )
         waiting = self._waiting.setdefault(result_id, [])
         if task not in waiting:
             waiting.append(task)
@@ -132,10 +134,14 @@ class DataPlane:
             self._break(task, next(iter(task.missing)), "PartitionNotFound")
 
     def _connect_later(self, task: SimTask) -> None:
-        task.host.after(self._clock.random.choice(_NOTICED_MS), "Connect", lambda: self.connect(task))
+        task.host.after(
+            self._clock.random.choice(_NOTICED_MS), "Connect", lambda: self.connect(task)
+        )
 
     def _finish_soon(self, task: SimTask) -> None:
-        task.host.after(self._clock.random.choice(_NOTICED_MS), "Finish", lambda: self._finish(task))
+        task.host.after(
+            self._clock.random.choice(_NOTICED_MS), "Finish", lambda: self._finish(task)
+        )
 
     def _finish(self, task: SimTask) -> None:
         """If nothing holds it any more: its inputs have ended, and its results have reached their readers."""
@@ -204,5 +210,7 @@ class DataPlane:
     def _break(self, task: SimTask, result_id: ResultPartitionId, kind: str) -> None:
         if task.state.is_terminal or task.is_cancelled:
             return
-        failure = FailureInfo(kind, f"cannot read {result_id}", lost_partition=result_id.partition_id)
+        failure = FailureInfo(
+            kind, f"cannot read {result_id}", lost_partition=result_id.partition_id
+        )
         task.host.end_task(task, ExecutionState.FAILED, failure)

@@ -88,7 +88,10 @@ class Watcher:
             silent_ms = now_ms - self._master.heard_ms.get(resource_id, now_ms)
             is_good = silent_ms <= HEARTBEAT_TIMEOUT_MS + _NOTICE_MS
             self._invariants.expect(
-                Name.SILENCE_NOTICED, is_good, (resource_id, silent_ms), is_trivial=silent_ms < _NOTICE_MS
+                Name.SILENCE_NOTICED,
+                is_good,
+                (resource_id, silent_ms),
+                is_trivial=silent_ms < _NOTICE_MS,
             )
 
     # ------------------------------------------------------------------ moves
@@ -192,7 +195,9 @@ class Watcher:
             return
         self.is_touched = False
         links = self._master.shell.links
-        there = [tm for tm in self._taskmanagers.values() if tm.is_alive and tm.resource_id in links]
+        there = [
+            tm for tm in self._taskmanagers.values() if tm.is_alive and tm.resource_id in links
+        ]
         self._invariants.after_task_event(there)
 
     # ------------------------------------------------------------------ the end
