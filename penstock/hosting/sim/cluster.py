@@ -32,6 +32,7 @@ from penstock.model.messages import (
     FailureInfo,
     JobStatusChanged,
 )
+from penstock.model.slot_size import UNSIZED, SlotSize
 from penstock.model.states import ExecutionState, JobStatus
 
 _START_MS: Final = (200, 300, 500, 1_000)
@@ -70,8 +71,11 @@ class SimHost:
     def registered(self, resource_id: ResourceId) -> None: ...
     def close(self) -> None: ...
 
-    def start(self, resource_id: ResourceId) -> None:
-        self._cluster.start_taskmanager(resource_id)
+    def task_slots_for(self, size: SlotSize) -> int:
+        return 1
+
+    def start(self, resource_id: ResourceId, size: SlotSize = UNSIZED) -> None:
+        self._cluster.start_taskmanager(resource_id, size)
 
     def stop(self, resource_id: ResourceId) -> None:
         self._cluster.stop_taskmanager(resource_id)
@@ -159,7 +163,7 @@ class Cluster(Surroundings):
 
     # ------------------------------------------------------------------ the host
 
-    def start_taskmanager(self, resource_id: ResourceId) -> None:
+    def start_taskmanager(self, resource_id: ResourceId, size: SlotSize) -> None:
         delay_ms = self.clock.random.choice(_START_MS)
         if self._faults.take(FaultKind.START_FAILS):
             self.clock.later(delay_ms, "StartFails", lambda: self._fail_start(resource_id))
@@ -168,11 +172,11 @@ class Cluster(Surroundings):
             return
         if self._faults.take(FaultKind.START_LATE):
             delay_ms += self.clock.random.choice(_LATE_MS)
-        slots = self.plan.slots_each
+        slots = 1 if size else self.plan.slots_each
         if slots > 1 and self._faults.take(FaultKind.FEWER_SLOTS):
             slots -= 1
         at_ms = max(self.clock.now_ms, self._faults.no_capacity_until_ms) + delay_ms
-        taskmanager = SimTaskManager(resource_id, slots, self)
+        taskmanager = SimTaskManager(resource_id, slots, size, self)
         self.taskmanagers[resource_id] = taskmanager
         self.clock.at(at_ms, "Started", lambda: self._started(taskmanager))
 

@@ -22,6 +22,7 @@ from penstock.model.graph.job_graph import (
 )
 from penstock.model.graph.partitioning import DistributionPattern, ShipStrategy
 from penstock.model.ids import BlobKey, DataSetId, JobId, VertexId
+from penstock.model.slot_size import slot_size
 
 REGIONS_MIN: Final = 2
 TASKS_MIN: Final = 8
@@ -78,6 +79,9 @@ def _try(draw: Random, job_id: JobId) -> JobGraph:
         _connect(draw, graph, place, is_batch=is_batch)
     if draw.random() < 0.2:
         _co_locate(draw, graph)
+    if draw.random() < 0.2:  # one group asks for cores: its TaskManagers are of that size
+        group = next(iter(graph.vertices.values())).slot_sharing_group
+        graph.slot_sizes[group] = slot_size({"cpu": 2})
     return graph
 
 

@@ -21,6 +21,7 @@ from penstock.model.errors import EngineBug
 from penstock.model.graph.job_graph import JobType
 from penstock.model.ids import AttemptId, ExecutionVertexId
 from penstock.model.messages import ExecutionStateChanged, JobStatusChanged
+from penstock.model.slot_size import SlotSize
 from penstock.model.states import ExecutionState, JobStatus, SlotState
 
 
@@ -91,6 +92,16 @@ _WORLD: Final = frozenset({
 })
 
 
+def _could_serve(job: JobMaster) -> bool:
+    """Whether a request waits though a slot is there for it. Mode TASKS serves all of them or none."""
+    pool = job._core.pool
+    requests, free = list(pool.pending.values()), pool.free
+    if job._settings.load_balance is LoadBalanceMode.TASKS:
+        is_of_one_size = len({request.profile for request in requests}) == 1
+        return is_of_one_size and 0 < len(requests) <= len(free)
+    return any(slot.profile.is_matching(r.profile) for slot in free for r in requests)
+
+
 class Violation(AssertionError):
     """An invariant does not hold. `name`: which."""
 
@@ -128,14 +139,8 @@ class Invariants:
         )
         waits = bool(core.pool.pending)
         if not job.status.is_terminal:
-            free = core.pool.free
-            are_all_or_none = job._settings.load_balance is LoadBalanceMode.TASKS
-            enough = len(core.pool.pending) if are_all_or_none else 1
             self.expect(
-                Name.NO_NEEDLESS_WAIT,
-                not waits or len(free) < enough,
-                free,
-                is_trivial=not waits,
+                Name.NO_NEEDLESS_WAIT, not _could_serve(job), core.pool.free, is_trivial=not waits
             )
         self._one_restart(job)
         self._waits_end(job, now_ms)
@@ -172,11 +177,16 @@ class Invariants:
         except EngineBug as error:
             raise Violation(Name.RESOURCE_BOOKS, str(error)) from error
         self.evaluated[Name.RESOURCE_BOOKS] += len(resources.taskmanagers) > 1
-        free = sum(known.free_slots for known in resources.taskmanagers.values())
-        for job_id, need in resources.needs.items():
-            lacks = need.required - resources.allocated_to(job_id)
+        free: Counter[SlotSize] = Counter()
+        for known in resources.taskmanagers.values():
+            free[known.size] += known.free_slots
+        for (job_id, size), need in resources.needs.items():
+            lacks = need.required - resources._allocated[job_id, size]
             self.expect(
-                Name.NO_NEEDLESS_WAIT, lacks <= 0 or not free, (lacks, free), is_trivial=lacks <= 0
+                Name.NO_NEEDLESS_WAIT,
+                lacks <= 0 or not free[size],
+                (size, lacks, free),
+                is_trivial=lacks <= 0,
             )
 
     # ------------------------------------------------------------------ after each event at a TaskManager

@@ -223,5 +223,5 @@ class Master:
         self.shell.links.register(location, cast("Any", connection))
         self.watch.registered(message.resource_id)
         self.shell.links.send(message.resource_id, RegistrationAccepted(self._modules))
-        registered = TaskManagerRegistered(location, message.slots, self.clock.now_ms)
+        registered = TaskManagerRegistered(location, message.slots, self.clock.now_ms, message.size)
         self.shell.feed_resources(registered)

@@ -142,7 +142,7 @@ def job_plan(draw: Random, job_id: JobId, faults: Sequence[Fault]) -> JobPlan:
         graph = random_graph(draw, job_id)
         slots, slots_first = _slots_wanted(graph)
     slots_each = min(draw.choice((1, 2, 2, 3)), (slots_first - 1) // (TASKMANAGERS_MIN - 1))
-    needed = -(-slots // slots_each)
+    needed = slots if graph.slot_sizes else -(-slots // slots_each)  # one slot each, if of a size
     settings = JobSettings(
         slot_request_timeout_ms=draw.choice((15_000, 30_000, 60_000)),
         slot_idle_timeout_ms=draw.choice((10_000, 50_000)),

@@ -38,6 +38,7 @@ from penstock.model.messages import (
     TaskStateChanged,
     UpdatePartitions,
 )
+from penstock.model.slot_size import SlotSize
 from penstock.model.states import ExecutionState
 
 SLOT_TIMEOUT_MS: Final = 10_000
@@ -65,8 +66,11 @@ class Surroundings:
 class SimTaskManager:
     """`paused_until_ms`: it does nothing before. `are_timers_first`: on its return, timers run before messages."""
 
-    def __init__(self, resource_id: ResourceId, slots: int, around: Surroundings) -> None:
+    def __init__(
+        self, resource_id: ResourceId, slots: int, size: SlotSize, around: Surroundings
+    ) -> None:
         self.resource_id = resource_id
+        self.size = size
         self.slots_count = slots
         self.location = TaskManagerLocation(resource_id, f"host-{resource_id}", 7000)
         self.slots = TaskSlots(slots)
@@ -86,7 +90,15 @@ class SimTaskManager:
         self._driver.watch(_DRIVER, self._around.clock.now_ms)
         self.send(
             RegisterTaskManager(
-                self.resource_id, self.location.host, 7000, self.slots_count, 1, 0, "3", "0"
+                self.resource_id,
+                self.location.host,
+                data_port=7000,
+                slots=self.slots_count,
+                pid=1,
+                supervisor_pid=0,
+                python_version="3",
+                penstock_version="0",
+                size=self.size,
             )
         )
         self._beat()
@@ -177,7 +189,7 @@ class SimTaskManager:
         if ticket is not None:
             timed_out = lambda: self._on_slot_timeout(allocation_id, ticket)  # noqa: E731
             self.after(SLOT_TIMEOUT_MS, "SlotTimeout", timed_out)
-        offer = SlotOffer(allocation_id, message.slot_index)
+        offer = SlotOffer(allocation_id, message.slot_index, self.size)
         self.send(OfferSlots(self.resource_id, (offer,)))
         self._around.on_moment(Moment.OFFER_TO_ACCEPT, self.resource_id)
 
