@@ -6,7 +6,7 @@ after the other, where a job ends early.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -71,7 +71,7 @@ class SimHost:
     def registered(self, resource_id: ResourceId) -> None: ...
     def close(self) -> None: ...
 
-    def task_slots_for(self, size: SlotSize) -> int:
+    def task_slots_for(self, taskmanagers: Mapping[SlotSize, int]) -> int:
         return 1
 
     def start(self, resource_id: ResourceId, size: SlotSize = UNSIZED) -> None:

@@ -97,8 +97,10 @@ def _could_serve(job: JobMaster) -> bool:
     pool = job._core.pool
     requests, free = list(pool.pending.values()), pool.free
     if job._settings.load_balance is LoadBalanceMode.TASKS:
-        is_of_one_size = len({request.profile for request in requests}) == 1
-        return is_of_one_size and 0 < len(requests) <= len(free)
+        if len({request.profile for request in requests}) != 1:
+            return False
+        good = sum(slot.profile.is_matching(requests[0].profile) for slot in free)
+        return good >= len(requests)
     return any(slot.profile.is_matching(r.profile) for slot in free for r in requests)
 
 
@@ -177,6 +179,9 @@ class Invariants:
         except EngineBug as error:
             raise Violation(Name.RESOURCE_BOOKS, str(error)) from error
         self.evaluated[Name.RESOURCE_BOOKS] += len(resources.taskmanagers) > 1
+        are_all_awaited = resources._settings.load_balance == "SLOTS" and resources.starting
+        if are_all_awaited:
+            return  # slots are spread when all TaskManagers have come
         free: Counter[SlotSize] = Counter()
         for known in resources.taskmanagers.values():
             free[known.size] += known.free_slots
