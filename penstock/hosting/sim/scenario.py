@@ -126,7 +126,7 @@ class JobPlan:
 
 
 def scenario_of(seed: int, draw: Random) -> Scenario:
-    length_ms = 300_000 + int(1_500_000 * draw.random() ** 3)
+    length_ms = 345_000 + int(1_455_000 * draw.random() ** 3)
     ends_ms = 1000 + length_ms
     faults_end_ms = ends_ms - QUIET_MS
     kinds = [draw.choice(tuple(FaultKind)) for _ in range(draw.randint(4, 9))]
@@ -142,10 +142,13 @@ def job_plan(draw: Random, job_id: JobId, faults: Sequence[Fault]) -> JobPlan:
         graph = random_graph(draw, job_id)
         slots, slots_first = _slots_wanted(graph)
     slots_each = min(draw.choice((1, 2, 2, 3)), (slots_first - 1) // (TASKMANAGERS_MIN - 1))
+    data_sets = [data_set for vertex in graph.vertices.values() for data_set in vertex.outputs]
+    are_all_blocking = all(data_set.result_type.is_blocking for data_set in data_sets)
     needed = slots if graph.slot_sizes else -(-slots // slots_each)  # one slot each, if of a size
     settings = JobSettings(
         slot_request_timeout_ms=draw.choice((15_000, 30_000, 60_000)),
         slot_idle_timeout_ms=draw.choice((10_000, 50_000)),
+        is_vertexwise=are_all_blocking and draw.random() < 0.5,
         failover=FailoverMode.FULL if draw.random() < 0.15 else FailoverMode.REGION,
         load_balance=draw.choice(tuple(LoadBalanceMode)),
         is_local_recovery=draw.random() < 0.2,
