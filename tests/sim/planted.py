@@ -10,11 +10,11 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from unittest.mock import patch
 
 from penstock.hosting.sim.world import run_seed
-from penstock.machines import regions
+from penstock.machines import job_status, regions, restart_backoff, task_deployments
 from penstock.machines.bulk_check import BulkCheck, BulkTimeout
 from penstock.machines.deployer import Deployer
 from penstock.machines.execution import TABLE, Consequence, ExecutionEvent
@@ -37,8 +37,8 @@ from penstock.machines.shared_slots import SharedSlots
 from penstock.machines.slot_pool import SlotPool
 from penstock.machines.task_slots import TaskSlots
 from penstock.model.ids import AllocationId, AttemptId, ResourceId
-from penstock.model.messages import RequestSlot, StopTaskManager
-from penstock.model.states import ExecutionState
+from penstock.model.messages import ExecutionStateChanged, RequestSlot, StopTaskManager
+from penstock.model.states import ExecutionState, JobStatus
 
 SEEDS = 2000
 PLANTS: dict[str, Callable[[ExitStack], None]] = {}
@@ -320,7 +320,7 @@ def a_busy_task_manager_is_let_go(stack):
         for resource_id, known in list(self.taskmanagers.items()):
             if known.location.resource_id.endswith("2") and self._now_ms > 100_000:
                 for slot in known.slots:
-                    self._set_free(slot)
+                    self._set_free(slot, known.size)
                 del self.taskmanagers[resource_id]
                 self._effects.append(StopTaskManager(ResourceId(resource_id), "idle, it seems"))
 
@@ -354,6 +354,80 @@ def a_repeated_message_starts_a_task_again(stack):
     swap(stack, TaskSlots, "task_ended", task_ended)
 
 
+# ---------------------------------------------------------------------- books, statuses, reasons
+
+
+@plant
+def a_slot_that_is_gone_still_fulfils(stack):
+    real = SlotPool._forget
+
+    def forget(self, slot):
+        real(self, slot)
+        self.fulfilled[slot.counts_for] += 1
+
+    swap(stack, SlotPool, "_forget", forget)
+
+
+@plant
+def a_restart_forgets_that_the_job_is_restarting(stack):
+    failed = (JobStatus.RUNNING, JobStatusEvent.RESTARTABLE_FAILURE)
+    stack.enter_context(patch.dict(job_status.TABLE, {failed: JobStatus.CREATED}))
+
+
+@plant
+def an_attempt_number_is_left_out(stack):
+    real = ExecutionVertex.reset
+
+    def reset(self):
+        real(self)
+        left_out = self.execution.attempt_id.attempt + 1
+        self.execution.attempt_id = AttemptId(self.vertex_id, left_out)
+
+    swap(stack, ExecutionVertex, "reset", reset)
+
+
+@plant
+def a_task_is_not_told_where_to_read(stack):
+    real = task_deployments._descriptor
+    swap(
+        stack,
+        task_deployments,
+        "_descriptor",
+        lambda partition: replace(real(partition), location=None),
+    )
+
+
+@plant
+def a_slot_forgets_who_sits_in_it(stack):
+    swap(stack, TaskSlots, "add_task", lambda self, allocation_id, attempt_id: None)
+
+
+@plant
+def the_end_of_a_cancelled_attempt_is_told_to_nobody(stack):
+    real = JobCore.take_effects
+
+    def take_effects(self):
+        return [
+            effect
+            for effect in real(self)
+            if not isinstance(effect, ExecutionStateChanged)
+            or effect.old is not ExecutionState.CANCELING
+            or self.status not in {JobStatus.CANCELLING, JobStatus.CANCELED}
+        ]
+
+    swap(stack, JobCore, "take_effects", take_effects)
+
+
+@plant
+def a_broken_connection_ends_the_job(stack):
+    swap(
+        stack,
+        restart_backoff,
+        "is_infrastructure",
+        lambda failure: failure is not None and failure.is_task_manager_lost,
+    )
+
+
 # ---------------------------------------------------------------------- catching them
 
 
@@ -368,13 +442,10 @@ class Catch:
 
 
 def hunt(name: str, seeds: int = SEEDS, first: int = 0) -> Catch:
-    """Run seeds with the bug until one catches it. An exception of any kind also counts: it would end the driver."""
+    """Run seeds with the bug until one catches it: an invariant of ours, or of a machine's own."""
     with planted(name):
         for seed in range(first, first + seeds):
-            try:
-                violation = run_seed(seed).violation
-            except Exception as error:
-                violation = (type(error).__name__, str(error))
+            violation = run_seed(seed).violation
             if violation is not None:
                 return Catch(name, seed - first + 1, violation[0], violation[1])
     return Catch(name, seeds, None)

@@ -19,6 +19,7 @@ from penstock.model.messages import CancelTask, DeployTask, RegisterTaskManager,
 _DELAYS_MS: Final = (0, 0, 1, 1, 2, 5, 20, 120)
 _SLOW_MS: Final = (200, 1_000, 4_000, 12_000)
 _OVERTAKEN_MS: Final = (1, 20, 400)
+_REPEATED_MS: Final = (0, 1, 20, 500, 5_000)
 _BREAKS_MS: Final = (5, 300, 3_000, 10_000)
 DUPLICATED_SHARE: Final = 0.5
 REORDERED_SHARE: Final = 0.4
@@ -91,7 +92,7 @@ class Pipe:
         self._deliver_at(arrives_ms, message)
         if now_ms < noise.doubled_until and not is_plain and self.clock.chance(DUPLICATED_SHARE):
             self.note("duplication")
-            self._deliver_at(arrives_ms + draw.choice(_DELAYS_MS), message)
+            self._deliver_at(arrives_ms + draw.choice(_REPEATED_MS), message)
 
     def block(self, until_ms: int) -> None:
         """Nothing gets through until then; it waits."""
