@@ -123,6 +123,17 @@ def restart_leaves_the_region_running(stack):
 
 
 @plant
+def restart_does_not_cancel_those_that_read(stack):
+    real = JobCore.cancel
+
+    def cancel(self, vertex):
+        if self.status is not JobStatus.RESTARTING or not vertex.consumed_groups:
+            real(self, vertex)
+
+    swap(stack, JobCore, "cancel", cancel)
+
+
+@plant
 def restart_does_not_wait_for_the_old_attempts(stack):
     real = Restarts.take_ready
 
@@ -201,9 +212,9 @@ def a_slot_that_was_freed_elsewhere_stays(stack):
 def requirements_are_not_lowered_at_the_end(stack):
     real = JobCore.declare
 
-    def declare(self, slots):
-        if slots > 0:
-            real(self, slots)
+    def declare(self):
+        if self.pool.total_required > 0:
+            real(self)
 
     swap(stack, JobCore, "declare", declare)
 
@@ -447,6 +458,8 @@ def hunt(name: str, seeds: int = SEEDS, first: int = 0) -> Catch:
         for seed in range(first, first + seeds):
             violation = run_seed(seed).violation
             if violation is not None:
+                misfit = violation[0] in {"TypeError", "AttributeError"}
+                assert not misfit, f"{name} does not fit the machines any more: {violation[1]}"
                 return Catch(name, seed - first + 1, violation[0], violation[1])
     return Catch(name, seeds, None)
 

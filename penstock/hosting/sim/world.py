@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -46,7 +47,7 @@ class SeedResult:
 
 
 def run_seed(seed: int, *, is_traced: bool = False, is_calm: bool = False) -> SeedResult:
-    """Run one seed; a calm one has no faults. A broken invariant, or an error of a machine, is in the result; it is not raised."""
+    """Run one seed; a calm one has no faults. What breaks, invariant or driver, is in the result; it is not raised."""
     world = World(seed, is_traced=is_traced, is_calm=is_calm)
     result = world.result
     try:
@@ -55,6 +56,9 @@ def run_seed(seed: int, *, is_traced: bool = False, is_calm: bool = False) -> Se
         result.violation = (violation.name, str(violation))
     except EngineBug as error:
         result.violation = (type(error).__name__, str(error))
+    except Exception as error:  # whatever it is: it would end the driver
+        text = "".join(traceback.format_exception(error))
+        result.violation = (type(error).__name__, text)
     result.simulated_ms = world.clock.now_ms
     result.faults = Counter({kind.value: n for kind, n in world.faults.fired.items()})
     result.moments = Counter({kind.value: n for kind, n in world.faults.moments.items()})
