@@ -34,7 +34,7 @@ TASK = AttemptId(ExecutionVertexId(VertexId("v"), 0), 0)
 
 
 def test_two_restarts_that_become_ready_at_once_end_in_one_running() -> None:
-    """Seed 297: the TaskManager that both wait for is lost."""
+    """The TaskManager that both wait for is lost."""
     bench = Bench(job_graph({"A": 2, "B": 2}, [("A", "B")]))
     bench.start()
     bench.offer("tm1", 2)
@@ -48,7 +48,7 @@ def test_two_restarts_that_become_ready_at_once_end_in_one_running() -> None:
 
 
 def test_a_slot_that_its_task_manager_freed_by_itself_leaves_the_pool() -> None:
-    """Seed 61: our answer came after taskmanager.slot.timeout."""
+    """Our answer came after taskmanager.slot.timeout."""
     bench = Bench(job_graph({"A": 1, "B": 1}, [("A", "B")]))
     bench.start()
     assert set(deployed(bench.offer("tm1"))) == {"A[0]", "B[0]"}
@@ -72,7 +72,7 @@ def test_a_slot_that_the_job_gave_back_may_be_freed() -> None:
 
 
 def test_regions_that_wait_for_each_other_over_job_vertices_are_one() -> None:
-    """Seed 182: A and C are joined by a pipeline, B stands between them with blocking edges."""
+    """A and C are joined by a pipeline, B stands between them with blocking edges."""
     edges = [("A", "C", A2A), ("A", "B", POINTWISE, BLOCKING), ("B", "C", POINTWISE, BLOCKING)]
     graph = ExecutionGraph(job_graph({"A": 2, "B": 2, "C": 2}, edges))
     assert len(Regions(graph).regions) == 1
@@ -101,7 +101,7 @@ def idle(bench: Bench, now_ms: int) -> list[ResourceId]:
 
 
 def test_a_task_manager_with_results_that_are_to_be_read_keeps_a_slot() -> None:
-    """Seed 12: it would be let go as idle, and the results with it."""
+    """It would be let go as idle, and the results with it."""
     bench = batch_bench()
     bench.finish("A[0]")
     assert idle(bench, 5000) == []
@@ -114,7 +114,6 @@ def test_a_task_manager_with_results_that_are_to_be_read_keeps_a_slot() -> None:
 
 
 def test_a_repeated_request_does_not_bring_a_slot_back() -> None:
-    """Seed 863."""
     slots = TaskSlots(1)
     assert slots.allocate(0, JOB, A1)
     assert slots.free(ME, A1)
@@ -123,7 +122,6 @@ def test_a_repeated_request_does_not_bring_a_slot_back() -> None:
 
 
 def test_a_repeated_deployment_does_not_start_a_task_again() -> None:
-    """Seed 921."""
     slots = TaskSlots(1)
     slots.allocate(0, JOB, A1)
     slots.mark_active(A1)
