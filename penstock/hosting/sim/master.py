@@ -21,7 +21,6 @@ from penstock.hosting.sim.scenario import (
     STUCK_TASK_MS,
     JobPlan,
 )
-from penstock.hosting.sim.taskmanager import DriverBeat
 from penstock.hosting.task_thread import TaskSettings
 from penstock.hosting.taskmanager_watch import TaskManagerWatch
 from penstock.model.deployment import TaskManagerLocation
@@ -132,7 +131,6 @@ class Master:
     def start(self) -> None:
         self._soon("Start", lambda: self.shell.feed_job(StartScheduling(self.clock.now_ms)))
         self.clock.later(TICK_MS, "Tick", self.defer("Tick", self._tick))
-        self.clock.later(HEARTBEAT_INTERVAL_MS, "Beats", self.defer("Beats", self._beat))
 
     def cancel(self) -> None:
         self._soon("Cancel", lambda: self.shell.feed_job(CancelJob(self.clock.now_ms)))
@@ -172,11 +170,6 @@ class Master:
         self.watch.tick()
         self.shell.feed_resources(ResourceTick(self.clock.now_ms))
         self.clock.later(TICK_MS, "Tick", self.defer("Tick", self._tick))
-
-    def _beat(self) -> None:
-        for resource_id in sorted(self.shell.links.everybody()):
-            self.shell.links.send(resource_id, DriverBeat())
-        self.clock.later(HEARTBEAT_INTERVAL_MS, "Beats", self.defer("Beats", self._beat))
 
     # ------------------------------------------------------------------ messages
 

@@ -14,7 +14,13 @@ from typing import Final
 from penstock.hosting.links import Links
 from penstock.hosting.sim.clock import SimClock
 from penstock.model.ids import ResourceId
-from penstock.model.messages import CancelTask, DeployTask, RegisterTaskManager, TaskStateChanged
+from penstock.model.messages import (
+    CancelTask,
+    DeployTask,
+    MasterHeartbeat,
+    RegisterTaskManager,
+    TaskStateChanged,
+)
 
 _DELAYS_MS: Final = (0, 0, 1, 1, 2, 5, 20, 120)
 _SLOW_MS: Final = (200, 1_000, 4_000, 12_000)
@@ -177,6 +183,10 @@ class SimLinks(Links):
     def __init__(self, on_send: Callable[[ResourceId, object], None]) -> None:
         super().__init__()
         self._on_send = on_send
+
+    def beat(self) -> None:
+        for resource_id in self._links:
+            self.send(resource_id, MasterHeartbeat())
 
     def send(self, resource_id: ResourceId, message: object) -> None:
         link = self._links.get(resource_id)

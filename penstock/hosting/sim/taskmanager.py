@@ -26,6 +26,7 @@ from penstock.model.messages import (
     FailureInfo,
     FreeSlot,
     Heartbeat,
+    MasterHeartbeat,
     OfferSlots,
     PutBlob,
     RegisterTaskManager,
@@ -45,10 +46,6 @@ SLOT_TIMEOUT_MS: Final = 10_000
 _INIT_MS: Final = (1, 5, 50, 400)
 _CANCEL_MS: Final = (0, 1, 20, 300)
 _DRIVER: Final = "driver"
-
-
-class DriverBeat:
-    """The driver is there."""
 
 
 class Surroundings:
@@ -280,5 +277,5 @@ _HANDLERS: Final[dict[type, Callable[[SimTaskManager, Any], None]]] = {
     PutBlob: SimTaskManager._ignore,
     RegistrationAccepted: SimTaskManager._ignore,
     UpdatePartitions: SimTaskManager._ignore,
-    DriverBeat: SimTaskManager._ignore,
+    MasterHeartbeat: SimTaskManager._ignore,
 }
