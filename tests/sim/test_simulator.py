@@ -22,7 +22,7 @@ from penstock.machines.resource_manager import ResourceManager
 from penstock.machines.task_slots import TaskSlots
 from penstock.model.states import JobStatus
 
-SEEDS = 200
+SEEDS = 160
 
 
 @pytest.fixture(scope="module")
