@@ -232,6 +232,9 @@ class SlotPool:
                 excess[slot.counts_for] -= 1
                 if slot.resource_id in kept and len(self._task_managers[slot.resource_id]) == 1:
                     slot.free_since_ms = now_ms
+                    self._free.remove(slot)
+                    self._free.add(slot)  # last in the order of their times
+                    self._free.moved(slot.resource_id)
                     continue
                 self._remove(slot)
                 idle.append(slot)

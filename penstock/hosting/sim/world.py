@@ -145,7 +145,11 @@ class World:
         if not cluster.is_given_back():
             is_late = self.clock.now_ms - since_ms > _GIVE_BACK_MS
             resources = cluster.master.shell.resource_manager
-            what = (resources.needs, list(resources.taskmanagers), list(resources.starting))
+            what = (
+                resources.needs,
+                list(resources.taskmanagers),
+                list(resources.starting.since_ms),
+            )
             self.invariants.expect(Name.GIVEN_BACK, not is_late, what, is_trivial=True)
             self.clock.later(_LOOK_MS, "Look", lambda: self._look_for_end(since_ms))
             return
