@@ -2,10 +2,11 @@
 PYTHON ?= python3
 INPUT ?=
 ARGS ?=
+SEEDS ?= 2000
 PY := .venv/bin/python
 STAMP := .venv/.ready
 
-.PHONY: run test check bench plan q5 clean java
+.PHONY: run test check sim bench plan q5 clean java
 
 run: $(STAMP) java
 	$(PY) examples/word_count.py $(if $(INPUT),--input "$(INPUT)") $(ARGS)
@@ -22,6 +23,9 @@ check: $(STAMP)
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 	$(PY) -m pytest tests/test_tidy.py
+
+sim: $(STAMP)
+	$(PY) -m penstock.hosting.sim --seeds $(SEEDS) $(ARGS)
 
 bench: $(STAMP) java
 	$(PY) -m benchmarks $(ARGS)

@@ -104,6 +104,16 @@ class ResultPartition:
         """As many as the first group of consumers has members; one where nobody reads."""
         return len(self.consumer_groups[0].vertices) if self.consumer_groups else 1
 
+    @property
+    def is_wanted(self) -> bool:
+        """It lies where it was made, and not all that read it have finished."""
+        is_kept = self.is_available and self.result_type.is_released_by_scheduler
+        return is_kept and any(
+            reader.state is not ExecutionState.FINISHED
+            for group in self.consumer_groups
+            for reader in group.vertices
+        )
+
     def mark_produced(self) -> None:
         """All data are there. Never for pipelined results; a second time changes nothing."""
         if self.result_type.must_be_pipelined_consumed or self.is_all_data_produced:

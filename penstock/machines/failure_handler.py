@@ -127,7 +127,9 @@ class FailureHandler:
                 self._core.root.clear()
                 self._core.move_job(JobStatusEvent.REBUILT)
                 self._core.move_job(JobStatusEvent.START)
-            elif not self._core.restarts.is_any_waiting:
+            elif (
+                self._core.status is JobStatus.RESTARTING and not self._core.restarts.is_any_waiting
+            ):  # of two that become ready at once, the first says so
                 self._core.root.clear()
                 self._core.move_job(JobStatusEvent.RESTARTED)
             self._core.allocate(self._scheduling.restart(vertices))

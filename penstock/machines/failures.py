@@ -10,6 +10,7 @@ from penstock.machines.deployer import Bulk
 from penstock.machines.execution_graph import ExecutionVertex
 from penstock.machines.job_settings import JobSettings
 from penstock.machines.restart_backoff import is_infrastructure
+from penstock.machines.slot_pool import PooledSlot
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.messages import FailureInfo, NotEnoughResources, TaskManagerGone
 from penstock.model.states import ExecutionState
@@ -54,6 +55,16 @@ def lost_task_manager(event: TaskManagerGone) -> FailureInfo:
         kind="TaskManagerLost",
         text=f"TaskManager {event.resource_id} is lost: {event.cause}",
         is_task_manager_lost=True,
+    )
+
+
+def lost_slot(slot: PooledSlot) -> FailureInfo:
+    return FailureInfo(
+        kind="SlotLost",
+        text=(
+            f"slot {slot.allocation_id} of TaskManager {slot.resource_id} was freed there before it "
+            "heard that the job wants it (taskmanager.slot.timeout)."
+        ),
     )
 
 

@@ -13,7 +13,7 @@ from penstock.machines import job_status as job_machine
 from penstock.machines.deployer import Deployer
 from penstock.machines.execution import Consequence, ExecutionEvent
 from penstock.machines.execution_graph import ExecutionGraph, ExecutionVertex
-from penstock.machines.failures import RootCause
+from penstock.machines.failures import RootCause, lost_slot
 from penstock.machines.job_settings import JobSettings, LoadBalanceMode
 from penstock.machines.job_status import JobStatusEvent
 from penstock.machines.resource_profile import ANY, UNKNOWN, ResourceProfile, profile_of
@@ -23,7 +23,7 @@ from penstock.machines.slot_pool import SlotPool
 from penstock.machines.slot_sharing import local_input_preferred, task_balanced
 from penstock.machines.story import Story
 from penstock.model.graph.job_graph import JobGraph
-from penstock.model.ids import ResourceId
+from penstock.model.ids import AllocationId, ResourceId
 from penstock.model.messages import (
     AnswerOffers,
     CancelTask,
@@ -76,6 +76,7 @@ class JobCore:
         self.effects: list[JobEffect] = []
         self.alive = len(self.graph.vertices)
         self.gone: set[ResourceId] = set()
+        self.freed: set[AllocationId] = set()
         self._declared: tuple[int, tuple[tuple[SlotSize, int], ...]] = (0, ())
 
     @property
@@ -105,8 +106,12 @@ class JobCore:
             return
         self.pool.register_task_manager(location.resource_id)
         by_size: dict[SlotSize, list[SlotOffer]] = {}
+        over = tuple(o.allocation_id for o in event.offers if o.allocation_id in self.freed)
+        if over:  # offered before they were freed, and read again after that
+            self.effects.append(AnswerOffers(location.resource_id, (), over))
         for offer in event.offers:
-            by_size.setdefault(offer.size, []).append(offer)
+            if offer.allocation_id not in self.freed:
+                by_size.setdefault(offer.size, []).append(offer)
         for size, offers in by_size.items():
             answer = self.pool.offer(
                 location,
@@ -136,6 +141,19 @@ class JobCore:
         rejected = tuple(offer.allocation_id for offer in event.offers)
         self.effects.append(AnswerOffers(event.location.resource_id, (), rejected))
 
+    def lose_slot(self, allocation_id: AllocationId) -> list[ExecutionVertex]:
+        """Its TaskManager has freed it, and will not know it again. Returns the vertices that were to run in it."""
+        self.freed.add(allocation_id)
+        slot = self.pool.slots.get(allocation_id)
+        if slot is None:
+            return []  # we gave it back ourselves
+        seated = self.shared_slots.seated_in(slot)
+        failure = lost_slot(slot)
+        for vertex in seated:
+            self.move(vertex, ExecutionEvent.FAIL, failure)
+        self.pool.lose_slot(allocation_id)
+        return seated
+
     def lose_task_manager(
         self, resource_id: ResourceId, failure: FailureInfo
     ) -> list[ExecutionVertex]:
@@ -154,6 +172,17 @@ class JobCore:
         for vertex in alive:
             self.move(vertex, ExecutionEvent.FAIL, failure)
         return alive
+
+    def places_of_results(self) -> set[ResourceId]:
+        """TaskManagers with results that somebody has yet to read: one without slots in use would be let go."""
+        found: set[ResourceId] = set()
+        for vertex in self.graph.vertices:
+            location = vertex.execution.location
+            if vertex.state is not ExecutionState.FINISHED or location is None:
+                continue
+            if any(partition.is_wanted for partition in vertex.partitions):
+                found.add(location.resource_id)
+        return found
 
     def reset(self, vertices: Sequence[ExecutionVertex], *, is_global: bool) -> None:
         """New attempts of these; their coordinators are told before anything is deployed."""

@@ -47,6 +47,7 @@ from penstock.model.messages import (
     NotEnoughResources,
     PartitionDataProduced,
     SetTimer,
+    SlotFreed,
     SlotsOffered,
     StartScheduling,
     SuspendJob,
@@ -96,12 +97,15 @@ class JobMaster:
 
     # ------------------------------------------------------------------ step
 
-    def step(self, event: JobEvent) -> list[JobEffect]:
+    def step(self, event: JobEvent | SlotFreed) -> list[JobEffect]:
         """Take one event; returns the effects to carry out, in order."""
-        if not isinstance(event, PartitionDataProduced):
+        if not isinstance(event, PartitionDataProduced | SlotFreed):
             self._core.now_ms = event.now_ms
         if not self._core.status.is_terminal:
-            self._take(event)
+            if isinstance(event, SlotFreed):
+                self._on_slot_freed(event)
+            else:
+                self._take(event)
             self._settle()
         elif isinstance(event, SlotsOffered):
             self._core.reject_offers(event)
@@ -213,7 +217,8 @@ class JobMaster:
     def _on_timer(self, timer: str) -> None:
         if timer == IDLE_TIMER:
             self._idle_timer_ms = None
-            for slot in self._core.pool.release_idle(self._core.now_ms):
+            kept = self._core.places_of_results()
+            for slot in self._core.pool.release_idle(self._core.now_ms, kept):
                 self._core.effects.append(
                     FreeSlot(slot.resource_id, slot.allocation_id, "idle beyond slot.idle.timeout")
                 )
@@ -230,6 +235,15 @@ class JobMaster:
         for vertex in waiting:
             self._core.move(vertex, ExecutionEvent.FAIL, failure)
         self._failures.on_task_failure(waiting, failure)
+
+    def _on_slot_freed(self, event: SlotFreed) -> None:
+        """A TaskManager frees a slot when it is told to; by itself, when our answer to its offer came too late."""
+        victims = self._core.lose_slot(event.allocation_id)
+        failed = [vertex for vertex in victims if vertex.state is ExecutionState.FAILED]
+        if failed:
+            failure = failed[0].execution.failure
+            assert failure is not None
+            self._failures.on_task_failure(failed, failure)
 
     # ------------------------------------------------------------------ reports
 

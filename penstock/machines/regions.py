@@ -101,7 +101,7 @@ class _Union:
 
 def _compute(graph: ExecutionGraph) -> list[list[ExecutionVertex]]:
     found: list[list[ExecutionVertex]] = []
-    for job_vertices in _logical_regions(graph):
+    for job_vertices in _without_cycles(graph, _logical_regions(graph)):
         members = in_topological_order(v for job in job_vertices for v in job.vertices)
         ids = {job.job_vertex.vertex_id for job in job_vertices}
         if _has_inner_all_to_all(job_vertices, ids):
@@ -129,6 +129,19 @@ def _logical_regions(graph: ExecutionGraph) -> list[list[ExecutionJobVertex]]:
     for i, job in enumerate(graph.job_vertices):
         logical.setdefault(union.root(i), []).append(job)
     return list(logical.values())
+
+
+def _without_cycles(
+    graph: ExecutionGraph, logical: list[list[ExecutionJobVertex]]
+) -> list[list[ExecutionJobVertex]]:
+    """Those that wait for each other both ways are one: else neither could ever start."""
+    region_of = {job.job_vertex.vertex_id: i for i, jobs in enumerate(logical) for job in jobs}
+    reads: dict[int, set[int]] = {i: set() for i in range(len(logical))}
+    for job in graph.job_vertices:
+        for edge in job.job_vertex.inputs:
+            reads[region_of[edge.source]].add(region_of[edge.target])
+    merged = [sorted(component) for component in strongly_connected(reads)]
+    return [[job for i in component for job in logical[i]] for component in sorted(merged)]
 
 
 def _has_inner_all_to_all(jobs: Sequence[ExecutionJobVertex], ids: set[VertexId]) -> bool:

@@ -17,6 +17,7 @@ from penstock.model.messages import FailureInfo
 
 INFRASTRUCTURE_KINDS: Final = frozenset({
     "TaskManagerLost",
+    "SlotLost",
     "PartitionConnectionError",
     "PartitionNotFound",
 })

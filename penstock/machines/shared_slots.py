@@ -113,6 +113,11 @@ class SharedSlots:
                 self._close(shared)
         return [victims[index] for index in sorted(victims)]
 
+    def seated_in(self, slot: PooledSlot) -> list[ExecutionVertex]:
+        """Who sits in it, in topological order."""
+        shared = slot.serves and self._by_request.get(slot.serves.request_id)
+        return [shared.members[i] for i in sorted(shared.members)] if shared else []
+
     def __iter__(self) -> Iterator[SharedSlot]:
         return iter(list(self._by_group.values()))
 

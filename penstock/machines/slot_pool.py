@@ -8,7 +8,7 @@ the owner declares requirements once per event instead of debouncing by time.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from penstock.machines.free_slots import FreeSlots
@@ -156,6 +156,17 @@ class SlotPool:
         self._free_per_task_manager.pop(resource_id, None)
         return lost
 
+    def lose_slot(self, allocation_id: AllocationId) -> PooledSlot | None:
+        """Its TaskManager has freed it by itself. None: it is not held (any more)."""
+        slot = self.slots.get(allocation_id)
+        if slot is None:
+            return None
+        is_free = slot.serves is None
+        self._remove(slot)
+        if not is_free:
+            self.required[slot.counts_for] -= 1
+        return slot
+
     # ------------------------------------------------------------------ requests
 
     def allocate(self, request: SlotRequest, wanted: SlotProfile) -> Locality | None:
@@ -205,8 +216,13 @@ class SlotPool:
 
     # ------------------------------------------------------------------ giving back
 
-    def release_idle(self, now_ms: int) -> list[PooledSlot]:
-        """Forget free slots beyond the requirements that have been free for too long."""
+    def release_idle(
+        self, now_ms: int, kept: Collection[ResourceId] = frozenset()
+    ) -> list[PooledSlot]:
+        """Forget free slots beyond the requirements that have been free for too long.
+
+        Args: kept: TaskManagers of which one slot stays; its time starts anew.
+        """
         excess = self.fulfilled - self.required
         idle: list[PooledSlot] = []
         for slot in self.free:
@@ -214,6 +230,12 @@ class SlotPool:
             is_old = slot.free_since_ms + self._idle_timeout_ms <= now_ms
             if is_old and excess[slot.counts_for] > 0:
                 excess[slot.counts_for] -= 1
+                if slot.resource_id in kept and len(self._task_managers[slot.resource_id]) == 1:
+                    slot.free_since_ms = now_ms
+                    self._free.remove(slot)
+                    self._free.add(slot)  # last in the order of their times
+                    self._free.moved(slot.resource_id)
+                    continue
                 self._remove(slot)
                 idle.append(slot)
         return idle

@@ -18,7 +18,7 @@ from penstock.model.states import SlotState
 @dataclass(slots=True)
 class TaskSlot:
     """`ticket`: of the timeout that is armed, None while none is. `owner`: whom to tell of the
-    end."""
+    end. `ended`: attempts that were in it: a repeated message starts none of them again."""
 
     index: int
     job_id: JobId
@@ -26,6 +26,7 @@ class TaskSlot:
     ticket: int | None
     state: SlotState = SlotState.ALLOCATED
     attempts: set[AttemptId] = field(default_factory=set)
+    ended: set[AttemptId] = field(default_factory=set)
     owner: ResourceId | None = None
 
 
@@ -42,14 +43,18 @@ class TaskSlots:
         self._count = slots
         self._by_allocation: dict[AllocationId, TaskSlot] = {}
         self._by_index: dict[int, TaskSlot] = {}
+        self._past: set[AllocationId] = set()
         self._next_ticket = 0
 
     def allocate(self, index: int, job_id: JobId, allocation_id: AllocationId) -> bool:
         """Give the slot to the job; again for the same allocation is fine. `index` -1: any,
         dynamic.
 
-        A timeout starts for it: arm a timer with `ticket_of(allocation_id)`.
+        A timeout starts for it: arm a timer with `ticket_of(allocation_id)`. False: the place is taken, or this
+        allocation is over: a repeated request does not bring it back.
         """
+        if allocation_id in self._past:
+            return False
         known = self._by_allocation.get(allocation_id)
         if known is not None:
             is_same_place = index < 0 or known.index == index
@@ -97,8 +102,9 @@ class TaskSlots:
                 f"attempt {attempt_id} cannot run in slot {allocation_id}: it is {state}, and must "
                 "be ACTIVE. The JobMaster will place the task anew."
             )
-        if attempt_id in slot.attempts:
-            raise ExternalError(f"attempt {attempt_id} runs in slot {allocation_id} already.")
+        if attempt_id in slot.attempts or attempt_id in slot.ended:
+            has = "has run" if attempt_id in slot.ended else "runs"
+            raise ExternalError(f"attempt {attempt_id} {has} in slot {allocation_id} already.")
         slot.attempts.add(attempt_id)
 
     def task_ended(self, allocation_id: AllocationId, attempt_id: AttemptId) -> list[SlotFreed]:
@@ -107,6 +113,7 @@ class TaskSlots:
         if slot is None:
             return []
         slot.attempts.discard(attempt_id)
+        slot.ended.add(attempt_id)
         return self._drop(slot) if slot.state is SlotState.RELEASING else []
 
     def free(self, resource_id: ResourceId, allocation_id: AllocationId) -> list[SlotFreed]:
@@ -139,6 +146,7 @@ class TaskSlots:
             return []
         del self._by_allocation[slot.allocation_id]
         del self._by_index[slot.index]
+        self._past.add(slot.allocation_id)
         return [SlotFreed(slot.owner, slot.index, slot.allocation_id)]
 
     def _dynamic_indices(self) -> Iterator[int]:

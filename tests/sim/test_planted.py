@@ -1,0 +1,66 @@
+"""The test of the tester: every planted bug is caught, and every invariant has caught one.
+
+Each hunt starts at a seed known to catch it, so that this is quick; where the seeds have changed their meaning it
+goes on, up to 2,000. `python -m tests.sim.planted` starts at 0.
+"""
+
+import pytest
+
+from penstock.hosting.sim.invariants import Name
+from penstock.hosting.sim.world import SeedResult
+from tests.sim import planted
+from tests.sim.planted import PLANTS, SEEDS, Catch, hunt
+
+FIRST = {
+    "a_broken_connection_ends_the_job": 13,
+    "a_bulk_never_times_out": 61,
+    "a_repeated_message_starts_a_task_again": 63,
+    "a_repeated_request_brings_a_slot_back": 1801,
+    "a_slot_that_was_freed_elsewhere_stays": 10,
+    "cancel_does_not_wait_for_the_task": 6,
+    "regions_in_a_circle_wait_for_each_other": 5,
+    "restart_does_not_cancel_those_that_read": 6,
+    "restart_does_not_wait_for_the_old_attempts": 4,
+    "restart_leaves_the_region_running": 13,
+    "stale_reports_count": 45,
+    "the_end_of_a_cancelled_attempt_is_told_to_nobody": 18,
+    "two_restarts_at_once_restart_the_job_twice": 96,
+}
+
+
+@pytest.fixture(scope="module")
+def catches() -> dict[str, Catch]:
+    return {name: hunt(name, SEEDS - FIRST.get(name, 0), FIRST.get(name, 0)) for name in PLANTS}
+
+
+def test_there_are_enough() -> None:
+    assert len(PLANTS) >= 12
+    assert set(FIRST) <= set(PLANTS)
+
+
+@pytest.mark.parametrize("name", sorted(PLANTS))
+def test_a_planted_bug_is_caught(catches: dict[str, Catch], name: str) -> None:
+    assert catches[name].by is not None, f"{name} was not caught"
+
+
+def test_every_invariant_has_caught_a_bug(catches: dict[str, Catch]) -> None:
+    """One that never fails here might be one that cannot fail."""
+    assert set(Name) - {catch.by for catch in catches.values()} == set()
+
+
+def test_a_bug_is_gone_when_its_hunt_is_over() -> None:
+    name = "heartbeat_timeouts_are_not_noticed"
+    assert hunt(name, 3).by is not None
+    assert planted.run_seed(1).violation is None
+
+
+def test_a_bug_that_does_not_fit_the_machines_is_no_catch(monkeypatch) -> None:
+    broken = SeedResult(0, violation=("TypeError", "takes 2 arguments"))
+    monkeypatch.setattr(planted, "run_seed", lambda seed: broken)
+    with pytest.raises(AssertionError, match="does not fit"):
+        hunt("stale_reports_count", 1)
+
+
+def test_a_bug_that_nothing_catches_is_said_so(monkeypatch) -> None:
+    monkeypatch.setattr(planted, "run_seed", SeedResult)
+    assert hunt("stale_reports_count", 3) == Catch("stale_reports_count", 3, None)
