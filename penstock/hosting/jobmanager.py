@@ -306,6 +306,7 @@ class JobManager:
         elif isinstance(message, UserOutput):
             self.observer.user_output(message, self.job_graph)
         elif isinstance(message, SlotFreed):
+            self.shell.feed_job(message)
             self.shell.feed_resources(message)
         elif isinstance(message, PartitionDataProduced):
             self.shell.feed_job(message)

@@ -1,7 +1,8 @@
 """Which TaskManagers are alive, and what follows when one is not. On the JobManager's loop only.
 
 A TaskManager lives as long as it or its supervisor is heard. The supervisor vouches for one that is silent, because
-a C call may hold its GIL, but not for longer than `FROZEN_MS` without progress: then it is frozen.
+a C call may hold its GIL, but not for longer than `FROZEN_MS` (or heartbeat.timeout, if that is longer) without
+progress: then it is frozen.
 Source: Flink's heartbeat listeners of JobMaster and ResourceManager.
 """
 
@@ -48,8 +49,9 @@ class TaskManagerWatch:
         self._stuck_ms = int(settings.stuck_task_timeout_s * 1000)
         self._is_over = is_over
         interval_ms = int(settings.heartbeat_interval_s * 1000)
-        self._heard = Liveness[ResourceId](int(settings.heartbeat_timeout_s * 1000), interval_ms)
-        self._moving = Liveness[ResourceId](FROZEN_MS, min(interval_ms, FROZEN_MS - 1))
+        timeout_ms = int(settings.heartbeat_timeout_s * 1000)
+        self._heard = Liveness[ResourceId](timeout_ms, interval_ms)
+        self._moving = Liveness[ResourceId](max(FROZEN_MS, timeout_ms), interval_ms)
         self._progress: dict[ResourceId, int] = {}
         silence_ms = int(settings.silence_timeout_s * 1000)
         self._beat_every_ms = min(interval_ms, silence_ms // _BEATS_PER_SILENCE)
@@ -86,7 +88,7 @@ class TaskManagerWatch:
             self.lost(silence.peer, f"no progress for {silence.silent_ms / 1000:.0f} s: frozen")
         for attempt_id, since_ms in list(self._shell.cancelling.items()):
             if now - since_ms > self._stuck_ms:  # a new TaskManager is cheap here
-                del self._shell.cancelling[attempt_id]
+                self._shell.cancelling.pop(attempt_id, None)  # a loss before may have taken it out
                 resource_id = self._shell.where.get(attempt_id)
                 if resource_id is not None:
                     self.lost(resource_id, f"task {attempt_id} did not end after its cancel")

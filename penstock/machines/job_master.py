@@ -97,15 +97,12 @@ class JobMaster:
 
     # ------------------------------------------------------------------ step
 
-    def step(self, event: JobEvent | SlotFreed) -> list[JobEffect]:
+    def step(self, event: JobEvent) -> list[JobEffect]:
         """Take one event; returns the effects to carry out, in order."""
         if not isinstance(event, PartitionDataProduced | SlotFreed):
             self._core.now_ms = event.now_ms
         if not self._core.status.is_terminal:
-            if isinstance(event, SlotFreed):
-                self._on_slot_freed(event)
-            else:
-                self._take(event)
+            self._take(event)
             self._settle()
         elif isinstance(event, SlotsOffered):
             self._core.reject_offers(event)
@@ -118,6 +115,8 @@ class JobMaster:
                 self._core.allocate(self._scheduling.start())
             case SlotsOffered():
                 self._core.take_offers(event)
+            case SlotFreed():
+                self._on_slot_freed(event)
             case TaskReported():
                 self._on_report(event.report)
             case PartitionDataProduced():

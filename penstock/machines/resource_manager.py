@@ -335,7 +335,7 @@ class ResourceManager:
         for key, need in list(self.needs.items()):
             if need.required == 0 and self._allocated[key] == 0:
                 del self.needs[key]
-        asked = {size for _, size in self.needs if size}
+        asked = dict.fromkeys(size for _, size in self.needs if size)
         # the large are harder to place
         sizes = (*sorted(asked, key=cores_of, reverse=True), UNSIZED)
         self._report({size for size in sizes if self._is_short_after_meeting(size)})

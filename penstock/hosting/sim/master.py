@@ -25,7 +25,7 @@ from penstock.hosting.task_thread import TaskSettings
 from penstock.hosting.taskmanager_watch import TaskManagerWatch
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError
-from penstock.model.ids import AttemptId, FencingToken, ResourceId
+from penstock.model.ids import FencingToken, ResourceId
 from penstock.model.messages import (
     CancelJob,
     FailJob,
@@ -76,15 +76,6 @@ class SimShell(MachineShell):
             self.on_let_go(resource_id)
 
 
-class _Cancelling(dict[AttemptId, int]):
-    """`TaskManagerWatch.tick` deletes what the loss of a TaskManager may have deleted in the same tick; until it does
-    not, a second deletion is harmless here.
-    """
-
-    def __delitem__(self, attempt_id: AttemptId) -> None:
-        self.pop(attempt_id, None)
-
-
 class Master:
     """`start` it, give it messages, `close` it. `is_closed`: the driver's process is over."""
 
@@ -122,7 +113,6 @@ class Master:
             lambda: None,
         )
         self.shell.links = SimLinks(on_send)
-        self.shell.cancelling = _Cancelling()
         self.watch = TaskManagerWatch(
             self.shell, provider, observer, settings, lambda: self.is_closed
         )

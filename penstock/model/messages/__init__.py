@@ -58,14 +58,13 @@ from penstock.model.messages.resources import (
     ResourceEvent,
     ResourcesMissing,
     ResourceTick,
-    SlotFreed,
     StartTaskManager,
     StopTaskManager,
     TaskManagerLostEvent,
     TaskManagerRegistered,
     TaskManagerStartFailed,
 )
-from penstock.model.messages.shared import Committable, FailureInfo, SlotOffer, TaskIo
+from penstock.model.messages.shared import Committable, FailureInfo, SlotFreed, SlotOffer, TaskIo
 
 __all__ = [
     "AddSplits",

@@ -14,7 +14,7 @@ from penstock.model.ids import (
     PartitionId,
     ResourceId,
 )
-from penstock.model.messages.shared import Committable, FailureInfo, SlotOffer, TaskIo
+from penstock.model.messages.shared import Committable, FailureInfo, SlotFreed, SlotOffer, TaskIo
 from penstock.model.slot_size import SlotSize
 from penstock.model.states import ExecutionState, JobStatus
 
@@ -112,6 +112,7 @@ class TimerFired:
 JobEvent: TypeAlias = (
     StartScheduling
     | SlotsOffered
+    | SlotFreed
     | TaskReported
     | PartitionDataProduced
     | TaskManagerGone

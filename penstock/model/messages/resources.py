@@ -12,6 +12,7 @@ from penstock.model.ids import (
     ResourceId,
 )
 from penstock.model.messages.job import DeclareRequirements
+from penstock.model.messages.shared import SlotFreed
 from penstock.model.slot_size import UNSIZED, SlotSize
 
 
@@ -39,15 +40,6 @@ class TaskManagerStartFailed:
     resource_id: ResourceId
     cause: str
     now_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class SlotFreed:
-    """(wire) A TaskManager has this slot free again."""
-
-    resource_id: ResourceId
-    slot_index: int
-    allocation_id: AllocationId
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from penstock.model.ids import (
     AllocationId,
     PartitionId,
+    ResourceId,
 )
 from penstock.model.slot_size import UNSIZED, SlotSize
 
@@ -35,6 +36,15 @@ class SlotOffer:
     allocation_id: AllocationId
     slot_index: int
     size: SlotSize = UNSIZED
+
+
+@dataclass(frozen=True, slots=True)
+class SlotFreed:
+    """(wire) A TaskManager has this slot free again. To the JobMaster and the ResourceManager."""
+
+    resource_id: ResourceId
+    slot_index: int
+    allocation_id: AllocationId
 
 
 @dataclass(frozen=True, slots=True)
