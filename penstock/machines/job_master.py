@@ -113,10 +113,8 @@ class JobMaster:
             case StartScheduling():
                 self._core.move_job(JobStatusEvent.START)
                 self._core.allocate(self._scheduling.start())
-            case SlotsOffered():
-                self._core.take_offers(event)
-            case SlotFreed():
-                self._on_slot_freed(event)
+            case SlotsOffered() | SlotFreed():
+                self._on_slots(event)
             case TaskReported():
                 self._on_report(event.report)
             case PartitionDataProduced():
@@ -128,8 +126,7 @@ class JobMaster:
             case FailJob():
                 self._on_fail_job(event.failure)
             case JobFinalized():
-                if self._is_finalizing:
-                    self._core.end(JobStatusEvent.FINALIZED)
+                self._on_finalized()
             case NotEnoughResources():
                 self._shortage = event
             case TimerFired():
@@ -235,6 +232,12 @@ class JobMaster:
             self._core.move(vertex, ExecutionEvent.FAIL, failure)
         self._failures.on_task_failure(waiting, failure)
 
+    def _on_slots(self, event: SlotsOffered | SlotFreed) -> None:
+        if isinstance(event, SlotsOffered):
+            self._core.take_offers(event)
+        else:
+            self._on_slot_freed(event)
+
     def _on_slot_freed(self, event: SlotFreed) -> None:
         """A TaskManager frees a slot when it is told to; by itself, when our answer to its offer came too late."""
         victims = self._core.lose_slot(event.allocation_id)
@@ -320,6 +323,10 @@ class JobMaster:
             self._core.suspend()
         elif not self._is_finalizing:
             self._core.stop_all(JobStatusEvent.CANCEL)
+
+    def _on_finalized(self) -> None:
+        if self._is_finalizing:
+            self._core.end(JobStatusEvent.FINALIZED)
 
     def _finalize(self) -> None:
         self._is_finalizing = True

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from unittest.mock import patch
 
 from penstock.hosting.sim.world import run_seed
@@ -399,12 +399,14 @@ def an_attempt_number_is_left_out(stack):
 
 @plant
 def a_task_is_not_told_where_to_read(stack):
-    real = task_deployments._descriptor
+    real = task_deployments.pack_producers
     swap(
         stack,
         task_deployments,
-        "_descriptor",
-        lambda partition: replace(real(partition), location=None),
+        "pack_producers",
+        lambda data_set_id, vertex_id, first, producers: real(
+            data_set_id, vertex_id, first, [(attempt, None) for attempt, _ in producers]
+        ),
     )
 
 
