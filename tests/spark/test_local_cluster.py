@@ -201,10 +201,13 @@ def test_the_allocation_that_was_planned_is_the_one_that_happened(
     expected = defaultdict(list)
     for slot in planned.slots:
         expected[slot.resource_id].append(set(slot.tasks))
-    # Which of two equal TaskManagers comes first is Spark's affair.
     assert _shape(slots.values() for slots in happened.values()) == _shape(expected.values())
 
 
 def _shape(taskmanagers):
-    """How many slots each TaskManager has and how many tasks are in each, whoever sits where."""
-    return sorted(sorted(len(tasks) for tasks in slots) for slots in taskmanagers)
+    """Slots of each TaskManager, and which tasks share one. Which of two equal TaskManagers offers a slot first, and
+    so gets the next group, is the network's affair.
+    """
+    slots = [list(of_one) for of_one in taskmanagers]
+    shared = sorted(sorted(tasks) for of_one in slots for tasks in of_one)
+    return sorted(map(len, slots)), shared
