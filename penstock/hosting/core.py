@@ -91,11 +91,12 @@ class CoreKeeper:
         """One tick."""
         load, busiest = self._load()
         is_kept = self._policy.is_kept(load)
-        if is_kept and not self._is_kept:
-            self._place({_core_of(busiest)})
+        core = _core_of(busiest) if is_kept and not self._is_kept else None
+        if core is not None:
+            self._place({core})
         elif self._is_kept and not is_kept:
             self._place(self._allowed)
-        self._is_kept = is_kept
+        self._is_kept = is_kept and (self._is_kept or core is not None)
 
     def _load(self) -> tuple[Load, str]:
         """The load, and which thread ran most."""
@@ -131,9 +132,10 @@ def _times_of(thread: str) -> tuple[int, int] | None:
     return int(ran), int(waited)
 
 
-def _core_of(thread: str) -> int:
-    """Where it ran last."""
-    after_name = (
-        Path(f"/proc/self/task/{thread}/stat").read_text("ascii", "replace").rpartition(")")[2]
-    )
-    return int(after_name.split()[36])
+def _core_of(thread: str) -> int | None:
+    """Where it ran last; None when it has ended: the next tick looks again."""
+    try:
+        text = Path(f"/proc/self/task/{thread}/stat").read_text("ascii", "replace")
+    except FileNotFoundError:
+        return None
+    return int(text.rpartition(")")[2].split()[36])

@@ -57,7 +57,7 @@ class Reserved:
     def __contains__(self, allocation_id: object) -> bool:
         return any(
             vertex.state is not ExecutionState.FINISHED
-            for vertex in self._claimants.get(allocation_id, {}).values()  # type: ignore[call-overload]
+            for vertex in self._claimants.get(allocation_id, {}).values()  # type: ignore[call-overload] # Container takes any object
         )
 
     def __bool__(self) -> bool:

@@ -212,7 +212,7 @@ class Cluster(Surroundings):
         resource_id = taskmanager.resource_id
         self.data.lose_host(resource_id, 0 if is_told else _RESET_NOTICED_MS)
         delay_ms = self.clock.random.choice(_ENDED_MS) if is_told else _HOST_LOSS_NOTICED_MS
-        ended = lambda: self.master.host_ended(resource_id, cause)  # noqa: E731
+        ended = partial(self.master.host_ended, resource_id, cause)
         self.clock.later(delay_ms, "ProcessEnds", ended)
 
     # ------------------------------------------------------------------ tasks and results

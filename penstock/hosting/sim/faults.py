@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from penstock.hosting.sim.clock import SimClock
@@ -181,7 +182,7 @@ class Faults:
             return False
         task = self._clock.random.choice(running)
         failure = FailureInfo("ValueError", "user code raised", is_user_code=True)
-        fail = lambda: task.host.end_task(task, ExecutionState.FAILED, failure)  # noqa: E731
+        fail = partial(task.host.end_task, task, ExecutionState.FAILED, failure)
         task.host.after(0, "UserError", fail)
         return True
 

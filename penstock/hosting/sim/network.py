@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from penstock.hosting.links import Links
@@ -165,7 +166,7 @@ class Connection:
     def _break_soon(self) -> None:
         """What stays unanswered for ten seconds breaks the connection, if nothing does before."""
         delay_ms = self._clock.random.choice(_BREAKS_MS)
-        call = lambda: self.break_at_both_ends("connection reset")  # noqa: E731
+        call = partial(self.break_at_both_ends, "connection reset")
         self._clock.later(delay_ms, "Reset", call)
 
     def _to_driver(self, message: object) -> None:

@@ -7,6 +7,7 @@ timeout ends. Everything it does passes through `after`, so that a paused one do
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from penstock.hosting.sim.clock import SimClock
@@ -113,7 +114,7 @@ class SimTaskManager:
             return
         if self._around.clock.now_ms < self.paused_until_ms:
             rank = rank if self.are_timers_first else 1
-            again = lambda: self._run(kind, call, rank)  # noqa: E731
+            again = partial(self._run, kind, call, rank)
             self._around.clock.at(self.paused_until_ms, kind, again, rank)
             return
         call()
@@ -184,7 +185,7 @@ class SimTaskManager:
             return
         ticket = self.slots.ticket_of(allocation_id)
         if ticket is not None:
-            timed_out = lambda: self._on_slot_timeout(allocation_id, ticket)  # noqa: E731
+            timed_out = partial(self._on_slot_timeout, allocation_id, ticket)
             self.after(SLOT_TIMEOUT_MS, "SlotTimeout", timed_out)
         offer = SlotOffer(allocation_id, message.slot_index, self.size)
         self.send(OfferSlots(self.resource_id, (offer,)))
@@ -244,7 +245,7 @@ class SimTaskManager:
         if self._around.is_deaf_to_cancel():
             return
         delay_ms = self._around.clock.random.choice(_CANCEL_MS)
-        ended = lambda: self.end_task(task, ExecutionState.CANCELED)  # noqa: E731
+        ended = partial(self.end_task, task, ExecutionState.CANCELED)
         self.after(delay_ms, "Cancelled", ended)
 
     def _on_release_partitions(self, message: ReleasePartitions) -> None:

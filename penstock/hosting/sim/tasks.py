@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from penstock.hosting.sim.clock import SimClock
@@ -204,7 +205,7 @@ class DataPlane:
 
     def _break_later(self, task: SimTask, result_id: ResultPartitionId, delay_ms: int = 0) -> None:
         delay_ms += self._clock.random.choice(_NOTICED_MS)
-        call = lambda: self._break(task, result_id, "PartitionConnectionError")  # noqa: E731
+        call = partial(self._break, task, result_id, "PartitionConnectionError")
         task.host.after(delay_ms, "DataBroken", call)
 
     def _break(self, task: SimTask, result_id: ResultPartitionId, kind: str) -> None:

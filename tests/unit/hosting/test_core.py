@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from penstock.hosting import core
 from penstock.hosting.core import CoreKeeper, Load, Policy
 
 BUSY = Load(busy=0.95, lost=0.02)
@@ -81,3 +82,23 @@ def test_all_threads_are_placed_and_freed():
         stop.set()
         other.join()
         os.sched_setaffinity(0, allowed)
+
+
+def test_a_thread_that_ends_while_it_is_looked_at_is_looked_at_again(monkeypatch):
+    allowed = os.sched_getaffinity(0)
+    keeper = CoreKeeper()
+    keeper._policy.is_kept = lambda load: True
+    places = iter([None, min(allowed)])
+    monkeypatch.setattr(core, "_core_of", lambda thread: next(places))
+    try:
+        keeper.look()
+        assert os.sched_getaffinity(0) == allowed
+        keeper.look()
+        assert os.sched_getaffinity(0) == {min(allowed)}
+    finally:
+        for thread in threading.enumerate():
+            os.sched_setaffinity(thread.native_id, allowed)
+
+
+def test_a_thread_that_has_ended_is_on_no_core():
+    assert core._core_of("0") is None
