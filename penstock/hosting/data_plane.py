@@ -18,14 +18,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
-from penstock.hosting.data_connection import (
-    FIRST_CREDIT,
-    RECORD_ERROR,
-    DataConnection,
-    LocalChannel,
-    RemoteChannel,
-    RemoteView,
-)
+from penstock.hosting.channels import FIRST_CREDIT, FailedChannel, LocalChannel, RemoteChannel
+from penstock.hosting.data_connection import DataConnection
 from penstock.hosting.data_frames import (
     DataFrame,
     FrameParser,
@@ -37,6 +31,7 @@ from penstock.hosting.handshake import (
 )
 from penstock.hosting.partition_registry import PartitionRegistry
 from penstock.hosting.peers import Peers
+from penstock.hosting.remote_view import RECORD_ERROR, RemoteView
 from penstock.hosting.wire import decode
 from penstock.model.deployment import ShuffleDescriptor, TaskManagerLocation
 from penstock.model.errors import (
@@ -316,16 +311,3 @@ class DataPlane:
         for sock in (self._server, self._wake_receive, self._wake_send):
             sock.close()
         self._selector.close()
-
-
-class FailedChannel:
-    """A channel whose producer cannot be reached: the task finds the reason at its next poll."""
-
-    def __init__(self, error: ExternalError) -> None:
-        self._error = error
-
-    def poll(self) -> None:
-        raise self._error
-
-    def release(self) -> None:
-        """Nothing to give back."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.hosting.data_connection import RemoteChannel
+from penstock.hosting.channels import RemoteChannel
 from penstock.hosting.driver_stream import DriverWriter
 from penstock.hosting.source_input import SourceInput
 from penstock.model.deployment import (

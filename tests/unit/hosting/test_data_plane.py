@@ -7,9 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.hosting.data_connection import FIRST_CREDIT, RemoteChannel, RemoteView
+from penstock.hosting.channels import FIRST_CREDIT, RemoteChannel
 from penstock.hosting.data_plane import DataPlane
 from penstock.hosting.handshake import Credentials
+from penstock.hosting.remote_view import RemoteView
 from penstock.model.deployment import ShuffleDescriptor, TaskManagerLocation
 from penstock.model.errors import PartitionConnectionError, UserCodeError
 from penstock.model.ids import (
