@@ -41,6 +41,8 @@ from penstock.model.errors import (
 )
 from penstock.model.ids import ResourceId
 from penstock.runtime.input_gate import InputChannel
+from penstock.runtime.network_memory import NetworkMemory
+from penstock.runtime.network_settings import NetworkSettings
 from penstock.runtime.partition.result_partition import ResultPartition
 
 _DIAL_TIMEOUT_S: Final = 5.0
@@ -61,8 +63,23 @@ class _Connected:
 class DataPlane:
     """Started in `__init__`; `close` ends its thread and all connections."""
 
-    def __init__(self, resource_id: ResourceId, bind_host: str, credentials: Credentials) -> None:
+    def __init__(
+        self,
+        resource_id: ResourceId,
+        bind_host: str,
+        credentials: Credentials,
+        network: NetworkSettings | None = None,
+        max_buffer_bytes: int = 1 << 20,
+    ) -> None:
+        """`max_buffer_bytes`: most that a frame of several records holds."""
         self.resource_id = resource_id
+        self.network = network or NetworkSettings()
+        self.memory = NetworkMemory(
+            self.network.memory_bytes,
+            threading.Lock,
+            segment_bytes=self.network.segment_bytes,
+            max_buffer_bytes=max_buffer_bytes,
+        )
         self.registry = PartitionRegistry()
         self.on_broken: Callable[[], None] = lambda: None
         self.on_error: Callable[[ResultPartition, Exception], Exception] = lambda _, error: error

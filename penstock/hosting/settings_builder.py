@@ -12,6 +12,7 @@ from penstock.machines.job_settings import job_settings_of
 from penstock.machines.resource_manager import max_taskmanagers_of, resource_settings_of
 from penstock.model.config import Settings
 from penstock.model.program import ProgramSettings
+from penstock.runtime.network_settings import network_settings_of
 
 # A supervisor heartbeats for its TaskManager even while a C call holds the GIL, so short times are safe here.
 HOST_DEFAULTS: Final[Mapping[str, object]] = {
@@ -44,6 +45,7 @@ def job_manager_settings(settings: Settings, program: ProgramSettings) -> JobMan
             frame_bytes=settings.get_int("penstock.exchange.frame-size"),
             watermark_interval_ms=program.auto_watermark_interval_ms,
             job_parameters=_job_parameters(settings, program),
+            network=network_settings_of(settings),
         ),
         heartbeat_interval_s=settings.get_int("heartbeat.interval") / 1000,
         heartbeat_timeout_s=settings.get_int("heartbeat.timeout") / 1000,

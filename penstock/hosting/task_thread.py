@@ -27,6 +27,7 @@ from penstock.model.errors import ExternalError, UserCodeError
 from penstock.model.graph.chain import ChainSpec
 from penstock.model.messages import Committable, FailureInfo, TaskIo, TaskStateChanged
 from penstock.model.states import ExecutionState
+from penstock.runtime.network_settings import NetworkSettings
 from penstock.runtime.task import Step
 
 MAX_WAIT_S: Final = 1.0
@@ -48,6 +49,7 @@ class TaskSettings:
     frame_bytes: int = 1 << 20
     watermark_interval_ms: int = 200
     job_parameters: tuple[tuple[str, str], ...] = ()
+    network: NetworkSettings = NetworkSettings()
 
 
 class TaskHost(Protocol):

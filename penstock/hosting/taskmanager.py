@@ -85,7 +85,13 @@ class TaskManager:
         self.config = config
         self.task_settings = config.task_settings
         self.host_name = config.bind_host
-        self.data_plane = DataPlane(config.resource_id, config.bind_host, config.credentials)
+        self.data_plane = DataPlane(
+            config.resource_id,
+            config.bind_host,
+            config.credentials,
+            config.task_settings.network,
+            config.task_settings.frame_bytes,
+        )
         self.data_plane.on_error = self._partition_error
         self.data_plane.on_broken = self.abandon
         self._tasks: dict[AttemptId, TaskThread] = {}

@@ -11,8 +11,11 @@
     |- ExternalError            the world: may be tried again
     |  |- NoResourceAvailable
     |  |- TaskManagerLost
+    |  |- InsufficientBuffers
     |  |- PartitionNotFound
     |  |- PartitionConnectionError
+    |  |- ProducerFailed
+    |  |- BufferReordering
     |  `- AuthenticationError
     `- EngineBug                we are wrong
        |- IllegalTransition
@@ -67,12 +70,24 @@ class TaskManagerLost(ExternalError):
     """A TaskManager died, was cut off, or stopped answering."""
 
 
+class InsufficientBuffers(ExternalError):
+    """The network memory of a TaskManager is too small for what its tasks require."""
+
+
 class PartitionNotFound(ExternalError):
     """A consumer asked for a result partition that its producer's TaskManager does not have."""
 
 
 class PartitionConnectionError(ExternalError):
     """The connection to a producer's TaskManager could not be made or broke."""
+
+
+class ProducerFailed(ExternalError):
+    """The task that produces an input failed or was cancelled; this consumer only learned of it."""
+
+
+class BufferReordering(ExternalError):
+    """A frame came with another sequence number than was due: one was lost, repeated or overtaken."""
 
 
 class AuthenticationError(ExternalError):
