@@ -26,7 +26,11 @@ from penstock.model.ids import DataSetId, ResultPartitionId
 from penstock.runtime.chain import OperatorChain, OperatorTimer
 from penstock.runtime.input_gate import GateChannels, InputGates
 from penstock.runtime.operator import OperatorContext
-from penstock.runtime.partition.result_partition import ResultPartition, pipelined_partition
+from penstock.runtime.partition.result_partition import (
+    ResultPartition,
+    pipelined_partition,
+    pool_of,
+)
 from penstock.runtime.partitioner import Partitioner, make_partitioner
 from penstock.runtime.source_operator import SourceOperator
 from penstock.runtime.task import OutputWriter, StreamTask, TaskInput
@@ -65,7 +69,8 @@ class BuiltTask:
         """Open operators, publish partitions, ask for inputs."""
         self.chain.open(self._context_for)
         for partition in self._partitions:
-            partition.setup(self._thread.host.data_plane.registry)
+            plane = self._thread.host.data_plane
+            partition.setup(plane.registry, pool_of(partition, plane.memory, plane.network))
         if self._gates is not None:
             self._gates.start()
             for gate in self._thread.deployment.gates:

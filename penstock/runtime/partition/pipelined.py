@@ -18,8 +18,15 @@ from typing import Any, Final
 from penstock.model.errors import EngineBug, PartitionConnectionError
 from penstock.runtime.codec import can_join, concat
 from penstock.runtime.elements import Batch, ColumnBatch, Element, EndOfPartition, RowBatch
+from penstock.runtime.network_memory import LocalBufferPool
 from penstock.runtime.partition.row_size import RowSize
-from penstock.runtime.partition.subpartition import REFUSED, Lock, OutputState, SubpartitionOwner
+from penstock.runtime.partition.subpartition import (
+    REFUSED,
+    BufferAccount,
+    Lock,
+    OutputState,
+    SubpartitionOwner,
+)
 from penstock.runtime.prioritized_deque import PrioritizedDeque
 from penstock.runtime.subpartition_view import NextType, Polled, ViewListener
 
@@ -48,7 +55,7 @@ class PipelinedSubpartition:
     __slots__ = (
         "_delivers_empty", "_flush_requested", "_frames", "_full", "_is_blocked", "_is_finished",
         "_listener", "_lock", "_owner", "_queue", "_sequence", "_tail", "_timeoutable", "_view",
-        "index", "is_released", "output_state", "records", "sizes",
+        "index", "is_released", "output_state", "pool", "records", "sizes",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +76,7 @@ class PipelinedSubpartition:
         self.is_released = False
         self.sizes = RowSize(frame_bytes, MAX_ROWS_PER_FRAME)
         self.output_state: OutputState | None = None
+        self.pool: BufferAccount | None = None
         self._owner = owner
         self._full = full
         self._lock = lock
@@ -83,6 +91,13 @@ class PipelinedSubpartition:
         self._view: PipelinedSubpartitionView | None = None
         self._listener: ViewListener | None = None
         self._timeoutable: Any = None
+
+    def use_pool(self, pool: LocalBufferPool) -> None:
+        self.pool = pool
+        self.sizes.limit(pool.buffer_bytes)
+
+    def limit_frames(self, frame_bytes: int) -> None:
+        self.sizes.limit(frame_bytes)
 
     # -------------------------------------------------------------- producer's side
 
@@ -172,6 +187,8 @@ class PipelinedSubpartition:
         """Locked. Whether the consumer is to be told."""
         self._queue.add(frame)
         self._frames += 1
+        if self.pool is not None:
+            self.pool.take(self.index)
         self._tail = None if is_finished else frame
         self._watch_bound()
         return self._is_news()
@@ -298,16 +315,20 @@ class PipelinedSubpartition:
     def poll(self) -> Polled | None:
         """For the view: next element, or None for now."""
         with self._lock:
+            frames = self._frames
             taken = self._take()
-            if taken is None:
-                return None
-            polled = Polled(taken, self._backlog(), self._next_type(), self._sequence)
-            self._sequence = (self._sequence + 1) & 0xFFFFFFFF
+            emptied = frames - self._frames
             has_room = self.index in self._full and self._waiting < MAX_QUEUED
             if has_room:
                 self._full.discard(self.index)
+            if taken is not None:
+                polled = Polled(taken, self._backlog(), self._next_type(), self._sequence)
+                self._sequence = (self._sequence + 1) & 0xFFFFFFFF
+        self._recycle(emptied)
         if has_room:
             self._owner.on_room(self.index)
+        if taken is None:
+            return None
         if type(taken) is list:
             polled.element = concat(taken)
         return polled
@@ -397,9 +418,10 @@ class PipelinedSubpartition:
             self.is_released = True
             self._queue.clear()
             self._tail = None
-            self._frames = 0
+            dropped, self._frames = self._frames, 0
             self._full.discard(self.index)
             view, self._timeoutable, barrier = self._view, None, self._timeoutable
+        self._recycle(dropped)
         if barrier is not None and self.output_state is not None:
             self.output_state.fail(barrier.checkpoint_id, self.index, "the partition was released")
         if view is not None and failure is not None:
@@ -407,6 +429,11 @@ class PipelinedSubpartition:
             if self._listener is not None:
                 self._listener.notify_data()
         self._owner.on_room(self.index)
+
+    def _recycle(self, frames: int) -> None:
+        if frames and self.pool is not None:
+            for _ in range(frames):
+                self.pool.recycle(self.index)
 
     def on_view_released(self) -> None:
         """For the view, once: nobody reads on, so nothing is kept and the producer is not held up."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Final, Protocol
 
 from penstock.model.errors import EngineBug
@@ -16,6 +17,13 @@ from penstock.model.graph.chain import ChainedOperator
 from penstock.model.graph.job_graph import ResultPartitionType
 from penstock.model.ids import ResultPartitionId
 from penstock.runtime.elements import Element, EndOfData
+from penstock.runtime.network_memory import (
+    LocalBufferPool,
+    NetworkMemory,
+    PoolLimits,
+    output_buffers,
+)
+from penstock.runtime.network_settings import NetworkSettings
 from penstock.runtime.partition.pipelined import PipelinedSubpartition
 from penstock.runtime.partition.release import ReleaseOnConsumption
 from penstock.runtime.partition.subpartition import FrameView, Lock, Subpartition
@@ -35,6 +43,14 @@ class PartitionManager(Protocol):
     def release(self, partition_id: ResultPartitionId, failure: str | None = None) -> None:
         """Forget it and release it; nothing happens to an unknown one."""
         ...
+
+
+class MakePool(Protocol):
+    """Asks the network memory for a pool of this partition's size. Raises: InsufficientBuffers."""
+
+    def __call__(
+        self, on_available: Callable[[], None], on_resize: Callable[[], None]
+    ) -> LocalBufferPool: ...
 
 
 class ResultPartition:
@@ -59,25 +75,41 @@ class ResultPartition:
         self._producer_wake = producer_wake
         self._lock = lock
         self._manager: PartitionManager | None = None
+        self._pool: LocalBufferPool | None = None
         self._users: ReleaseOnConsumption | None = None
         self._has_ended_data = False
         self._acknowledged: set[int] = set()
 
-    def setup(self, manager: PartitionManager) -> None:
-        """Make it known to consumers. Raises: EngineBug: it was set up before."""
+    def setup(self, manager: PartitionManager, make_pool: MakePool | None = None) -> None:
+        """Get buffers, then become known to consumers. `make_pool` None: without a bound by memory.
+
+        Raises: EngineBug: it was set up before. InsufficientBuffers.
+        """
         if self._manager is not None:
             raise EngineBug(f"partition {self.partition_id} was set up twice")
         self._manager = manager
         if not self.result_type.is_released_by_scheduler:
             self._users = ReleaseOnConsumption(len(self.subpartitions))
+        if make_pool is not None:
+            self._pool = make_pool(self._producer_wake, self._resize)
+            for subpartition in self.subpartitions:
+                subpartition.use_pool(self._pool)
         manager.register(self)
+
+    def _resize(self) -> None:
+        """The pool's buffers have another size. Any thread."""
+        if self._pool is not None:
+            for subpartition in self.subpartitions:
+                subpartition.limit_frames(self._pool.buffer_bytes)
 
     # ------------------------------------------------------------------ writing
 
     @property
     def is_available(self) -> bool:
-        """Room in every subpartition. Without it the producer must suspend (nothing is dropped if it does not)."""
-        return not self.full
+        """Room in every subpartition, and a buffer. Without it the producer must suspend (nothing is dropped if
+        it does not).
+        """
+        return not self.full and (self._pool is None or self._pool.is_available)
 
     def flush(self) -> None:
         for subpartition in self.subpartitions:
@@ -168,6 +200,8 @@ class ResultPartition:
         self.failure = failure
         for subpartition in self.subpartitions:
             subpartition.release(failure)
+        if self._pool is not None:
+            self._pool.destroy()
 
     def _release_if(self, *, is_last: bool) -> None:
         if is_last and self._manager is not None:
@@ -193,3 +227,24 @@ def pipelined_partition(
         for index in range(subpartitions)
     ]
     return partition
+
+
+def pool_of(
+    partition: ResultPartition, memory: NetworkMemory, network: NetworkSettings
+) -> MakePool:
+    """What `setup` asks for the partition's buffers: as many as its type and its subpartitions say."""
+    subpartitions = len(partition.subpartitions)
+    required, maximum = output_buffers(
+        subpartitions,
+        is_bounded=partition.result_type.has_bounded_buffers,
+        per_channel=network.buffers_per_channel,
+        floating=network.floating_per_gate,
+    )
+    limits = PoolLimits(
+        required,
+        maximum,
+        subpartitions,
+        per_subpartition=network.max_per_subpartition,
+        overdraft=network.max_overdraft,
+    )
+    return partial(memory.create_pool, limits)

@@ -20,10 +20,11 @@ _FLAT: Final = frozenset({int, float, bool, str, bytes, type(None)})
 class RowSize:
     """Of one subpartition. `frame_bytes`: wanted now; `frame_rows`: rows that make such a frame, at most `max_rows`."""
 
-    __slots__ = ("_frame_bytes_max", "_is_measured", "_max_rows", "bytes_per_row", "frame_bytes", "frame_rows")  # fmt: skip
+    __slots__ = ("_buffer_bytes", "_frame_bytes_max", "_is_measured", "_max_rows", "_wanted_bytes", "bytes_per_row", "frame_bytes", "frame_rows")  # fmt: skip
 
     def __init__(self, frame_bytes: int, max_rows: int) -> None:
-        self._frame_bytes_max = self.frame_bytes = frame_bytes
+        self._frame_bytes_max = self._buffer_bytes = self._wanted_bytes = frame_bytes
+        self.frame_bytes = frame_bytes
         self._max_rows = max_rows
         self._is_measured = False
         self.bytes_per_row = _FIRST_GUESS
@@ -37,7 +38,12 @@ class RowSize:
 
     def set_frame_bytes(self, frame_bytes: int) -> None:
         """What the consumer announced; never above what was set up."""
-        self.frame_bytes = max(1, min(frame_bytes, self._frame_bytes_max))
+        self._wanted_bytes = frame_bytes
+        self._update()
+
+    def limit(self, buffer_bytes: int) -> None:
+        """What a buffer of the pool may hold."""
+        self._buffer_bytes = buffer_bytes
         self._update()
 
     def measured(self, rows: int, size: int) -> None:
@@ -55,6 +61,8 @@ class RowSize:
         self._update()
 
     def _update(self) -> None:
+        wanted = min(self._wanted_bytes, self._buffer_bytes, self._frame_bytes_max)
+        self.frame_bytes = max(1, wanted)
         rows = int(self.frame_bytes / self.bytes_per_row)
         self.frame_rows = max(1, min(self._max_rows, rows))
 

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Protocol
 
 from penstock.runtime.elements import Batch, Element
+from penstock.runtime.network_memory import LocalBufferPool
 from penstock.runtime.subpartition_view import SubpartitionView, ViewListener
 
 REFUSED = -1
@@ -27,6 +28,13 @@ class Lock(Protocol):
         trace: TracebackType | None,
         /,
     ) -> object: ...
+
+
+class BufferAccount(Protocol):
+    """The partition's buffer pool, as its subpartitions see it: each frame of data holds one buffer."""
+
+    def take(self, subpartition: int | None = None) -> None: ...
+    def recycle(self, subpartition: int | None = None) -> None: ...
 
 
 class OutputState(Protocol):
@@ -79,6 +87,14 @@ class Subpartition(Protocol):
     @property
     def has_pending(self) -> bool:
         """Whether a flush would make something visible."""
+        ...
+
+    def use_pool(self, pool: LocalBufferPool) -> None:
+        """Before anything is written: frames hold buffers of this pool, and are no larger than those."""
+        ...
+
+    def limit_frames(self, frame_bytes: int) -> None:
+        """The pool's buffers are of this size now. Any thread."""
         ...
 
     def write(self, batch: Batch) -> None:

@@ -1,11 +1,16 @@
 """ResultPartition: availability, events for all, who releases it and when."""
 
+from contextlib import nullcontext
+
 import pytest
 
-from penstock.model.errors import EngineBug, PartitionConnectionError
+from penstock.model.errors import EngineBug, InsufficientBuffers, PartitionConnectionError
 from penstock.model.graph.job_graph import ResultPartitionType
 from penstock.runtime.elements import EndOfData, EndOfPartition, RowBatch, Watermark
+from penstock.runtime.network_memory import NetworkMemory
+from penstock.runtime.network_settings import NetworkSettings
 from penstock.runtime.partition.pipelined import MAX_QUEUED
+from penstock.runtime.partition.result_partition import pool_of
 from tests.unit.runtime.partition.tools import Listener, Manager, drained, pipelined, views_of
 
 
@@ -162,3 +167,63 @@ def test_a_flush_shows_what_is_gathered_everywhere():
     part.flush()
     part.flush()
     assert [listener.data for listener in listeners] == [0, 1]
+
+
+# ---------------------------------------------------------------------- with a buffer pool
+
+
+def pooled(subpartitions, wake=lambda: None, memory_bytes=10 << 20, **settings):
+    memory = NetworkMemory(memory_bytes, nullcontext, segment_bytes=32 << 10)
+    part = pipelined(subpartitions, wake=wake)
+    network = NetworkSettings(memory_bytes=memory_bytes, **settings)
+    part.setup(Manager(), pool_of(part, memory, network))
+    return part, memory
+
+
+def test_each_frame_of_data_holds_a_buffer_until_it_is_taken():
+    part, memory = pooled(1)
+    view = part.create_view(0, Listener())
+    sub = part.subpartitions[0]
+    sub.add_frame(RowBatch([1]), is_finished=True)
+    sub.add(Watermark(1))
+    sub.write(RowBatch([2]))
+    assert memory.buffers_in_use == 2
+    drained(view)
+    assert memory.buffers_in_use == 1  # that of the frame which is still being filled
+    part.release()
+    assert memory.buffers_in_use == 0
+
+
+def test_without_a_buffer_the_partition_is_not_available():
+    wake = Wakes()
+    part, _ = pooled(2, wake, buffers_per_channel=1, floating_per_gate=1)  # 3 buffers
+    view = part.create_view(0, Listener())
+    for _ in range(2):
+        assert part.is_available
+        part.subpartitions[0].add_frame(RowBatch([1]), is_finished=True)
+    part.subpartitions[1].write(RowBatch([1]))
+    assert not part.is_available
+    view.poll()
+    assert part.is_available
+    assert wake.count == 1
+
+
+def test_a_subpartition_with_many_buffers_makes_the_partition_unavailable():
+    part, _ = pooled(2, max_per_subpartition=2)
+    part.subpartitions[0].add_frame(RowBatch([1]), is_finished=True)
+    assert part.is_available
+    part.subpartitions[0].write(RowBatch([1]))
+    assert not part.is_available
+
+
+def test_frames_are_no_larger_than_the_pools_buffers():
+    part, memory = pooled(1, memory_bytes=1 << 20)
+    assert part.subpartitions[0].add(Watermark(1)) == memory.buffer_bytes < 1 << 20
+    other = pipelined()
+    other.setup(Manager(), pool_of(other, memory, NetworkSettings(memory_bytes=1 << 20)))
+    assert part.subpartitions[0].add(Watermark(1)) == memory.buffer_bytes
+
+
+def test_a_partition_for_which_there_is_no_memory_is_refused():
+    with pytest.raises(InsufficientBuffers, match="required 101"):
+        pooled(100, memory_bytes=1 << 20)
