@@ -8,13 +8,13 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from penstock.hosting.closures import dumps_records
 from penstock.hosting.data_connection import DataConnection
 from penstock.hosting.data_frames import FrameType
 from penstock.model.errors import ExternalError
-from penstock.runtime.codec import ChannelEncoder, FrameKind, Parts, size_of
+from penstock.runtime.codec import ChannelEncoder, EncodedFrame, FrameKind, Parts, size_of
 from penstock.runtime.elements import ColumnBatch, RowBatch
 from penstock.runtime.partition.subpartition import FrameView
 from penstock.runtime.subpartition_view import NextType
@@ -135,8 +135,10 @@ class RemoteView:
         if polled is None:
             return None
         self._backlog = polled.backlog
-        element = polled.element
-        if isinstance(element, (RowBatch, ColumnBatch)):
+        element: Any = polled.element
+        if isinstance(element, EncodedFrame):
+            self._encoded.append((element.kind, [element.payload]))
+        elif isinstance(element, (RowBatch, ColumnBatch)):
             frames = self._encoder.encode_to_size(element, view.frame_bytes)
             size = sum(size_of(parts) for _, parts, _ in frames)
             view.measured(len(element), size)

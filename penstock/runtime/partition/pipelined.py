@@ -230,8 +230,10 @@ class PipelinedSubpartition:
 
     # -------------------------------------------------------------- consumer's side
 
-    def create_view(self, listener: ViewListener) -> PipelinedSubpartitionView:
-        """The one consumer. Is told nothing by this: it looks once by itself.
+    def create_view(
+        self, listener: ViewListener, *, is_encoded: bool = False
+    ) -> PipelinedSubpartitionView:
+        """The one consumer. Is told nothing by this: it looks once by itself. Nothing is encoded here.
 
         Raises: EngineBug: there is or was one. PartitionConnectionError: the partition is released.
         """
