@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.hosting.channels import RemoteChannel
+from penstock.hosting.closures import dumps_records, loads_records
 from penstock.hosting.driver_stream import DriverWriter
 from penstock.hosting.source_input import SourceInput
 from penstock.model.deployment import (
@@ -26,8 +27,10 @@ from penstock.model.ids import DataSetId, ResultPartitionId
 from penstock.runtime.chain import OperatorChain, OperatorTimer
 from penstock.runtime.input_gate import GateChannels, InputGates
 from penstock.runtime.operator import OperatorContext
+from penstock.runtime.partition.blocking import BlockingFormat
 from penstock.runtime.partition.result_partition import (
     ResultPartition,
+    blocking_partition,
     pipelined_partition,
     pool_of,
 )
@@ -165,14 +168,7 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
     deployment, host = thread.deployment, thread.host
     chain = OperatorChain(spec, wall_clock_ms, thread.enter_operator)
     partitions = {
-        part.partition_id.data_set_id: pipelined_partition(
-            ResultPartitionId(part.partition_id, deployment.attempt_id),
-            part.subpartitions,
-            host.task_settings.frame_bytes,
-            thread.waker.wake,
-            threading.Lock,
-            part.result_type,
-        )
+        part.partition_id.data_set_id: _result_partition(thread, part)
         for part in deployment.partitions
     }
     by_data_set = {part.partition_id.data_set_id: part for part in deployment.partitions}
@@ -218,6 +214,36 @@ def build_gates(
     gates = InputGates(wake)
     opened = [gates.add_gate(gate.input_index, len(gate.channels)) for gate in deployment.gates]
     return gates, opened
+
+
+def _result_partition(thread: TaskThread, part: PartitionDeployment) -> ResultPartition:
+    host = thread.host
+    partition_id = ResultPartitionId(part.partition_id, thread.deployment.attempt_id)
+    frame_bytes = host.task_settings.frame_bytes
+    if not part.result_type.is_released_by_scheduler:
+        return pipelined_partition(
+            partition_id,
+            part.subpartitions,
+            frame_bytes,
+            thread.waker.wake,
+            threading.Lock,
+            part.result_type,
+        )
+    blocking = host.task_settings.blocking
+    return blocking_partition(
+        partition_id,
+        part.subpartitions,
+        lambda: blocking.make_data(host.io_directories.new_path()),
+        BlockingFormat(
+            dumps_records,
+            loads_records,
+            frame_bytes,
+            blocking.buffer_bytes,
+            blocking.make_compressor(),
+        ),
+        threading.Lock,
+        part.result_type,
+    )
 
 
 def _partitioner(thread: TaskThread, output: ChainOutput, part: PartitionDeployment) -> Partitioner:

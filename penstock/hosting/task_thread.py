@@ -13,12 +13,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from penstock.hosting.closures import deserialize, dumps_records
 from penstock.hosting.data_plane import DataPlane
 from penstock.hosting.driver_stream import DriverWriter
+from penstock.hosting.io_directories import IoDirectories
 from penstock.hosting.task_builder import BuiltTask, build_task
 from penstock.hosting.user_output import end_thread
 from penstock.hosting.waker import Waker
@@ -28,6 +29,7 @@ from penstock.model.graph.chain import ChainSpec
 from penstock.model.messages import Committable, FailureInfo, TaskIo, TaskStateChanged
 from penstock.model.states import ExecutionState
 from penstock.runtime.network_settings import NetworkSettings
+from penstock.runtime.partition.settings import BlockingSettings
 from penstock.runtime.task import Step
 
 MAX_WAIT_S: Final = 1.0
@@ -49,13 +51,15 @@ class TaskSettings:
     frame_bytes: int = 1 << 20
     watermark_interval_ms: int = 200
     job_parameters: tuple[tuple[str, str], ...] = ()
-    network: NetworkSettings = NetworkSettings()
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    blocking: BlockingSettings = field(default_factory=BlockingSettings)
 
 
 class TaskHost(Protocol):
     """The TaskManager as its tasks see it. `send` may be called from any thread."""
 
     data_plane: DataPlane
+    io_directories: IoDirectories
     task_settings: TaskSettings
     host_name: str
 

@@ -24,6 +24,7 @@ from typing import Any, Final
 import penstock
 from penstock.hosting.data_plane import DataPlane
 from penstock.hosting.handshake import NONCE_BYTES, ROLE_TASKMANAGER, ClientHandshake, Credentials
+from penstock.hosting.io_directories import IoDirectories
 from penstock.hosting.task_thread import TaskSettings, TaskThread, failure_info
 from penstock.hosting.wire import MessageBuffer, encode, notice_lost_peer, run_handshake
 from penstock.machines.task_slots import TaskSlots
@@ -91,6 +92,9 @@ class TaskManager:
             config.credentials,
             config.task_settings.network,
             config.task_settings.frame_bytes,
+        )
+        self.io_directories = IoDirectories(
+            config.task_settings.blocking.tmp_dirs, config.resource_id
         )
         self.data_plane.on_error = self._partition_error
         self.data_plane.on_broken = self.abandon
@@ -195,6 +199,7 @@ class TaskManager:
         for task in tasks:
             task.join(max(0.0, deadline - time.monotonic()))
         self.data_plane.close()
+        self.io_directories.close()
         if self._socket is not None:
             with self._send_lock:
                 self._socket.close()

@@ -43,11 +43,13 @@ def main() -> None:
     from penstock.hosting.taskmanager import TaskManager, TaskManagerConfig
     from penstock.model.ids import ResourceId
     from penstock.runtime.network_settings import network_settings_from
+    from penstock.runtime.partition.settings import blocking_settings_from
 
     closures.load_cloudpickle_alone()
     settings = told["task_settings"]
     settings["job_parameters"] = tuple(tuple(pair) for pair in settings["job_parameters"])
     settings["network"] = network_settings_from(settings["network"])
+    settings["blocking"] = blocking_settings_from(settings["blocking"])
     config = TaskManagerConfig(
         resource_id=ResourceId(told["resource_id"]),
         master_host=told["master_host"],

@@ -27,6 +27,7 @@ from penstock.machines.job_core import JobCore
 from penstock.machines.job_settings import FailoverMode, JobSettings
 from penstock.machines.job_status import JobStatusEvent
 from penstock.machines.job_views import TaskPlace, places_of, progress_of
+from penstock.machines.partition_release import ReleaseByRegion
 from penstock.machines.regions import Regions
 from penstock.machines.scheduling import PipelinedRegionScheduling, SchedulingStrategy
 from penstock.machines.shared_slots import SharedSlots
@@ -80,6 +81,8 @@ class JobMaster:
         self._settings = settings
         regions = Regions(core.graph)
         self.regions = regions.regions
+        if settings.is_released_during_job:
+            core.partition_release = ReleaseByRegion(core.graph, regions)
         self._scheduling = _scheduling_of(core.graph, regions, job_graph.job_type, settings)
         failover: FailoverStrategy = RestartRegions(regions)
         if settings.failover is FailoverMode.FULL:
@@ -284,6 +287,7 @@ class JobMaster:
         elif vertex.state is before:
             return
         elif vertex.state is ExecutionState.FINISHED:
+            self._core.release_unread(vertex)
             self._core.allocate(self._scheduling.on_finished(vertex))
         elif vertex.state is ExecutionState.FAILED:
             failure = report.failure or unexpected_report(vertex, before, report.state)

@@ -67,6 +67,8 @@ jobmanager.scheduler | str | Default |
     Default, or AdaptiveBatch: BATCH jobs go subtask by subtask. Adaptive is taken as Default.
 jobmanager.partition.hybrid.partition-data-consume-constraint | str | - |
     When AdaptiveBatch may read hybrid results; none: UNFINISHED_PRODUCERS.
+jobmanager.partition.release-during-job-execution | bool | true |
+    Remove blocking results as soon as all that read them have finished, not at the job's end.
 jobmanager.execution.failover-strategy | str | region | region or full.
 jobmanager.execution.attempts-history-size | int | 16 | Past attempts kept per subtask.
 taskmanager.numberOfTaskSlots | int | 1 | Slots of one TaskManager.
@@ -103,6 +105,12 @@ taskmanager.network.memory.buffer-debloat.target | duration | 1 s |
 taskmanager.network.memory.buffer-debloat.samples | int | 20 | Measurements that are averaged.
 taskmanager.network.memory.buffer-debloat.threshold-percentages | int | 25 |
     Smaller changes are not announced.
+taskmanager.network.blocking-shuffle.type | str | file |
+    Blocking results: file, mmap (a mapped file), or auto (a file that is mapped for reading).
+taskmanager.network.batch-shuffle.compression.enabled | bool | true | Compress blocking results.
+taskmanager.network.compression.codec | str | LZ4 | LZ4 or ZSTD.
+io.tmp.dirs | str | - |
+    Directories for blocking results, separated by commas; none: the system's for temporary files.
 task.cancellation.interval | duration | 30 s | Between two attempts to interrupt a cancelled task.
 task.cancellation.timeout | duration | 3 min |
     A cancelled task that lives longer ends its TaskManager; 0: never.
@@ -152,8 +160,6 @@ restart-strategy.failure-rate.max-failures-per-interval | int | 1 | Failures all
 # Accepted because Flink programs set them; they change nothing here.
 # A line that starts with `=` says what the lines below it are.
 IGNORED: Final = """
-= Release consumed blocking results early.
-jobmanager.partition.release-during-job-execution | bool | true
 = How long an allocated slot waits for its JobMaster.
 taskmanager.slot.timeout | duration | 10 s
 = How long a TaskManager tries to register.
@@ -236,13 +242,9 @@ execution.batch.job-recovery.enabled | bool | false
 = Recovery of batch jobs.
 execution.batch.job-recovery.previous-worker.recovery.timeout | duration | 30 s
 execution.batch.job-recovery.snapshot.min-pause | duration | 3 min
-= file, mmap or auto.
-taskmanager.network.blocking-shuffle.type | str | file
 = Sort shuffle only.
 taskmanager.network.sort-shuffle.min-parallelism | int | 1
 taskmanager.network.sort-shuffle.min-buffers | int | 512
-taskmanager.network.batch-shuffle.compression.enabled | bool | true
-taskmanager.network.compression.codec | str | LZ4
 = No JVM runs tasks here.
 taskmanager.jvm-exit-on-oom | bool | false
 = How often latency markers are sent; 0: never.
