@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from penstock.hosting.closures import deserialize, dumps_records
@@ -49,7 +49,7 @@ class TaskSettings:
     frame_bytes: int = 1 << 20
     watermark_interval_ms: int = 200
     job_parameters: tuple[tuple[str, str], ...] = ()
-    network: NetworkSettings = NetworkSettings()
+    network: NetworkSettings = field(default_factory=NetworkSettings)
 
 
 class TaskHost(Protocol):
