@@ -17,7 +17,8 @@ from penstock.hosting.data_frames import FrameType, PartitionRequest
 from penstock.model.errors import ExternalError, PartitionConnectionError, UserCodeError
 from penstock.runtime.codec import ChannelDecoder, FrameKind
 from penstock.runtime.elements import Element
-from penstock.runtime.result_partition import Subpartition
+from penstock.runtime.partition.result_partition import ResultPartition
+from penstock.runtime.subpartition_view import NextType
 
 FIRST_CREDIT: Final = 4
 _RETURN_CREDIT_AT: Final = 2
@@ -89,15 +90,36 @@ class RemoteChannel:
 class LocalChannel:
     """Consumer's end of a subpartition in the same TaskManager: batches pass as they are."""
 
-    def __init__(self, subpartition: Subpartition, notify: Callable[[], None]) -> None:
-        self._subpartition = subpartition
-        subpartition.attach(notify)
+    def __init__(
+        self, partition: ResultPartition, subpartition: int, notify: Callable[[], None]
+    ) -> None:
+        self._notify = notify
+        self._has_news = True
+        self._view = partition.create_view(subpartition, self)
+
+    def notify_data(self) -> None:
+        """Producer's thread."""
+        self._has_news = True
+        self._notify()
+
+    def notify_priority(self, sequence: int) -> None:
+        """Producer's thread."""
+        self.notify_data()
 
     def poll(self) -> Element | None:
-        return self._subpartition.poll()
+        """Mailbox thread. Without news the view is left alone: it would give what is still being gathered."""
+        if not self._has_news:
+            return None
+        self._has_news = False  # before polling: what comes after this sets it again
+        polled = self._view.poll()
+        if polled is None:
+            return None
+        if polled.next is not NextType.NONE:
+            self._has_news = True
+        return polled.element
 
     def release(self) -> None:
-        self._subpartition.release()
+        self._view.release()
 
 
 class FailedChannel:

@@ -43,7 +43,7 @@ from penstock.model.ids import ResourceId
 from penstock.runtime.input_gate import InputChannel
 from penstock.runtime.network_memory import NetworkMemory
 from penstock.runtime.network_settings import NetworkSettings
-from penstock.runtime.result_partition import ResultPartition, Subpartition
+from penstock.runtime.partition.result_partition import ResultPartition
 
 _DIAL_TIMEOUT_S: Final = 5.0
 _SOCKET_BUFFER: Final = 1 << 20
@@ -116,7 +116,12 @@ class DataPlane:
                 if partition is None:
                     channel.connect(FailedChannel(PartitionNotFound(f"no partition {wanted} here")))
                     return
-                channel.connect(LocalChannel(partition.subpartitions[subpartition], channel.notify))
+                try:
+                    local = LocalChannel(partition, subpartition, channel.notify)
+                except ExternalError as error:
+                    channel.connect(FailedChannel(error))
+                else:
+                    channel.connect(local)
 
             self.registry.request(wanted, found, time.monotonic())
             return
@@ -182,7 +187,6 @@ class DataPlane:
             if time.monotonic() >= next_expiry:
                 next_expiry = time.monotonic() + 1.0
                 self.registry.expire(time.monotonic())
-                self.registry.sweep_consumed()
 
     def _drain_wakes(self) -> None:
         try:
@@ -301,15 +305,12 @@ class DataPlane:
         request: PartitionRequest,
         partition: ResultPartition,
     ) -> None:
-        subpartition: Subpartition = partition.subpartitions[request.subpartition]
-
         def failed(error: Exception) -> None:
             """The producer may have ended: its consumer is told too, and is the one to fail then."""
             text = str(self.on_error(partition, error)).encode()
             connection.send(FrameType.FAILED, channel, [text], (RECORD_ERROR, 0, 0))
 
         view = RemoteView(
-            subpartition,
             connection,
             channel,
             request.credit,
@@ -317,7 +318,11 @@ class DataPlane:
             count_bytes=partition.count_remote_bytes,
         )
         connection.views[channel] = view
-        subpartition.attach(view.pump)
+        try:
+            view.start(partition.create_view(request.subpartition, view))
+        except ExternalError as error:
+            connection.views.pop(channel, None)
+            connection.send(FrameType.FAILED, channel, [str(error).encode()])
 
     def close(self) -> None:
         self._is_closing = True

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from penstock.model.ids import ResultPartitionId
-from penstock.runtime.result_partition import ResultPartition
+from penstock.runtime.partition.result_partition import ResultPartition
 
 REQUEST_TIMEOUT_S: Final = 10.0
 
@@ -62,13 +62,6 @@ class PartitionRegistry:
             partition = self._partitions.pop(partition_id, None)
         if partition is not None:
             partition.release(failure)
-
-    def sweep_consumed(self) -> None:
-        """Forget partitions that every consumer has read to the end."""
-        with self._lock:
-            for partition_id, partition in list(self._partitions.items()):
-                if all(sub.is_released for sub in partition.subpartitions):
-                    del self._partitions[partition_id]
 
     def __len__(self) -> int:
         with self._lock:

@@ -6,6 +6,7 @@ Runs on the mailbox thread of the task. Source: Flink Task.setupPartitionsAndGat
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -25,8 +26,12 @@ from penstock.model.ids import DataSetId, ResultPartitionId
 from penstock.runtime.chain import OperatorChain, OperatorTimer
 from penstock.runtime.input_gate import GateChannels, InputGates
 from penstock.runtime.operator import OperatorContext
+from penstock.runtime.partition.result_partition import (
+    ResultPartition,
+    pipelined_partition,
+    pool_of,
+)
 from penstock.runtime.partitioner import Partitioner, make_partitioner
-from penstock.runtime.result_partition import ResultPartition
 from penstock.runtime.source_operator import SourceOperator
 from penstock.runtime.task import OutputWriter, StreamTask, TaskInput
 from penstock.runtime.writers import PartitionWriter
@@ -64,7 +69,8 @@ class BuiltTask:
         """Open operators, publish partitions, ask for inputs."""
         self.chain.open(self._context_for)
         for partition in self._partitions:
-            self._thread.host.data_plane.registry.register(partition)
+            plane = self._thread.host.data_plane
+            partition.setup(plane.registry, pool_of(partition, plane.memory, plane.network))
         if self._gates is not None:
             self._gates.start()
             for gate in self._thread.deployment.gates:
@@ -106,12 +112,20 @@ class BuiltTask:
     @property
     def is_consumed(self) -> bool:
         """Every consumer has read to the end, or is gone."""
-        return all(sub.is_released for part in self._partitions for sub in part.subpartitions)
+        return all(partition.is_consumed for partition in self._partitions)
 
-    def release(self, failure: str) -> None:
-        """The attempt did not finish: drop its partitions, leave its inputs."""
+    def close(self) -> None:
+        """The attempt has finished: its partitions live on as long as others need them."""
         for partition in self._partitions:
-            self._thread.host.data_plane.registry.release(partition.partition_id, failure)
+            partition.close()
+
+    def release(self, failure: str | None) -> None:
+        """The attempt did not finish: drop its partitions, leave its inputs.
+
+        `failure`: what consumers are told; None: they are to wait for what the JobManager tells them.
+        """
+        for partition in self._partitions:
+            partition.fail(failure)
         if self._gates is not None:
             self._gates.release()
 
@@ -151,11 +165,13 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
     deployment, host = thread.deployment, thread.host
     chain = OperatorChain(spec, wall_clock_ms, thread.enter_operator)
     partitions = {
-        part.partition_id.data_set_id: ResultPartition(
+        part.partition_id.data_set_id: pipelined_partition(
             ResultPartitionId(part.partition_id, deployment.attempt_id),
             part.subpartitions,
             host.task_settings.frame_bytes,
             thread.waker.wake,
+            threading.Lock,
+            part.result_type,
         )
         for part in deployment.partitions
     }

@@ -266,8 +266,10 @@ class TaskThread:
         try:
             built.chain.close()
         finally:
-            if not is_good:
-                built.release(failure.kind if failure else "cancelled")
+            if is_good:
+                built.close()
+            else:
+                built.release(failure.kind if failure else None)
 
     def _describe(self, error: BaseException) -> FailureInfo:
         where = (

@@ -53,7 +53,7 @@ from penstock.model.messages import (
 from penstock.model.slot_size import UNSIZED, SlotSize
 from penstock.model.states import ExecutionState
 from penstock.runtime.chain import user_code_error
-from penstock.runtime.result_partition import ResultPartition
+from penstock.runtime.partition.result_partition import ResultPartition
 
 _CONNECT_TIMEOUT_S: Final = 10.0
 _TASK_END_GRACE_S: Final = 2.0

@@ -11,9 +11,9 @@ from penstock.model.errors import PenstockError
 from penstock.model.graph.chain import ChainedOperator
 from penstock.runtime.chain import user_code_error
 from penstock.runtime.convert import is_columnar, to_columns
-from penstock.runtime.elements import ColumnBatch, Element, RowBatch
+from penstock.runtime.elements import ColumnBatch, Element, EndOfData, RowBatch
+from penstock.runtime.partition.result_partition import ResultPartition
 from penstock.runtime.partitioner import Partitioner
-from penstock.runtime.result_partition import ResultPartition
 
 
 class PartitionWriter:
@@ -38,7 +38,10 @@ class PartitionWriter:
 
     def write(self, element: Element) -> None:
         if not isinstance(element, (RowBatch, ColumnBatch)):
-            self.partition.broadcast_event(element)
+            if isinstance(element, EndOfData):
+                self.partition.notify_end_of_data(element)
+            else:
+                self.partition.broadcast_event(element)
             return
         subpartitions = self._subpartitions
         try:

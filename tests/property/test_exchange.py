@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.hosting.channels import LocalChannel
 from penstock.model.graph.chain import ChainedOperator
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.model.ids import (
@@ -30,8 +31,8 @@ from penstock.runtime.elements import (
 from penstock.runtime.input_gate import InputGates
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operators import MapOperator
+from penstock.runtime.partition.result_partition import ResultPartition, pipelined_partition
 from penstock.runtime.partitioner import make_partitioner
-from penstock.runtime.result_partition import ResultPartition
 from penstock.runtime.task import Step
 from penstock.runtime.watermark_valve import StatusWatermarkValve
 from penstock.runtime.writers import PartitionWriter
@@ -50,30 +51,20 @@ STRATEGIES = st.sampled_from([
 PRODUCER = ChainedOperator(0, "Producer", "uid", object(), None, "here")
 
 
-class Local:
+class Local(LocalChannel):
     """A subpartition read in place."""
-
-    def __init__(self, subpartition, notify) -> None:
-        self.subpartition = subpartition
-        subpartition.attach(notify)
-
-    def poll(self):
-        return self.subpartition.poll()
-
-    def release(self) -> None:
-        self.subpartition.release()
 
 
 class Remote(Local):
     """The same through an encoder, bytes and a decoder."""
 
-    def __init__(self, subpartition, notify) -> None:
-        super().__init__(subpartition, notify)
+    def __init__(self, partition, index, notify) -> None:
+        super().__init__(partition, index, notify)
         self.encoder, self.decoder = ChannelEncoder(), ChannelDecoder()
         self.frames: list = []
 
     def poll(self):
-        if not self.frames and (element := self.subpartition.poll()) is not None:
+        if not self.frames and (element := super().poll()) is not None:
             if isinstance(element, RowBatch):
                 encoded = self.encoder.encode_to_size(element, 64)
                 self.frames = [(kind, parts) for kind, parts, _ in encoded]
@@ -103,7 +94,7 @@ def plus_one(value):
 def result_partition(producer, consumers) -> ResultPartition:
     attempt = AttemptId(ExecutionVertexId(VertexId("p"), producer), 0)
     partition_id = ResultPartitionId(PartitionId(DataSetId("d"), producer), attempt)
-    return ResultPartition(partition_id, consumers, 512, lambda: None)
+    return pipelined_partition(partition_id, consumers, 512, lambda: None)
 
 
 def producing_task(index, given_batches, consumers, strategy):
@@ -123,7 +114,7 @@ def consuming_task(index, partitions, kind):
     channels = gates.add_gate(0, len(partitions))
     gates.start()
     for channel, part in zip(channels, partitions, strict=True):
-        channel.connect(kind(part.subpartitions[index], channel.notify))
+        channel.connect(kind(part, index, channel.notify))
     out = Remembering()
     return out, task_of([MapOperator(UserFunction(plus_one))], gates, [out], Clock())
 

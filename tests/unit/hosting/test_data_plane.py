@@ -24,7 +24,8 @@ from penstock.model.ids import (
 )
 from penstock.runtime.elements import ColumnBatch, EndOfData, RowBatch, Watermark
 from penstock.runtime.input_gate import InputGates
-from penstock.runtime.result_partition import MAX_QUEUED, ResultPartition
+from penstock.runtime.partition.pipelined import MAX_QUEUED
+from penstock.runtime.partition.result_partition import ResultPartition, pipelined_partition
 
 CREDENTIALS = Credentials(b"k" * 32, "t", "c")
 ATTEMPT = AttemptId(ExecutionVertexId(VertexId("p"), 0), 0)
@@ -63,7 +64,7 @@ def planes():
 
 def partition(index: int, subpartitions: int = 1) -> ResultPartition:
     partition_id = ResultPartitionId(PartitionId(DataSetId("d"), index), ATTEMPT)
-    return ResultPartition(partition_id, subpartitions, 1 << 20, lambda: None)
+    return pipelined_partition(partition_id, subpartitions, 1 << 20, lambda: None, threading.Lock)
 
 
 def descriptor(plane: DataPlane, part: ResultPartition) -> ShuffleDescriptor:
@@ -120,13 +121,12 @@ def test_a_consumer_that_does_not_read_gets_only_its_credit(planes):
     deadline = time.monotonic() + 10
     while produced < FIRST_CREDIT + MAX_QUEUED:
         assert time.monotonic() < deadline
-        if sub.is_available:
-            sub.write(RowBatch([produced]))
-            sub.flush()
+        if part.is_available:
+            sub.add_frame(RowBatch([produced]), is_finished=True)
             produced += 1
-    while sub.backlog != MAX_QUEUED:
+    while sub.queued != MAX_QUEUED:
         assert time.monotonic() < deadline
-    assert not sub.is_available
+    assert not part.is_available
     got = [consumer.next().values[0] for _ in range(produced)]
     assert got == list(range(produced))
 
@@ -194,8 +194,8 @@ def test_nothing_follows_a_record_that_could_not_be_encoded():
         def send(self, *frame):
             sent.append(frame)
 
-    view = RemoteView(part.subpartitions[0], Connection(), 1, 8, errors.append, lambda _size: None)
-    part.subpartitions[0].attach(view.pump)
+    view = RemoteView(Connection(), 1, 8, errors.append, lambda _size: None)
+    view.start(part.create_view(0, view))
     part.subpartitions[0].write(RowBatch([threading.Lock()]))
     part.finish()
     view.add_credit(1)
