@@ -8,20 +8,21 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Final
 
 from penstock.hosting.closures import dumps_records
 from penstock.hosting.data_connection import DataConnection
-from penstock.hosting.data_frames import FrameType
-from penstock.model.errors import ExternalError
+from penstock.hosting.data_frames import FailureKind, FrameType
+from penstock.model.errors import ExternalError, ProducerFailed
 from penstock.runtime.codec import ChannelEncoder, FrameKind, Parts, size_of
 from penstock.runtime.elements import ColumnBatch, RowBatch
 from penstock.runtime.partition.subpartition import FrameView
 from penstock.runtime.subpartition_view import NextType
 
-RECORD_ERROR: Final = (
-    1  # kind of a FAILED frame: a record could not be encoded; its text names the operator
-)
+
+def failure_kind(error: ExternalError) -> FailureKind:
+    """How the consumer is to see it."""
+    is_producers = isinstance(error, ProducerFailed)
+    return FailureKind.PRODUCER if is_producers else FailureKind.CONNECTION
 
 
 class RemoteView:
@@ -50,8 +51,10 @@ class RemoteView:
         self._again = False
         self._is_broken = False
 
-    def start(self, view: FrameView) -> None:
-        """What to read. Sends what is there already."""
+    def start(self, view: FrameView, frame_bytes: int | None = None) -> None:
+        """What to read, and the consumer's wish for the size of frames. Sends what is there already."""
+        if frame_bytes is not None:
+            view.new_buffer_size(frame_bytes)
         self._view = view
         self.pump()
 
@@ -91,7 +94,8 @@ class RemoteView:
             except ExternalError as error:  # the view's: its producer failed, or its data is gone
                 self._is_broken = True
                 text = str(error).encode()
-                self._connection.send(FrameType.FAILED, self._channel, [text])
+                kind = (failure_kind(error), 0, 0)
+                self._connection.send(FrameType.FAILED, self._channel, [text], kind)
             except Exception as error:
                 self._is_broken = True  # what follows must not arrive as if nothing were missing
                 self._on_error(error)

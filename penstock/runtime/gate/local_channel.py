@@ -13,6 +13,7 @@ from penstock.model.errors import ExternalError, PartitionNotFound
 from penstock.runtime.elements import ColumnBatch, RowBatch
 from penstock.runtime.gate.backoff import Backoff
 from penstock.runtime.gate.channel import InputChannel
+from penstock.runtime.subpartition_view import NextType
 
 if TYPE_CHECKING:
     from penstock.model.ids import ResultPartitionId
@@ -92,8 +93,10 @@ class LocalInputChannel(InputChannel):
                 return None
             element = polled.element
             if isinstance(element, RowBatch):
-                if not element.values:
-                    continue  # an empty buffer carries nothing
+                if not element.values:  # an empty buffer carries nothing
+                    if polled.next is NextType.NONE:
+                        return None  # what is still being gathered is left alone
+                    continue
             elif isinstance(element, ColumnBatch):
                 self.bytes_in += element.data.nbytes
             self.buffers_in += 1

@@ -84,8 +84,8 @@ class ChannelHost(Protocol):
         """On some thread."""
         ...
 
-    def publish_task_event(self, partition_id: ResultPartitionId, event: object) -> None:
-        """To the producer of a partition in this process."""
+    def publish_task_event(self, partition_id: ResultPartitionId, event: object) -> object:
+        """To whoever listens at the producer of a partition in this process."""
         ...
 
 

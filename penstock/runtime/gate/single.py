@@ -41,9 +41,9 @@ class SingleInputGate:
     """`index`: of the gate in its task. `channels`: count. `last_channel`: index of the one polled last."""
 
     __slots__ = (
-        "_ended", "_ended_data", "_has_requested", "_is_drained", "_lock", "_made", "_queue",
-        "_wanted_bytes", "buffers", "channels", "context", "index",
-        "is_closed", "last_channel", "listener", "pool",
+        "_ended", "_ended_data", "_has_requested", "_is_drained", "_lock", "_made", "_pool",
+        "_queue", "_wanted_bytes", "buffers", "channels", "context", "index",
+        "is_closed", "last_channel", "listener",
     )  # fmt: skip
 
     def __init__(
@@ -54,7 +54,7 @@ class SingleInputGate:
         listener: GateListener,
         result_type: ResultPartitionType = ResultPartitionType.PIPELINED_BOUNDED,
     ) -> None:
-        """Raises: InsufficientBuffers: its pool does not fit into the network memory."""
+        """Nothing can be read before `setup`, nothing comes before `request_partitions`."""
         settings = context.settings
         self.index = index
         self.channels = channels
@@ -68,9 +68,8 @@ class SingleInputGate:
             floating=settings.floating_per_gate,
             max_required=settings.required_cap(result_type),
         )
-        limits = PoolLimits(self.buffers.required_floating, self.buffers.total_floating)
-        self.pool: LocalBufferPool = context.memory.create_pool(limits, on_resize=self._on_resize)
-        self._wanted_bytes = self.pool.buffer_bytes
+        self._pool: LocalBufferPool | None = None
+        self._wanted_bytes: int | None = None
         self._lock: AbstractContextManager[Any] = context.new_lock()
         self._queue: PrioritizedDeque[InputChannel] = PrioritizedDeque()
         self._made: list[InputChannel | None] = []
@@ -78,6 +77,23 @@ class SingleInputGate:
         self._ended = 0
         self._ended_data = 0
         self._is_drained = True
+
+    def setup(self) -> None:
+        """Get the floating buffers.
+
+        Raises: InsufficientBuffers: they do not fit into the network memory. EngineBug: a second time.
+        """
+        if self._pool is not None:
+            raise EngineBug(f"gate {self.index} was set up twice")
+        limits = PoolLimits(self.buffers.required_floating, self.buffers.total_floating)
+        self._pool = self.context.memory.create_pool(limits, on_resize=self._announce)
+
+    @property
+    def pool(self) -> LocalBufferPool:
+        """Of the floating buffers. Raises: EngineBug: before `setup`."""
+        if self._pool is None:
+            raise EngineBug(f"gate {self.index} was used before it was set up")
+        return self._pool
 
     # ------------------------------------------------------------------ channels
 
@@ -287,7 +303,8 @@ class SingleInputGate:
             channel.release()
         with self._lock:
             self._queue.clear()
-        self.pool.destroy()
+        if self._pool is not None:
+            self._pool.destroy()
         self.listener.notify_available()
 
     # ------------------------------------------------------------------ buffers and metrics
@@ -295,18 +312,18 @@ class SingleInputGate:
     @property
     def buffer_bytes(self) -> int:
         """How large the producers' frames should be."""
-        return min(self._wanted_bytes, self.pool.buffer_bytes)
+        largest = self.pool.buffer_bytes
+        return largest if self._wanted_bytes is None else min(self._wanted_bytes, largest)
 
     def debloat_to(self, buffer_bytes: int) -> None:
         """Ask all producers for buffers of this size from now on."""
         self._wanted_bytes = buffer_bytes
         self._announce()
 
-    def _on_resize(self) -> None:
-        """Any thread, from the network memory: pools came or went."""
-        self._announce()
-
     def _announce(self) -> None:
+        """Any thread: also from the network memory, as pools come and go."""
+        if self._pool is None:
+            return
         wanted = self.buffer_bytes
         for channel in self.made:
             channel.announce_buffer_size(wanted)
@@ -314,6 +331,12 @@ class SingleInputGate:
     @property
     def bytes_in(self) -> int:
         return sum(channel.bytes_in for channel in self.made)
+
+    @property
+    def remote_bytes_in(self) -> int:
+        """Bytes that came over a socket."""
+        remote = (channel for channel in self.made if isinstance(channel, RemoteInputChannel))
+        return sum(channel.bytes_in for channel in remote)
 
     @property
     def buffers_in_use(self) -> int:
