@@ -8,12 +8,13 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from penstock.hosting.closures import dumps_records
 from penstock.hosting.data_connection import DataConnection
 from penstock.hosting.data_frames import FailureKind, FrameType
 from penstock.model.errors import ExternalError, ProducerFailed
-from penstock.runtime.codec import ChannelEncoder, FrameKind, Parts, size_of
+from penstock.runtime.codec import ChannelEncoder, EncodedFrame, FrameKind, Parts, size_of
 from penstock.runtime.elements import ColumnBatch, RowBatch
 from penstock.runtime.partition.subpartition import FrameView
 from penstock.runtime.subpartition_view import NextType
@@ -47,6 +48,8 @@ class RemoteView:
         self._encoded: deque[tuple[FrameKind, Parts]] = deque()
         self._sequence = 0
         self._backlog = 0
+        self._announces_backlog = credit == 0
+        self._announced = 0
         self._lock = threading.Lock()
         self._again = False
         self._is_broken = False
@@ -70,6 +73,7 @@ class RemoteView:
         """Network thread only."""
         with self._lock:
             self._credit += frames
+            self._announced = 0
         self.pump()
 
     def resume(self) -> None:
@@ -113,9 +117,11 @@ class RemoteView:
             if not self._encoded:
                 following = self._encode_next(view, following)
                 if following is None:
+                    self._announce_backlog(view)
                     return
             if self._encoded[0][0].is_data:
                 if self._credit <= 0:
+                    self._announce_backlog(view)
                     return
                 self._credit -= 1
             kind, parts = self._encoded.popleft()
@@ -139,8 +145,10 @@ class RemoteView:
         if polled is None:
             return None
         self._backlog = polled.backlog
-        element = polled.element
-        if isinstance(element, (RowBatch, ColumnBatch)):
+        element: Any = polled.element
+        if isinstance(element, EncodedFrame):
+            self._encoded.append((element.kind, [element.payload]))
+        elif isinstance(element, (RowBatch, ColumnBatch)):
             frames = self._encoder.encode_to_size(element, view.frame_bytes)
             size = sum(size_of(parts) for _, parts, _ in frames)
             view.measured(len(element), size)
@@ -148,6 +156,17 @@ class RemoteView:
         else:
             self._encoded.append(self._encoder.encode(element))
         return polled.next
+
+    def _announce_backlog(self, view: FrameView) -> None:
+        """To a consumer without buffers of its own, which grants credit only for what it has been told of."""
+        if not self._announces_backlog or self._credit > 0:
+            return
+        waiting = len(self._encoded) + self._backlog
+        if not waiting and view.is_available(has_credit=True):
+            waiting = 1  # there is something, though none has been polled yet
+        if waiting > self._announced:
+            self._announced = waiting
+            self._connection.send(FrameType.BACKLOG, self._channel, [], (0, 0, waiting))
 
     def release(self) -> None:
         """The consumer cancelled or has read the end."""

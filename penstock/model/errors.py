@@ -12,8 +12,10 @@
     |  |- NoResourceAvailable
     |  |- TaskManagerLost
     |  |- InsufficientBuffers
-    |  |- PartitionNotFound
     |  |- PartitionConnectionError
+    |  |- PartitionNotFound
+    |  |- ResultDataLost        the file of a blocking result is gone, short, or damaged
+    |  |- ResultWriteError      a blocking result cannot be written: the disk is full, say
     |  |- ProducerFailed
     |  |- BufferReordering
     |  `- AuthenticationError
@@ -88,6 +90,19 @@ class ProducerFailed(ExternalError):
 
 class BufferReordering(ExternalError):
     """A frame came with another sequence number than was due: one was lost, repeated or overtaken."""
+
+
+class ResultDataLost(ExternalError):
+    """The file of a blocking result is gone, shorter than it was written, or damaged: it has to be made anew.
+
+    Flink's PartitionNotFoundException of a result that was there. `partition_id`: which result, once it is known.
+    """
+
+    partition_id: object | None = None
+
+
+class ResultWriteError(ExternalError):
+    """A blocking result cannot be written: the disk is full, or the directory is not there."""
 
 
 class AuthenticationError(ExternalError):

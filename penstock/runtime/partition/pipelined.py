@@ -12,13 +12,13 @@ out, `as_unaligned()`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
 from typing import Any, Final
 
 from penstock.model.errors import EngineBug, PartitionConnectionError, ProducerFailed
-from penstock.runtime.codec import can_join, concat
-from penstock.runtime.elements import Batch, ColumnBatch, Element, EndOfPartition, RowBatch
+from penstock.runtime.codec import concat
+from penstock.runtime.elements import Batch, ColumnBatch, Element, EndOfPartition
 from penstock.runtime.network_memory import LocalBufferPool
+from penstock.runtime.partition.frame_queue import FrameQueue
 from penstock.runtime.partition.row_size import RowSize
 from penstock.runtime.partition.subpartition import (
     REFUSED,
@@ -27,7 +27,6 @@ from penstock.runtime.partition.subpartition import (
     OutputState,
     SubpartitionOwner,
 )
-from penstock.runtime.prioritized_deque import PrioritizedDeque
 from penstock.runtime.subpartition_view import NextType, Polled, ViewListener
 
 MAX_QUEUED: Final = 4
@@ -39,22 +38,11 @@ _COLUMN_ROWS_DIRECT: Final = (
 )
 
 
-class Frame:
-    """Batches that leave as one. Only the last one of a queue may be unfinished."""
-
-    __slots__ = ("batches", "rows")
-
-    def __init__(self, batch: Batch, rows: int) -> None:
-        self.batches = [batch]
-        self.rows = rows
-
-
 class PipelinedSubpartition:
     """`write`, `add`, `flush`, `finish` on the producer's thread; its view on the consumer's; `release` on any."""
 
     __slots__ = (
-        "_delivers_empty", "_flush_requested", "_frames", "_full", "_is_blocked", "_is_finished",
-        "_listener", "_lock", "_owner", "_queue", "_sequence", "_tail", "_timeoutable", "_view",
+        "_full", "_listener", "_lock", "_owner", "_queue", "_sequence", "_timeoutable", "_view",
         "index", "is_released", "output_state", "pool", "records", "sizes",
     )  # fmt: skip
 
@@ -80,13 +68,7 @@ class PipelinedSubpartition:
         self._owner = owner
         self._full = full
         self._lock = lock
-        self._delivers_empty = delivers_empty
-        self._queue: PrioritizedDeque[Any] = PrioritizedDeque()
-        self._tail: Frame | None = None
-        self._frames = 0  # of data in the queue, the unfinished tail included
-        self._flush_requested = False
-        self._is_finished = False
-        self._is_blocked = False
+        self._queue = FrameQueue(delivers_empty=delivers_empty)
         self._sequence = 0
         self._view: PipelinedSubpartitionView | None = None
         self._listener: ViewListener | None = None
@@ -105,7 +87,7 @@ class PipelinedSubpartition:
         rows = len(batch)
         self.records += rows
         sizes = self.sizes
-        if self._tail is None or rows >= sizes.frame_rows:
+        if self._queue.tail is None or rows >= sizes.frame_rows:
             sizes.sample(batch)
             if rows > sizes.frame_rows * 2 and sizes.is_bound_by_bytes:
                 for piece in _pieces(batch, sizes.frame_rows):
@@ -116,28 +98,32 @@ class PipelinedSubpartition:
     def _write(self, batch: Batch, rows: int) -> None:
         limit = self.sizes.frame_rows
         is_whole = rows >= limit or (rows >= _COLUMN_ROWS_DIRECT and type(batch) is ColumnBatch)
+        queue = self._queue
         with self._lock:
-            if self._is_finished or self.is_released:
+            if queue.is_finished or self.is_released:
                 return
-            tail = self._tail
-            if tail is None or is_whole or (tail.batches and not can_join(tail.batches[0], batch)):
-                must_notify = self._append(Frame(batch, rows), is_finished=is_whole)
+            if not is_whole and queue.takes(batch):
+                is_news = queue.fill(batch, rows, limit)
             else:
-                tail.batches.append(batch)
-                tail.rows += rows
-                must_notify = tail.rows >= limit and self._finish_tail()
-        if must_notify and self._listener is not None:
+                is_news = self._add_frame(batch, rows, is_finished=is_whole)
+            self._watch_bound()
+        if is_news and self._listener is not None:
             self._listener.notify_data()
 
     def add(self, event: Element) -> int:
         """An event: at the tail, or before all without priority if it has it."""
         if getattr(event, "has_priority", False):
             return self._add_priority(event)
+        replaced = None
         with self._lock:
-            if self._is_finished or self.is_released:
+            if self._queue.is_finished or self.is_released:
                 return REFUSED
-            must_notify = self._append_event(event)
-        if must_notify and self._listener is not None:
+            is_news = self._queue.add_event(event)
+            self._watch_bound()
+            if getattr(event, "is_timeoutable", False):
+                replaced, self._timeoutable = self._timeoutable, event
+        self._fail_in_flight(replaced, "a newer checkpoint came before it got through")
+        if is_news and self._listener is not None:
             self._listener.notify_data()
         return self.sizes.frame_bytes
 
@@ -145,111 +131,72 @@ class PipelinedSubpartition:
         """A frame of its own, behind a tail that is finished by that. Returns as `add`."""
         rows = len(batch)
         with self._lock:
-            if self._is_finished or self.is_released:
+            if self._queue.is_finished or self.is_released:
                 return REFUSED
             self.records += rows
-            must_notify = self._append(Frame(batch, rows), is_finished=is_finished)
-        if must_notify and self._listener is not None:
+            is_news = self._add_frame(batch, rows, is_finished=is_finished)
+            self._watch_bound()
+        if is_news and self._listener is not None:
             self._listener.notify_data()
         return self.sizes.frame_bytes
 
     def finish_tail(self) -> None:
         """The frame being filled is closed: what is written next starts another."""
         with self._lock:
-            must_notify = self._finish_tail()
-        if must_notify and self._listener is not None:
+            is_news = self._queue.finish_tail()
+            self._watch_bound()
+        if is_news and self._listener is not None:
             self._listener.notify_data()
 
     def finish(self) -> None:
         with self._lock:
-            if self._is_finished or self.is_released:
+            if self._queue.is_finished or self.is_released:
                 return
-            self._append_event(EndOfPartition())
-            self._is_finished = True
+            self._queue.add_event(EndOfPartition())
+            self._queue.is_finished = True
+            self._watch_bound()
         if self._listener is not None:
             self._listener.notify_data()
 
     def flush(self) -> None:
         """Make the rows of the unfinished tail visible."""
         with self._lock:
-            size = len(self._queue)
-            if size == 0 or self._flush_requested:
-                return
-            head = self._queue.peek()
-            is_empty = size == 1 and type(head) is Frame and not head.batches
-            self._flush_requested = not is_empty
-            # Of several the consumer has been told, at the latest when the second one came.
-            must_notify = size == 1 and not is_empty and not self._is_blocked
-        if must_notify and self._listener is not None:
+            is_news = self._queue.flush()
+        if is_news and self._listener is not None:
             self._listener.notify_data()
-
-    def _append(self, frame: Frame, *, is_finished: bool) -> bool:
-        """Locked. Whether the consumer is to be told."""
-        self._queue.add(frame)
-        self._frames += 1
-        if self.pool is not None:
-            self.pool.take(self.index)
-        self._tail = None if is_finished else frame
-        self._watch_bound()
-        return self._is_news()
-
-    def _append_event(self, event: Element) -> bool:
-        self._tail = None
-        self._queue.add(event)
-        if getattr(event, "is_timeoutable", False):
-            self._replace_timeoutable(event)
-        self._watch_bound()
-        return self._is_news()
-
-    def _finish_tail(self) -> bool:
-        """Locked. A lone tail becomes the first finished frame; before others nobody waits for it."""
-        if self._tail is None:
-            return False
-        self._tail = None
-        self._watch_bound()
-        return len(self._queue) == 1 and self._is_news()
-
-    def _is_news(self) -> bool:
-        return not self._flush_requested and not self._is_blocked and self._finished_count() == 1
-
-    def _finished_count(self) -> int:
-        """As the consumer is told of them: the last one counts only when it is alone and finished."""
-        size = len(self._queue)
-        if size == 1 and self._tail is None:
-            return 1
-        return size - 1 if size > 1 else 0
 
     @property
     def has_pending(self) -> bool:
         """The unfinished tail has rows that nobody was told of. For the producer."""
-        return self._tail is not None and bool(self._tail.batches)
+        tail = self._queue.tail
+        return tail is not None and bool(tail.batches)
 
-    @property
-    def _waiting(self) -> int:
-        return len(self._queue) - (self._tail is not None)
+    def _add_frame(self, batch: Batch, rows: int, *, is_finished: bool) -> bool:
+        if self.pool is not None:
+            self.pool.take(self.index)
+        return self._queue.add_frame(batch, rows, is_finished=is_finished)
 
     def _watch_bound(self) -> None:
-        if self._waiting >= MAX_QUEUED:
+        if self._queue.waiting >= MAX_QUEUED:
             self._full.add(self.index)
 
     # -------------------------------------------------------------- priority
 
     def _add_priority(self, event: Element) -> int:
+        queue = self._queue
         with self._lock:
-            if self._is_finished or self.is_released:
+            if queue.is_finished or self.is_released:
                 return REFUSED
-            self._finish_tail()
-            self._queue.add_priority(event)
+            overtaken = queue.add_priority(event)
             self._watch_bound()
-            overtaken = self._data_behind_priority()
-            sequence, must_notify = self._sequence, self._must_notify_priority()
-            is_news = self._is_news()
+            sequence, is_first, is_news = self._sequence, queue.is_first_priority, queue.is_news
         if self.output_state is not None and hasattr(event, "checkpoint_id"):
             self.output_state.complete(event.checkpoint_id, self.index, overtaken)
-        if must_notify and self._listener is not None:
-            self._listener.notify_priority(sequence)
-        if is_news and self._listener is not None:
-            self._listener.notify_data()
+        if self._listener is not None:
+            if is_first:
+                self._listener.notify_priority(sequence)
+            if is_news:
+                self._listener.notify_data()
         return self.sizes.frame_bytes
 
     def time_out_barrier(self, checkpoint_id: int) -> None:
@@ -261,13 +208,11 @@ class PipelinedSubpartition:
             if barrier is None or barrier.checkpoint_id != checkpoint_id:
                 return
             self._timeoutable = None
-            before = _batches_of(_until(self._queue, barrier))
-            self._queue.remove(barrier)
-            self._queue.add_priority(barrier.as_unaligned())
-            sequence, must_notify = self._sequence, self._must_notify_priority()
+            before = self._queue.replace_by_priority(barrier, barrier.as_unaligned())
+            sequence, is_first = self._sequence, self._queue.is_first_priority
         if self.output_state is not None:
             self.output_state.complete(checkpoint_id, self.index, before)
-        if must_notify and self._listener is not None:
+        if is_first and self._listener is not None:
             self._listener.notify_priority(sequence)
 
     def abort_checkpoint(self, checkpoint_id: int, cause: str) -> None:
@@ -277,25 +222,18 @@ class PipelinedSubpartition:
             if barrier is None or barrier.checkpoint_id != checkpoint_id:
                 return
             self._timeoutable = None
-        if self.output_state is not None:
-            self.output_state.fail(checkpoint_id, self.index, cause)
+        self._fail_in_flight(barrier, cause)
 
-    def _must_notify_priority(self) -> bool:
-        return self._queue.priority_count == 1 and not self._is_blocked
-
-    def _data_behind_priority(self) -> list[Batch]:
-        return _batches_of(islice(self._queue, self._queue.priority_count, None))
-
-    def _replace_timeoutable(self, barrier: Any) -> None:
-        former, self._timeoutable = self._timeoutable, barrier
-        if former is not None and self.output_state is not None:
-            cause = f"checkpoint {barrier.checkpoint_id} came before it got through"
-            self.output_state.fail(former.checkpoint_id, self.index, cause)
+    def _fail_in_flight(self, barrier: Any, cause: str) -> None:
+        if barrier is not None and self.output_state is not None:
+            self.output_state.fail(barrier.checkpoint_id, self.index, cause)
 
     # -------------------------------------------------------------- consumer's side
 
-    def create_view(self, listener: ViewListener) -> PipelinedSubpartitionView:
-        """The one consumer. Is told nothing by this: it looks once by itself.
+    def create_view(
+        self, listener: ViewListener, *, is_encoded: bool = False
+    ) -> PipelinedSubpartitionView:
+        """The one consumer. Is told nothing by this: it looks once by itself. Nothing is encoded here.
 
         Raises: EngineBug: there is or was one. PartitionConnectionError: the partition is released.
         """
@@ -314,16 +252,19 @@ class PipelinedSubpartition:
 
     def poll(self) -> Polled | None:
         """For the view: next element, or None for now."""
+        queue, through = self._queue, None
         with self._lock:
-            frames = self._frames
-            taken = self._take()
-            emptied = frames - self._frames
-            has_room = self.index in self._full and self._waiting < MAX_QUEUED
+            frames = queue.frames
+            taken = queue.take()
+            emptied = frames - queue.frames
+            has_room = self.index in self._full and queue.waiting < MAX_QUEUED
             if has_room:
                 self._full.discard(self.index)
             if taken is not None:
-                polled = Polled(taken, self._backlog(), self._next_type(), self._sequence)
+                polled = Polled(taken, queue.backlog, queue.next_type, self._sequence)
                 self._sequence = (self._sequence + 1) & 0xFFFFFFFF
+                if taken is self._timeoutable:
+                    through, self._timeoutable = taken, None
         self._recycle(emptied)
         if has_room:
             self._owner.on_room(self.index)
@@ -331,83 +272,31 @@ class PipelinedSubpartition:
             return None
         if type(taken) is list:
             polled.element = concat(taken)
+        elif through is not None and self.output_state is not None:
+            self.output_state.complete(through.checkpoint_id, self.index, ())
         return polled
-
-    def _take(self) -> Any:
-        """Locked. An event, or the batches of a frame."""
-        queue = self._queue
-        while not self._is_blocked:
-            head = queue.peek()
-            if head is None:
-                self._flush_requested = False
-                return None
-            if len(queue) == 1:
-                self._flush_requested = False
-            if type(head) is not Frame:
-                queue.poll()
-                self._on_event_taken(head)
-                return head
-            batches, head.batches, head.rows = head.batches, [], 0
-            if head is self._tail:  # what has been written so far; it goes on being filled
-                return batches or None
-            queue.poll()
-            self._frames -= 1
-            if batches or self._delivers_empty:
-                return batches or [RowBatch([])]
-        return None
-
-    def _on_event_taken(self, event: Any) -> None:
-        if getattr(event, "blocks_upstream", False):
-            self._is_blocked = True
-        if event is self._timeoutable:
-            self._timeoutable = None
-            if self.output_state is not None:
-                self.output_state.complete(event.checkpoint_id, self.index, ())
 
     def is_available(self, *, has_credit: bool) -> bool:
         """For the view: whether a poll would give something that may be sent."""
         with self._lock:
-            kind = self._next_type()
+            kind = self._queue.next_type
         return kind is not NextType.NONE and (has_credit or kind is not NextType.DATA)
 
     def resume(self) -> None:
-        """For the view: go on behind an element that blocks.
-
-        Raises: EngineBug: nothing is blocked.
-        """
+        """For the view: go on behind an element that blocks. Raises: EngineBug: nothing is blocked."""
         with self._lock:
-            if not self._is_blocked:
-                raise EngineBug(f"subpartition {self.index} is to go on, but is not blocked")
-            self._is_blocked = False
+            self._queue.resume()
 
     @property
     def backlog(self) -> int:
-        """Frames of data that a consumer can count on; the unfinished tail only when it is flushed."""
+        """Frames of data that a consumer can count on."""
         with self._lock:
-            return self._backlog()
+            return self._queue.backlog
 
     @property
     def queued(self) -> int:
         """Everything in the queue, events and the unfinished tail too."""
         return len(self._queue)
-
-    def _backlog(self) -> int:
-        if self._is_blocked or not self._queue:
-            return 0
-        is_all = self._flush_requested or self._is_finished
-        if is_all or type(self._queue.peek_last()) is not Frame:
-            return self._frames
-        return max(self._frames - 1, 0)
-
-    def _next_type(self) -> NextType:
-        if self._is_blocked or not (self._flush_requested or self._finished_count()):
-            return NextType.NONE
-        head = self._queue.peek()
-        if type(head) is Frame:
-            return NextType.DATA
-        if head is None:
-            return NextType.NONE
-        return NextType.PRIORITY_EVENT if self._queue.priority_count else NextType.EVENT
 
     # -------------------------------------------------------------- the end
 
@@ -416,14 +305,11 @@ class PipelinedSubpartition:
             if self.is_released:
                 return
             self.is_released = True
-            self._queue.clear()
-            self._tail = None
-            dropped, self._frames = self._frames, 0
+            dropped = self._queue.clear()
             self._full.discard(self.index)
-            view, self._timeoutable, barrier = self._view, None, self._timeoutable
+            view, barrier, self._timeoutable = self._view, self._timeoutable, None
         self._recycle(dropped)
-        if barrier is not None and self.output_state is not None:
-            self.output_state.fail(barrier.checkpoint_id, self.index, "the partition was released")
+        self._fail_in_flight(barrier, "the partition was released")
         if view is not None and failure is not None:
             view.failure = failure
             if self._listener is not None:
@@ -481,14 +367,3 @@ class PipelinedSubpartitionView:
 
 def _pieces(batch: Batch, rows: int) -> Iterable[Batch]:
     return (batch.slice(at, min(at + rows, len(batch))) for at in range(0, len(batch), rows))
-
-
-def _batches_of(entries: Iterable[Any]) -> list[Batch]:
-    return [concat(entry.batches) for entry in entries if type(entry) is Frame and entry.batches]
-
-
-def _until(queue: Iterable[Any], barrier: object) -> Iterable[Any]:
-    for entry in queue:
-        if entry is barrier:
-            return
-        yield entry

@@ -24,6 +24,8 @@ from penstock.runtime.network_memory import (
     output_buffers,
 )
 from penstock.runtime.network_settings import NetworkSettings
+from penstock.runtime.partition.blocking import BlockingFormat, BoundedBlockingSubpartition
+from penstock.runtime.partition.bounded_data import BoundedData
 from penstock.runtime.partition.pipelined import PipelinedSubpartition
 from penstock.runtime.partition.release import ReleaseOnConsumption
 from penstock.runtime.partition.subpartition import FrameView, Lock, Subpartition
@@ -143,9 +145,15 @@ class ResultPartition:
 
     # ------------------------------------------------------------------ reading
 
-    def create_view(self, subpartition: int, listener: ViewListener) -> FrameView:
-        """Raises: EngineBug: it can be read once and has a reader. ExternalError: it cannot be read."""
-        return self.subpartitions[subpartition].create_view(listener)
+    def create_view(
+        self, subpartition: int, listener: ViewListener, *, is_encoded: bool = False
+    ) -> FrameView:
+        """`is_encoded`: frames that are encoded already may come as they are.
+
+        Raises: EngineBug: it can be read once and has a reader. PartitionNotFound: its data is gone.
+        PartitionConnectionError: it was released.
+        """
+        return self.subpartitions[subpartition].create_view(listener, is_encoded=is_encoded)
 
     @property
     def is_consumed(self) -> bool:
@@ -227,6 +235,37 @@ def pipelined_partition(
         for index in range(subpartitions)
     ]
     return partition
+
+
+def blocking_partition(
+    partition_id: ResultPartitionId,
+    subpartitions: int,
+    make_data: Callable[[], BoundedData],
+    blocking_format: BlockingFormat,
+    make_lock: MakeLock = NO_LOCK,
+    result_type: ResultPartitionType = ResultPartitionType.BLOCKING,
+) -> ResultPartition:
+    """A partition in files that is read when it is complete, any number of times.
+
+    Args: make_data: called once for each subpartition. Raises: ResultWriteError: a file cannot be made.
+    """
+    partition = ResultPartition(partition_id, result_type, _wake_nobody, make_lock())
+    made: list[BoundedBlockingSubpartition] = []
+    partition.subpartitions = made
+    try:
+        for index in range(subpartitions):
+            lock = make_lock()
+            made.append(
+                BoundedBlockingSubpartition(index, partition, make_data(), lock, blocking_format)
+            )
+    except BaseException:
+        partition.release()
+        raise
+    return partition
+
+
+def _wake_nobody() -> None:
+    """Who writes to a file never waits for a consumer."""
 
 
 def pool_of(

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Protocol
 
+from penstock.model.ids import ResultPartitionId
 from penstock.runtime.elements import Batch, Element
 from penstock.runtime.network_memory import LocalBufferPool
 from penstock.runtime.subpartition_view import SubpartitionView, ViewListener
@@ -51,6 +52,8 @@ class OutputState(Protocol):
 
 class SubpartitionOwner(Protocol):
     """The partition, as its subpartitions see it. Called outside their locks, from any thread."""
+
+    partition_id: ResultPartitionId
 
     def on_room(self, index: int) -> None:
         """A full subpartition can take more."""
@@ -105,12 +108,19 @@ class Subpartition(Protocol):
         """An event, visible at once. Returns the wanted bytes per frame, or `REFUSED`."""
         ...
 
+    def add_frame(self, batch: Batch, *, is_finished: bool) -> int:
+        """A frame of its own, with nothing before or (if it `is_finished`) after it joined to it. As `add`."""
+        ...
+
     def flush(self) -> None: ...
     def finish(self) -> None:
         """Add the end of the partition."""
         ...
 
-    def create_view(self, listener: ViewListener) -> FrameView: ...
+    def create_view(self, listener: ViewListener, *, is_encoded: bool = False) -> FrameView:
+        """`is_encoded`: the consumer sends what it gets; frames that are encoded already come as they are."""
+        ...
+
     def release(self, failure: str | None = None) -> None:
         """Drop everything and block nobody; with a failure, the consumer sees "producer failed"."""
         ...
