@@ -21,7 +21,9 @@ Found = Callable[[ResultPartition | None], None]
 class PartitionRegistry:
     """Thread-safe; callbacks run outside the lock, on the registering thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, request_timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+        """`request_timeout_s`: how long a request waits for its partition."""
+        self._request_timeout_s = request_timeout_s
         self._lock = threading.Lock()
         self._partitions: dict[ResultPartitionId, ResultPartition] = {}
         self._waiting: dict[ResultPartitionId, list[tuple[float, Found]]] = {}
@@ -39,9 +41,25 @@ class PartitionRegistry:
             partition = self._partitions.get(partition_id)
             if partition is None:
                 waiting = self._waiting.setdefault(partition_id, [])
-                waiting.append((now_s + REQUEST_TIMEOUT_S, found))
+                waiting.append((now_s + self._request_timeout_s, found))
                 return
         found(partition)
+
+    def find(self, partition_id: ResultPartitionId) -> ResultPartition | None:
+        """The partition, if it is here now."""
+        with self._lock:
+            return self._partitions.get(partition_id)
+
+    def await_partition(
+        self, partition_id: ResultPartitionId, found: Callable[[], None], now_s: float
+    ) -> None:
+        """Call `found` when it is registered, at once if it is here; never, if that takes too long."""
+
+        def answered(partition: ResultPartition | None) -> None:
+            if partition is not None:
+                found()
+
+        self.request(partition_id, answered, now_s)
 
     def expire(self, now_s: float) -> None:
         """Give up on requests whose time is over."""

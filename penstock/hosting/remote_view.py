@@ -8,20 +8,22 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from penstock.hosting.closures import dumps_records
 from penstock.hosting.data_connection import DataConnection
-from penstock.hosting.data_frames import FrameType
-from penstock.model.errors import ExternalError
+from penstock.hosting.data_frames import FailureKind, FrameType
+from penstock.model.errors import ExternalError, ProducerFailed
 from penstock.runtime.codec import ChannelEncoder, EncodedFrame, FrameKind, Parts, size_of
 from penstock.runtime.elements import ColumnBatch, RowBatch
 from penstock.runtime.partition.subpartition import FrameView
 from penstock.runtime.subpartition_view import NextType
 
-RECORD_ERROR: Final = (
-    1  # kind of a FAILED frame: a record could not be encoded; its text names the operator
-)
+
+def failure_kind(error: ExternalError) -> FailureKind:
+    """How the consumer is to see it."""
+    is_producers = isinstance(error, ProducerFailed)
+    return FailureKind.PRODUCER if is_producers else FailureKind.CONNECTION
 
 
 class RemoteView:
@@ -46,12 +48,16 @@ class RemoteView:
         self._encoded: deque[tuple[FrameKind, Parts]] = deque()
         self._sequence = 0
         self._backlog = 0
+        self._announces_backlog = credit == 0
+        self._announced = 0
         self._lock = threading.Lock()
         self._again = False
         self._is_broken = False
 
-    def start(self, view: FrameView) -> None:
-        """What to read. Sends what is there already."""
+    def start(self, view: FrameView, frame_bytes: int | None = None) -> None:
+        """What to read, and the consumer's wish for the size of frames. Sends what is there already."""
+        if frame_bytes is not None:
+            view.new_buffer_size(frame_bytes)
         self._view = view
         self.pump()
 
@@ -67,6 +73,7 @@ class RemoteView:
         """Network thread only."""
         with self._lock:
             self._credit += frames
+            self._announced = 0
         self.pump()
 
     def resume(self) -> None:
@@ -91,7 +98,8 @@ class RemoteView:
             except ExternalError as error:  # the view's: its producer failed, or its data is gone
                 self._is_broken = True
                 text = str(error).encode()
-                self._connection.send(FrameType.FAILED, self._channel, [text])
+                kind = (failure_kind(error), 0, 0)
+                self._connection.send(FrameType.FAILED, self._channel, [text], kind)
             except Exception as error:
                 self._is_broken = True  # what follows must not arrive as if nothing were missing
                 self._on_error(error)
@@ -109,9 +117,11 @@ class RemoteView:
             if not self._encoded:
                 following = self._encode_next(view, following)
                 if following is None:
+                    self._announce_backlog(view)
                     return
             if self._encoded[0][0].is_data:
                 if self._credit <= 0:
+                    self._announce_backlog(view)
                     return
                 self._credit -= 1
             kind, parts = self._encoded.popleft()
@@ -146,6 +156,17 @@ class RemoteView:
         else:
             self._encoded.append(self._encoder.encode(element))
         return polled.next
+
+    def _announce_backlog(self, view: FrameView) -> None:
+        """To a consumer without buffers of its own, which grants credit only for what it has been told of."""
+        if not self._announces_backlog or self._credit > 0:
+            return
+        waiting = len(self._encoded) + self._backlog
+        if not waiting and view.is_available(has_credit=True):
+            waiting = 1  # there is something, though none has been polled yet
+        if waiting > self._announced:
+            self._announced = waiting
+            self._connection.send(FrameType.BACKLOG, self._channel, [], (0, 0, waiting))
 
     def release(self) -> None:
         """The consumer cancelled or has read the end."""

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.hosting.channels import RemoteChannel
+from penstock.hosting.channels import TaskChannelHost
 from penstock.hosting.closures import dumps_records, loads_records
 from penstock.hosting.driver_stream import DriverWriter
 from penstock.hosting.source_input import SourceInput
@@ -25,7 +25,10 @@ from penstock.model.errors import EngineBug
 from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
 from penstock.model.ids import DataSetId, ResultPartitionId
 from penstock.runtime.chain import OperatorChain, OperatorTimer
-from penstock.runtime.input_gate import GateChannels, InputGates
+from penstock.runtime.gate.network_input import TaskInputs, WakeListener, network_inputs
+from penstock.runtime.gate.ports import GateContext
+from penstock.runtime.gate.producer_check import ProducerAnswer
+from penstock.runtime.gate.single import SingleInputGate
 from penstock.runtime.operator import OperatorContext
 from penstock.runtime.partition.blocking import BlockingFormat
 from penstock.runtime.partition.result_partition import (
@@ -54,19 +57,18 @@ class BuiltTask:
         self,
         task: StreamTask,
         thread: TaskThread,
-        gates: InputGates | None,
-        opened: Sequence[GateChannels],
+        gates: Sequence[SingleInputGate],
         partitions: Sequence[ResultPartition],
     ) -> None:
-        """`opened`: channels of each gate of the deployment."""
+        """`gates`: one for each gate of the deployment."""
         self.task = task
         self.chain = task.chain
         self._thread = thread
         self._gates = gates
         self._partitions = partitions
-        self._readers: dict[DataSetId, list[tuple[GateChannels, InputGateDeployment]]] = {}
-        for channels, gate in zip(opened, thread.deployment.gates, strict=True):
-            self._readers.setdefault(gate.data_set_id, []).append((channels, gate))
+        self._readers: dict[DataSetId, list[tuple[SingleInputGate, InputGateDeployment]]] = {}
+        for gate, deployed in zip(gates, thread.deployment.gates, strict=True):
+            self._readers.setdefault(deployed.data_set_id, []).append((gate, deployed))
 
     def start(self) -> None:
         """Open operators, publish partitions, ask for inputs."""
@@ -74,23 +76,24 @@ class BuiltTask:
         for partition in self._partitions:
             plane = self._thread.host.data_plane
             partition.setup(plane.registry, pool_of(partition, plane.memory, plane.network))
-        if self._gates is not None:
-            self._gates.start()
-            for gate in self._thread.deployment.gates:
-                self.connect(gate.channels)
+        for gate in self._gates:
+            gate.setup()
+        for deployed in self._thread.deployment.gates:
+            self.connect(deployed.channels)
+        for gate in self._gates:
+            gate.request_partitions()
         source = self.task.input
         if isinstance(source, SourceInput):
             source.start()
 
     def connect(self, descriptors: Iterable[ShuffleDescriptor]) -> None:
         """Known producers: turn unknown channels into local or remote ones."""
-        open_channel = self._thread.host.data_plane.open_channel
         for descriptor in descriptors:
             partition_id = descriptor.partition_id
-            for channels, gate in self._readers.get(partition_id.data_set_id, ()):
-                place = partition_id.index - gate.channels.first
-                if 0 <= place < len(channels) and channels[place].source is None:
-                    open_channel(channels[place], descriptor, gate.subpartition_index)
+            for gate, deployed in self._readers.get(partition_id.data_set_id, ()):
+                place = partition_id.index - deployed.channels.first
+                if 0 <= place < gate.channels:
+                    gate.update_channel(place, descriptor, deployed.subpartition_index)
 
     def add_splits(self, splits: Sequence[Any]) -> None:
         self._source_input().reader.add_splits(splits)
@@ -104,12 +107,7 @@ class BuiltTask:
 
     def remote_bytes(self) -> tuple[int, int]:
         """Bytes in and out that crossed a socket."""
-        received = 0
-        for readers in self._readers.values():
-            for channels, _ in readers:
-                for channel in channels.made:
-                    if isinstance(channel.source, RemoteChannel):
-                        received += channel.source.bytes_in
+        received = sum(gate.remote_bytes_in for gate in self._gates)
         return received, sum(partition.remote_bytes_out for partition in self._partitions)
 
     @property
@@ -119,6 +117,8 @@ class BuiltTask:
 
     def close(self) -> None:
         """The attempt has finished: its partitions live on as long as others need them."""
+        for gate in self._gates:
+            gate.close()
         for partition in self._partitions:
             partition.close()
 
@@ -129,8 +129,8 @@ class BuiltTask:
         """
         for partition in self._partitions:
             partition.fail(failure)
-        if self._gates is not None:
-            self._gates.release()
+        for gate in self._gates:
+            gate.close()
 
     def owns(self, partition: ResultPartition) -> bool:
         return partition in self._partitions
@@ -186,14 +186,12 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
                 )
             )
     head = chain.head
-    gates: InputGates | None = None
-    opened: Sequence[GateChannels] = ()
+    gates: Sequence[SingleInputGate] = ()
     task_input: TaskInput
     if isinstance(head, SourceOperator):
         task_input = SourceInput(head, spec.operators[0], thread)
     else:
-        gates, opened = build_gates(deployment, thread.waker.wake)
-        task_input = gates
+        task_input, gates = build_gates(deployment, _gate_context(thread), thread.waker.wake)
     timeout_ms = min((output.buffer_timeout_ms for output in spec.outputs), default=100)
     task = StreamTask(
         chain,
@@ -204,16 +202,39 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
         max_step_ns=int(host.task_settings.max_step_ms * 1e6),
         buffer_timeout_ns=(timeout_ms if timeout_ms >= 0 else 100) * 1_000_000,
     )
-    return BuiltTask(task, thread, gates, opened, list(partitions.values()))
+    return BuiltTask(task, thread, gates, list(partitions.values()))
 
 
 def build_gates(
-    deployment: TaskDeployment, wake: Callable[[], None]
-) -> tuple[InputGates, Sequence[GateChannels]]:
-    """Input gates as the deployment says, and the channels of each; nothing is connected yet."""
-    gates = InputGates(wake)
-    opened = [gates.add_gate(gate.input_index, len(gate.channels)) for gate in deployment.gates]
-    return gates, opened
+    deployment: TaskDeployment, context: GateContext, wake: Callable[[], None]
+) -> tuple[TaskInputs, Sequence[SingleInputGate]]:
+    """Input gates as the deployment says, and what reads them; nothing is set up or connected yet."""
+    listener = WakeListener(wake)
+    gates: list[SingleInputGate] = []
+    by_input: dict[int, list[SingleInputGate]] = {}
+    for index, deployed in enumerate(deployment.gates):
+        gate = SingleInputGate(
+            index, len(deployed.channels), context, listener, deployed.result_type
+        )
+        gates.append(gate)
+        by_input.setdefault(deployed.input_index, []).append(gate)
+    return TaskInputs(network_inputs(by_input, context.new_lock, wake)), gates
+
+
+def _gate_context(thread: TaskThread) -> GateContext:
+    plane, consumer = thread.host.data_plane, thread.attempt_id
+
+    def ask(partition_id: ResultPartitionId, answered: Callable[[ProducerAnswer], None]) -> None:
+        thread.host.questions.ask(consumer, partition_id, answered)
+
+    return GateContext(
+        plane.resource_id,
+        plane.network,
+        plane.memory,
+        TaskChannelHost(plane, thread, ask),
+        threading.Lock,
+        loads_records,
+    )
 
 
 def _result_partition(thread: TaskThread, part: PartitionDeployment) -> ResultPartition:

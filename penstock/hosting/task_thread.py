@@ -20,6 +20,7 @@ from penstock.hosting.closures import deserialize, dumps_records
 from penstock.hosting.data_plane import DataPlane
 from penstock.hosting.driver_stream import DriverWriter
 from penstock.hosting.io_directories import IoDirectories
+from penstock.hosting.producer_questions import ProducerQuestions
 from penstock.hosting.task_builder import BuiltTask, build_task
 from penstock.hosting.user_output import end_thread
 from penstock.hosting.waker import Waker
@@ -62,6 +63,7 @@ class TaskHost(Protocol):
     io_directories: IoDirectories
     task_settings: TaskSettings
     host_name: str
+    questions: ProducerQuestions
 
     def send(self, message: object) -> None: ...
     def task_ended(self, task: TaskThread) -> None: ...

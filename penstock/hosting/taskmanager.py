@@ -25,6 +25,7 @@ import penstock
 from penstock.hosting.data_plane import DataPlane
 from penstock.hosting.handshake import NONCE_BYTES, ROLE_TASKMANAGER, ClientHandshake, Credentials
 from penstock.hosting.io_directories import IoDirectories
+from penstock.hosting.producer_questions import ProducerQuestions
 from penstock.hosting.task_thread import TaskSettings, TaskThread, failure_info
 from penstock.hosting.wire import MessageBuffer, encode, notice_lost_peer, run_handshake
 from penstock.machines.task_slots import TaskSlots
@@ -41,6 +42,7 @@ from penstock.model.messages import (
     MasterHeartbeat,
     NoMoreSplits,
     OfferSlots,
+    PartitionStateAnswer,
     PutBlob,
     RegisterTaskManager,
     RegistrationAccepted,
@@ -98,6 +100,7 @@ class TaskManager:
         )
         self.data_plane.on_error = self._partition_error
         self.data_plane.on_broken = self.abandon
+        self.questions = ProducerQuestions(self.send, self.data_plane.call_later)
         self._tasks: dict[AttemptId, TaskThread] = {}
         self._blobs: dict[BlobKey, bytes] = {}
         self._slots = TaskSlots(config.slots)
@@ -342,6 +345,9 @@ class TaskManager:
     def _on_update_partitions(self, message: UpdatePartitions) -> None:
         self._for_task(message.attempt_id, lambda task: task.update_partitions(message.descriptors))
 
+    def _on_partition_state(self, message: PartitionStateAnswer) -> None:
+        self.questions.on_answer(message)
+
     def _on_release_partitions(self, message: ReleasePartitions) -> None:
         for partition_id, producer in message.partitions:
             self.data_plane.registry.release(ResultPartitionId(partition_id, producer))
@@ -376,6 +382,7 @@ _HANDLERS: Final[dict[type, Callable[[TaskManager, Any], None]]] = {
     DeployTask: TaskManager._on_deploy,
     CancelTask: TaskManager._on_cancel,
     UpdatePartitions: TaskManager._on_update_partitions,
+    PartitionStateAnswer: TaskManager._on_partition_state,
     ReleasePartitions: TaskManager._on_release_partitions,
     AddSplits: TaskManager._on_add_splits,
     NoMoreSplits: TaskManager._on_no_more_splits,

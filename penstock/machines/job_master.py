@@ -160,6 +160,11 @@ class JobMaster:
         if vertex is not None and not vertex.state.is_terminal:
             vertex.execution.io = io
 
+    def producer_state(self, attempt_id: AttemptId) -> ExecutionState | None:
+        """Of an attempt whose partition somebody misses; None for attempts of the past and strangers."""
+        vertex = self._core.graph.current(attempt_id)
+        return None if vertex is None else vertex.state
+
     def where_tasks_ran(self) -> list[TaskPlace]:
         return places_of(self._core.graph)
 

@@ -20,6 +20,7 @@ INFRASTRUCTURE_KINDS: Final = frozenset({
     "SlotLost",
     "PartitionConnectionError",
     "PartitionNotFound",
+    "ProducerFailed",
 })
 """Failures of the world, not of the program: the next attempt runs elsewhere and may succeed."""
 

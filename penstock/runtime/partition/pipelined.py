@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from penstock.model.errors import EngineBug, PartitionConnectionError
+from penstock.model.errors import EngineBug, PartitionConnectionError, ProducerFailed
 from penstock.runtime.codec import concat
 from penstock.runtime.elements import Batch, ColumnBatch, Element, EndOfPartition
 from penstock.runtime.network_memory import LocalBufferPool
@@ -346,7 +346,7 @@ class PipelinedSubpartitionView:
 
     def poll(self) -> Polled | None:
         if self.failure is not None:
-            raise PartitionConnectionError(f"the producer failed: {self.failure}")
+            raise ProducerFailed(f"the producer failed: {self.failure}")
         return self._parent.poll()
 
     def is_available(self, *, has_credit: bool) -> bool:

@@ -4,7 +4,12 @@ from contextlib import nullcontext
 
 import pytest
 
-from penstock.model.errors import EngineBug, InsufficientBuffers, PartitionConnectionError
+from penstock.model.errors import (
+    EngineBug,
+    InsufficientBuffers,
+    PartitionConnectionError,
+    ProducerFailed,
+)
 from penstock.model.graph.job_graph import ResultPartitionType
 from penstock.runtime.elements import EndOfData, EndOfPartition, RowBatch, Watermark
 from penstock.runtime.network_memory import NetworkMemory
@@ -124,7 +129,7 @@ def test_consumers_of_a_failed_partition_are_told_why():
     assert manager.released == [(part.partition_id, "UserCodeError")]
     assert listener.data == 1
     assert view.is_available(has_credit=False)
-    with pytest.raises(PartitionConnectionError, match="producer failed: UserCodeError"):
+    with pytest.raises(ProducerFailed, match="producer failed: UserCodeError"):
         view.poll()
     with pytest.raises(PartitionConnectionError, match="released"):
         part.create_view(1, Listener())
