@@ -318,6 +318,10 @@ def failure_info(error: BaseException, where: str) -> FailureInfo:
     if isinstance(error, UserCodeError):
         return FailureInfo("UserCodeError", f"{error}\n{where}", is_user_code=True)
     if isinstance(error, ExternalError):
-        return FailureInfo(type(error).__name__, f"{type(error).__name__}: {error}\n{where}")
+        name = type(error).__name__
+        lost = getattr(error, "partition_id", None)
+        return FailureInfo(
+            name, f"{name}: {error}\n{where}", lost_partition=lost.partition_id if lost else None
+        )
     text = "".join(traceback.format_exception(error)).rstrip()
     return FailureInfo(type(error).__name__, f"{text}\n{where}")
