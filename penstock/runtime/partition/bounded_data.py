@@ -47,9 +47,6 @@ class DiskBuffer:
 class BoundedReader(Protocol):
     """One reading from the start. For one thread."""
 
-    is_stable: bool
-    """Buffers stay as they are until the data is closed, and nobody waits for them."""
-
     def next_buffer(self) -> DiskBuffer | None:
         """The next one; None at the end, and while all read buffers are out. Raises: ResultDataLost."""
         ...
@@ -164,8 +161,6 @@ class FileData(BoundedData):
 
 class FileReader:
     """Reads one after another with a handle of its own, into buffers that are used again once recycled."""
-
-    is_stable = False
 
     def __init__(
         self, path: str, size: int, buffer_bytes: int, on_data: Callable[[], None] | None
@@ -348,9 +343,9 @@ class MemoryMappedData(MappedData):
 
 
 class MappedReader:
-    """Slices of the regions, in order: nothing is copied."""
-
-    is_stable = True
+    """Slices of the regions, in order: nothing is copied. They are to be read at once: a file that is cut short
+    afterwards takes their memory away.
+    """
 
     def __init__(self, data: MappedData, regions: list[_Region]) -> None:
         self._data = data
