@@ -39,8 +39,6 @@ from penstock.model.messages import (
     JobFinalized,
     OfferSlots,
     PartitionDataProduced,
-    PartitionStateAnswer,
-    PartitionStateQuestion,
     ProcessEnded,
     RegisterTaskManager,
     RegistrationAccepted,
@@ -105,6 +103,7 @@ class JobManager:
             self._end,
         )
         self.shell.guard = self.guard
+        self.shell.fencing_token = FencingToken(self.credentials.token)
         self.watch = TaskManagerWatch(
             self.shell, provider, self.observer, settings, self._done.is_set
         )
@@ -313,7 +312,7 @@ class JobManager:
         elif isinstance(message, PartitionDataProduced):
             self.shell.feed_job(message)
         else:
-            self._on_partition_question(message)
+            self.shell.answer(message)
         return None
 
     def disconnected(self, resource_id: ResourceId, cause: str) -> None:
@@ -345,16 +344,6 @@ class JobManager:
         location = self.shell.links.location(message.resource_id)
         if location is not None:
             self.shell.feed_job(SlotsOffered(location, message.offers, now_ms()))
-
-    def _on_partition_question(self, question: Any) -> None:
-        """A consumer misses a partition: what became of its producer?"""
-        if not isinstance(question, PartitionStateQuestion):
-            raise ExternalError(f"a JobManager does not take {type(question).__name__}")
-        state = self.shell.job_master.producer_state(question.partition_id.producer)
-        answer = PartitionStateAnswer(question.consumer, question.partition_id, state)
-        resource_id = self.shell.where.get(question.consumer)
-        if resource_id is not None:
-            self.shell.links.send(resource_id, answer)
 
     def _on_driver_data(self, data: DriverData) -> None:
         if data.attempt_id in self.shell.where:  # else: of an attempt that a restart has replaced

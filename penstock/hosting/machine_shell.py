@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from penstock.hosting.coordinators import Coordinators
@@ -23,8 +23,9 @@ from penstock.hosting.task_thread import TaskSettings
 from penstock.machines.job_master import JobMaster
 from penstock.machines.job_settings import JobSettings
 from penstock.machines.resource_manager import ResourceManager, ResourceSettings
+from penstock.model.errors import ExternalError
 from penstock.model.graph.job_graph import JobGraph
-from penstock.model.ids import AttemptId, ResourceId
+from penstock.model.ids import NO_TOKEN, AttemptId, ResourceId
 from penstock.model.messages import (
     AnswerOffers,
     CancelTask,
@@ -38,6 +39,8 @@ from penstock.model.messages import (
     JobEvent,
     JobStatusChanged,
     NotEnoughResources,
+    PartitionStateAnswer,
+    PartitionStateQuestion,
     ReleasePartitions,
     RequestSlot,
     ResetSubtasks,
@@ -62,7 +65,8 @@ class JobManagerSettings:
     task: TaskSettings
     heartbeat_interval_s: float
     heartbeat_timeout_s: float
-    stuck_task_timeout_s: float
+    cancellation_timeout_s: float
+    frozen_timeout_s: float
     max_taskmanagers: int | None = None
     silence_timeout_s: float = 50.0
 
@@ -88,6 +92,7 @@ class MachineShell:
         self.status = JobStatus.INITIALIZING
         self.failure: FailureInfo | None = None
         self.guard = JobGuard()
+        self.fencing_token = NO_TOKEN
         self.links = Links()
         self.where: dict[AttemptId, ResourceId] = {}
         self.cancelling: dict[AttemptId, int] = {}
@@ -166,7 +171,8 @@ class MachineShell:
         key = effect.deployment.chain_blob
         self.links.send_blob_once(effect.resource_id, key, self._job_graph.blobs[key])
         self.where[effect.deployment.attempt_id] = effect.resource_id
-        self.links.send(effect.resource_id, effect)
+        stamped = replace(effect, fencing_token=self.fencing_token)
+        self.links.send(effect.resource_id, stamped)
 
     def _do_send(self, effect: Any) -> None:
         self.links.send(effect.resource_id, effect)
@@ -224,6 +230,16 @@ class MachineShell:
         if effect.new.is_terminal and effect.new.value != "FINISHED":
             self.where.pop(effect.attempt_id, None)
         self._observer.execution_changed(effect, self._job_graph)
+
+    def answer(self, question: object) -> None:
+        """A consumer misses a partition: what became of its producer? Raises: ExternalError: another question."""
+        if not isinstance(question, PartitionStateQuestion):
+            raise ExternalError(f"a JobManager does not take {type(question).__name__}")
+        state = self.job_master.producer_state(question.partition_id.producer)
+        resource_id = self.where.get(question.consumer)
+        if resource_id is not None:
+            answer = PartitionStateAnswer(question.consumer, question.partition_id, state)
+            self.links.send(resource_id, answer)
 
     def end_taskmanager(self, resource_id: ResourceId, reason: str) -> None:
         """Ask it and its supervisor, and let the host clean up behind both."""

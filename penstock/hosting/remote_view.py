@@ -170,6 +170,11 @@ class RemoteView:
             self._announced = waiting
             self._connection.send(FrameType.BACKLOG, self._channel, [], (0, 0, waiting))
 
+    def disconnect(self) -> None:
+        """The connection is lost: what becomes of the consumer, the JobMaster decides."""
+        if self._view is not None:
+            self._view.disconnect()
+
     def release(self) -> None:
         """The consumer cancelled or has read the end."""
         if self._view is not None:

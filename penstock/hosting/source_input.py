@@ -83,4 +83,4 @@ class SourceInput:
             self.wake_at_ms = monotonic_ms
 
     def wake(self) -> None:
-        self._thread.waker.wake()
+        self._thread.processor.notify_input()

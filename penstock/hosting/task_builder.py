@@ -25,10 +25,11 @@ from penstock.model.errors import EngineBug
 from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
 from penstock.model.ids import DataSetId, ResultPartitionId
 from penstock.runtime.chain import OperatorChain, OperatorTimer
-from penstock.runtime.gate.network_input import TaskInputs, WakeListener, network_inputs
+from penstock.runtime.gate.network_input import NetworkInput, WakeListener, network_inputs
 from penstock.runtime.gate.ports import GateContext
 from penstock.runtime.gate.producer_check import ProducerAnswer
 from penstock.runtime.gate.single import SingleInputGate
+from penstock.runtime.input_processor import StreamMultipleInputProcessor, StreamOneInputProcessor
 from penstock.runtime.operator import OperatorContext
 from penstock.runtime.partition.blocking import BlockingFormat
 from penstock.runtime.partition.result_partition import (
@@ -191,7 +192,7 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
     if isinstance(head, SourceOperator):
         task_input = SourceInput(head, spec.operators[0], thread)
     else:
-        task_input, gates = build_gates(deployment, _gate_context(thread), thread.waker.wake)
+        task_input, gates = _network_input(thread, head)
     timeout_ms = min((output.buffer_timeout_ms for output in spec.outputs), default=100)
     task = StreamTask(
         chain,
@@ -207,7 +208,7 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
 
 def build_gates(
     deployment: TaskDeployment, context: GateContext, wake: Callable[[], None]
-) -> tuple[TaskInputs, Sequence[SingleInputGate]]:
+) -> tuple[Sequence[NetworkInput], Sequence[SingleInputGate]]:
     """Input gates as the deployment says, and what reads them; nothing is set up or connected yet."""
     listener = WakeListener(wake)
     gates: list[SingleInputGate] = []
@@ -218,7 +219,17 @@ def build_gates(
         )
         gates.append(gate)
         by_input.setdefault(deployed.input_index, []).append(gate)
-    return TaskInputs(network_inputs(by_input, context.new_lock, wake)), gates
+    return network_inputs(by_input, context.new_lock, wake), gates
+
+
+def _network_input(thread: TaskThread, head: object) -> tuple[TaskInput, Sequence[SingleInputGate]]:
+    """What the head operator reads, as fairly as it wants, and the gates behind it."""
+    context, wake = _gate_context(thread), thread.processor.notify_input
+    inputs, gates = build_gates(thread.deployment, context, wake)
+    if len(inputs) == 1:
+        return StreamOneInputProcessor(inputs[0]), gates
+    next_selection = getattr(head, "next_selection", None)
+    return StreamMultipleInputProcessor(inputs, next_selection), gates
 
 
 def _gate_context(thread: TaskThread) -> GateContext:
@@ -246,7 +257,7 @@ def _result_partition(thread: TaskThread, part: PartitionDeployment) -> ResultPa
             partition_id,
             part.subpartitions,
             frame_bytes,
-            thread.waker.wake,
+            thread.processor.notify_output,
             threading.Lock,
             part.result_type,
         )

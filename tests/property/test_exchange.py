@@ -26,11 +26,12 @@ from penstock.runtime.elements import (
     Watermark,
     WatermarkStatus,
 )
+from penstock.runtime.input_processor import StreamOneInputProcessor
+from penstock.runtime.input_status import InputStatus
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operators import MapOperator
 from penstock.runtime.partition.result_partition import ResultPartition, pipelined_partition
 from penstock.runtime.partitioner import make_partitioner
-from penstock.runtime.task import Step
 from penstock.runtime.watermark_valve import StatusWatermarkValve
 from penstock.runtime.writers import PartitionWriter
 from tests.unit.runtime.gate.tools import (
@@ -42,7 +43,7 @@ from tests.unit.runtime.gate.tools import (
     context_of,
     descriptor,
     gate_of,
-    inputs_of,
+    input_of,
     local_gate,
     result_id,
 )
@@ -146,7 +147,12 @@ def consuming_task(index, partitions, where):
         for place, part in enumerate(partitions):
             Remote(part, index, gate, place)
     out = Remembering()
-    return out, task_of([MapOperator(UserFunction(plus_one))], inputs_of(gate), [out], Clock())
+    return out, task_of(
+        [MapOperator(UserFunction(plus_one))],
+        StreamOneInputProcessor(input_of(gate)),
+        [out],
+        Clock(),
+    )
 
 
 def run(tasks, turns) -> None:
@@ -154,11 +160,11 @@ def run(tasks, turns) -> None:
     done: set = set()
     for turn in turns:
         task = tasks[turn % len(tasks)]
-        if task.step() is Step.DONE:
+        if task.process_input() is InputStatus.END_OF_INPUT:
             done.add(id(task))
     rounds = 0
     while len(done) < len(tasks):
-        done |= {id(task) for task in tasks if task.step() is Step.DONE}
+        done |= {id(task) for task in tasks if task.process_input() is InputStatus.END_OF_INPUT}
         rounds += 1
         assert rounds < 10_000, "the exchange does not come to an end"
 
@@ -224,8 +230,13 @@ def test_a_task_sees_what_the_valve_says_for_any_interleaving(scripts, data):
     sources = [ScriptedView([*script, EndOfData(), EndOfPartition()]) for script in scripts]
     for source in sources:
         source.may_give = 0
-    task = task_of([Logging("op", log)], inputs_of(local_gate(*sources)), [out], Clock())
-    step, records = Step.IDLE, []
+    task = task_of(
+        [Logging("op", log)],
+        StreamOneInputProcessor(input_of(local_gate(*sources))),
+        [out],
+        Clock(),
+    )
+    step, records = InputStatus.NOTHING_AVAILABLE, []
     while remaining := [index for index, source in enumerate(sources) if source.elements]:
         index = data.draw(st.sampled_from(remaining))
         head = sources[index].elements[0]
@@ -236,8 +247,8 @@ def test_a_task_sees_what_the_valve_says_for_any_interleaving(scripts, data):
         elif isinstance(head, RowBatch):
             records += head.values
         sources[index].give()
-        step = task.step()
-    assert step is Step.DONE
+        step = task.process_input()
+    assert step is InputStatus.END_OF_INPUT
     assert [e for e in out.written if isinstance(e, (Watermark, WatermarkStatus))] == expected
     assert out.values == [*records, "op ended 0", "op finished"]
     marks = [e.timestamp_ms for e in out.written if isinstance(e, Watermark)]

@@ -1,12 +1,11 @@
-"""NetworkInput: one logical input of a task, its gates' elements with watermarks combined. TaskInputs: all of them.
+"""NetworkInput: one logical input of a task, its gates' elements with their watermarks combined.
 
 Knows no operator. Source: Flink StreamTaskNetworkInput. Differs: what a channel sends are whole batches, so there
-is nothing to deserialize here; the elements that the valve lets out come one by one.
+is nothing to deserialize here.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from penstock.model.errors import EngineBug
@@ -42,42 +41,37 @@ class WakeListener:
 class NetworkInput:
     """`index`: of the logical input. `records_in`: so far. Mailbox thread."""
 
-    __slots__ = ("_inbox", "_valve", "gate", "index", "records_in")
+    __slots__ = ("_valve", "gate", "index", "records_in")
 
     def __init__(self, index: int, gate: InputGate) -> None:
         self.index = index
         self.gate = gate
         self.records_in = 0
         self._valve = StatusWatermarkValve(gate.channels)
-        self._inbox: deque[Element] = deque()
 
     @property
     def is_available(self) -> bool:
         """Worth polling. Once it is finished, for ever."""
-        return bool(self._inbox) or self.gate.is_available
+        return self.gate.is_available
 
     @property
     def is_finished(self) -> bool:
         """Nothing will ever come."""
-        return self.gate.is_finished and not self._inbox
+        return self.gate.is_finished
 
-    def poll(self) -> Element | None:
-        """Next element for the operator, or None for now. EndOfData comes once, when the last channel has it.
-
-        Raises: what went wrong on a channel.
+    def poll(self) -> Sequence[Element]:
+        """What comes next for the operator, in order; empty for now. EndOfData comes once, when the last channel
+        has it. Raises: what went wrong on a channel.
         """
-        if self._inbox:
-            return self._inbox.popleft()
         while (polled := self.gate.poll()) is not None:
             element = polled.element
             if type(element) is RowBatch or type(element) is ColumnBatch:
                 self.records_in += len(element)
-                return element
+                return (element,)
             outputs = self._accept(element)
             if outputs:
-                self._inbox.extend(outputs[1:])
-                return outputs[0]
-        return None
+                return outputs
+        return ()
 
     def _accept(self, element: Element) -> Sequence[Element]:
         if isinstance(element, Watermark):
@@ -94,40 +88,6 @@ class NetworkInput:
         if isinstance(element, EndOfPartition):
             return ()
         raise EngineBug(f"unexpected element {element!r} on channel {self.gate.last_channel}")
-
-
-class TaskInputs:
-    """All logical inputs of a task, in turns: one element each. `inputs`: in order of their indexes."""
-
-    is_source = False
-
-    def __init__(self, inputs: Sequence[NetworkInput]) -> None:
-        self.inputs = inputs
-        self._next = 0
-
-    @property
-    def is_finished(self) -> bool:
-        return all(one.is_finished for one in self.inputs)
-
-    @property
-    def is_available(self) -> bool:
-        return any(one.is_available for one in self.inputs if not one.is_finished)
-
-    @property
-    def records_in(self) -> int:
-        return sum(one.records_in for one in self.inputs)
-
-    def poll(self) -> tuple[int, Sequence[Element]] | None:
-        """An element with the index of its input, or None for now."""
-        inputs = self.inputs
-        count = len(inputs)
-        for step in range(count):
-            at = (self._next + step) % count
-            element = inputs[at].poll()
-            if element is not None:
-                self._next = (at + 1) % count
-                return inputs[at].index, (element,)
-        return None
 
 
 def network_inputs(

@@ -10,7 +10,6 @@ a call to the listener instead of a future; the listener is told of the first el
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from enum import StrEnum
 from typing import Any
 
@@ -21,9 +20,9 @@ from penstock.runtime.elements import EndOfData, EndOfPartition
 from penstock.runtime.gate.channel import InputChannel, UnknownInputChannel
 from penstock.runtime.gate.local_channel import LocalInputChannel
 from penstock.runtime.gate.ports import GateContext, GateListener, InputClosed
+from penstock.runtime.gate.ready_queue import ReadyQueue
 from penstock.runtime.gate.remote_channel import SEQUENCE_MASK, RemoteInputChannel
 from penstock.runtime.network_memory import LocalBufferPool, PoolLimits, gate_buffers
-from penstock.runtime.prioritized_deque import PrioritizedDeque
 from penstock.runtime.subpartition_view import NextType, Polled
 
 _HALF = 1 << 31
@@ -41,9 +40,9 @@ class SingleInputGate:
     """`index`: of the gate in its task. `channels`: count. `last_channel`: index of the one polled last."""
 
     __slots__ = (
-        "_ended", "_ended_data", "_has_requested", "_is_drained", "_lock", "_made", "_pool",
-        "_queue", "_wanted_bytes", "buffers", "channels", "context", "index",
-        "is_closed", "last_channel", "listener",
+        "_ended", "_ended_data", "_has_requested", "_is_drained", "_made", "_pool",
+        "_ready", "_wanted_bytes", "buffers", "channels", "context", "index",
+        "is_closed", "last_channel",
     )  # fmt: skip
 
     def __init__(
@@ -59,7 +58,6 @@ class SingleInputGate:
         self.index = index
         self.channels = channels
         self.context = context
-        self.listener = listener
         self.last_channel = -1
         self.is_closed = False
         self.buffers = gate_buffers(
@@ -70,8 +68,7 @@ class SingleInputGate:
         )
         self._pool: LocalBufferPool | None = None
         self._wanted_bytes: int | None = None
-        self._lock: AbstractContextManager[Any] = context.new_lock()
-        self._queue: PrioritizedDeque[InputChannel] = PrioritizedDeque()
+        self._ready: ReadyQueue[InputChannel] = ReadyQueue(context.new_lock(), listener)
         self._made: list[InputChannel | None] = []
         self._has_requested = False
         self._ended = 0
@@ -174,39 +171,21 @@ class SingleInputGate:
 
     def on_channel_data(self, channel: InputChannel) -> None:
         """The channel may have something."""
-        with self._lock:
-            if channel.is_queued or channel.is_finished:
-                return
-            channel.is_queued = True
-            self._queue.add(channel)
-            is_first = len(self._queue) == 1
-        if is_first:
-            self.listener.notify_available()
+        self._ready.offer(channel)
 
     def on_channel_priority(self, channel: InputChannel, sequence: int) -> None:
         """The element with this number has priority; ignored when that one was polled already."""
-        with self._lock:
-            if channel.is_finished or _is_outdated(sequence, channel.last_priority):
-                return
-            if not self._prioritize(channel):
-                return
-            is_first = len(self._queue) == 1
-            is_first_priority = self._queue.priority_count == 1
-        if is_first_priority:
-            self.listener.notify_priority()
-        if is_first:
-            self.listener.notify_available()
+        if not _is_outdated(sequence, channel.last_priority):
+            self._ready.offer_priority(channel)
 
-    def _prioritize(self, channel: InputChannel) -> bool:
-        """Locked. Whether it was not there already."""
-        if not channel.is_queued:
-            channel.is_queued = True
-            self._queue.add_priority(channel)
-            return True
-        if self._queue.has_priority(channel):
-            return False
-        self._queue.prioritize(channel)
-        return True
+    @property
+    def listener(self) -> GateListener:
+        """Who is told that there is something to read."""
+        return self._ready.listener
+
+    @listener.setter
+    def listener(self, listener: GateListener) -> None:
+        self._ready.listener = listener
 
     # ------------------------------------------------------------------ reading: mailbox thread
 
@@ -218,16 +197,16 @@ class SingleInputGate:
     @property
     def has_more(self) -> bool:
         """Some channel has announced something."""
-        return len(self._queue) > 0
+        return len(self._ready) > 0
 
     @property
     def has_priority(self) -> bool:
-        return self._queue.priority_count > 0
+        return self._ready.has_priority
 
     @property
     def is_available(self) -> bool:
         """Worth polling. For ever, once it is finished: the reader has to learn that."""
-        return len(self._queue) > 0 or self._ended == self.channels
+        return len(self._ready) > 0 or self._ended == self.channels
 
     @property
     def end_of_data(self) -> EndOfDataStatus:
@@ -240,20 +219,19 @@ class SingleInputGate:
 
         Raises: what went wrong on that channel; InputClosed: the gate was closed.
         """
+        ready = self._ready
         while True:
-            with self._lock:
-                has_priority = self._queue.priority_count > 0
-                channel = self._queue.poll()
-                if channel is None:
-                    break
-                channel.is_queued = False  # before polling: what arrives after this queues it again
+            has_priority = ready.has_priority
+            channel = ready.take()
+            if channel is None:
+                break
             polled = channel.poll()
             if polled is None:
                 continue
             if has_priority:
                 channel.last_priority = polled.sequence
             if polled.next is not NextType.NONE:
-                self._requeue(channel, polled.next)
+                ready.put_back(channel, has_priority=polled.next is NextType.PRIORITY_EVENT)
             element = polled.element
             if type(element) is EndOfData:
                 self._on_end_of_data(channel, element)
@@ -265,15 +243,6 @@ class SingleInputGate:
             raise InputClosed
         return None
 
-    def _requeue(self, channel: InputChannel, next_type: NextType) -> None:
-        """To the tail: one element a turn."""
-        with self._lock:
-            if next_type is NextType.PRIORITY_EVENT:
-                self._prioritize(channel)
-            elif not channel.is_queued:  # else: its producer has queued it in the meantime
-                channel.is_queued = True
-                self._queue.add(channel)
-
     def _on_end_of_data(self, channel: InputChannel, end: EndOfData) -> None:
         if channel.has_ended_data:
             raise EngineBug(f"channel {channel.index} of gate {self.index} ended its data twice")
@@ -282,13 +251,8 @@ class SingleInputGate:
         self._is_drained = self._is_drained and end.drain
 
     def _on_end_of_partition(self, channel: InputChannel) -> None:
-        with self._lock:
-            if channel.is_finished:
-                raise EngineBug(f"channel {channel.index} of gate {self.index} ended twice")
-            channel.is_finished = True
-            if channel.is_queued:
-                channel.is_queued = False
-                self._queue.remove(channel)
+        channel.is_finished = True  # from now on it is not queued again
+        self._ready.remove(channel)
         channel.release()
         self._ended += 1
         if self._ended == self.channels:
@@ -301,8 +265,7 @@ class SingleInputGate:
         self.is_closed = True
         for channel in self.made:
             channel.release()
-        with self._lock:
-            self._queue.clear()
+        self._ready.clear()
         if self._pool is not None:
             self._pool.destroy()
         self.listener.notify_available()

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 from penstock.model.errors import EngineBug
 from penstock.runtime.gate.ports import GateListener
+from penstock.runtime.gate.ready_queue import ReadyQueue
 from penstock.runtime.gate.single import EndOfDataStatus, SingleInputGate
-from penstock.runtime.prioritized_deque import PrioritizedDeque
 from penstock.runtime.subpartition_view import Polled
 
 _LEAST_GATES = 2
@@ -39,10 +39,8 @@ class UnionInputGate:
             )
         self.gates = gates
         self.last_channel = -1
-        self.listener = listener
-        self._lock = lock
+        self._ready: ReadyQueue[_Member] = ReadyQueue(lock, listener)
         self._members: list[_Member] = []
-        self._queue: PrioritizedDeque[_Member] = PrioritizedDeque()
         self.channels = 0
         for gate in gates:
             self._members.append(_Member(self, gate, self.channels))
@@ -62,33 +60,11 @@ class UnionInputGate:
     # ------------------------------------------------------------------ any thread
 
     def on_gate_available(self, member: _Member) -> None:
-        with self._lock:
-            if member.is_queued:
-                return
-            member.is_queued = True
-            self._queue.add(member)
-            is_first = len(self._queue) == 1
-        if is_first:
-            self.listener.notify_available()
+        self._ready.offer(member)
 
     def on_gate_priority(self, member: _Member) -> None:
-        with self._lock:
-            if not member.gate.has_priority:
-                return  # somebody has polled it since
-            self._prioritize(member)
-            is_first = len(self._queue) == 1
-            is_first_priority = self._queue.priority_count == 1
-        if is_first_priority:
-            self.listener.notify_priority()
-        if is_first:
-            self.listener.notify_available()
-
-    def _prioritize(self, member: _Member) -> None:
-        if not member.is_queued:
-            member.is_queued = True
-            self._queue.add_priority(member)
-        elif not self._queue.has_priority(member):
-            self._queue.prioritize(member)
+        if member.gate.has_priority:  # else: somebody has polled it since
+            self._ready.offer_priority(member)
 
     # ------------------------------------------------------------------ mailbox thread
 
@@ -98,7 +74,7 @@ class UnionInputGate:
 
     @property
     def is_available(self) -> bool:
-        return len(self._queue) > 0 or self.is_finished
+        return len(self._ready) > 0 or self.is_finished
 
     @property
     def end_of_data(self) -> EndOfDataStatus:
@@ -111,22 +87,15 @@ class UnionInputGate:
     def poll(self) -> Polled | None:
         """One element of the gate that waits longest, or None for now. Raises: as `SingleInputGate.poll`."""
         while True:
-            with self._lock:
-                member = self._queue.poll()
-                if member is None:
-                    return None
-                member.is_queued = False
+            member = self._ready.take()
+            if member is None:
+                return None
             gate = member.gate
             polled = gate.poll()
             if polled is None:
                 continue
             if gate.has_more:
-                with self._lock:
-                    if gate.has_priority:
-                        self._prioritize(member)
-                    elif not member.is_queued:
-                        member.is_queued = True
-                        self._queue.add(member)
+                self._ready.put_back(member, has_priority=gate.has_priority)
             self.last_channel = member.offset + gate.last_channel
             return polled
 
@@ -134,13 +103,16 @@ class UnionInputGate:
 class _Member:
     """A gate in its union."""
 
-    __slots__ = ("_union", "gate", "is_queued", "offset")
+    __slots__ = ("_union", "gate", "is_finished", "is_queued", "offset")
 
     def __init__(self, union: UnionInputGate, gate: SingleInputGate, offset: int) -> None:
         self._union = union
         self.gate = gate
         self.offset = offset
         self.is_queued = False
+        self.is_finished = (
+            False  # a gate that ends is queued once more, so that its reader learns that
+        )
 
     def notify_available(self) -> None:
         self._union.on_gate_available(self)

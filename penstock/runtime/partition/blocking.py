@@ -297,6 +297,9 @@ class BoundedBlockingView:
     def resume(self) -> None:
         raise EngineBug("a blocking result has no barriers, so its reading cannot be resumed")
 
+    def disconnect(self) -> None:
+        self.release()
+
     def release(self) -> None:
         if self._is_released:
             return

@@ -359,6 +359,9 @@ class PipelinedSubpartitionView:
     def new_buffer_size(self, frame_bytes: int) -> None:
         self._parent.sizes.set_frame_bytes(frame_bytes)
 
+    def disconnect(self) -> None:
+        """Not consumed: its producer must not count as finished by this."""
+
     def release(self) -> None:
         if not self._is_released:
             self._is_released = True

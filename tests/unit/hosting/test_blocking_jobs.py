@@ -9,6 +9,7 @@ import pytest
 
 from penstock.common import Time, Types, WatermarkStrategy
 from penstock.common.watermark_strategy import TimestampAssigner
+from penstock.datastream.connectors import NumberSequenceSource
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.model.errors import JobExecutionError
 from penstock.runtime.partition import bounded_data
@@ -129,7 +130,10 @@ def hold(_subtask, attempt, count) -> None:
 def test_results_that_are_lost_with_their_taskmanager_are_made_anew(tmp_path):
     env, cluster = environment(tmp_path)
     totals = Totals()
-    blocking_stream(env).map(Consumer("reader", hold)).sink_to(totals)
+    source = NumberSequenceSource(0, RECORDS - 1)
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+    made = numbers.map(Producer()).with_exchange_mode(BATCH)  # each subtask is a region
+    made.key_by(number_of).map(Consumer("reader", hold)).sink_to(totals)
     job = env.execute_async("lost")
     try:
         assert SHARED.started.wait(WAIT_S)

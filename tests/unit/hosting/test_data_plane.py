@@ -64,16 +64,17 @@ class Consumer:
         self.failures.append(error)
 
     def next(self):
-        while (element := self.input.poll()) is None:
+        while not (elements := self.input.poll()):
             assert self.woken.acquire(timeout=10), "nothing came"
-        return element
+        return elements[0]
 
     def all(self):
         while not self.input.is_finished:
-            element = self.input.poll()
-            if element is not None:
-                yield element
-            elif not self.input.is_finished:
+            elements = self.input.poll()
+            yield from elements
+            if elements:
+                continue
+            if not self.input.is_finished:
                 assert self.woken.acquire(timeout=10), "nothing came"
 
 

@@ -77,7 +77,7 @@ def known(name: str, index: int) -> ShuffleDescriptor:
 
 
 def gates_of(inputs) -> list:
-    return [one.gate for one in inputs.inputs]
+    return [one.gate for one in inputs]
 
 
 def test_gates_are_built_without_a_channel() -> None:

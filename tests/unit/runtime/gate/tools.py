@@ -21,7 +21,7 @@ from penstock.model.ids import (
 from penstock.runtime.codec import ChannelEncoder
 from penstock.runtime.elements import ColumnBatch, Element, RowBatch
 from penstock.runtime.gate.channel import InputChannel
-from penstock.runtime.gate.network_input import NetworkInput, TaskInputs, network_inputs
+from penstock.runtime.gate.network_input import NetworkInput, network_inputs
 from penstock.runtime.gate.ports import GateContext
 from penstock.runtime.gate.remote_channel import RemoteInputChannel
 from penstock.runtime.gate.single import SingleInputGate
@@ -227,12 +227,6 @@ def local_gate(*scripts, index: int = 0, host: Host | None = None) -> SingleInpu
         gate.update_channel(place, descriptor(place, HERE, name), 0)
     gate.request_partitions()
     return gate
-
-
-def inputs_of(*gates: SingleInputGate) -> TaskInputs:
-    """One logical input for each gate."""
-    by_input = {index: [gate] for index, gate in enumerate(gates)}
-    return TaskInputs(network_inputs(by_input, threading.Lock, lambda: None))
 
 
 def input_of(*gates: SingleInputGate) -> NetworkInput:
