@@ -12,6 +12,8 @@ from penstock.machines.job_settings import job_settings_of
 from penstock.machines.resource_manager import max_taskmanagers_of, resource_settings_of
 from penstock.model.config import Settings
 from penstock.model.program import ProgramSettings
+from penstock.runtime.network_settings import network_settings_of
+from penstock.runtime.partition.settings import blocking_settings_of
 
 # A supervisor heartbeats for its TaskManager even while a C call holds the GIL, so short times are safe here.
 HOST_DEFAULTS: Final[Mapping[str, object]] = {
@@ -48,6 +50,8 @@ def job_manager_settings(settings: Settings, program: ProgramSettings) -> JobMan
             cancellation_interval_ms=settings.get_int("task.cancellation.interval"),
             slow_call_ms=settings.get_int("penstock.task.slow-call"),
             job_parameters=_job_parameters(settings, program),
+            network=network_settings_of(settings),
+            blocking=blocking_settings_of(settings),
         ),
         heartbeat_interval_s=settings.get_int("heartbeat.interval") / 1000,
         heartbeat_timeout_s=settings.get_int("heartbeat.timeout") / 1000,

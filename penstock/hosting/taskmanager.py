@@ -24,6 +24,8 @@ from typing import Any, Final
 import penstock
 from penstock.hosting.data_plane import DataPlane
 from penstock.hosting.handshake import NONCE_BYTES, ROLE_TASKMANAGER, ClientHandshake, Credentials
+from penstock.hosting.io_directories import IoDirectories
+from penstock.hosting.producer_questions import ProducerQuestions
 from penstock.hosting.task_thread import TaskSettings, TaskThread, failure_info
 from penstock.hosting.task_watchdog import TaskWatchdog
 from penstock.hosting.wire import MessageBuffer, encode, notice_lost_peer, run_handshake
@@ -49,6 +51,7 @@ from penstock.model.messages import (
     MasterHeartbeat,
     NoMoreSplits,
     OfferSlots,
+    PartitionStateAnswer,
     PutBlob,
     RegisterTaskManager,
     RegistrationAccepted,
@@ -63,7 +66,7 @@ from penstock.model.messages import (
 from penstock.model.slot_size import UNSIZED, SlotSize
 from penstock.model.states import ExecutionState
 from penstock.runtime.chain import user_code_error
-from penstock.runtime.result_partition import ResultPartition
+from penstock.runtime.partition.result_partition import ResultPartition
 
 _CONNECT_TIMEOUT_S: Final = 10.0
 _TASK_END_GRACE_S: Final = 2.0
@@ -95,9 +98,13 @@ class TaskManager:
         self.config = config
         self.task_settings = config.task_settings
         self.host_name = config.bind_host
-        self.data_plane = DataPlane(config.resource_id, config.bind_host, config.credentials)
+        self.data_plane = _data_plane(config)
+        self.io_directories = IoDirectories(
+            config.task_settings.blocking.tmp_dirs, config.resource_id
+        )
         self.data_plane.on_error = self._partition_error
         self.data_plane.on_broken = self.abandon
+        self.questions = ProducerQuestions(self.send, self.data_plane.call_later)
         self._tasks: dict[AttemptId, TaskThread] = {}
         self._blobs: dict[BlobKey, bytes] = {}
         self._watchdog = TaskWatchdog(
@@ -207,6 +214,7 @@ class TaskManager:
         for task in tasks:
             task.join(max(0.0, deadline - time.monotonic()))
         self.data_plane.close()
+        self.io_directories.close()
         if self._socket is not None:
             with self._send_lock:
                 self._socket.close()
@@ -397,12 +405,24 @@ _HANDLERS: Final[dict[type, Callable[[TaskManager, Any], None]]] = {
     DeployTask: TaskManager._on_deploy,
     CancelTask: TaskManager._on_cancel,
     UpdatePartitions: TaskManager._on_update_partitions,
+    PartitionStateAnswer: lambda manager, message: manager.questions.on_answer(message),
     ReleasePartitions: TaskManager._on_release_partitions,
     AddSplits: TaskManager._on_add_splits,
     NoMoreSplits: TaskManager._on_no_more_splits,
     DriverCredit: TaskManager._on_driver_credit,
     Shutdown: TaskManager._on_shutdown,
 }
+
+
+def _data_plane(config: TaskManagerConfig) -> DataPlane:
+    settings = config.task_settings
+    return DataPlane(
+        config.resource_id,
+        config.bind_host,
+        config.credentials,
+        settings.network,
+        settings.frame_bytes,
+    )
 
 
 def _send_all(sock: socket.socket, data: bytes) -> None:
