@@ -10,9 +10,10 @@ from typing import Final
 
 
 class Kind(StrEnum):
-    """How an option's text is read. DURATION gives milliseconds, MEMORY bytes."""
+    """How an option's text is read. DURATION gives whole milliseconds, FINE_DURATION a float of them, MEMORY bytes."""
 
     DURATION = "duration"
+    FINE_DURATION = "fine duration"
     MEMORY = "memory"
     INT = "int"
     FLOAT = "float"
@@ -23,11 +24,11 @@ class Kind(StrEnum):
 
 
 USED: Final = """
-penstock.task.max-step-time | duration | 5 ms |
+penstock.task.max-step-time | fine duration | 5 ms |
     Longest stretch of user code between two looks at the mailbox.
 penstock.exchange.frame-size | memory | 1 mb |
     Largest frame between two tasks; one credit is one frame.
-penstock.exchange.switch-interval | duration | 1 ms | sys.setswitchinterval of a TaskManager.
+penstock.exchange.switch-interval | fine duration | 1 ms | sys.setswitchinterval of a TaskManager.
 penstock.taskmanager.keep-core | bool | true |
     Linux: a busy TaskManager whose threads take turns (the GIL) stays on one core.
 penstock.taskmanager.max | int | - | Most TaskManagers at one time; none: as many as needed.

@@ -211,15 +211,23 @@ class ValueState(State):
     """One value; None when unset."""
 
     def value(self) -> Any:
-        found = self._load()
-        return None if found is _MISSING else found
+        if self._ttl is not None:
+            found = self._load()
+            return None if found is _MISSING else found
+        backend = self._backend  # written out: this is called for every record
+        table = self._tables.get(backend.namespace)
+        return None if table is None else table.get(backend.skey)
 
     def update(self, value: Any) -> None:
         """None clears, as in Flink."""
         if value is None:
             self.clear()
-        else:
-            self._store(value)
+            return
+        backend = self._backend
+        table = self._tables.get(backend.namespace)
+        if table is None:
+            table = self._tables[backend.namespace] = {}
+        table[backend.skey] = value if self._ttl is None else (value, backend.now_ms())
 
 
 class AppendingState(State):

@@ -19,6 +19,7 @@ ADAPTER_MODULES = (
     "tests.conformance.runtime_areas",
     "tests.conformance.output_areas",
     "tests.conformance.task_areas",
+    "tests.conformance.input_areas",
 )
 
 

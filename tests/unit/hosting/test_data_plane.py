@@ -1,7 +1,9 @@
 """Two data planes over loopback sockets: channels, credit, one connection a pair, lost peers."""
 
+import queue
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +15,12 @@ from penstock.hosting.data_plane import DataPlane
 from penstock.hosting.handshake import Credentials
 from penstock.hosting.remote_view import RemoteView
 from penstock.model.deployment import ShuffleDescriptor, TaskManagerLocation
-from penstock.model.errors import PartitionConnectionError, UserCodeError
+from penstock.model.errors import (
+    PartitionConnectionError,
+    PartitionNotFound,
+    ProducerFailed,
+    UserCodeError,
+)
 from penstock.model.ids import (
     AttemptId,
     DataSetId,
@@ -27,10 +34,12 @@ from penstock.model.states import ExecutionState
 from penstock.runtime.elements import ColumnBatch, EndOfData, RowBatch, Watermark
 from penstock.runtime.gate.network_input import NetworkInput, WakeListener
 from penstock.runtime.gate.ports import GateContext
+from penstock.runtime.gate.producer_check import NoState
 from penstock.runtime.gate.single import SingleInputGate
 from penstock.runtime.network_settings import NetworkSettings
 from penstock.runtime.partition.pipelined import MAX_QUEUED
 from penstock.runtime.partition.result_partition import ResultPartition, pipelined_partition
+from tests.unit.runtime.gate.tools import shown
 
 CREDENTIALS = Credentials(b"k" * 32, "t", "c")
 ATTEMPT = AttemptId(ExecutionVertexId(VertexId("p"), 0), 0)
@@ -39,14 +48,15 @@ ATTEMPT = AttemptId(ExecutionVertexId(VertexId("p"), 0), 0)
 class Consumer:
     """A gate of a task that reads at `plane`, and whose waiting is a semaphore."""
 
-    def __init__(self, plane: DataPlane, channels: int = 1) -> None:
+    def __init__(self, plane: DataPlane, channels: int = 1, **settings) -> None:
         self.woken = threading.Semaphore(0)
-        self.asked = []
+        self.asked = queue.SimpleQueue()
         self.state = ExecutionState.RUNNING
         self.failures = []
-        host = TaskChannelHost(plane, self, lambda *question: self.asked.append(question))
+        host = TaskChannelHost(plane, self, lambda *question: self.asked.put(question))
+        network = replace(plane.network, **settings)
         context = GateContext(
-            plane.resource_id, plane.network, plane.memory, host, threading.Lock, loads_records
+            plane.resource_id, network, plane.memory, host, threading.Lock, loads_records
         )
         self.gate = SingleInputGate(0, channels, context, WakeListener(self.woken.release))
         self.gate.setup()
@@ -218,3 +228,78 @@ def test_nothing_follows_a_record_that_could_not_be_encoded():
     view.add_credit(1)
     assert [type(error) for error in errors] == [TypeError]
     assert sent == []
+
+
+def test_a_partition_that_does_not_come_is_asked_about_and_found_at_the_next_try(planes):
+    here, there = planes
+    here.registry._request_timeout_s = 0.0
+    part = partition(0)
+    consumer = Consumer(there).read(0, descriptor(here, part))
+    partition_id, answered = consumer.asked.get(timeout=10)
+    assert partition_id == part.partition_id
+    part.subpartitions[0].write(RowBatch(["late"]))
+    part.finish()
+    here.registry.register(part)
+    answered(ExecutionState.RUNNING)
+    assert [shown(element) for element in consumer.all()] == ["late"]
+
+
+def test_a_partition_that_never_comes_fails_its_consumer(planes):
+    here, there = planes
+    here.registry._request_timeout_s = 0.0
+    part = partition(0)
+    consumer = Consumer(there).read(0, descriptor(here, part))
+    for _ in range(2):
+        consumer.asked.get(timeout=10)[1](NoState.TIMED_OUT)
+    with pytest.raises(PartitionNotFound, match="tm-1"):
+        consumer.next()
+
+
+def test_a_failed_producer_is_told_from_a_lost_connection(planes):
+    here, there = planes
+    part = partition(0)
+    here.registry.register(part)
+    consumer = Consumer(there).read(0, descriptor(here, part))
+    part.subpartitions[0].write(RowBatch(["first"]))
+    part.subpartitions[0].flush()
+    assert consumer.next().values == ["first"]
+    part.fail("UserCodeError")
+    with pytest.raises(ProducerFailed, match="UserCodeError"):
+        consumer.next()
+
+
+def test_a_gate_without_exclusive_buffers_gets_everything(planes):
+    here, there = planes
+    part = partition(0)
+    here.registry.register(part)
+    consumer = Consumer(there, max_required_per_gate=1, floating_per_gate=1)
+    assert consumer.gate.buffers.exclusive == 0
+    consumer.read(0, descriptor(here, part))
+    for value in range(3):
+        part.subpartitions[0].add_frame(RowBatch([value]), is_finished=True)
+    assert [consumer.next().values for _ in range(3)] == [[0], [1], [2]]
+    part.subpartitions[0].add_frame(RowBatch([3]), is_finished=True)
+    part.finish()
+    assert [shown(element) for element in consumer.all()] == [3]
+
+
+def test_the_consumer_says_how_large_frames_should_be(planes):
+    here, there = planes
+    part = partition(0)
+    here.registry.register(part)
+    consumer = Consumer(there)
+    consumer.gate.debloat_to(1000)
+    consumer.read(0, descriptor(here, part))
+    part.subpartitions[0].write(RowBatch([f"{n:0100}" for n in range(100)]))
+    part.finish()
+    sizes = [len(element) for element in consumer.all()]
+    assert sum(sizes) == 100
+    assert max(sizes) < 10
+
+
+def test_a_call_that_is_due_later_runs_on_the_network_thread(planes):
+    ran = queue.SimpleQueue()
+    planes[0].call_later(20, lambda: ran.put("second"))
+    planes[0].call_later(1, lambda: ran.put(threading.current_thread().name))
+    assert ran.get(timeout=10) == "penstock-network-tm-1"
+    assert ran.get(timeout=10) == "second"
