@@ -168,10 +168,7 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
     """Everything of one attempt, not yet opened."""
     deployment, host = thread.deployment, thread.host
     chain = OperatorChain(spec, wall_clock_ms, thread.enter_operator)
-    partitions = {
-        part.partition_id.data_set_id: _result_partition(thread, part)
-        for part in deployment.partitions
-    }
+    partitions = _result_partitions(thread)
     by_data_set = {part.partition_id.data_set_id: part for part in deployment.partitions}
     outputs: list[OutputWriter] = []
     for output in spec.outputs:
@@ -246,6 +243,19 @@ def _gate_context(thread: TaskThread) -> GateContext:
         threading.Lock,
         loads_records,
     )
+
+
+def _result_partitions(thread: TaskThread) -> dict[DataSetId, ResultPartition]:
+    """All or none: those before one that cannot be made are released."""
+    made: dict[DataSetId, ResultPartition] = {}
+    try:
+        for part in thread.deployment.partitions:
+            made[part.partition_id.data_set_id] = _result_partition(thread, part)
+    except BaseException:
+        for partition in made.values():
+            partition.release()
+        raise
+    return made
 
 
 def _result_partition(thread: TaskThread, part: PartitionDeployment) -> ResultPartition:

@@ -6,6 +6,7 @@ Source: Flink has buffers of bytes; a local exchange here passes objects, whose 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Any, Final
 
 from penstock.runtime.elements import Batch, ColumnBatch
@@ -31,11 +32,6 @@ class RowSize:
         self.frame_rows = 1
         self._update()
 
-    @property
-    def is_bound_by_bytes(self) -> bool:
-        """Rows are so heavy, or frames are to be so small, that bytes count before rows do."""
-        return self.frame_rows < self._max_rows
-
     def set_frame_bytes(self, frame_bytes: int) -> None:
         """What the consumer announced; never above what was set up."""
         self._wanted_bytes = frame_bytes
@@ -59,6 +55,15 @@ class RowSize:
         size = _row_bytes(batch)
         self.bytes_per_row = max(1.0, size, (3 * self.bytes_per_row + size) / 4)
         self._update()
+
+    def pieces(self, batch: Batch) -> Iterator[Batch]:
+        """The batch, cut up if it is far above the wanted bytes: what exceeds only the rows passes whole."""
+        rows, limit = len(batch), self.frame_rows
+        if rows <= 2 * limit or limit == self._max_rows:
+            yield batch
+            return
+        for at in range(0, rows, limit):
+            yield batch.slice(at, min(at + limit, rows))
 
     def _update(self) -> None:
         wanted = min(self._wanted_bytes, self._buffer_bytes, self._frame_bytes_max)
