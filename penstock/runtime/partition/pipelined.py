@@ -85,6 +85,8 @@ class PipelinedSubpartition:
 
     def write(self, batch: Batch) -> None:
         rows = len(batch)
+        if not rows:
+            return
         self.records += rows
         sizes = self.sizes
         if self._queue.tail is None or rows >= sizes.frame_rows:
@@ -292,6 +294,11 @@ class PipelinedSubpartition:
         """Frames of data that a consumer can count on."""
         with self._lock:
             return self._queue.backlog
+
+    @property
+    def is_blocked(self) -> bool:
+        """An element that blocks has been taken, and the consumer has not gone on."""
+        return self._queue.is_blocked
 
     @property
     def queued(self) -> int:

@@ -36,6 +36,11 @@ class RecordSerializer:
                 if len(self._buffer) == self._buffer_size:
                     yield self._take()
 
+    @property
+    def is_filling(self) -> bool:
+        """The buffer in hand has something in it."""
+        return bool(self._buffer)
+
     def flush(self) -> bytearray | None:
         """What is in the unfinished buffer, if anything."""
         return self._take() if self._buffer else None
