@@ -41,6 +41,12 @@ from penstock.datastream.functions import (
     SourceFunction,
     WindowFunction,
 )
+from penstock.datastream.joins import (
+    CoGroupFunction,
+    FlatJoinFunction,
+    JoinFunction,
+    ProcessJoinFunction,
+)
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -68,6 +74,7 @@ __all__ = [
     "CheckpointingMode",
     "CloseableIterator",
     "CoFlatMapFunction",
+    "CoGroupFunction",
     "CoMapFunction",
     "CoProcessFunction",
     "ConnectedStreams",
@@ -76,8 +83,10 @@ __all__ = [
     "DataStreamSink",
     "ExternalizedCheckpointRetention",
     "FilterFunction",
+    "FlatJoinFunction",
     "FlatMapFunction",
     "GlobalWindow",
+    "JoinFunction",
     "KeySelector",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
@@ -90,6 +99,7 @@ __all__ = [
     "Partitioner",
     "ProcessAllWindowFunction",
     "ProcessFunction",
+    "ProcessJoinFunction",
     "ProcessWindowFunction",
     "ReduceFunction",
     "RuntimeContext",

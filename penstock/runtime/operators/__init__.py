@@ -10,6 +10,11 @@ from penstock.runtime.operators.columns import (
     MapBatchesOperator,
     SelectOperator,
 )
+from penstock.runtime.operators.interval_join import (
+    Interval,
+    IntervalJoinOperator,
+    ProcessJoinContext,
+)
 from penstock.runtime.operators.keyed import (
     KeyedFilterOperator,
     KeyedFlatMapOperator,
@@ -43,9 +48,16 @@ from penstock.runtime.operators.two_input import (
 from penstock.runtime.operators.window_base import WindowOperator
 from penstock.runtime.operators.window_functions import (
     AggregateContents,
+    FoldedWindow,
     ListContents,
     ReduceContents,
     WindowContext,
+)
+from penstock.runtime.operators.window_join import (
+    CoGroupFunction,
+    JoinFunction,
+    TaggedUnion,
+    WindowJoinOperator,
 )
 
 __all__ = [
@@ -53,6 +65,7 @@ __all__ = [
     "AggregateKind",
     "BroadcastProcessOperator",
     "CoFlatMapOperator",
+    "CoGroupFunction",
     "CoMapOperator",
     "CoProcessOperator",
     "CollectOperator",
@@ -60,7 +73,11 @@ __all__ = [
     "ColumnWindowOperator",
     "FilterOperator",
     "FlatMapOperator",
+    "FoldedWindow",
     "FunctionOperator",
+    "Interval",
+    "IntervalJoinOperator",
+    "JoinFunction",
     "KeyedAggregateOperator",
     "KeyedBroadcastProcessOperator",
     "KeyedCoFlatMapOperator",
@@ -77,13 +94,16 @@ __all__ = [
     "MapOperator",
     "PrintOperator",
     "ProcessContext",
+    "ProcessJoinContext",
     "ProcessOperator",
     "ReduceContents",
     "ReduceOperator",
     "SelectOperator",
     "SinkOperator",
+    "TaggedUnion",
     "TimerService",
     "TimestampsAndWatermarksOperator",
     "WindowContext",
+    "WindowJoinOperator",
     "WindowOperator",
 ]
