@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.hosting.channels import RemoteChannel
@@ -89,6 +89,9 @@ class BuiltTask:
     def no_more_splits(self) -> None:
         self._source_input().reader.notify_no_more_splits()
 
+    def allow_watermark(self, watermark_ms: int) -> None:
+        self._source_input().allow_watermark(watermark_ms)
+
     def next_poll_ms(self) -> int | None:
         source = self.task.input
         return source.wake_at_ms if isinstance(source, SourceInput) else None
@@ -149,7 +152,13 @@ class BuiltTask:
 def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
     """Everything of one attempt, not yet opened."""
     deployment, host = thread.deployment, thread.host
-    chain = OperatorChain(spec, wall_clock_ms, thread.enter_operator)
+    chain = OperatorChain(
+        spec,
+        wall_clock_ms,
+        thread.enter_operator,
+        random.randrange,
+        host.task_settings.latency_granularity,
+    )
     partitions = {
         part.partition_id.data_set_id: ResultPartition(
             ResultPartitionId(part.partition_id, deployment.attempt_id),
@@ -159,20 +168,7 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
         )
         for part in deployment.partitions
     }
-    by_data_set = {part.partition_id.data_set_id: part for part in deployment.partitions}
-    outputs: list[OutputWriter] = []
-    for output in spec.outputs:
-        producer = spec.operators[output.operator_index]
-        if output.data_set_id is None:
-            outputs.append(_driver_writer(thread, output, producer))
-        else:
-            part = by_data_set[output.data_set_id]
-            partition = partitions[output.data_set_id]
-            outputs.append(
-                PartitionWriter(
-                    partition, _partitioner(thread, output, part), output.element_type, producer
-                )
-            )
+    outputs = [_writer(thread, spec, output, partitions) for output in spec.outputs]
     head = chain.head
     gates: InputGates | None = None
     opened: Sequence[GateChannels] = ()
@@ -202,6 +198,27 @@ def build_gates(
     gates = InputGates(wake)
     opened = [gates.add_gate(gate.input_index, len(gate.channels)) for gate in deployment.gates]
     return gates, opened
+
+
+def _writer(
+    thread: TaskThread,
+    spec: ChainSpec,
+    output: ChainOutput,
+    partitions: Mapping[DataSetId, ResultPartition],
+) -> OutputWriter:
+    producer = spec.operators[output.operator_index]
+    if output.data_set_id is None:
+        return _driver_writer(thread, output, producer)
+    (part,) = [
+        part
+        for part in thread.deployment.partitions
+        if part.partition_id.data_set_id == output.data_set_id
+    ]
+    partitioner = _partitioner(thread, output, part)
+    partition = partitions[output.data_set_id]
+    writer = PartitionWriter(partition, partitioner, output.element_type, producer)
+    writer.choose = random.randrange
+    return writer
 
 
 def _partitioner(thread: TaskThread, output: ChainOutput, part: PartitionDeployment) -> Partitioner:

@@ -14,7 +14,11 @@ from tests.conformance.scheduler_areas import AREAS as SCHEDULER_AREAS
 
 CLASSIC = "classic"
 _BROKEN_ADAPTER = (AttributeError, NameError, ImportError)
-ADAPTER_MODULES = ("tests.conformance.machine_areas", "tests.conformance.runtime_areas")
+ADAPTER_MODULES = (
+    "tests.conformance.machine_areas",
+    "tests.conformance.runtime_areas",
+    "tests.conformance.operator_areas",
+)
 
 
 class Verdict(StrEnum):

@@ -11,6 +11,7 @@ from penstock.model.messages.control import (
     DriverData,
     Heartbeat,
     MasterHeartbeat,
+    MaxAllowedWatermark,
     NoMoreSplits,
     OfferSlots,
     PartitionStateAnswer,
@@ -19,6 +20,7 @@ from penstock.model.messages.control import (
     PutBlob,
     RegisterTaskManager,
     RegistrationAccepted,
+    ReportedWatermark,
     Shutdown,
     SplitRequest,
     UserOutput,
@@ -64,7 +66,14 @@ from penstock.model.messages.resources import (
     TaskManagerRegistered,
     TaskManagerStartFailed,
 )
-from penstock.model.messages.shared import Committable, FailureInfo, SlotFreed, SlotOffer, TaskIo
+from penstock.model.messages.shared import (
+    Committable,
+    FailureInfo,
+    LatencySummary,
+    SlotFreed,
+    SlotOffer,
+    TaskIo,
+)
 
 __all__ = [
     "AddSplits",
@@ -86,7 +95,9 @@ __all__ = [
     "JobEvent",
     "JobFinalized",
     "JobStatusChanged",
+    "LatencySummary",
     "MasterHeartbeat",
+    "MaxAllowedWatermark",
     "NoMoreSplits",
     "NotEnoughResources",
     "OfferSlots",
@@ -98,6 +109,7 @@ __all__ = [
     "RegisterTaskManager",
     "RegistrationAccepted",
     "ReleasePartitions",
+    "ReportedWatermark",
     "RequestSlot",
     "ResetSubtasks",
     "ResourceEffect",

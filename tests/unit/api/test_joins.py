@@ -125,7 +125,8 @@ def test_late_records_of_an_interval_join_are_side_outputs(env):
     left = env.from_collection(LEFT).assign_timestamps_and_watermarks(IN_ORDER)
     right = env.from_collection(RIGHT).assign_timestamps_and_watermarks(IN_ORDER)
     joined = (
-        left.key_by(itemgetter(0))
+        left
+        .key_by(itemgetter(0))
         .interval_join(right.key_by(itemgetter(0)))
         .between(0, 5)
         .side_output_left_late_data(late)

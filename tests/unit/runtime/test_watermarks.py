@@ -92,8 +92,10 @@ def test_bounded_out_of_orderness_and_its_errors():
     assert generator.on_periodic(0) == 6
     with pytest.raises(ValueError, match="negative"):
         WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(-1))
-    with pytest.raises(NotImplementedError, match="leave it out"):
-        strategy.with_watermark_alignment("g", Duration.of_seconds(1))
+    with pytest.raises(ValueError, match="must be positive"):
+        strategy.with_watermark_alignment("g", Duration.of_seconds(0))
+    with pytest.raises(ValueError, match="non-empty"):
+        strategy.with_watermark_alignment("", Duration.of_seconds(1))
     with pytest.raises(TypeError, match="TimestampAssigner"):
         strategy.with_timestamp_assigner(lambda v, _t: v)
 
