@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from penstock.hosting.async_calls import AsyncCallThreads
 from penstock.hosting.channels import RemoteChannel
 from penstock.hosting.driver_stream import DriverWriter
 from penstock.hosting.source_input import SourceInput
@@ -146,6 +147,7 @@ class BuiltTask:
             job_id=deployment.job_id,
             report_committable=lambda payload: thread.report_committable(spec.node_id, payload),
             file_prefix=job_prefix,
+            async_calls=AsyncCallThreads(thread.mail, f"penstock-async-{spec.name[:40]}"),
         )
 
 

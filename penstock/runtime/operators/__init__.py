@@ -1,5 +1,6 @@
 """Operators: what the chain of a task is made of, one class per kind of transformation."""
 
+from penstock.runtime.operators.async_wait import AsyncSettings, AsyncWaitOperator
 from penstock.runtime.operators.broadcast import (
     BroadcastProcessOperator,
     KeyedBroadcastProcessOperator,
@@ -63,6 +64,8 @@ from penstock.runtime.operators.window_join import (
 __all__ = [
     "AggregateContents",
     "AggregateKind",
+    "AsyncSettings",
+    "AsyncWaitOperator",
     "BroadcastProcessOperator",
     "CoFlatMapOperator",
     "CoGroupFunction",
