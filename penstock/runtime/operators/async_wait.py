@@ -4,7 +4,8 @@ Calls run away from the mailbox thread (`OperatorContext.async_calls`); their ou
 operator's timer, so that everything is emitted and every user error raised where other timers fire. Records that the
 queue has no room for wait in a backlog, and the operator takes no input until it is empty: the mailbox is never blocked.
 Heads its chain, because only a head can refuse input. Knows no thread and no event loop.
-Source: Flink AsyncWaitOperator; differs: as said, and events count as entries of the queue.
+Source: Flink AsyncWaitOperator, PyFlink's async functions; differs: as said, and at the end of the input retries go on
+with their delays (Flink's Java operator makes one last attempt at once, which leaves a bounded job without retries).
 """
 
 from __future__ import annotations
@@ -90,7 +91,6 @@ class AsyncWaitOperator(FunctionOperator):
         self._due: list[tuple[int, int, bool]] = []  # (when, record, whether for another attempt)
         self._outcomes: deque[Outcome] = deque()
         self._numbers = 0
-        self._may_retry = True
         self._current: Any = _NO_RECORD
         self._backlog: deque[tuple[Any, int] | Element] = deque(self._restored)
         self._admit()
@@ -124,13 +124,6 @@ class AsyncWaitOperator(FunctionOperator):
 
     def process_latency_marker(self, marker: LatencyMarker) -> Emitted:
         return self._event(marker)
-
-    def end_input(self, input_index: int) -> Emitted:
-        """Attempts that wait for their time are made at once, and are the last ones."""
-        self._may_retry = False
-        again = [number for number, record in self._records.items() if record.retry_ms is not None]
-        self._try_again(again)
-        return ()
 
     def close(self) -> None:
         if self._is_open:
@@ -225,8 +218,6 @@ class AsyncWaitOperator(FunctionOperator):
         self._current = _NO_RECORD
 
     def _asks_for_retry(self, outcome: Outcome) -> bool:
-        if not self._may_retry:
-            return False
         predicate = self.retry.get_retry_predicate()
         if outcome.error is not None:
             of_error = predicate.exception_predicate()

@@ -192,14 +192,16 @@ def test_a_timeout_at_the_moment_of_an_attempt_wins():
     assert op.calls.running == {}
 
 
-def test_at_the_end_delayed_attempts_are_made_at_once_and_are_the_last():
+def test_at_the_end_of_the_input_retries_go_on_and_the_operator_is_not_drained_before():
     op = AsyncHarness(retry=retry(on_error=lambda error: True))
     op.feed(["a"])
-    op.fail("a", OSError())
     op.take(op.operator.end_input(0))
-    assert op.calls.submits == [["a"], ["a"]]
-    with pytest.raises(OSError, match="last"):
-        op.fail("a", OSError("last"))
+    op.fail("a", OSError())
+    assert not op.operator.is_drained
+    op.advance(10)
+    op.answer("a")
+    assert op.operator.is_drained
+    assert op.values == ["a!"]
 
 
 def test_a_snapshot_has_everything_that_has_not_left_and_starts_it_again():
