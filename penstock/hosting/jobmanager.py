@@ -104,6 +104,7 @@ class JobManager:
             self._end,
         )
         self.shell.guard = self.guard
+        self.shell.fencing_token = FencingToken(self.credentials.token)
         self.watch = TaskManagerWatch(
             self.shell, provider, self.observer, settings, self._done.is_set
         )

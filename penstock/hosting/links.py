@@ -14,7 +14,7 @@ from penstock.hosting.wire import encode
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError
 from penstock.model.ids import BlobKey, ResourceId
-from penstock.model.messages import MasterHeartbeat, PutBlob, Shutdown
+from penstock.model.messages import KillTaskManager, MasterHeartbeat, PutBlob, Shutdown
 
 
 @dataclass(slots=True)
@@ -83,6 +83,14 @@ class Links:
         supervisor = self._supervisors.pop(resource_id, None)
         if supervisor is not None and not supervisor.is_closing():
             supervisor.write(encode(Shutdown(reason)))
+
+    def kill(self, resource_id: ResourceId, reason: str) -> bool:
+        """Have its supervisor kill it. False: nobody is there to do that."""
+        supervisor = self._supervisors.get(resource_id)
+        if supervisor is None or supervisor.is_closing():
+            return False
+        supervisor.write(encode(KillTaskManager(reason)))
+        return True
 
     def fence(self, resource_id: ResourceId) -> bool:
         """From now on it is over. False: it was not registered."""

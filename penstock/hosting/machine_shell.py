@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from penstock.hosting.coordinators import Coordinators
@@ -24,7 +24,7 @@ from penstock.machines.job_master import JobMaster
 from penstock.machines.job_settings import JobSettings
 from penstock.machines.resource_manager import ResourceManager, ResourceSettings
 from penstock.model.graph.job_graph import JobGraph
-from penstock.model.ids import AttemptId, ResourceId
+from penstock.model.ids import NO_TOKEN, AttemptId, ResourceId
 from penstock.model.messages import (
     AnswerOffers,
     CancelTask,
@@ -62,7 +62,8 @@ class JobManagerSettings:
     task: TaskSettings
     heartbeat_interval_s: float
     heartbeat_timeout_s: float
-    stuck_task_timeout_s: float
+    cancellation_timeout_s: float
+    frozen_timeout_s: float
     max_taskmanagers: int | None = None
     silence_timeout_s: float = 50.0
 
@@ -88,6 +89,7 @@ class MachineShell:
         self.status = JobStatus.INITIALIZING
         self.failure: FailureInfo | None = None
         self.guard = JobGuard()
+        self.fencing_token = NO_TOKEN
         self.links = Links()
         self.where: dict[AttemptId, ResourceId] = {}
         self.cancelling: dict[AttemptId, int] = {}
@@ -166,7 +168,8 @@ class MachineShell:
         key = effect.deployment.chain_blob
         self.links.send_blob_once(effect.resource_id, key, self._job_graph.blobs[key])
         self.where[effect.deployment.attempt_id] = effect.resource_id
-        self.links.send(effect.resource_id, effect)
+        stamped = replace(effect, fencing_token=self.fencing_token)
+        self.links.send(effect.resource_id, stamped)
 
     def _do_send(self, effect: Any) -> None:
         self.links.send(effect.resource_id, effect)

@@ -15,6 +15,8 @@ from typing import Final
 
 import penstock
 
+_ROOT: Final = "/penstock.zip/"
+"""In front of file names in the bytecode: our frames in a stack are known by a path that contains `/penstock/`."""
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 
@@ -28,7 +30,9 @@ def package_archive() -> bytes:
             name = f"penstock/{path.relative_to(root).as_posix()}"
             source = path.read_bytes()
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), source)
-            archive.writestr(zipfile.ZipInfo(name + "c", _EPOCH), _bytecode(source, name))
+            archive.writestr(
+                zipfile.ZipInfo(name + "c", _EPOCH), _bytecode(source, f"{_ROOT}{name}")
+            )
     return buffer.getvalue()
 
 

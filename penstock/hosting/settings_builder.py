@@ -19,7 +19,9 @@ from penstock.runtime.latency import Granularity
 HOST_DEFAULTS: Final[Mapping[str, object]] = {
     "heartbeat.interval": "500 ms",
     "heartbeat.timeout": "3 s",
-    "penstock.taskmanager.stuck-task-timeout": "3 s",
+    # A new TaskManager costs a second, so that a task that does not end after its cancel need not be waited for.
+    "task.cancellation.interval": "500 ms",
+    "task.cancellation.timeout": "3 s",
 }
 
 
@@ -60,11 +62,14 @@ def job_manager_settings(settings: Settings, program: ProgramSettings) -> JobMan
             may_leave_splits_unaligned=bool(
                 settings.get("pipeline.watermark-alignment.allow-unaligned-source-splits")
             ),
+            cancellation_interval_ms=settings.get_int("task.cancellation.interval"),
+            slow_call_ms=settings.get_int("penstock.task.slow-call"),
             job_parameters=_job_parameters(settings, program),
         ),
         heartbeat_interval_s=settings.get_int("heartbeat.interval") / 1000,
         heartbeat_timeout_s=settings.get_int("heartbeat.timeout") / 1000,
-        stuck_task_timeout_s=settings.get_int("penstock.taskmanager.stuck-task-timeout") / 1000,
+        cancellation_timeout_s=settings.get_int("task.cancellation.timeout") / 1000,
+        frozen_timeout_s=settings.get_int("penstock.taskmanager.frozen-timeout") / 1000,
         max_taskmanagers=max_taskmanagers_of(settings),
         silence_timeout_s=settings.get_int("penstock.jobmanager.silence-timeout") / 1000,
     )

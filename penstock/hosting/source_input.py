@@ -102,7 +102,7 @@ class SourceInput:
             self.wake_at_ms = monotonic_ms
 
     def wake(self) -> None:
-        self._thread.waker.wake()
+        self._thread.processor.notify_input()
 
     def start_fetcher(self, split_reader: SplitReader) -> SplitFetcher:
         return FetcherThread(split_reader, self.wake, f"penstock-fetcher-{self._spec.name[:40]}")

@@ -34,13 +34,17 @@ from penstock.hosting.handshake import (
     ClientHandshake,
     Credentials,
 )
+from penstock.hosting.stacks import DUMP_SIGNAL, stacks_of_tasks
 from penstock.hosting.wire import MessageBuffer, encode, notice_lost_peer, run_handshake
 from penstock.model.errors import ExternalError
 from penstock.model.ids import ResourceId
-from penstock.model.messages import Heartbeat, ProcessEnded, Shutdown
+from penstock.model.messages import Heartbeat, KillTaskManager, ProcessEnded, Shutdown
 
 _GRACE_S: Final = 2.0
 _LAST_WORDS: Final = 2000
+_DUMP_S: Final = 0.5
+_DUMP_POLL_S: Final = 0.02
+_DUMP_BYTES: Final = 256 * 1024
 _CONNECT_TIMEOUT_S: Final = 10.0
 _FOLDER: Final = re.compile(r"penstock-(\d+)-.+")  # `spark_executor` makes them
 
@@ -105,7 +109,11 @@ def _keep_child(
     except (OSError, ValueError) as error:
         return f"the TaskManager process could not be started: {error}"
     try:
-        ended = _watch(config, sock, buffer, child, progress_pipe) + _tail(errors)
+        ended = _watch(config, sock, buffer, child, progress_pipe)
+        if isinstance(ended, KillTaskManager):
+            ended = f"{ended.reason}{_kill(child, errors)}"
+        else:
+            ended += _tail(errors)
     except OSError as error:
         return f"connection to the JobManager ended: {error}"
     with contextlib.suppress(OSError):  # the JobManager may be gone
@@ -226,7 +234,8 @@ def _watch(
     buffer: MessageBuffer,
     child: subprocess.Popen[bytes],
     progress_pipe: int,
-) -> str:
+) -> str | KillTaskManager:
+    """Until one of the three ends: why."""
     progress = 0
     next_beat = 0.0
     heard_at = time.monotonic()
@@ -255,6 +264,8 @@ def _watch(
             for message in buffer.feed(data):
                 if isinstance(message, Shutdown):
                     return f"told to end: {message.reason}"
+                if isinstance(message, KillTaskManager):
+                    return message
 
 
 def _read_progress(pipe: int, before: int) -> int:
@@ -284,6 +295,28 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()
+
+
+def _kill(child: subprocess.Popen[bytes], errors: Path) -> str:
+    """At once, but not before its threads have said where they are: a C call may hold the GIL for ever."""
+    if DUMP_SIGNAL is None:
+        child.kill()
+        return ""
+    before = errors.stat().st_size
+    child.send_signal(DUMP_SIGNAL)
+    deadline = time.monotonic() + _DUMP_S
+    size = before
+    while time.monotonic() < deadline:
+        time.sleep(_DUMP_POLL_S)
+        known, size = size, errors.stat().st_size
+        if size > before and size == known:
+            break  # it has stopped growing
+    child.kill()
+    with errors.open("rb") as written:
+        written.seek(before)
+        dump = written.read(_DUMP_BYTES).decode("utf-8", errors="replace")
+    stacks = stacks_of_tasks(dump)
+    return f"; {stacks}" if stacks else ""
 
 
 def _tail(errors: Path) -> str:

@@ -166,7 +166,7 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
             ResultPartitionId(part.partition_id, deployment.attempt_id),
             part.subpartitions,
             host.task_settings.frame_bytes,
-            thread.waker.wake,
+            thread.processor.notify_output,
         )
         for part in deployment.partitions
     }
@@ -178,7 +178,7 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
     if isinstance(head, SourceOperator):
         task_input = SourceInput(head, spec.operators[0], thread)
     else:
-        gates, opened = build_gates(deployment, thread.waker.wake)
+        gates, opened = build_gates(deployment, thread.processor.notify_input)
         task_input = gates
     timeout_ms = min((output.buffer_timeout_ms for output in spec.outputs), default=100)
     task = StreamTask(

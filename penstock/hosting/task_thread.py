@@ -1,7 +1,8 @@
 """One attempt on a TaskManager: a thread with a mailbox around a StreamTask.
 
-Source: Flink Task, StreamTask.invoke, MailboxProcessor. The thread loops: mails, then one step, then it waits
-for what the step said. Reports go out through the host; a report that cannot be sent ends the TaskManager anyway.
+Source: Flink Task, StreamTask.invoke, MailboxProcessor. The thread runs a
+mailbox loop; what others want of the task comes as mails. Reports go out through the host; a report that cannot be
+sent ends the TaskManager anyway.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import os
 import sys
 import threading
 import time
-from collections import deque
+import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -22,18 +24,20 @@ from penstock.hosting.driver_stream import DriverWriter
 from penstock.hosting.task_builder import BuiltTask, build_task
 from penstock.hosting.user_output import end_thread
 from penstock.hosting.waker import Waker
+from penstock.machines.task_lifecycle import TaskLifecycle
 from penstock.model.deployment import ShuffleDescriptor, TaskDeployment
 from penstock.model.errors import ExternalError, UserCodeError
 from penstock.model.graph.chain import ChainSpec
 from penstock.model.messages import Committable, FailureInfo, TaskIo, TaskStateChanged
 from penstock.model.states import ExecutionState
+from penstock.runtime.input_status import NextMove, next_move
 from penstock.runtime.latency import Granularity
-from penstock.runtime.task import Step
+from penstock.runtime.mailbox import MIN_PRIORITY, Mail, MailboxClosed, TaskMailbox
+from penstock.runtime.mailbox_processor import MailboxProcessor
 
 MAX_WAIT_S: Final = 1.0
 _MIN_WAIT_S: Final = 0.001
-_CANCEL_NUDGE_S: Final = 0.5
-_NUDGE_ARRIVES: Final = 10
+_INTERRUPT_ARRIVES: Final = 10
 _ENGINE: Final = f"{os.sep}penstock{os.sep}hosting{os.sep}"
 
 
@@ -51,6 +55,8 @@ class TaskSettings:
     latency_interval_ms: int = 0
     latency_granularity: Granularity = Granularity.OPERATOR
     may_leave_splits_unaligned: bool = False
+    cancellation_interval_ms: int = 500
+    slow_call_ms: int = 10_000
     job_parameters: tuple[tuple[str, str], ...] = ()
 
 
@@ -75,18 +81,20 @@ class TaskThread:
         self.waker = Waker()
         self.operator = ""
         self.progress = 0
-        self.state = ExecutionState.DEPLOYING
         self._chain_blob = chain_blob
-        self._mails: deque[Callable[[], None]] = deque()
-        self._is_cancelled = False
-        self._external_failure: Exception | None = None
+        self._life = TaskLifecycle()
+        self._life_lock = threading.Lock()
+        self._failure: BaseException | None = None
         self._leave_lock = threading.Lock()
         self._is_leaving = False
         self._built: BuiltTask | None = None
         self._committables: list[Committable] = []
-        self._idle_ns = 0
-        self._blocked_ns = 0
-        self._busy_ns = 0
+        self._is_closed = False
+        self._is_awaiting_consumers = False
+        self._started_ns = 0
+        self._ended_ns = 0
+        mailbox = TaskMailbox(threading.Lock(), self.waker.wake, self.waker.wait, self._is_mine)
+        self.processor = MailboxProcessor(mailbox, self._process_input, self.waker.wake, self._is_mine, time.perf_counter_ns)  # fmt: skip
         self._thread = threading.Thread(target=self._run, name=f"penstock-{deployment.vertex_name[:40]}-{deployment.attempt_id.subtask}", daemon=True)  # fmt: skip
 
     # ------------------------------------------------------------------ from outside
@@ -98,27 +106,49 @@ class TaskThread:
     def thread_id(self) -> int | None:
         return self._thread.ident
 
+    @property
+    def state(self) -> ExecutionState:
+        return self._life.state
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def is_waiting(self) -> bool:
+        """For input, for room in an output, or for its consumers: in no call."""
+        return self.processor.is_default_action_suspended or self._is_awaiting_consumers
+
     def join(self, timeout_s: float) -> None:
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
 
-    def cancel(self) -> None:
-        """Ask the thread to end. A loop in Python code is left at its next bytecode; a C call is not."""
-        self._is_cancelled = True
-        self.waker.wake()
-        timer = threading.Timer(_CANCEL_NUDGE_S, self._nudge, [self.progress])
-        timer.daemon = True
-        timer.start()
+    def cancel(self) -> bool:
+        """Ask the thread to end. Returns: whether `interrupt` is to follow if it does not."""
+        with self._life_lock:
+            must_interrupt = self._life.cancel()
+        self.processor.report_error(CancelSignal())
+        return must_interrupt
 
-    def fail(self, error: Exception) -> None:
-        """Something outside the thread (encoding on the network thread) went wrong for this task."""
-        self._external_failure = error
-        self.waker.wake()
+    def fail(self, error: BaseException) -> bool:
+        """Something outside the thread (encoding on the network thread) went wrong for this task. As `cancel`."""
+        with self._life_lock:
+            must_interrupt = self._life.fail()
+            if self._life.state is ExecutionState.FAILED and self._failure is None:
+                self._failure = error
+        self.processor.report_error(CancelSignal())
+        return must_interrupt
 
-    def mail(self, action: Callable[[], None]) -> None:
-        """Run on the mailbox thread between two steps."""
-        self._mails.append(action)
-        self.waker.wake()
+    def mail(self, action: Callable[[], None], description: str = "a mail to the task") -> None:
+        """Run on the mailbox thread between two turns; dropped when the task is ending."""
+
+        def act() -> None:
+            action()
+            self.processor.notify_input()  # whatever it changed: the default action looks
+            self.processor.notify_output()
+
+        with suppress(MailboxClosed):
+            self.processor.mailbox.put(Mail(act, MIN_PRIORITY, description))
 
     def update_partitions(self, descriptors: tuple[ShuffleDescriptor, ...]) -> None:
         self.mail(lambda: self._with_built(lambda built: built.connect(descriptors)))
@@ -144,7 +174,7 @@ class TaskThread:
     @property
     def backpressured_ms(self) -> int:
         """How long the thread has waited for room in its outputs."""
-        return self._blocked_ns // 1_000_000
+        return self.processor.backpressured_ns // 1_000_000
 
     def io(self) -> TaskIo:
         """Counters so far; read without a lock, so they may be a batch apart."""
@@ -152,6 +182,8 @@ class TaskThread:
         if built is None:
             return TaskIo()
         remote_in, remote_out = built.remote_bytes()
+        idle_ns, blocked_ns = self.processor.idle_ns, self.processor.backpressured_ns
+        lived_ns = (self._ended_ns or time.perf_counter_ns()) - self._started_ns
         return TaskIo(
             records_in=built.task.input.records_in,
             records_out=sum(output.records_out for output in built.task.outputs),
@@ -159,9 +191,9 @@ class TaskThread:
             bytes_out=remote_out,
             remote_bytes_in=remote_in,
             remote_bytes_out=remote_out,
-            busy_ms=self._busy_ns // 1_000_000,
-            idle_ms=self._idle_ns // 1_000_000,
-            backpressured_ms=self._blocked_ns // 1_000_000,
+            busy_ms=max(0, lived_ns - idle_ns - blocked_ns) // 1_000_000,
+            idle_ms=idle_ns // 1_000_000,
+            backpressured_ms=blocked_ns // 1_000_000,
             late_records_dropped=built.task.chain.late_records_dropped,
             latencies=built.task.chain.latencies,
         )
@@ -169,27 +201,21 @@ class TaskThread:
     # ------------------------------------------------------------------ the thread
 
     def _run(self) -> None:
-        state, failure = ExecutionState.FINISHED, None
+        failure: FailureInfo | None = None
         try:
             try:
                 self._invoke()
             finally:
                 self._leave()
-        except CancelSignal:
-            state = ExecutionState.CANCELED
         except BaseException as error:
-            state = ExecutionState.CANCELED if self._is_cancelled else ExecutionState.FAILED
-            failure = None if self._is_cancelled else self._describe(error)
-        try:
-            self._clean_up(state, failure)
-        except Exception as error:
-            if state is ExecutionState.FINISHED:
-                state, failure = ExecutionState.FAILED, self._describe(error)
+            failure = self._ended_with(error)
+            self._clean_up()
+        self.processor.mailbox.close()
         end_thread()
-        io = self.io()
-        self.state = state
-        committables = tuple(self._committables) if state is ExecutionState.FINISHED else ()
-        report = TaskStateChanged(self.attempt_id, state, failure, committables, io)
+        self._ended_ns = time.perf_counter_ns()
+        is_finished = self.state is ExecutionState.FINISHED
+        committables = tuple(self._committables) if is_finished else ()
+        report = TaskStateChanged(self.attempt_id, self.state, failure, committables, self.io())
         self.host.task_ended(self)
         try:
             self.host.send(report)
@@ -197,54 +223,72 @@ class TaskThread:
             failure = self._describe(error)
             self.host.send(TaskStateChanged(self.attempt_id, ExecutionState.FAILED, failure))
 
+    def _ended_with(self, error: BaseException) -> FailureInfo | None:
+        """What to report of it; what failed the task from outside goes before what followed in the thread."""
+        with self._life_lock:
+            state = self._life.ended_with(is_cancel_signal=isinstance(error, CancelSignal))
+            if state is not ExecutionState.FAILED:
+                return None
+            return self._describe(self._failure or error)
+
     def _leave(self) -> None:
-        """From here on no nudge; one that is on its way arrives in the loop below."""
+        """From here on no interrupt; one that is on its way arrives in the loop below."""
         with self._leave_lock:
             self._is_leaving = True
-        for _ in range(_NUDGE_ARRIVES):
+        for _ in range(_INTERRUPT_ARRIVES):
             pass
 
     def _invoke(self) -> None:
-        self._report(ExecutionState.INITIALIZING)
+        self._started_ns = time.perf_counter_ns()
+        self._advance(ExecutionState.DEPLOYING)
         spec: ChainSpec = deserialize(self._chain_blob)
         self._built = build_task(self, spec)
-        self._check_cancelled()
+        self._advance(ExecutionState.INITIALIZING)
         self._built.start()
-        self._report(ExecutionState.RUNNING)
-        self._loop(self._built)
+        self._advance(ExecutionState.RUNNING)
+        self.processor.run_mailbox_loop()
+        self._await_consumers(self._built)
+        self.processor.mailbox.quiesce()
+        self.processor.drain()
+        self._close_operators()
+        self._advance(ExecutionState.FINISHED)
 
-    def _loop(self, built: BuiltTask) -> None:
-        task, mails, clock = built.task, self._mails, time.perf_counter_ns
-        while True:
-            while mails:
-                mails.popleft()()
-            self._check_cancelled()
-            started = clock()
-            step = task.step()
-            ended = clock()
-            self._busy_ns += ended - started
-            self.progress += 1
-            if step is Step.MORE or mails:
-                continue
-            if step is Step.DONE:
-                self._await_consumers(built)
-                return
-            # A blocked task can do nothing before an output has room but flush the others: timers wait with it.
+    def _advance(self, state: ExecutionState) -> None:
+        with self._life_lock:
+            may_go_on = self._life.advance(state)
+        if not may_go_on:
+            raise CancelSignal
+        if state in (ExecutionState.INITIALIZING, ExecutionState.RUNNING):
+            self.host.send(TaskStateChanged(self.attempt_id, state))
+
+    def _process_input(self, processor: MailboxProcessor) -> None:
+        """The default action: one bounded turn, then what its outcome asks for."""
+        built = self._built
+        assert built is not None
+        task = built.task
+        status = task.process_input()
+        self.progress += 1
+        move = next_move(status, is_output_available=task.is_output_available)
+        if move is NextMove.RETURN:
+            return
+        if move is NextMove.ALL_ACTIONS_COMPLETED:
+            processor.all_actions_completed()
+        elif move is NextMove.SUSPEND_UNTIL_INPUT:
+            processor.suspend_default_action(self._timeout(built), until_input=True)
+        else:  # an output without room: only the flush of the others falls due in the meantime, timers wait
             flush_s = max(_MIN_WAIT_S, task.buffer_timeout_ns / 1e9)
-            blocked_s = min(MAX_WAIT_S, flush_s)
-            self.waker.wait(self._timeout(built) if step is Step.IDLE else blocked_s)
-            waited = clock() - ended
-            if step is Step.IDLE:
-                self._idle_ns += waited
-            else:
-                self._blocked_ns += waited
+            processor.suspend_default_action(min(MAX_WAIT_S, flush_s), until_output=True)
 
     def _await_consumers(self, built: BuiltTask) -> None:
         """FINISHED means that consumers have everything: the last frames may still wait for credit."""
+        self._is_awaiting_consumers = True
         while not built.is_consumed:
-            self._check_cancelled()
-            self.waker.wait(MAX_WAIT_S)
+            if not self.processor.run_mail():
+                self.waker.wait(MAX_WAIT_S)
             self.progress += 1
+
+    def _is_mine(self) -> bool:
+        return threading.get_ident() == self._thread.ident
 
     def _timeout(self, built: BuiltTask) -> float:
         due = MAX_WAIT_S
@@ -256,30 +300,24 @@ class TaskThread:
             due = min(due, max(0.0, wake_at / 1000 - time.monotonic()))
         return due
 
-    def _check_cancelled(self) -> None:
-        if self._is_cancelled:
-            raise CancelSignal
-        if self._external_failure is not None:
-            raise self._external_failure
-
     def _with_built(self, action: Callable[[BuiltTask], None]) -> None:
         if self._built is not None:
             action(self._built)
 
-    def _report(self, state: ExecutionState) -> None:
-        self.state = state
-        self.host.send(TaskStateChanged(self.attempt_id, state))
-
-    def _clean_up(self, state: ExecutionState, failure: FailureInfo | None) -> None:
-        built = self._built
-        if built is None:
-            return
-        is_good = state is ExecutionState.FINISHED
+    def _clean_up(self) -> None:
+        """After a failure or cancel. What this raises adds nothing to what is known."""
         try:
-            built.chain.close()
+            self._close_operators()
+        except BaseException:
+            traceback.print_exc()
         finally:
-            if not is_good:
-                built.release(failure.kind if failure else "cancelled")
+            if self._built is not None:
+                self._built.release(self.state.value)
+
+    def _close_operators(self) -> None:
+        if self._built is not None and not self._is_closed:
+            self._is_closed = True
+            self._built.chain.close()
 
     def _describe(self, error: BaseException) -> FailureInfo:
         where = (
@@ -288,18 +326,18 @@ class TaskThread:
         )
         return failure_info(error, where)
 
-    def _nudge(self, progress: int) -> None:
-        """Raise CancelSignal inside a user function that has not come back since the cancel.
+    def interrupt(self) -> None:
+        """Raise CancelSignal inside a user function that has not come back since the cancel. Any thread.
 
-        Not while leaving, and not when the mailbox turns or our own code runs: that must not be cut in two
-        (a lock would stay taken).
+        It arrives at the function's next bytecode: a C call is not interrupted. Not while leaving, and not when our
+        own code runs: that must not be cut in two (a lock would stay taken).
         """
         ident = self._thread.ident
         frame = sys._current_frames().get(ident) if ident is not None else None
         if ident is None or frame is None or _ENGINE in frame.f_code.co_filename:
             return
         with self._leave_lock:
-            if self._is_leaving or self.progress != progress:
+            if self._is_leaving:
                 return
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
                 ctypes.c_ulong(ident), ctypes.py_object(CancelSignal)
@@ -317,8 +355,6 @@ class TaskThread:
 
 def failure_info(error: BaseException, where: str) -> FailureInfo:
     """An error as text: the user's own traceback first."""
-    import traceback
-
     if isinstance(error, UserCodeError):
         return FailureInfo("UserCodeError", f"{error}\n{where}", is_user_code=True)
     if isinstance(error, ExternalError):

@@ -25,10 +25,19 @@ import penstock
 from penstock.hosting.data_plane import DataPlane
 from penstock.hosting.handshake import NONCE_BYTES, ROLE_TASKMANAGER, ClientHandshake, Credentials
 from penstock.hosting.task_thread import TaskSettings, TaskThread, failure_info
+from penstock.hosting.task_watchdog import TaskWatchdog
 from penstock.hosting.wire import MessageBuffer, encode, notice_lost_peer, run_handshake
 from penstock.machines.task_slots import TaskSlots
+from penstock.machines.task_submission import TaskSubmissions
 from penstock.model.errors import ExternalError
-from penstock.model.ids import AllocationId, AttemptId, BlobKey, ResourceId, ResultPartitionId
+from penstock.model.ids import (
+    NO_TOKEN,
+    AllocationId,
+    AttemptId,
+    BlobKey,
+    ResourceId,
+    ResultPartitionId,
+)
 from penstock.model.messages import (
     AddSplits,
     AnswerOffers,
@@ -50,6 +59,7 @@ from penstock.model.messages import (
     SlotOffer,
     TaskStateChanged,
     UpdatePartitions,
+    UserOutput,
 )
 from penstock.model.slot_size import UNSIZED, SlotSize
 from penstock.model.states import ExecutionState
@@ -91,7 +101,14 @@ class TaskManager:
         self.data_plane.on_broken = self.abandon
         self._tasks: dict[AttemptId, TaskThread] = {}
         self._blobs: dict[BlobKey, bytes] = {}
+        self._watchdog = TaskWatchdog(
+            config.task_settings.cancellation_interval_ms,
+            config.task_settings.slow_call_ms,
+            self._say,
+        )
         self._slots = TaskSlots(config.slots)
+        self._submissions = TaskSubmissions(self._slots)
+        self._token = NO_TOKEN
         self._slots_lock = threading.Lock()  # a task leaves its slot on its own thread
         self._slot_timeouts: list[tuple[float, AllocationId, int]] = []
         self._send_lock = threading.Lock()
@@ -152,7 +169,8 @@ class TaskManager:
                 next_beat = now + self.config.heartbeat_interval_s
                 self.send(self._heartbeat())
             self._free_unclaimed_slots(now)
-            sock.settimeout(max(0.001, next_beat - time.monotonic()))
+            watch_s = self._watchdog.tick(int(now * 1000), list(self._tasks.values())) / 1000
+            sock.settimeout(max(0.001, min(next_beat, watch_s) - time.monotonic()))
             try:
                 data = sock.recv(1 << 16)
             except TimeoutError:
@@ -226,6 +244,14 @@ class TaskManager:
                 return task.attempt_id, task.operator
         return None, ""
 
+    def _cancel(self, task: TaskThread) -> None:
+        if task.cancel():
+            self._watchdog.cancelled(task, int(time.monotonic() * 1000))
+
+    def _say(self, task: TaskThread, text: str) -> None:
+        """A word to the user about one subtask."""
+        self.send(UserOutput(task.attempt_id, task.operator, text, is_error=True))
+
     def _partition_error(self, partition: ResultPartition, error: Exception) -> Exception:
         """A record could not be encoded on the way out: the producing task fails if it is there still."""
         if partition.producer is not None:
@@ -245,10 +271,12 @@ class TaskManager:
 
     def _on_registered(self, message: RegistrationAccepted) -> None:
         """Registered; slots are asked for next."""
+        self._token = message.fencing_token
 
     def _on_request_slot(self, message: RequestSlot) -> None:
         allocation_id = message.allocation_id
         with self._slots_lock:
+            self._submissions.connect(message.job_id, self._token)
             if not self._slots.allocate(message.slot_index, message.job_id, allocation_id):
                 return
             ticket = self._slots.ticket_of(allocation_id)
@@ -285,7 +313,7 @@ class TaskManager:
             self.send(effect)
         for task in list(self._tasks.values()):
             if task.deployment.allocation_id == allocation_id:
-                task.cancel()
+                self._cancel(task)
 
     def _on_put_blob(self, message: PutBlob) -> None:
         if message.key.startswith("modules-"):
@@ -313,8 +341,12 @@ class TaskManager:
             return  # repeated message: the task that is there stays
         try:
             with self._slots_lock:
-                self._slots.mark_active(deployment.allocation_id)  # it may overtake the answer
-                self._slots.add_task(deployment.allocation_id, attempt_id)
+                self._submissions.submit(
+                    deployment.job_id,
+                    message.fencing_token,
+                    deployment.allocation_id,
+                    attempt_id,
+                )
             blob = self._blobs[deployment.chain_blob]
         except (KeyError, ExternalError) as error:
             failure = failure_info(error, f"  while deploying {deployment.vertex_name}")
@@ -327,7 +359,7 @@ class TaskManager:
     def _on_cancel(self, message: CancelTask) -> None:
         task = self._tasks.get(message.attempt_id)
         if task is not None:
-            task.cancel()
+            self._cancel(task)
 
     def _on_update_partitions(self, message: UpdatePartitions) -> None:
         self._for_task(message.attempt_id, lambda task: task.update_partitions(message.descriptors))

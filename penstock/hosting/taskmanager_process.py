@@ -36,13 +36,14 @@ def main() -> None:
     sys.setswitchinterval(told["switch_interval_s"])
     _spare_pyarrow_its_searches()
 
-    from penstock.hosting import closures, user_output
+    from penstock.hosting import closures, stacks, user_output
     from penstock.hosting.core import CoreKeeper
     from penstock.hosting.handshake import Credentials
     from penstock.hosting.task_thread import TaskSettings
     from penstock.hosting.taskmanager import TaskManager, TaskManagerConfig
     from penstock.model.ids import ResourceId
 
+    stacks.install()
     closures.load_cloudpickle_alone()
     settings = told["task_settings"]
     settings["job_parameters"] = tuple(tuple(pair) for pair in settings["job_parameters"])

@@ -1,7 +1,7 @@
 """Which TaskManagers are alive, and what follows when one is not. On the JobManager's loop only.
 
 A TaskManager lives as long as it or its supervisor is heard. The supervisor vouches for one that is silent, because
-a C call may hold its GIL, but not for longer than `FROZEN_MS` (or heartbeat.timeout, if that is longer) without
+a C call may hold its GIL, but not for longer than the frozen-timeout (or heartbeat.timeout, if that is longer) without
 progress: then it is frozen.
 Source: Flink's heartbeat listeners of JobMaster and ResourceManager.
 """
@@ -25,9 +25,9 @@ from penstock.model.messages import (
     TaskManagerStartFailed,
 )
 
-FROZEN_MS: Final = 30_000
 _BEATS_PER_SILENCE: Final = 5
 _LAST_WORDS_S: Final = 0.3
+_STACKS_S: Final = 2.0
 _START_FAILURES_MAX: Final = 3
 
 
@@ -46,12 +46,13 @@ class TaskManagerWatch:
         self._shell = shell
         self._provider = provider
         self._observer = observer
-        self._stuck_ms = int(settings.stuck_task_timeout_s * 1000)
+        self._cancellation_timeout_ms = int(settings.cancellation_timeout_s * 1000)
         self._is_over = is_over
+        frozen_ms = int(settings.frozen_timeout_s * 1000)
         interval_ms = int(settings.heartbeat_interval_s * 1000)
         timeout_ms = int(settings.heartbeat_timeout_s * 1000)
         self._heard = Liveness[ResourceId](timeout_ms, interval_ms)
-        self._moving = Liveness[ResourceId](max(FROZEN_MS, timeout_ms), interval_ms)
+        self._moving = Liveness[ResourceId](max(frozen_ms, timeout_ms), interval_ms)
         self._progress: dict[ResourceId, int] = {}
         silence_ms = int(settings.silence_timeout_s * 1000)
         self._beat_every_ms = min(interval_ms, silence_ms // _BEATS_PER_SILENCE)
@@ -85,13 +86,29 @@ class TaskManagerWatch:
         for silence in self._heard.tick(now):
             self.lost(silence.peer, f"no heartbeat for {silence.silent_ms / 1000:.1f} s")
         for silence in self._moving.tick(now):
-            self.lost(silence.peer, f"no progress for {silence.silent_ms / 1000:.0f} s: frozen")
+            self._replace(silence.peer, f"no progress for {silence.silent_ms / 1000:.0f} s: frozen")
+        self._look_for_stuck_tasks(now)
+
+    def _look_for_stuck_tasks(self, now: int) -> None:
+        """A task that does not end costs its TaskManager, and the tasks beside it: a new one is cheap here."""
+        timeout_ms = self._cancellation_timeout_ms
+        if not timeout_ms:
+            return
         for attempt_id, since_ms in list(self._shell.cancelling.items()):
-            if now - since_ms > self._stuck_ms:  # a new TaskManager is cheap here
-                self._shell.cancelling.pop(attempt_id, None)  # a loss before may have taken it out
-                resource_id = self._shell.where.get(attempt_id)
-                if resource_id is not None:
-                    self.lost(resource_id, f"task {attempt_id} did not end after its cancel")
+            if now - since_ms <= timeout_ms:
+                continue
+            self._shell.cancelling.pop(attempt_id, None)  # a loss before may have taken it out
+            resource_id = self._shell.where.get(attempt_id)
+            if resource_id is not None:
+                cause = f"task {attempt_id} did not end within {timeout_ms / 1000:g} s of its cancel (task.cancellation.timeout)"  # fmt: skip
+                self._replace(resource_id, cause)
+
+    def _replace(self, resource_id: ResourceId, cause: str) -> None:
+        """It is of no use any more. Its supervisor kills it and tells where its tasks were."""
+        if self._shell.links.kill(resource_id, cause):
+            asyncio.get_running_loop().call_later(_STACKS_S, self.lost, resource_id, cause)
+        else:
+            self.lost(resource_id, cause)
 
     # ------------------------------------------------------------------ ends
 

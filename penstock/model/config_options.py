@@ -34,8 +34,10 @@ penstock.taskmanager.max | int | - | Most TaskManagers at one time; none: as man
 penstock.taskmanager.start-timeout | duration | 2 min | How long a TaskManager may take to register.
 penstock.jobmanager.silence-timeout | duration | 50 s |
     A TaskManager that hears nothing of its JobManager for so long ends.
-penstock.taskmanager.stuck-task-timeout | duration | 3 min |
-    No progress for so long: the TaskManager is replaced.
+penstock.taskmanager.frozen-timeout | duration | 30 s |
+    A TaskManager in which nothing moves for so long (a C call may hold the GIL) is replaced.
+penstock.task.slow-call | duration | 10 s |
+    A function that has not come back for so long is named, with its stack; 0: never.
 penstock.spark.master | str | - | Master of the embedded session; none: local with enough cores.
 penstock.spark.cores-kept | int | 1 | Cores left for Spark jobs beside the job.
 penstock.spark.log-file | str | - | Where Spark's log goes; none: a file in the temporary directory.

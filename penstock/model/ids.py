@@ -5,7 +5,7 @@ control plane counts, only hosting draws random ones.
 """
 
 from dataclasses import dataclass
-from typing import NewType
+from typing import Final, NewType
 
 JobId = NewType("JobId", str)
 VertexId = NewType("VertexId", str)
@@ -20,6 +20,8 @@ SlotRequestId = NewType("SlotRequestId", str)
 BlobKey = NewType("BlobKey", str)
 """SHA-256 of a blob of the JobGraph, in hex."""
 FencingToken = NewType("FencingToken", str)
+NO_TOKEN: Final = FencingToken("")
+"""Of what no JobManager has sent yet."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -1,7 +1,7 @@
 """StreamTask: input -> chain -> result partitions, one bounded step at a time.
 
 Source: Flink StreamTask, StreamInputProcessor, MailboxDefaultAction. Single-threaded: every method runs on
-the task's mailbox thread. Waiting is the host's affair: `step` says what to wait for.
+the task's mailbox thread. Waiting is the host's affair.
 
 A step spends at most `max_step_ns` of user code (slices adapt to that), then returns, so that mails, timers,
 flushes and cancellation get their turn. Timers fire only between slices, when no operator of the chain is
@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final, Protocol
 
 from penstock.runtime.chain import OperatorChain, Routed
@@ -24,18 +23,10 @@ from penstock.runtime.elements import (
     EndOfData,
     RowBatch,
 )
+from penstock.runtime.input_status import InputStatus
 
 FIRST_SLICE: Final = 1
 MAX_SLICE: Final = 8192
-
-
-class Step(Enum):
-    """What a step came to. IDLE: wait for input; BLOCKED: wait for an output; DONE: never step again."""
-
-    MORE = "MORE"
-    IDLE = "IDLE"
-    BLOCKED = "BLOCKED"
-    DONE = "DONE"
 
 
 class TaskInput(Protocol):
@@ -104,7 +95,6 @@ class StreamTask:
         self.chain = chain
         self.input = task_input
         self.outputs = outputs
-        self.steps = 0
         self._clock_ns = clock_ns
         self._now_ms = now_ms
         self._max_step_ns = max_step_ns
@@ -121,23 +111,31 @@ class StreamTask:
         self._is_finishing = False
         self._is_done = False
 
-    def step(self) -> Step:
-        """Run until the step's time is over, or nothing can be done."""
-        self.steps += 1
+    def process_input(self) -> InputStatus:
+        """The default action: run until the step's time is over, or nothing can be done.
+
+        MORE_AVAILABLE with an output that has no room: go on when it has.
+        """
         deadline = self._clock_ns() + self._max_step_ns
         while not self._is_done:
-            if not all(output.is_available for output in self.outputs):
+            if not self.is_output_available:
                 self._flush_when_due()  # other consumers need not wait for the one that is slow
-                return Step.BLOCKED
+                return InputStatus.MORE_AVAILABLE
             if self._current is None and not self._begin_next():
                 self.flush()
-                return Step.IDLE
+                return InputStatus.NOTHING_AVAILABLE
             if not self._advance(deadline):
-                return self._pause()
-        return Step.DONE
+                self._flush_when_due()
+                return InputStatus.MORE_AVAILABLE
+        return InputStatus.END_OF_INPUT
+
+    @property
+    def is_output_available(self) -> bool:
+        """All outputs have room: a task does not go on with one that has and one that has not."""
+        return all(output.is_available for output in self.outputs)
 
     def next_timer_ms(self) -> int | None:
-        """When `step` has to be called although no input came, on the `now_ms` clock."""
+        """When `process_input` has to be called although no input came, on the `now_ms` clock."""
         return self.chain.next_timer_ms()
 
     def flush(self) -> None:
@@ -145,10 +143,6 @@ class StreamTask:
         for output in self.outputs:
             output.flush()
         self._flushed_at_ns = self._clock_ns()
-
-    def _pause(self) -> Step:
-        self._flush_when_due()
-        return Step.MORE
 
     def _flush_when_due(self) -> None:
         if self._clock_ns() - self._flushed_at_ns >= self.buffer_timeout_ns:

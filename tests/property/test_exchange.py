@@ -28,11 +28,11 @@ from penstock.runtime.elements import (
     WatermarkStatus,
 )
 from penstock.runtime.input_gate import InputGates
+from penstock.runtime.input_status import InputStatus
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operators import MapOperator
 from penstock.runtime.partitioner import make_partitioner
 from penstock.runtime.result_partition import ResultPartition
-from penstock.runtime.task import Step
 from penstock.runtime.watermark_valve import StatusWatermarkValve
 from penstock.runtime.writers import PartitionWriter
 from tests.unit.runtime.tasks import Clock, ListInput, Logging, Remembering, task_of
@@ -133,11 +133,11 @@ def run(tasks, turns) -> None:
     done: set = set()
     for turn in turns:
         task = tasks[turn % len(tasks)]
-        if task.step() is Step.DONE:
+        if task.process_input() is InputStatus.END_OF_INPUT:
             done.add(id(task))
     rounds = 0
     while len(done) < len(tasks):
-        done |= {id(task) for task in tasks if task.step() is Step.DONE}
+        done |= {id(task) for task in tasks if task.process_input() is InputStatus.END_OF_INPUT}
         rounds += 1
         assert rounds < 10_000, "the exchange does not come to an end"
 
@@ -223,7 +223,7 @@ def test_a_task_sees_what_the_valve_says_for_any_interleaving(scripts, data):
     for channel, source in zip(channels, sources, strict=True):
         channel.connect(source)
     task = task_of([Logging("op", log)], gates, [out], Clock())
-    step, records = Step.IDLE, []
+    step, records = InputStatus.NOTHING_AVAILABLE, []
     while remaining := [index for index, source in enumerate(sources) if source.elements]:
         index = data.draw(st.sampled_from(remaining))
         head = sources[index].elements[0]
@@ -235,8 +235,8 @@ def test_a_task_sees_what_the_valve_says_for_any_interleaving(scripts, data):
             records += head.values
         sources[index].may_give = 1
         channels[index].notify()
-        step = task.step()
-    assert step is Step.DONE
+        step = task.process_input()
+    assert step is InputStatus.END_OF_INPUT
     assert [e for e in out.written if isinstance(e, (Watermark, WatermarkStatus))] == expected
     assert out.values == [*records, "op ended 0", "op finished"]
     marks = [e.timestamp_ms for e in out.written if isinstance(e, Watermark)]

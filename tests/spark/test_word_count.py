@@ -70,10 +70,11 @@ def test_the_next_spark_job_sees_a_clean_worker(spark):
 
 
 def test_nothing_is_left_after_a_job(spark):
+    before = set(threading.enumerate())
     with word_count(environment(2)).execute_and_collect() as updates:
         list(updates)
     assert not taskmanagers()
-    assert not [t for t in threading.enumerate() if t.name.startswith("penstock")]
+    assert not [t for t in set(threading.enumerate()) - before if t.name.startswith("penstock")]
 
 
 def test_a_function_that_never_returns_is_cancelled(spark, tmp_path):

@@ -80,6 +80,13 @@ class ProcessEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class KillTaskManager:
+    """(wire) To a supervisor: its TaskManager cannot end by itself. ProcessEnded tells where its tasks were."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class SplitRequest:
     """(wire) A source reader wants work."""
 

@@ -7,9 +7,11 @@ from typing import TypeAlias
 
 from penstock.model.deployment import ShuffleDescriptor, TaskDeployment, TaskManagerLocation
 from penstock.model.ids import (
+    NO_TOKEN,
     AllocationId,
     AttemptId,
     ExecutionVertexId,
+    FencingToken,
     JobId,
     PartitionId,
     ResourceId,
@@ -149,8 +151,11 @@ class AnswerOffers:
 
 @dataclass(frozen=True, slots=True)
 class DeployTask:
+    """(wire) `fencing_token`: of the JobManager, which fills it in."""
+
     resource_id: ResourceId
     deployment: TaskDeployment
+    fencing_token: FencingToken = NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)

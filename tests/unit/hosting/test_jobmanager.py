@@ -156,7 +156,8 @@ def watched(monkeypatch):
     settings = SimpleNamespace(
         heartbeat_interval_s=0.5,
         heartbeat_timeout_s=3.0,
-        stuck_task_timeout_s=3.0,
+        cancellation_timeout_s=3.0,
+        frozen_timeout_s=30.0,
         silence_timeout_s=50.0,
     )
     watch = TaskManagerWatch(shell, None, JobObserver(), settings, lambda: False)
@@ -198,7 +199,7 @@ def test_a_driver_beats_only_while_it_may_vouch_for_itself(watched, monkeypatch)
 def test_a_supervisor_does_not_vouch_for_a_frozen_taskmanager(watched):
     watch, shell, clock = watched
     moved = 0
-    while clock[0] < 11_000 + taskmanager_watch.FROZEN_MS - 500:
+    while clock[0] < 11_000 + 30_000 - 500:
         clock[0] += 500  # the supervisor beats; the child moves for the first ten seconds
         moved = min(clock[0], 11_000)
         watch.supervisor_heard(TM, moved)
@@ -219,7 +220,7 @@ def test_a_task_that_does_not_answer_its_cancel_costs_its_taskmanager(watched):
     watch.tick()
     ((lost, cause),) = shell.lost
     assert lost == TM
-    assert "did not end after its cancel" in cause
+    assert "did not end within 3 s of its cancel" in cause
 
 
 def test_a_second_taskmanager_of_a_fenced_name_is_refused():

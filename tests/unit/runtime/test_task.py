@@ -4,9 +4,10 @@ from itertools import pairwise
 
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import EndOfData, RowBatch, Watermark
+from penstock.runtime.input_status import InputStatus
 from penstock.runtime.operator import Operator
 from penstock.runtime.operators import MapOperator
-from penstock.runtime.task import MAX_SLICE, SliceSizer, Step
+from penstock.runtime.task import MAX_SLICE, SliceSizer
 from tests.unit.runtime.tasks import MS, Clock, ListInput, Logging, Remembering, task_of
 
 
@@ -40,10 +41,10 @@ def test_a_very_slow_function_gives_each_result_as_soon_as_it_is_there():
     clock, out = Clock(), Remembering()
     task = task_of([slow_map(clock, 2000)], ListInput((0, RowBatch([1, 2, 3]))), [out], clock)
     for seen in ([1], [1, 2], [1, 2, 3]):
-        assert task.step() is Step.MORE
+        assert task.process_input() is InputStatus.MORE_AVAILABLE
         assert out.values == seen
         assert out.flushes[-1] == len(out.written)  # longer than the buffer timeout: visible
-    assert task.step() is Step.IDLE
+    assert task.process_input() is InputStatus.NOTHING_AVAILABLE
 
 
 def test_a_step_stays_near_its_time_and_uses_it():
@@ -52,7 +53,7 @@ def test_a_step_stays_near_its_time_and_uses_it():
     lengths = []
     while not lengths or lengths[-1] > 0:
         before = clock.ns
-        task.step()
+        task.process_input()
         lengths.append((clock.ns - before) / MS)
     assert max(lengths) <= 2 * 5
     assert len(lengths) <= 500 * 0.5 / 5 * 1.5
@@ -73,7 +74,7 @@ def test_elements_keep_their_order_across_slices():
     clock, out = Clock(), Remembering()
     given = [RowBatch([1, 2, 3]), Watermark(5), RowBatch([4]), Watermark(9)]
     task = task_of([slow_map(clock, 6)], ListInput(*((0, e) for e in given)), [out], clock)
-    while task.step() is not Step.IDLE:
+    while task.process_input() is not InputStatus.NOTHING_AVAILABLE:
         pass
     kinds = [e.timestamp_ms if isinstance(e, Watermark) else e.values for e in out.written]
     assert kinds == [[1], [2], [3], 5, [4], 9]
@@ -88,7 +89,7 @@ def test_a_due_timer_fires_between_two_slices_of_a_long_batch():
     task = task_of([slow_map(clock, 10), tail], ListInput((0, RowBatch([1, 2, 3]))), [out], clock)
     tail.context.timers.schedule(15)
     assert task.next_timer_ms() == 15
-    while task.step() is not Step.IDLE:
+    while task.process_input() is not InputStatus.NOTHING_AVAILABLE:
         pass
     assert [entry[1] for entry in log] == ["open", "process", "process", "timer", "process"]
     assert task.next_timer_ms() is None
@@ -99,7 +100,7 @@ def test_a_timer_waits_for_the_end_of_a_record_whose_output_is_open():
     head, tail = Expanding(clock, 10, ms_each=6), Logging("tail", log)
     task = task_of([head, tail], ListInput((0, RowBatch(["a", "b"]))), [out], clock)
     tail.context.timers.schedule(1)
-    while task.step() is not Step.IDLE:
+    while task.process_input() is not InputStatus.NOTHING_AVAILABLE:
         pass
     names = [entry[1] for entry in log]
     assert names == ["open", *["process"] * 10, "timer", *["process"] * 10]
@@ -109,10 +110,10 @@ def test_an_idle_task_fires_a_timer_without_input():
     clock, log = Clock(), []
     task = task_of([Logging("op", log)], ListInput(), [Remembering()], clock)
     task.chain.head.context.timers.schedule(50)
-    assert task.step() is Step.IDLE
+    assert task.process_input() is InputStatus.NOTHING_AVAILABLE
     assert ("op", "timer", 50) not in log
     clock.spend_ms(50)
-    task.step()
+    task.process_input()
     assert ("op", "timer", 50) in log
 
 
@@ -123,12 +124,12 @@ def test_a_full_output_suspends_a_record_that_yields_very_many():
     clock, out = Clock(), Remembering(room=2)
     head = Expanding(clock, 10**7)
     task = task_of([head], ListInput((0, RowBatch(["x"]))), [out], clock)
-    while task.step() is not Step.BLOCKED:
-        pass
+    while task.is_output_available:
+        task.process_input()
     assert head.made == 2
     out.room = 5
-    while task.step() is not Step.BLOCKED:
-        pass
+    while task.is_output_available:
+        task.process_input()
     assert head.made == 5
     assert out.values == [("x", number) for number in range(5)]
 
@@ -136,10 +137,12 @@ def test_a_full_output_suspends_a_record_that_yields_very_many():
 def test_one_full_output_blocks_and_the_others_are_flushed_when_their_time_is_over():
     clock, full, other = Clock(), Remembering(room=0), Remembering()
     task = task_of([Logging()], ListInput(), [full, other], clock, buffer_timeout_ms=20)
-    assert task.step() is Step.BLOCKED
+    assert task.process_input() is InputStatus.MORE_AVAILABLE
+    assert not task.is_output_available
     assert other.flushes == []
     clock.spend_ms(20)
-    assert task.step() is Step.BLOCKED
+    assert task.process_input() is InputStatus.MORE_AVAILABLE
+    assert not task.is_output_available
     assert len(other.flushes) == 1
 
 
@@ -149,7 +152,7 @@ def test_under_load_the_buffer_timeout_bounds_how_long_records_are_invisible():
     task = task_of([slow_map(clock, 5)], source, [out], clock, buffer_timeout_ms=20)
     flushed_at, count = [0.0], 0
     for _ in range(99):
-        assert task.step() is Step.MORE
+        assert task.process_input() is InputStatus.MORE_AVAILABLE
         if len(out.flushes) > count:
             count = len(out.flushes)
             flushed_at.append(clock.ns / MS)
@@ -161,7 +164,7 @@ def test_under_load_the_buffer_timeout_bounds_how_long_records_are_invisible():
 def test_without_more_input_everything_is_visible_at_once():
     clock, out = Clock(), Remembering()
     task = task_of([Logging()], ListInput((0, RowBatch([1]))), [out], clock)
-    assert task.step() is Step.IDLE
+    assert task.process_input() is InputStatus.NOTHING_AVAILABLE
     assert out.values == [1]
     assert out.flushes[-1] == len(out.written)
 
@@ -173,7 +176,7 @@ def test_the_end_finishes_head_to_tail_then_tells_the_consumers():
     clock, out, log = Clock(), Remembering(), []
     given = ListInput((0, RowBatch([1])), (0, EndOfData()), is_closed=True)
     task = task_of([Logging("head", log), Logging("tail", log)], given, [out], clock)
-    assert task.step() is Step.DONE
+    assert task.process_input() is InputStatus.END_OF_INPUT
     called = [entry[:2] for entry in log if entry[1] in {"end_input", "finish"}]
     assert called == [("head", "end_input"), ("head", "finish"),
                       ("tail", "end_input"), ("tail", "finish")]  # fmt: skip
@@ -182,16 +185,18 @@ def test_the_end_finishes_head_to_tail_then_tells_the_consumers():
     assert out.written.count(EndOfData(drain=True)) == 1
     assert out.is_ended
     assert out.flushes[-1] == len(out.written)
-    assert task.step() is Step.DONE
+    assert task.process_input() is InputStatus.END_OF_INPUT
 
 
 def test_each_logical_input_ends_once_and_finish_comes_after_the_last():
     clock, out, log = Clock(), Remembering(), []
     given = ListInput((1, EndOfData()), (0, RowBatch([7])), (0, EndOfData()))
     task = task_of([Logging("op", log)], given, [out], clock, types=[None, None])
-    assert task.step() is Step.IDLE  # ended inputs, but their partitions are not
+    assert (
+        task.process_input() is InputStatus.NOTHING_AVAILABLE
+    )  # ended inputs, but their partitions are not
     given.is_closed = True
-    assert task.step() is Step.DONE
+    assert task.process_input() is InputStatus.END_OF_INPUT
     assert [entry[1:] for entry in log[1:]] == [
         ("end_input", 1), ("process", 0, [7]), ("end_input", 0), ("finish",),
     ]  # fmt: skip
@@ -201,7 +206,7 @@ def test_a_sources_head_is_not_told_of_an_input_that_it_does_not_have():
     clock, out, log = Clock(), Remembering(), []
     given = ListInput((0, RowBatch([1])), (0, EndOfData()), is_closed=True, is_source=True)
     task = task_of([Logging("source", log), Logging("tail", log)], given, [out], clock)
-    assert task.step() is Step.DONE
+    assert task.process_input() is InputStatus.END_OF_INPUT
     assert ("source", "process", 0, [1]) not in log
     assert ("tail", "process", 0, [1]) in log
     assert not [entry for entry in log if entry[:2] == ("source", "end_input")]

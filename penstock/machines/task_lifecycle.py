@@ -1,0 +1,76 @@
+"""Life of one task inside its TaskManager: what a cancel, a failure or an error of its own makes of it.
+
+Knows no thread; the host calls it under its lock, so that each move happens once. Source: Flink Task (states,
+cancelOrFailAndCancelInvokable, the handler of run's errors), spec 1.4 and 1.5.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.model.errors import IllegalTransition
+from penstock.model.states import ExecutionState as S
+
+_NEXT: Final = {
+    S.CREATED: S.DEPLOYING,
+    S.DEPLOYING: S.INITIALIZING,
+    S.INITIALIZING: S.RUNNING,
+    S.RUNNING: S.FINISHED,
+}
+_EXECUTING: Final = frozenset({S.INITIALIZING, S.RUNNING})
+TASK_NOT_READY: Final = "TASK_NOT_READY"
+
+
+class TaskLifecycle:
+    """`state` starts at CREATED; FINISHED, CANCELED and FAILED are final."""
+
+    __slots__ = ("_is_canceler_started", "state")
+
+    def __init__(self, state: S = S.CREATED) -> None:
+        self.state = state
+        self._is_canceler_started = False
+
+    # ------------------------------------------------------------------ from outside
+
+    def cancel(self) -> bool:
+        """Asked to end. Returns: whether running code must be interrupted now, once in a life."""
+        return self._leave(S.CANCELING)
+
+    def fail(self) -> bool:
+        """Something outside its code went wrong for it. Without effect on one that is cancelling or over."""
+        return self._leave(S.FAILED)
+
+    def _leave(self, target: S) -> bool:
+        if self.state.is_terminal or self.state is S.CANCELING:
+            return False
+        was_executing = self.state in _EXECUTING
+        self.state = target
+        if not was_executing or self._is_canceler_started:
+            return False
+        self._is_canceler_started = True
+        return True
+
+    # ------------------------------------------------------------------ by its own thread
+
+    def advance(self, to: S) -> bool:
+        """The next state in order; False: it was cancelled or failed in the meantime, and must unwind."""
+        if _NEXT.get(self.state) is to:
+            self.state = to
+            return True
+        if self.state in (S.CANCELING, S.FAILED):
+            return False
+        raise IllegalTransition(f"a task cannot go from {self.state} to {to}")
+
+    def ended_with(self, *, is_cancel_signal: bool) -> S:
+        """Its code raised. Returns: the final state; a cancelling task is CANCELED whatever it raised."""
+        if self.state is S.CANCELING or (is_cancel_signal and not self.state.is_terminal):
+            self.state = S.CANCELED
+        elif not self.state.is_terminal:
+            self.state = S.FAILED
+        return self.state
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def refusal_of_checkpoint(self) -> str | None:
+        """Why a checkpoint cannot be triggered now; None: it can."""
+        return None if self.state is S.RUNNING else TASK_NOT_READY

@@ -1,0 +1,412 @@
+"""Adapters of a task's own areas: mailbox, input selection, life, submission, slots."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from penstock.machines.cancellation import CancellationSchedule, CancelStep
+from penstock.machines.task_lifecycle import TaskLifecycle
+from penstock.machines.task_slots import TaskSlots
+from penstock.machines.task_submission import TaskSubmissionError, TaskSubmissions
+from penstock.model.errors import ExternalError
+from penstock.model.ids import (
+    AllocationId,
+    AttemptId,
+    ExecutionVertexId,
+    FencingToken,
+    JobId,
+    ResourceId,
+    VertexId,
+)
+from penstock.model.states import ExecutionState, SlotState
+from penstock.runtime.elements import RowBatch
+from penstock.runtime.input_processor import StreamMultipleInputProcessor
+from penstock.runtime.input_selection import ALL, InputSelectionHandler, select_next
+from penstock.runtime.input_status import InputStatus, next_move
+from penstock.runtime.mailbox import MIN_PRIORITY, Mail, MailboxClosed, TaskMailbox
+from penstock.runtime.mailbox_processor import MailboxProcessor
+from tests.conformance.compare import differences
+from tests.unit.runtime.mailboxes import Threads
+
+Given = dict[str, Any]
+
+
+# ---------------------------------------------------------------------- mailbox
+
+
+def mailbox(given: Given) -> Given:
+    threads = Threads()
+    box = threads.mailbox()
+    return {"results": [_mailbox_op(threads, box, op) for op in given["ops"]]}
+
+
+def _mailbox_op(threads: Threads, box: TaskMailbox, op: Given) -> Any:
+    try:
+        return _mailbox_answer(threads, box, op)
+    except MailboxClosed:
+        return {"error": "mailbox_closed"}
+
+
+def _mailbox_answer(threads: Threads, box: TaskMailbox, op: Given) -> Any:
+    word = op["op"]
+    if word in {"put", "put_first", "put_first_from_other_thread"}:
+        sent = Mail(lambda: None, op.get("priority", MIN_PRIORITY), op["mail"])
+        if word == "put_first_from_other_thread":
+            with threads.elsewhere():
+                box.put_first(sent)
+        else:
+            (box.put if word == "put" else box.put_first)(sent)
+        return "ok"
+    if word == "try_take":
+        return _name(box.try_take(op.get("priority", MIN_PRIORITY)))
+    if word == "quiesce":
+        box.quiesce()
+        return str(box.state)
+    if word in {"has_mail", "size"}:
+        return getattr(box, word)
+    answer = getattr(box, word)()
+    if word in {"drain", "close"}:
+        return [_name(mail) for mail in answer]
+    return answer if word == "create_batch" else _name(answer)
+
+
+def _name(mail: Mail | None) -> str | None:
+    return None if mail is None else mail.description
+
+
+def mailbox_loop(given: Given, expect: Given) -> str | None:
+    if given.get("suspend_twice_without_resume"):
+        return _refusal(_suspend_twice, expect)
+    if "yield_priority" in given:
+        return differences(expect, _yields(given))
+    loop = _Loop(given)
+    loop.processor.run_mailbox_loop()
+    never_run = [mail.description for mail in loop.processor.mailbox.drain()]
+    order = loop.log
+    if "default" in expect.get("order", ()):  # without numbers
+        order = ["default" if name.startswith("default") else name for name in order]
+    return differences(expect, {"order": order, "never_run": never_run})
+
+
+def _refusal(action: Callable[[], object], expect: Given) -> str | None:
+    try:
+        action()
+    except Exception:
+        return None if expect.get("error") else "refused"
+    return f"expected {expect!r}, got no refusal"
+
+
+def _suspend_twice() -> None:
+    processor = Threads().processor()
+    processor.suspend_default_action()
+    processor.suspend_default_action()
+
+
+def _yields(given: Given) -> Given:
+    log: list[str] = []
+    processor = Threads().processor()
+    for name, priority in given["mails"]:
+        processor.mailbox.put(Mail(lambda name=name: log.append(name), priority, name))
+    while processor.try_yield(given["yield_priority"]):
+        pass
+    return {
+        "yield_order": log,
+        "left": [mail.description for mail in processor.mailbox.drain()],
+    }
+
+
+class _Loop:
+    """A processor whose default action and mails do what a case says in words."""
+
+    def __init__(self, given: Given) -> None:
+        self.log: list[str] = []
+        self.runs = 0
+        self.suspension: Any = None
+        self.given = given
+        self.processor = Threads().processor(self.default_action)
+        for name in given.get("queue_at_start", ()):
+            self.put(name)
+
+    def put(self, name: str) -> None:
+        self.processor.mailbox.put(Mail(lambda: self.run_mail(name), MIN_PRIORITY, name))
+
+    def run_mail(self, name: str) -> None:
+        script = self.given.get(name)
+        if script is None or "logs" in script:
+            self.log.append(name)
+        for put in self.given.get(f"{name}_puts", ()):
+            self.put(put)
+        if script is not None:
+            self.act(script)
+
+    def default_action(self, _processor: MailboxProcessor) -> None:
+        self.runs += 1
+        self.log.append(f"default{self.runs}")
+        for clause in self.given["default_action"].split(";"):
+            found = re.search(r"run (\d+)", clause)
+            number = int(found[1]) if found else {"second": 2, "third": 3}.get(clause.split()[0], 1)
+            if number == self.runs:
+                self.act(clause)
+
+    def act(self, script: str) -> None:
+        for step in re.split(r",| and ", script):
+            if "suspends" in step:
+                self.suspension = self.processor.suspend_default_action()
+            elif "resume" in step:
+                self.suspension.resume()
+            elif "all actions completed" in step:
+                self.processor.all_actions_completed()
+            elif found := re.search(r"puts (?:mail )?(\w+)", step):
+                self.put(found[1])
+
+
+def process_input(given: Given) -> Given:
+    return {
+        "result": [
+            str(next_move(InputStatus(row["status"]), is_output_available=row["output_available"]))
+            for row in given["rows"]
+        ]
+    }
+
+
+# ---------------------------------------------------------------------- input selection
+
+
+class _Endless:
+    """An input that always has a record, or one that has ended."""
+
+    def __init__(self, *, is_finished: bool) -> None:
+        self.is_finished = is_finished
+        self.is_available = not is_finished
+        self.records_in = 0
+
+    def poll(self) -> Any:
+        return () if self.is_finished else (RowBatch([0]),)
+
+
+def input_selection(given: Given, expect: Given) -> str | None:
+    if "rows" in given:
+        chosen = [select_next(r["selected"], r["available"], r["last"]) for r in given["rows"]]
+        return differences(expect, {"next": chosen})
+    selection = _selection(given.get("selection", "ALL"))
+    ended = {0: given.get("first_finished"), 1: given.get("second_finished")}
+    if any(flag is not None for flag in ended.values()):
+        return _refusal(lambda: _with_ended(given, selection, ended), expect)
+    inputs = [_Endless(is_finished=False) for _ in range(given["inputs"])]
+    processor = StreamMultipleInputProcessor(
+        inputs, None if selection == ALL else lambda: selection
+    )
+    order = [polled[0] for _ in range(given["reads"]) if (polled := processor.poll())]
+    return differences(expect, {"read_order": order})
+
+
+def _selection(text: Any) -> int:
+    if isinstance(text, int):
+        return text
+    return {"ALL": ALL, "FIRST": 1, "SECOND": 2}[str(text).split()[0].upper()]
+
+
+def _with_ended(given: Given, selection: int, ended: dict[int, Any]) -> None:
+    handler = InputSelectionHandler(given["inputs"], lambda: selection)
+    handler.start()
+    for index, has_ended in ended.items():
+        if has_ended:
+            handler.was_read(index, InputStatus.END_OF_DATA)
+            handler.was_read(index, InputStatus.END_OF_INPUT)
+
+
+# ---------------------------------------------------------------------- life of a task
+
+
+def task_state(given: Given) -> Given:
+    if "cancellation" in given:
+        return _cancellation(given["cancellation"])
+    if "checkpoint_trigger_in_state" in given:
+        states = given["checkpoint_trigger_in_state"]
+        return {
+            "declined": [TaskLifecycle(ExecutionState(s)).refusal_of_checkpoint() for s in states]
+        }
+    results, starts = [], []
+    for state, event in given["rows"]:
+        life = TaskLifecycle(ExecutionState(state))
+        if event in {"cancel", "fail"}:
+            starts.append(getattr(life, event)())
+        else:
+            life.ended_with(is_cancel_signal="cancel" in event)
+        results.append(str(life.state))
+    return {"result": results, "starts_canceler": starts}
+
+
+def _cancellation(times: Given) -> Given:
+    interval_ms = int(times.get("interval_s", 30) * 1000)
+    timeout_ms = int(times.get("timeout_s", 180) * 1000)
+    schedule = CancellationSchedule(0, interval_ms, timeout_ms)
+    interrupts: list[int | float] = []
+    fatal: int | float | None = None
+    end_ms = timeout_ms or 10 * interval_ms
+    while fatal is None and schedule.next_ms <= end_ms:
+        now = schedule.next_ms
+        seconds = now / 1000
+        at = int(seconds) if seconds.is_integer() else seconds
+        for step in schedule.due(now):
+            if step is CancelStep.FATAL:
+                fatal = at
+            else:
+                interrupts.append(at)
+    return {
+        "interrupts_at_s": interrupts,
+        "fatal_at_s": fatal,
+        "watchdog": schedule.has_watchdog,
+    }
+
+
+def submit_task(given: Given) -> Given:
+    accepted = []
+    state = None
+    for row in given["rows"]:
+        is_taken, state = _submission(row)
+        accepted.append(is_taken)
+    return {"accepted": accepted, "slot_state_after_last": None if state is None else str(state)}
+
+
+def _submission(row: str) -> tuple[bool, SlotState | None]:
+    slots = TaskSlots(1)
+    submissions = TaskSubmissions(slots)
+    job, token, allocation = JobId("job"), FencingToken("now"), AllocationId("a1")
+    if "no job connection" not in row:
+        submissions.connect(job, token)
+    if "slot missing" not in row:
+        slots.allocate(0, job, allocation)
+    if "active" in row or "duplicate" in row:
+        slots.mark_active(allocation)
+    if "duplicate" in row:
+        slots.add_task(allocation, _attempt("t1"))
+    if "releas" in row:
+        slots.mark_active(allocation)
+        slots.add_task(allocation, _attempt("other"))
+        slots.free(ResourceId("tm"), allocation)
+    sent_under = FencingToken("former") if "wrong fencing" in row else token
+    try:
+        submissions.submit(job, sent_under, allocation, _attempt("t1"))
+    except TaskSubmissionError:
+        is_taken = False
+    else:
+        is_taken = True
+    slot = slots.slot(allocation)
+    return is_taken, None if slot is None else slot.state
+
+
+def _attempt(name: str) -> AttemptId:
+    return AttemptId(ExecutionVertexId(VertexId(name), 0), 0)
+
+
+# ---------------------------------------------------------------------- slots
+
+
+def slot_table(given: Given, expect: Given) -> str | None:
+    table = _Table(given.get("slots", 1))
+    wanted = expect.get("results", ())
+    for place, op in enumerate(given["ops"]):
+        try:
+            got = table.run(op)
+        except ExternalError as error:
+            if expect.get("error_on") == place + 1:
+                return None if _same_kind(expect.get("kind"), str(error)) else str(error)
+            return f"op {place + 1} ({op}): {error}"
+        if place < len(wanted) and not _means(wanted[place], got):
+            return f"op {place + 1} ({op}): expected {wanted[place]!r}, got {got!r}"
+    return None if "error_on" not in expect else f"expected an error on op {expect['error_on']}"
+
+
+def _same_kind(kind: str | None, text: str) -> bool:
+    return kind is None or all(
+        word in text.lower() for word in kind.lower().split() if word != "not"
+    )
+
+
+def _means(wanted: Any, got: set[Any]) -> bool:
+    """Whether an answer in words says nothing that is not so: each of its parts is one of ours."""
+    if isinstance(wanted, bool):
+        return wanted in got
+    parts = [part.strip() for part in str(wanted).split(",")]
+    return all(part in got for part in parts)
+
+
+class _Table:
+    """Runs ops in words on the real table; answers with all that may be said of what happened."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots = TaskSlots(slots)
+        self.allocation = AllocationId("a1")
+        self.tickets: dict[AllocationId, int] = {}
+        self.tasks: dict[str, AllocationId] = {}
+
+    def run(self, op: str) -> set[Any]:
+        words = op.split()
+        named = next((w for w in words[1:] if re.fullmatch(r"[a-z]\d+", w)), None)
+        if op.startswith("add task"):
+            return self.add(named or "t0")
+        if "terminates" in op or "ends" in op:
+            return self.ended(words[0])
+        if named is not None:
+            self.allocation = AllocationId(named)
+        return getattr(self, words[0])(op)
+
+    def allocate(self, op: str) -> set[Any]:
+        index = re.search(r"idx(-?\d+)", op)
+        job = re.search(r"job(\w+)", op)
+        is_given = self.slots.allocate(
+            int(index[1]) if index else 0, JobId(job[1] if job else "A"), self.allocation
+        )
+        ticket = self.slots.ticket_of(self.allocation)
+        if ticket is not None:
+            self.tickets.setdefault(self.allocation, ticket)
+        return {is_given, "ok" if is_given else "refused"}
+
+    def mark_active(self, _op: str) -> set[Any]:
+        is_done = self.slots.mark_active(self.allocation)
+        return {is_done, "ok" if is_done else "refused"}
+
+    def mark_inactive(self, _op: str) -> set[Any]:
+        is_done = self.slots.mark_inactive(self.allocation)
+        return {is_done, "ok" if is_done else "refused"}
+
+    def timeout(self, op: str) -> set[Any]:
+        current = self.slots.ticket_of(self.allocation)
+        ticket = self.tickets[self.allocation] if "old" in op else current
+        if ticket is None or not self.slots.is_timed_out(self.allocation, ticket):
+            return {"ignored"}
+        return self.free(op) | {"slot freed", "freed", "timed out"}
+
+    def free(self, _op: str) -> set[Any]:
+        slot = self.slots.slot(self.allocation)
+        if slot is None:
+            return {"not found", "unknown", "slot not found"}
+        freed = self.slots.free(ResourceId("tm"), self.allocation)
+        if freed:
+            (one,) = freed
+            return {f"index {one.slot_index}", one.slot_index, "slot free", "ok"}
+        told = {"not yet (-1)", "not yet", -1, "-1", f"state {slot.state}", str(slot.state)}
+        inside = {name for name, place in self.tasks.items() if place == self.allocation}
+        return told | {f"{name} failed" for name in inside}
+
+    def add(self, name: str) -> set[Any]:
+        self.slots.add_task(self.allocation, _attempt(name))
+        self.tasks[name] = self.allocation
+        return {"ok", True}
+
+    def ended(self, name: str) -> set[Any]:
+        allocation = self.tasks.pop(name)
+        freed = self.slots.task_ended(allocation, _attempt(name))
+        return {"slot free", "freed"} if freed else {"ok", "slot stays"}
+
+
+AREAS: dict[str, Callable[..., Any]] = {
+    "mailbox": mailbox,
+    "mailbox_loop": mailbox_loop,
+    "process_input": process_input,
+    "input_selection": input_selection,
+    "task_state": task_state,
+    "submit_task": submit_task,
+    "slot_table": slot_table,
+}
