@@ -3,14 +3,30 @@
 import pytest
 
 from penstock.runtime.async_retry import AsyncRetryStrategy
+from penstock.runtime.chain import OperatorChain
+from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import (
     IDLE,
+    MAX_WATERMARK,
+    EndOfData,
     LatencyMarker,
     RowBatch,
     Watermark,
 )
-from penstock.runtime.operators import AsyncSettings
-from tests.unit.runtime.async_calls import AsyncHarness
+from penstock.runtime.input_status import InputStatus
+from penstock.runtime.operator import Outcome
+from penstock.runtime.operators import AsyncSettings, AsyncWaitOperator
+from penstock.runtime.task import StreamTask
+from tests.unit.runtime.async_calls import AsyncHarness, FakeCalls
+from tests.unit.runtime.tasks import (
+    MS,
+    Clock,
+    ListInput,
+    Logging,
+    Remembering,
+    context_for,
+    spec_of,
+)
 
 
 class Answers:
@@ -245,3 +261,65 @@ def test_close_ends_the_calls():
     op = AsyncHarness()
     op.operator.close()
     assert op.calls.is_closed
+
+
+# ---------------------------------------------------------------------- in a task
+
+
+class Ticking(Logging):
+    """Behind the async operator in its chain; its timer must ring whatever the head waits for."""
+
+    def open(self, context):
+        super().open(context)
+        context.timers.schedule(5)
+
+
+def task_with_calls(capacity, *elements, is_closed=False):
+    clock, out, calls = Clock(), Remembering(), FakeCalls()
+    operator = AsyncWaitOperator(UserFunction(str), AsyncSettings(0, capacity))
+    log = []
+    chain = OperatorChain(spec_of([operator, Ticking("next", log)]), clock.now_ms)
+
+    def context_of(spec, timer):
+        context = context_for(spec, timer)
+        context.async_calls = calls
+        return context
+
+    chain.open(context_of)
+    task_input = ListInput(*elements, is_closed=is_closed)
+    task = StreamTask(chain, task_input, [out], clock.now_ns, clock.now_ms, 5 * MS, 100 * MS)
+    return task, calls, out, clock, log
+
+
+def answer(calls, count):
+    numbers = list(calls.running)[:count]
+    calls.on_outcomes([Outcome(number, [calls.running.pop(number)]) for number in numbers])
+
+
+def test_a_full_queue_holds_the_input_and_nothing_else():
+    records = [(0, RowBatch([number])) for number in range(5)]
+    task, calls, out, clock, log = task_with_calls(2, *records)
+    assert task.process_input() is InputStatus.NOTHING_AVAILABLE
+    assert len(calls.running) == 2
+    assert len(task.input.elements) == 2  # one waits in the operator
+    clock.spend_ms(6)
+    task.process_input()
+    assert ("next", "timer", 6) in log
+    answer(calls, 1)
+    assert task.process_input() is InputStatus.NOTHING_AVAILABLE
+    assert out.values == [0]
+    assert len(calls.running) == 2
+
+
+def test_a_task_ends_when_the_last_call_has_been_answered():
+    end = [(0, RowBatch([1, 2])), (0, Watermark(MAX_WATERMARK)), (0, EndOfData())]
+    task, calls, out, _, _ = task_with_calls(9, *end, is_closed=True)
+    assert task.process_input() is InputStatus.NOTHING_AVAILABLE
+    assert not out.is_ended
+    answer(calls, 1)
+    assert task.process_input() is InputStatus.NOTHING_AVAILABLE
+    answer(calls, 1)
+    assert task.process_input() is InputStatus.END_OF_INPUT
+    assert out.values[:2] == [1, 2]
+    assert [type(e) for e in out.written][-2:] == [RowBatch, EndOfData]
+    assert Watermark(MAX_WATERMARK) in out.written
