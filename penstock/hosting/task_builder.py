@@ -147,6 +147,7 @@ class BuiltTask:
             job_id=deployment.job_id,
             report_committable=lambda payload: thread.report_committable(spec.node_id, payload),
             file_prefix=job_prefix,
+            active_ms=lambda: wall_clock_ms() - thread.backpressured_ms,
             async_calls=AsyncCallThreads(thread.mail, f"penstock-async-{spec.name[:40]}"),
         )
 

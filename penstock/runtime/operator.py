@@ -27,6 +27,7 @@ from penstock.runtime.elements import (
     Watermark,
     WatermarkStatus,
 )
+from penstock.runtime.state import MakeKeyedStateBackend
 
 MAX_EMIT: Final = 1024
 
@@ -108,6 +109,10 @@ class OperatorContext:
     report_committable: Callable[[object], None] | None = None
     file_prefix: str = ""
     async_calls: AsyncCalls | None = None
+    active_ms: Callable[[], int] | None = None
+    """Processing time without what was spent in front of full outputs; None: processing time itself."""
+    keyed_state: MakeKeyedStateBackend | None = None
+    """The kind of keyed state backend; None: on the heap."""
 
 
 class Operator:

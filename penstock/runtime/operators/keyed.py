@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import NO_TIMESTAMP, Batch, RowBatch
+from penstock.runtime.heap_state import HeapKeyedStateBackend
 from penstock.runtime.keys import KeySelection, state_keys
 from penstock.runtime.keys.hashing import is_int32_type, original_key
 from penstock.runtime.operator import Emitted, OperatorContext
@@ -38,15 +39,20 @@ class KeyedOperator(FunctionOperator):
         self.timers: InternalTimerService
 
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
-        self.state = KeyedStateBackend(
-            context.max_parallelism,
-            context.timers.now_ms,
-            is_int32=is_int32_type(self.keys.key_type),
-        )
+        self.state = self.new_backend(context)
         self.timers = InternalTimerService(context.timers)
         self.state.restore(self._restored.pop("state", {}))
         self.timers.restore(self._restored.pop("timers", {}))
         return RuntimeContext(context, self.state)
+
+    def new_backend(self, context: OperatorContext) -> KeyedStateBackend:
+        """An empty backend of the kind that the job has."""
+        make = context.keyed_state or HeapKeyedStateBackend
+        return make(
+            context.max_parallelism,
+            context.timers.now_ms,
+            is_int32=is_int32_type(self.keys.key_type),
+        )
 
     def entering(self, rows: RowBatch) -> Iterator[Any]:
         """The records, each after its key and timestamp became the context."""
@@ -59,6 +65,7 @@ class KeyedOperator(FunctionOperator):
         for value, key, skey, stamp in zip(position, keys, state_keys(keys), stamps, strict=False):
             state.key, state.skey, self.stamp = key, skey, stamp
             yield value
+        state.records_passed(len(rows.values))
 
     def enter_timer(self, skey: Any, stamp: int) -> None:
         """Key context of a timer."""

@@ -260,7 +260,7 @@ class RecordWindowOperator(WindowOperator):
         self, window: Any, state_window: Any, collector: StampedCollector
     ) -> Iterator[RowBatch]:
         self.windows.namespace = state_window
-        if not self._contents.has_value():
+        if not absorbing(self._contents).has_value():
             return
         kept = absorbing(self._contents).get()
         elements: list[Any] = kept if self.contents.function is None else [kept]

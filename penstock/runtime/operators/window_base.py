@@ -13,7 +13,7 @@ import numpy as np
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, RowBatch, Tagged
 from penstock.runtime.keys import KeySelection
-from penstock.runtime.keys.hashing import is_int32_type, original_key
+from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.operator import OperatorContext
 from penstock.runtime.operators.keyed import KeyedOperator
 from penstock.runtime.operators.stateless import StampedCollector
@@ -96,11 +96,7 @@ class WindowOperator(KeyedOperator):
     def open(self, context: OperatorContext) -> None:
         runtime_context = self.runtime_context(context)
         self._count_late = context.late_records_dropped
-        self.windows = KeyedStateBackend(
-            context.max_parallelism,
-            context.timers.now_ms,
-            is_int32=is_int32_type(self.keys.key_type),
-        )
+        self.windows = self.new_backend(context)
         self.windows.restore(self._restored.pop("windows", {}))
         self.context = WindowContext(self.windows, self.state, context.timers.now_ms)
         self._call = caller(self.output, self.context)

@@ -146,3 +146,19 @@ def test_all_splits_idle_make_the_source_idle_and_a_batch_wakes_it():
     outputs = [splits.on_periodic(now) for now in (0, 5, 20, 30)]
     assert outputs == [[Watermark(9)], [], [IDLE], []]
     assert splits.on_batch(None, RowBatch([(11,)], np.array([NO_TIMESTAMP])))[0] == ACTIVE
+
+
+def test_time_in_front_of_full_outputs_does_not_make_a_stream_idle_mid_way():
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_idleness(Duration.of_millis(300))
+    blocked = [0]
+    op = OperatorHarness(
+        TimestampsAndWatermarksOperator(strategy), active_ms=lambda: op.timers.now - blocked[0]
+    )
+    op.feed(["x"], [5])
+    for now_ms in (200, 400):
+        op.advance(now_ms)
+    blocked[0] = 1000
+    op.advance(1600)
+    assert IDLE not in op.elements
+    op.advance(1801)
+    assert IDLE in op.elements
