@@ -257,14 +257,24 @@ class HeapValueState(HeapState, ValueState):
     """One value."""
 
     def value(self) -> Any:
-        found = self._load()
-        return None if found is _MISSING else found
+        if self._ttl is not None:
+            found = self._load()
+            return None if found is _MISSING else found
+        backend = self._backend  # written out: this is called for every record
+        table = self.tables.get(backend.namespace)
+        return None if table is None else table.get(backend.skey)
 
     def update(self, value: Any) -> None:
         if value is None:
             self.clear()
-        else:
-            self._store(value)
+            return
+        if self.cleanup is not None:
+            self.cleanup.run(1)
+        backend = self._backend
+        table = self.tables.get(backend.namespace)
+        if table is None:
+            table = self.tables[backend.namespace] = {}
+        table[backend.skey] = value if self._ttl is None else (value, backend.now_ms())
 
 
 class HeapMergingState(HeapState, MergingState):
