@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 from penstock.runtime.operator import Outcome
 
 MAX_POOL_THREADS: Final = 32
-CLOSE_TIMEOUT_S: Final = 5.0
+CLOSE_TIMEOUT_S: Final = 1.0
 
 
 class _Runner(Protocol):
@@ -162,16 +162,19 @@ class _Pool:
         self._is_over = False
         self._cancelled: set[int] = set()
         self._calls: queue.SimpleQueue[tuple[int, Any] | None] = queue.SimpleQueue()
-        self._threads = [
-            threading.Thread(target=self._run, name=f"{name}-{index}", daemon=True)
-            for index in range(threads)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._max_threads = threads
+        self._name = name
+        self._threads: list[threading.Thread] = []
 
     def submit(self, calls: Sequence[tuple[int, Any]]) -> None:
         for call in calls:
             self._calls.put(call)
+        missing = min(self._max_threads - len(self._threads), self._calls.qsize())
+        for _ in range(missing):
+            name = f"{self._name}-{len(self._threads)}"
+            thread = threading.Thread(target=self._run, name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
     def cancel(self, number: int) -> None:
         self._cancelled.add(number)
@@ -181,7 +184,7 @@ class _Pool:
         for _ in self._threads:
             self._calls.put(None)
         for thread in self._threads:
-            thread.join(CLOSE_TIMEOUT_S / len(self._threads))
+            thread.join(CLOSE_TIMEOUT_S / len(self._threads))  # all of them together in that time
 
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:
