@@ -46,6 +46,7 @@ from penstock.model.messages import (
     FreeSlot,
     Heartbeat,
     MasterHeartbeat,
+    MaxAllowedWatermark,
     NoMoreSplits,
     OfferSlots,
     PartitionStateAnswer,
@@ -364,6 +365,9 @@ class TaskManager:
     def _on_no_more_splits(self, message: NoMoreSplits) -> None:
         self._for_task(message.attempt_id, lambda task: task.no_more_splits())
 
+    def _on_max_allowed_watermark(self, message: MaxAllowedWatermark) -> None:
+        self._for_task(message.attempt_id, lambda task: task.allow_watermark(message.watermark_ms))
+
     def _on_driver_credit(self, message: DriverCredit) -> None:
         self._for_task(
             message.attempt_id, lambda task: task.driver_credit(message.stream, message.frames)
@@ -392,6 +396,7 @@ _HANDLERS: Final[dict[type, Callable[[TaskManager, Any], None]]] = {
     ReleasePartitions: TaskManager._on_release_partitions,
     AddSplits: TaskManager._on_add_splits,
     NoMoreSplits: TaskManager._on_no_more_splits,
+    MaxAllowedWatermark: TaskManager._on_max_allowed_watermark,
     DriverCredit: TaskManager._on_driver_credit,
     Shutdown: TaskManager._on_shutdown,
 }
