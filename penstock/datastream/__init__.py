@@ -1,5 +1,6 @@
 """The DataStream API: pyflink.datastream, module by module, with column streams added."""
 
+from penstock.datastream.async_data_stream import AsyncDataStream
 from penstock.datastream.broadcast_functions import (
     BroadcastProcessFunction,
     KeyedBroadcastProcessFunction,
@@ -23,6 +24,10 @@ from penstock.datastream.externalized_checkpoint_retention import ExternalizedCh
 from penstock.datastream.functions import (
     AggregateFunction,
     AllWindowFunction,
+    AsyncFunction,
+    AsyncFunctionDescriptor,
+    AsyncRetryPredicate,
+    AsyncRetryStrategy,
     CoFlatMapFunction,
     CoMapFunction,
     CoProcessFunction,
@@ -41,6 +46,12 @@ from penstock.datastream.functions import (
     SinkFunction,
     SourceFunction,
     WindowFunction,
+)
+from penstock.datastream.joins import (
+    CoGroupFunction,
+    FlatJoinFunction,
+    JoinFunction,
+    ProcessJoinFunction,
 )
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
@@ -62,6 +73,11 @@ __all__ = [
     "AggregateFunction",
     "AllWindowFunction",
     "AllWindowedStream",
+    "AsyncDataStream",
+    "AsyncFunction",
+    "AsyncFunctionDescriptor",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
     "BroadcastConnectedStream",
     "BroadcastProcessFunction",
     "BroadcastStream",
@@ -69,6 +85,7 @@ __all__ = [
     "CheckpointingMode",
     "CloseableIterator",
     "CoFlatMapFunction",
+    "CoGroupFunction",
     "CoMapFunction",
     "CoProcessFunction",
     "ConnectedStreams",
@@ -77,8 +94,10 @@ __all__ = [
     "DataStreamSink",
     "ExternalizedCheckpointRetention",
     "FilterFunction",
+    "FlatJoinFunction",
     "FlatMapFunction",
     "GlobalWindow",
+    "JoinFunction",
     "KeySelector",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
@@ -91,6 +110,7 @@ __all__ = [
     "Partitioner",
     "ProcessAllWindowFunction",
     "ProcessFunction",
+    "ProcessJoinFunction",
     "ProcessWindowFunction",
     "ReduceFunction",
     "RuntimeContext",

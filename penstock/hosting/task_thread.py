@@ -33,6 +33,7 @@ from penstock.model.graph.chain import ChainSpec
 from penstock.model.messages import Committable, FailureInfo, TaskIo, TaskStateChanged
 from penstock.model.states import ExecutionState
 from penstock.runtime.input_status import NextMove, next_move
+from penstock.runtime.latency import Granularity
 from penstock.runtime.mailbox import MIN_PRIORITY, Mail, MailboxClosed, TaskMailbox
 from penstock.runtime.mailbox_processor import MailboxProcessor
 from penstock.runtime.network_settings import NetworkSettings
@@ -55,6 +56,9 @@ class TaskSettings:
     max_step_ms: float = 5.0
     frame_bytes: int = 1 << 20
     watermark_interval_ms: int = 200
+    latency_interval_ms: int = 0
+    latency_granularity: Granularity = Granularity.OPERATOR
+    may_leave_splits_unaligned: bool = False
     cancellation_interval_ms: int = 500
     slow_call_ms: int = 10_000
     job_parameters: tuple[tuple[str, str], ...] = ()
@@ -163,6 +167,10 @@ class TaskThread:
     def no_more_splits(self) -> None:
         self.mail(lambda: self._with_built(lambda built: built.no_more_splits()))
 
+    def allow_watermark(self, watermark_ms: int) -> None:
+        """How far the source may run ahead of its alignment group."""
+        self.mail(lambda: self._with_built(lambda built: built.allow_watermark(watermark_ms)))
+
     def driver_credit(self, stream: str, frames: int) -> None:
         def grant(built: BuiltTask) -> None:
             for output in built.task.outputs:
@@ -170,6 +178,11 @@ class TaskThread:
                     output.on_credit(frames)
 
         self.mail(lambda: self._with_built(grant))
+
+    @property
+    def backpressured_ms(self) -> int:
+        """How long the thread has waited for room in its outputs."""
+        return self.processor.backpressured_ns // 1_000_000
 
     def io(self) -> TaskIo:
         """Counters so far; read without a lock, so they may be a batch apart."""
@@ -190,6 +203,7 @@ class TaskThread:
             idle_ms=idle_ns // 1_000_000,
             backpressured_ms=blocked_ns // 1_000_000,
             late_records_dropped=built.task.chain.late_records_dropped,
+            latencies=built.task.chain.latencies,
         )
 
     # ------------------------------------------------------------------ the thread

@@ -132,6 +132,11 @@ slotmanager.number-of-slots.max | int | 2147483647 | Most slots at one time.
 slotmanager.redundant-taskmanager-num | int | 0 | TaskManagers to keep ready beyond the need.
 python.files | str | - | Files and directories for sys.path of the tasks.
 pipeline.auto-watermark-interval | duration | 200 ms | How often periodic watermarks are made.
+pipeline.watermark-alignment.allow-unaligned-source-splits | bool | false |
+    Whether sources whose readers cannot pause single splits may be in an alignment group.
+metrics.latency.interval | duration | 0 ms | How often sources send latency markers; 0: never.
+metrics.latency.granularity | str | operator |
+    What has a histogram of its own: single, operator (each source), subtask (of each source).
 pipeline.fixed-job-id | str | - | The job's id, 32 hexadecimal digits; none: a random one.
 pipeline.global-job-parameters | map | - | Pairs that every function can read from its context.
 pipeline.max-parallelism | int | -1 | Key groups of operators that set none; -1: derived.
@@ -250,10 +255,6 @@ taskmanager.network.sort-shuffle.min-parallelism | int | 1
 taskmanager.network.sort-shuffle.min-buffers | int | 512
 = No JVM runs tasks here.
 taskmanager.jvm-exit-on-oom | bool | false
-= How often latency markers are sent; 0: never.
-metrics.latency.interval | duration | 0 ms
-= single, operator or subtask.
-metrics.latency.granularity | str | operator
 = Watermark alignment.
 pipeline.watermark-alignment.update-interval | duration | 1 s
 = Python: accepted for portability.
@@ -288,7 +289,6 @@ pipeline.operator-chaining.chain-operators-with-different-max-parallelism | bool
 pipeline.serialization-config | list | -
 pipeline.vertex-description-mode | str | TREE
 pipeline.vertex-name-include-index-prefix | bool | false
-pipeline.watermark-alignment.allow-unaligned-source-splits | bool | false
 = Execution: accepted for portability.
 execution.batch-shuffle-mode | str | ALL_EXCHANGES_BLOCKING
 execution.sort-keyed-partition.memory | memory | 128 mb

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from penstock.datastream.data_stream.connected import BroadcastStream
     from penstock.datastream.data_stream.keyed_stream import KeyedStream
     from penstock.datastream.data_stream.windowed_stream import AllWindowedStream
+    from penstock.datastream.joins import CoGroupedStreams, JoinedStreams
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
     from penstock.datastream.window import WindowAssigner
 
@@ -310,6 +311,18 @@ class DataStream:
         if isinstance(ds, BroadcastStream):
             return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
         return ConnectedStreams(self, ds)
+
+    def join(self, other_stream: DataStream) -> JoinedStreams:
+        """Pairs of equal keys in one window: `.where(k1).equal_to(k2).window(w).apply(f)`."""
+        from penstock.datastream.joins import JoinedStreams
+
+        return JoinedStreams(self, other_stream)
+
+    def co_group(self, other_stream: DataStream) -> CoGroupedStreams:
+        """As join, with all records of a key and window at once, also of one side only."""
+        from penstock.datastream.joins import CoGroupedStreams
+
+        return CoGroupedStreams(self, other_stream)
 
     def window_all(self, window_assigner: WindowAssigner) -> AllWindowedStream:
         """Windows over the whole stream, in one subtask."""

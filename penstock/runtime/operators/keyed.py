@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import NO_TIMESTAMP, Batch, RowBatch
+from penstock.runtime.heap_state import HeapKeyedStateBackend
 from penstock.runtime.keys import KeySelection, state_keys
 from penstock.runtime.keys.hashing import is_int32_type, original_key
 from penstock.runtime.operator import Emitted, OperatorContext
@@ -38,21 +39,27 @@ class KeyedOperator(FunctionOperator):
         self.timers: InternalTimerService
 
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
-        self.state = KeyedStateBackend(
-            context.max_parallelism,
-            context.timers.now_ms,
-            is_int32=is_int32_type(self.keys.key_type),
-        )
+        self.state = self.new_backend(context)
         self.timers = InternalTimerService(context.timers)
         self.state.restore(self._restored.pop("state", {}))
         self.timers.restore(self._restored.pop("timers", {}))
         return RuntimeContext(context, self.state)
+
+    def new_backend(self, context: OperatorContext) -> KeyedStateBackend:
+        """An empty backend of the kind that the job has."""
+        make = context.keyed_state or HeapKeyedStateBackend
+        return make(
+            context.max_parallelism,
+            context.timers.now_ms,
+            is_int32=is_int32_type(self.keys.key_type),
+        )
 
     def entering(self, rows: RowBatch) -> Iterator[Any]:
         """The records, each after its key and timestamp became the context."""
         keys = self.keys.keys_of_rows(self.watched(rows.values))
         skeys = state_keys(keys)
         position, state = self.watched(rows.values), self.state
+        state.records_passed(len(rows.values))
         if rows.timestamps is not None:
             stamps = rows.timestamps.tolist()
             for value, key, skey, stamp in zip(position, keys, skeys, stamps, strict=False):

@@ -261,3 +261,28 @@ def pull(operator: Operator, results: Iterator[Any], collector: Collector) -> It
             return
         operator.is_in_record = True
         yield from collector.take(open_record=True)
+
+
+class StampedCollector:
+    """Results that each bring a timestamp along (a window's, a pair's), in batches of about MAX_EMIT."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+        self._stamps: list[int] = []
+        self._collector = Collector(self._stamps)
+
+    def add(self, results: Any, stamp: int) -> Iterator[RowBatch]:
+        """Results of one call of a user function, all with this timestamp."""
+        collector = self._collector
+        self._stamps.append(stamp)
+        if type(results) is list:
+            collector.values += results
+        else:
+            yield from pull(self._operator, iter(results), collector)
+        collector.counts.append(len(collector.values))
+        if len(collector.values) >= MAX_EMIT:
+            yield from collector.take()
+
+    def take(self) -> list[RowBatch]:
+        """What is left."""
+        return self._collector.take()
