@@ -93,20 +93,20 @@ class PipelinedSubpartition:
         if self._queue.tail is None or rows >= sizes.frame_rows:
             sizes.sample(batch)
         if rows <= sizes.frame_rows:
-            self._write(batch, rows)
+            self._write(batch, rows, is_whole=rows == sizes.frame_rows)
             return
         for piece in sizes.pieces(batch):
-            self._write(piece, len(piece))
+            self._write(piece, len(piece), is_whole=True)
 
-    def _write(self, batch: Batch, rows: int) -> None:
-        limit = self.sizes.frame_rows
-        is_whole = rows >= limit or (rows >= _COLUMN_ROWS_DIRECT and type(batch) is ColumnBatch)
+    def _write(self, batch: Batch, rows: int, *, is_whole: bool) -> None:
+        """`is_whole`: nothing is to be joined to it."""
+        is_whole = is_whole or (rows >= _COLUMN_ROWS_DIRECT and type(batch) is ColumnBatch)
         queue = self._queue
         with self._lock:
             if queue.is_finished or self.is_released:
                 return
             if not is_whole and queue.takes(batch):
-                is_news = queue.fill(batch, rows, limit)
+                is_news = queue.fill(batch, rows, self.sizes.frame_rows)
             else:
                 is_news = self._add_frame(batch, rows, is_finished=is_whole)
             self._watch_bound()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, Final
 
 from penstock.runtime.elements import Batch, ColumnBatch
@@ -57,13 +58,15 @@ class RowSize:
         self._update()
 
     def pieces(self, batch: Batch) -> Iterator[Batch]:
-        """The batch, cut up if it is far above the wanted bytes: what exceeds only the rows passes whole."""
+        """The batch, cut into equal parts if it is above the wanted bytes: what exceeds only the rows passes whole."""
         rows, limit = len(batch), self.frame_rows
-        if rows <= 2 * limit or limit == self._max_rows:
+        if rows <= limit or limit == self._max_rows:
             yield batch
             return
-        for at in range(0, rows, limit):
-            yield batch.slice(at, min(at + limit, rows))
+        parts = -(-rows // limit)
+        cuts = [rows * part // parts for part in range(parts + 1)]
+        for start, stop in pairwise(cuts):
+            yield batch.slice(start, stop)
 
     def _update(self) -> None:
         wanted = min(self._wanted_bytes, self._buffer_bytes, self._frame_bytes_max)
