@@ -313,6 +313,7 @@ class JobMaster:
         if vertex is None or partition is None or partition.producer is not vertex:
             return
         partition.mark_produced()
+        self._core.deployer.tell_readers(vertex, self._core.effects.append)
 
     def _on_task_manager_gone(self, event: TaskManagerGone) -> None:
         failure = lost_task_manager(event)

@@ -9,6 +9,7 @@ import pytest
 
 from penstock.common import Time, Types, WatermarkStrategy
 from penstock.common.watermark_strategy import TimestampAssigner
+from penstock.datastream import CoMapFunction
 from penstock.datastream.connectors import NumberSequenceSource
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.model.errors import JobExecutionError
@@ -177,3 +178,38 @@ def test_event_time_goes_through_a_blocking_edge_as_through_another(tmp_path):
     pipelined = windowed(environment(tmp_path)[0], None)
     assert len(pipelined) == 30
     assert windowed(environment(tmp_path)[0], BATCH) == pipelined
+
+
+class Both(CoMapFunction):
+    """Says which input a value came by."""
+
+    def map1(self, value):
+        return "all", value
+
+    def map2(self, value):
+        return "even", value
+
+
+def even(value) -> bool:
+    return value % 2 == 0
+
+
+def test_one_operator_may_read_a_blocking_and_a_pipelined_edge_of_one_region(tmp_path):
+    env, _ = environment(tmp_path)
+    totals = Totals()
+    numbers = env.from_collection(range(1000), Types.LONG()).rebalance().map(abs)
+    evens = numbers.filter(even).disable_chaining().with_exchange_mode(BATCH).rebalance()
+    numbers.rebalance().connect(evens).map(Both()).sink_to(totals)
+    env.execute("mixed")
+    expected = [("all", n) for n in range(1000)] + [("even", n) for n in range(0, 1000, 2)]
+    assert totals.total == Counter(expected)
+
+
+def test_blocking_and_pipelined_streams_make_a_union(tmp_path):
+    env, _ = environment(tmp_path)
+    totals = Totals()
+    first = env.from_collection(range(100)).map(abs).with_exchange_mode(BATCH).rebalance()
+    second = env.from_collection(range(100, 200)).map(abs).rebalance()
+    first.union(second).map(str).sink_to(totals)
+    env.execute("union")
+    assert totals.total == Counter(map(str, range(200)))

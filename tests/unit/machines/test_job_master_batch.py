@@ -106,6 +106,38 @@ def test_of_one_graph_some_edges_may_be_blocking_and_others_not() -> None:
     assert released(bench.finish("C[0]")) == ["A[0]", "A[1]"]
 
 
+def test_a_blocking_result_inside_of_a_region_is_told_to_its_reader_when_it_is_complete() -> None:
+    graph = job_graph(
+        {"S": 1, "A": 1, "J": 2},
+        [("S", "A", A2A), ("S", "J", A2A), ("A", "J", A2A, BLOCKING)],
+    )
+    bench = Bench(graph, JobSettings(make_backoff=lambda: FixedDelayRestart(3, 0)))
+    bench.start()
+    effects = bench.offer("tm1", 2)
+    assert list(deployed(effects)) == ["S[0]", "A[0]", "J[0]", "J[1]"]  # one region, started as one
+    assert updates(effects) == []
+    (reader, _) = [e.deployment for e in effects if isinstance(e, DeployTask)][2:]
+    places = [d.location is not None for gate in reader.gates for d in gate.channels]
+    assert places == [True, False]
+    bench.run_all()
+    assert updates(bench.finish("A[0]")) == ["J[0]", "J[1]"]
+    bench.report("J[0]", S.FAILED, USER)
+    bench.confirm_cancels()
+    effects = bench.fire("restart")
+    assert updates(effects) == []  # A starts again as well: what it had made is of the past
+    bench.run_all()
+    assert updates(bench.finish("S[0]", "A[0]")) == ["J[0]", "J[1]"]
+
+
+def updates(effects) -> list[str]:
+    """Who is told where its producers are."""
+    return [
+        f"{e.attempt_id.execution_vertex_id.vertex_id}[{e.attempt_id.subtask}]"
+        for e in effects
+        if isinstance(e, UpdatePartitions)
+    ]
+
+
 def released(effects) -> list[str]:
     """Whose results are to go."""
     return sorted(
