@@ -26,6 +26,7 @@ class SourceInput:
     """`runtime.task.TaskInput`, `runtime.source.ReaderContext` and `runtime.source_operator.SourceClock` in one."""
 
     is_source = True
+    inputs = 1
 
     def __init__(self, operator: SourceOperator, spec: ChainedOperator, thread: TaskThread) -> None:
         self._operator = operator

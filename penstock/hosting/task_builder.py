@@ -116,6 +116,16 @@ class BuiltTask:
         return received, sum(partition.remote_bytes_out for partition in self._partitions)
 
     @property
+    def buffers_in(self) -> int:
+        """Frames on their way to the task."""
+        return sum(gate.buffers_in_use for gate in self._gates)
+
+    @property
+    def buffers_out(self) -> int:
+        """Frames that its consumers have not taken."""
+        return sum(partition.queued for partition in self._partitions)
+
+    @property
     def is_consumed(self) -> bool:
         """Every consumer has read to the end, or is gone."""
         return all(partition.is_consumed for partition in self._partitions)
