@@ -164,6 +164,6 @@ def measure(_events: int | None, runs: int) -> list[Figure]:
                 "rows/s",
                 [total / s for s in floors],
                 settings,
-            )  # fmt: skip
+            )
         )
     return figures

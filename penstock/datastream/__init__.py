@@ -18,6 +18,7 @@ from penstock.datastream.data_stream import (
     KeyedStream,
     WindowedStream,
 )
+from penstock.datastream.exchange_mode import StreamExchangeMode
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from penstock.datastream.functions import (
@@ -117,6 +118,7 @@ __all__ = [
     "SinkFunction",
     "SlotSharingGroup",
     "SourceFunction",
+    "StreamExchangeMode",
     "StreamExecutionEnvironment",
     "TimeDomain",
     "TimeWindow",

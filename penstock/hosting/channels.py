@@ -1,113 +1,184 @@
-"""Consumer's ends of a subpartition: in another TaskManager, in this one, or nowhere.
+"""What input channels need of this TaskManager: connections to producers elsewhere, partitions here, the JobMaster.
 
-Source: Flink RemoteInputChannel, LocalInputChannel. The consumer grants `FIRST_CREDIT` with the request and
-gives back what it has taken in lots of half of that.
+The channels themselves are `runtime/gate`. Source: Flink NettyPartitionRequestClient, PartitionRequestClientFactory,
+Task.requestPartitionProducerState.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections import deque
+import threading
+import time
 from collections.abc import Callable
-from typing import Final
+from itertools import count
+from typing import Protocol
 
-from penstock.hosting.closures import loads_records
 from penstock.hosting.data_connection import DataConnection
-from penstock.hosting.data_frames import FrameType, PartitionRequest
-from penstock.model.errors import ExternalError, PartitionConnectionError, UserCodeError
-from penstock.runtime.codec import ChannelDecoder, FrameKind
-from penstock.runtime.elements import Element
-from penstock.runtime.result_partition import Subpartition
+from penstock.hosting.data_frames import FrameType, PartitionRequest, TaskEventFor
+from penstock.hosting.partition_registry import PartitionRegistry
+from penstock.hosting.peers import Peers
+from penstock.hosting.task_events import TaskEventDispatcher
+from penstock.model.deployment import TaskManagerLocation
+from penstock.model.errors import ExternalError, PartitionConnectionError, PartitionNotFound
+from penstock.model.ids import ResultPartitionId
+from penstock.model.states import ExecutionState
+from penstock.runtime.gate.ports import ConsumerView
+from penstock.runtime.gate.producer_check import ProducerAnswer, Reaction, reaction
+from penstock.runtime.gate.remote_channel import RemoteInputChannel
+from penstock.runtime.subpartition_view import ViewListener
 
-FIRST_CREDIT: Final = 4
-_RETURN_CREDIT_AT: Final = 2
 
+class RemoteClient:
+    """One channel on a connection. Source: Flink NettyPartitionRequestClient."""
 
-class RemoteChannel:
-    """Consumer's end: frames wait as bytes until the mailbox decodes them."""
+    __slots__ = ("_connection", "_number", "_partition_id")
 
     def __init__(
-        self, connection: DataConnection, channel: int, notify: Callable[[], None]
+        self, connection: DataConnection, number: int, partition_id: ResultPartitionId
     ) -> None:
         self._connection = connection
-        self._channel = channel
-        self._notify = notify
-        self._frames: deque[tuple[int, bytes | bytearray]] = deque()
-        self._decoder = ChannelDecoder(loads_records)
-        self._expected = 0
-        self._to_return = 0
-        self._failure: PartitionConnectionError | UserCodeError | None = None
-        self.bytes_in = 0
+        self._partition_id = partition_id
+        self._number = number
 
-    def request(self, request: PartitionRequest) -> None:
-        self._connection.channels[self._channel] = self
-        body = pickle.dumps(request, protocol=5)
-        self._connection.send(FrameType.REQUEST, self._channel, [body])
+    def add_credit(self, credit: int) -> None:
+        self._send(FrameType.CREDIT, credit.to_bytes(4, "big"))
 
-    def on_frame(self, kind: int, sequence: int, payload: bytes | bytearray) -> None:
-        """Network thread."""
-        if sequence != self._expected:
-            self.fail(f"frame {sequence} came where {self._expected} was due (reordered)")
+    def new_buffer_size(self, buffer_bytes: int) -> None:
+        self._send(FrameType.BUFFER_SIZE, buffer_bytes.to_bytes(4, "big"))
+
+    def resume(self) -> None:
+        self._send(FrameType.RESUME, b"")
+
+    def task_event(self, event: object) -> None:
+        told = TaskEventFor(self._partition_id, event)
+        self._send(FrameType.TASK_EVENT, pickle.dumps(told, protocol=5))
+
+    def cancel(self) -> None:
+        if self._connection.channels.pop(self._number, None) is not None:
+            self._send(FrameType.CANCEL, b"")
+
+    def _send(self, frame_type: FrameType, body: bytes) -> None:
+        if not self._connection.is_closed:
+            self._connection.send(frame_type, self._number, [body])
+
+
+class ConsumerSide:
+    """Opens remote channels. `request` may be called from any thread and returns at once."""
+
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
+        self._numbers = count(1)
+
+    def request(self, channel: RemoteInputChannel, location: TaskManagerLocation) -> None:
+        """As `ChannelHost.request`. Dialling blocks, so it runs on a short thread of its own."""
+        connection = self._peers.known(location.resource_id)
+        if connection is not None:
+            self._request_on(connection, channel)
             return
-        self._expected = (self._expected + 1) & 0xFFFFFFFF
-        self.bytes_in += len(payload)
-        self._frames.append((kind, payload))
-        self._notify()
+        threading.Thread(
+            target=self._dial_and_request,
+            args=(channel, location),
+            name=f"penstock-dial-{location.resource_id}",
+            daemon=True,
+        ).start()
 
-    def fail(self, cause: str, *, is_user_code: bool = False) -> None:
-        """Network thread: the task finds it at its next poll, after what had come in order."""
-        if self._failure is None:
-            self._failure = (
-                UserCodeError(cause) if is_user_code else PartitionConnectionError(cause)
-            )
-        self._notify()
-
-    def poll(self) -> Element | None:
-        """Mailbox thread."""
+    def _dial_and_request(self, channel: RemoteInputChannel, location: TaskManagerLocation) -> None:
         try:
-            kind, payload = self._frames.popleft()
-        except IndexError:
-            if self._failure is not None:
-                raise self._failure from None
-            return None
-        if kind <= FrameKind.COLUMNS:
-            self._to_return += 1
-            if self._to_return >= _RETURN_CREDIT_AT:
-                credit = self._to_return.to_bytes(4, "big")
-                self._to_return = 0
-                self._connection.send(FrameType.CREDIT, self._channel, [credit])
-        return self._decoder.decode(kind, payload)
+            connection = self._peers.connection_to(location)
+        except (OSError, ExternalError) as error:
+            unreachable = PartitionConnectionError(
+                f"cannot reach {location.resource_id} at {location.host}:"
+                f"{location.data_port} for {channel.partition_id}: {error}"
+            )
+            unreachable.partition_id = (
+                channel.partition_id
+            )  # as in Flink: its producer starts again
+            channel.on_error(unreachable)
+            return
+        self._request_on(connection, channel)
 
-    def release(self) -> None:
-        """Mailbox thread: nothing more is wanted."""
-        if self._connection.channels.pop(self._channel, None) is not None:
-            self._frames.clear()
-            if not self._connection.is_closed:
-                self._connection.send(FrameType.CANCEL, self._channel, [])
-
-
-class LocalChannel:
-    """Consumer's end of a subpartition in the same TaskManager: batches pass as they are."""
-
-    def __init__(self, subpartition: Subpartition, notify: Callable[[], None]) -> None:
-        self._subpartition = subpartition
-        subpartition.attach(notify)
-
-    def poll(self) -> Element | None:
-        return self._subpartition.poll()
-
-    def release(self) -> None:
-        self._subpartition.release()
+    def _request_on(self, connection: DataConnection, channel: RemoteInputChannel) -> None:
+        number = next(self._numbers)
+        client = RemoteClient(connection, number, channel.partition_id)
+        if not channel.on_connected(client):
+            return
+        connection.channels[number] = channel
+        request = PartitionRequest(
+            channel.partition_id,
+            channel.subpartition,
+            channel.first_credit,
+            channel.gate.buffer_bytes,
+        )
+        connection.send(FrameType.REQUEST, number, [pickle.dumps(request, protocol=5)])
+        if channel.is_released:
+            client.cancel()
+        elif connection.is_closed:
+            channel.on_error(PartitionConnectionError(f"connection to {connection.peer} lost"))
 
 
-class FailedChannel:
-    """A channel whose producer cannot be reached: the task finds the reason at its next poll."""
+class ConsumerTask(Protocol):
+    """The task whose channels these are."""
 
-    def __init__(self, error: ExternalError) -> None:
-        self._error = error
+    @property
+    def state(self) -> ExecutionState: ...
+    def cancel(self) -> object: ...
+    def fail(self, error: BaseException) -> object: ...
 
-    def poll(self) -> None:
-        raise self._error
 
-    def release(self) -> None:
-        """Nothing to give back."""
+class LocalServices(Protocol):
+    """The data plane of this TaskManager."""
+
+    registry: PartitionRegistry
+    consumers: ConsumerSide
+    task_events: TaskEventDispatcher
+
+    def call_later(self, delay_ms: int, action: Callable[[], None]) -> None: ...
+
+
+AskProducer = Callable[[ResultPartitionId, Callable[[ProducerAnswer], None]], None]
+
+
+class TaskChannelHost:
+    """`runtime/gate`'s ChannelHost for the gates of one task."""
+
+    def __init__(self, plane: LocalServices, task: ConsumerTask, ask: AskProducer) -> None:
+        """`ask`: the JobMaster for the state of a partition's producer; the answer may come on any thread."""
+        self._plane = plane
+        self._task = task
+        self._ask = ask
+        self.request = plane.consumers.request
+        self.call_later = plane.call_later
+        self.publish_task_event = plane.task_events.publish
+
+    def create_view(
+        self, partition_id: ResultPartitionId, subpartition: int, listener: ViewListener
+    ) -> ConsumerView:
+        partition = self._plane.registry.find(partition_id)
+        if partition is None:
+            raise PartitionNotFound(f"partition {partition_id} is not in this TaskManager")
+        return partition.create_view(subpartition, listener)
+
+    def await_partition(self, partition_id: ResultPartitionId, found: Callable[[], None]) -> None:
+        self._plane.registry.await_partition(partition_id, found, time.monotonic())
+
+    def ask_producer(self, partition_id: ResultPartitionId, retry: Callable[[], None]) -> None:
+        def answered(answer: ProducerAnswer) -> None:
+            self._react(partition_id, answer, retry)
+
+        self._ask(partition_id, answered)
+
+    def _react(
+        self, partition_id: ResultPartitionId, answer: ProducerAnswer, retry: Callable[[], None]
+    ) -> None:
+        todo = reaction(self._task.state, answer)
+        if todo is Reaction.RETRY:
+            retry()
+        elif todo is Reaction.CANCEL:
+            self._task.cancel()
+        elif todo is Reaction.FAIL:
+            self._task.fail(
+                PartitionNotFound(
+                    f"partition {partition_id} was not found and its producer is {answer}, which is no state in "
+                    "which it could come. See why the producer is late."
+                )
+            )

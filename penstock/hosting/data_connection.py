@@ -12,6 +12,7 @@ from collections import deque
 from typing import Final, Protocol
 
 from penstock.hosting.data_frames import HEADER, FrameType
+from penstock.model.errors import PartitionConnectionError
 from penstock.model.ids import ResourceId
 from penstock.runtime.codec import Parts, size_of
 
@@ -27,8 +28,12 @@ class WriteLoop(Protocol):
 class ConsumerEnd(Protocol):
     """A remote channel."""
 
-    def on_frame(self, kind: int, sequence: int, payload: bytes | bytearray) -> None: ...
-    def fail(self, cause: str, *, is_user_code: bool = False) -> None: ...
+    def on_frame(
+        self, kind: int, sequence: int, payload: bytes | bytearray, backlog: int, /
+    ) -> None: ...
+    def on_backlog(self, backlog: int) -> None: ...
+    def on_not_found(self) -> None: ...
+    def on_error(self, error: Exception) -> None: ...
 
 
 class ProducerEnd(Protocol):
@@ -36,7 +41,12 @@ class ProducerEnd(Protocol):
 
     def pump(self) -> None: ...
     def add_credit(self, frames: int) -> None: ...
+    def new_buffer_size(self, frame_bytes: int) -> None: ...
+    def resume(self) -> None: ...
     def release(self) -> None: ...
+    def disconnect(self) -> None:
+        """The consumer cannot be reached any more."""
+        ...
 
 
 class DataConnection:
@@ -128,5 +138,11 @@ class DataConnection:
         """Every channel on this connection reports the loss to its task."""
         self.is_closed = True
         for channel in list(self.channels.values()):
-            channel.fail(f"connection to {self.peer} lost: {cause}")
-        self.views.clear()
+            channel.on_error(PartitionConnectionError(f"connection to {self.peer} lost: {cause}"))
+        self.drop_views()
+
+    def drop_views(self) -> None:
+        """Nobody is there to send to."""
+        views, self.views = list(self.views.values()), {}
+        for view in views:
+            view.disconnect()

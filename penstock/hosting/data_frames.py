@@ -22,7 +22,11 @@ _READ_SIZE: Final = 256 * 1024
 
 
 class FrameType(IntEnum):
-    """What a frame is. The channel number is always the consumer's."""
+    """What a frame is. The channel number is always the consumer's.
+
+    BUFFER_SIZE: the consumer wants frames of at most so many bytes. BACKLOG: a producer without credit
+    has so many (in the header). TASK_EVENT: a pickled TaskEventFor.
+    """
 
     PEER = 0
     REQUEST = 1
@@ -30,6 +34,22 @@ class FrameType(IntEnum):
     CANCEL = 3
     DATA = 4
     FAILED = 5
+    BUFFER_SIZE = 6
+    BACKLOG = 7
+    RESUME = 8
+    TASK_EVENT = 9
+
+
+class FailureKind(IntEnum):
+    """Element kind of a FAILED frame: what went wrong at the producer's end. CONNECTION: it cannot be read;
+    DATA_LOST: nor by anybody else, so that it has to be made anew.
+    """
+
+    CONNECTION = 0
+    RECORD = 1
+    NOT_FOUND = 2
+    PRODUCER = 3
+    DATA_LOST = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +61,22 @@ class PeerGreeting:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRequest:
-    """A consumer asks for one subpartition and grants its first credit, in frames."""
+    """A consumer asks for one subpartition. `credit`: its first, in frames; `buffer_bytes`: most that one
+    should hold.
+    """
 
     partition_id: ResultPartitionId
     subpartition: int
     credit: int
+    buffer_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEventFor:
+    """What a consumer sends to the producer of a partition. `event`: plain data."""
+
+    partition_id: ResultPartitionId
+    event: object
 
 
 @dataclass(slots=True)

@@ -15,39 +15,38 @@ import traceback
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import count
 from typing import Final
 
-from penstock.hosting.channels import FIRST_CREDIT, FailedChannel, LocalChannel, RemoteChannel
+from penstock.hosting.channels import ConsumerSide
 from penstock.hosting.data_connection import DataConnection
 from penstock.hosting.data_frames import (
     DataFrame,
+    FailureKind,
     FrameParser,
     FrameType,
     PartitionRequest,
+    TaskEventFor,
 )
-from penstock.hosting.handshake import (
-    Credentials,
-)
+from penstock.hosting.delayed_calls import DelayedCalls
+from penstock.hosting.handshake import Credentials
 from penstock.hosting.partition_registry import PartitionRegistry
 from penstock.hosting.peers import Peers
-from penstock.hosting.remote_view import RECORD_ERROR, RemoteView
+from penstock.hosting.remote_view import RemoteView, failure_kind
+from penstock.hosting.task_events import TaskEventDispatcher
 from penstock.hosting.wire import decode
-from penstock.model.deployment import ShuffleDescriptor, TaskManagerLocation
 from penstock.model.errors import (
     ExternalError,
     PartitionConnectionError,
-    PartitionNotFound,
+    ProducerFailed,
+    ResultDataLost,
+    UserCodeError,
 )
 from penstock.model.ids import ResourceId
-from penstock.runtime.input_gate import InputChannel
-from penstock.runtime.result_partition import ResultPartition, Subpartition
+from penstock.runtime.network_memory import NetworkMemory
+from penstock.runtime.network_settings import NetworkSettings
+from penstock.runtime.partition.result_partition import ResultPartition
 
-_DIAL_TIMEOUT_S: Final = 5.0
-_SOCKET_BUFFER: Final = 1 << 20
 _READS_PER_TURN: Final = 8
-_ACCEPTED: Final = b"\x01"
-_USE_OTHER: Final = b"\x00"
 
 
 @dataclass(slots=True)
@@ -61,9 +60,24 @@ class _Connected:
 class DataPlane:
     """Started in `__init__`; `close` ends its thread and all connections."""
 
-    def __init__(self, resource_id: ResourceId, bind_host: str, credentials: Credentials) -> None:
+    def __init__(
+        self,
+        resource_id: ResourceId,
+        bind_host: str,
+        credentials: Credentials,
+        network: NetworkSettings | None = None,
+        max_buffer_bytes: int = 1 << 20,
+    ) -> None:
+        """`max_buffer_bytes`: most that a frame of several records holds."""
         self.resource_id = resource_id
-        self.registry = PartitionRegistry()
+        self.network = network or NetworkSettings()
+        self.memory = NetworkMemory(
+            self.network.memory_bytes,
+            threading.Lock,
+            segment_bytes=self.network.segment_bytes,
+            max_buffer_bytes=max_buffer_bytes,
+        )
+        self.registry = PartitionRegistry(self.network.request_timeout_ms / 1000)
         self.on_broken: Callable[[], None] = lambda: None
         self.on_error: Callable[[ResultPartition, Exception], Exception] = lambda _, error: error
         self._server = socket.create_server((bind_host, 0))
@@ -75,7 +89,9 @@ class DataPlane:
         self._wake_send.setblocking(False)
         self._tasks: deque[Callable[[], None]] = deque()
         self.peers = Peers(resource_id, credentials, self, self._adopted)
-        self._channel_numbers = count(1)
+        self.consumers = ConsumerSide(self.peers)
+        self.task_events = TaskEventDispatcher()
+        self._calls = DelayedCalls()
         self._is_closing = False
         self._selector.register(self._server, selectors.EVENT_READ, None)
         self._selector.register(self._wake_receive, selectors.EVENT_READ, None)
@@ -84,62 +100,10 @@ class DataPlane:
         )
         self._thread.start()
 
-    # ------------------------------------------------------------------ consumers ask
-
-    def open_channel(
-        self, channel: InputChannel, descriptor: ShuffleDescriptor, subpartition: int
-    ) -> None:
-        """Connect an input channel to its producer, local or remote. Returns at once."""
-        location, wanted = descriptor.location, descriptor.result_partition_id
-        if location is None or wanted is None:
-            return  # unknown: an UpdatePartitions will follow
-        if location.resource_id == self.resource_id:
-
-            def found(partition: ResultPartition | None) -> None:
-                if partition is None:
-                    channel.connect(FailedChannel(PartitionNotFound(f"no partition {wanted} here")))
-                    return
-                channel.connect(LocalChannel(partition.subpartitions[subpartition], channel.notify))
-
-            self.registry.request(wanted, found, time.monotonic())
-            return
-        request = PartitionRequest(wanted, subpartition, FIRST_CREDIT)
-        connection = self.peers.known(location.resource_id)
-        if connection is not None:
-            self._request_on(connection, channel, request)
-            return
-        threading.Thread(
-            target=self._dial_and_request,
-            args=(location, channel, request),
-            name=f"penstock-dial-{location.resource_id}",
-            daemon=True,
-        ).start()
-
-    def _request_on(
-        self, connection: DataConnection, channel: InputChannel, request: PartitionRequest
-    ) -> None:
-        remote = RemoteChannel(connection, next(self._channel_numbers), channel.notify)
-        channel.connect(remote)
-        remote.request(request)
-        if connection.is_closed:
-            remote.fail(f"connection to {connection.peer} lost")
-
-    def _dial_and_request(
-        self, location: TaskManagerLocation, channel: InputChannel, request: PartitionRequest
-    ) -> None:
-        try:
-            connection = self.peers.connection_to(location)
-        except (OSError, ExternalError) as error:
-            channel.connect(
-                FailedChannel(
-                    PartitionConnectionError(
-                        f"cannot reach {location.resource_id} at {location.host}:"
-                        f"{location.data_port} for {request.partition_id}: {error}"
-                    )
-                )
-            )
-            return
-        self._request_on(connection, channel, request)
+    def call_later(self, delay_ms: int, action: Callable[[], None]) -> None:
+        """On the network thread, which it must not hold up. Any thread."""
+        if self._calls.add(time.monotonic() + delay_ms / 1000, action):
+            self._on_loop(lambda: None)
 
     # ------------------------------------------------------------------ network thread
 
@@ -153,7 +117,8 @@ class DataPlane:
     def _loop(self) -> None:
         next_expiry = time.monotonic() + 1.0
         while not self._is_closing:
-            for key, events in self._selector.select(1.0):
+            wait_s = self._calls.seconds_left(time.monotonic(), 1.0)
+            for key, events in self._selector.select(wait_s):
                 if key.fileobj is self._server:
                     self._accept()
                 elif key.fileobj is self._wake_receive:
@@ -162,10 +127,12 @@ class DataPlane:
                     self._serve(key.data, events)
             while self._tasks:
                 self._tasks.popleft()()
-            if time.monotonic() >= next_expiry:
-                next_expiry = time.monotonic() + 1.0
-                self.registry.expire(time.monotonic())
-                self.registry.sweep_consumed()
+            now = time.monotonic()
+            for action in self._calls.take_due(now):
+                action()
+            if now >= next_expiry:
+                next_expiry = now + 1.0
+                self.registry.expire(now)
 
     def _drain_wakes(self) -> None:
         try:
@@ -242,25 +209,27 @@ class DataPlane:
     # ------------------------------------------------------------------ frames
 
     def _handle(self, connection: DataConnection, frame: DataFrame) -> None:
-        if frame.frame_type == FrameType.DATA:
-            channel = connection.channels.get(frame.channel)
-            if channel is not None:  # else: cancelled while the frame was on its way
-                channel.on_frame(frame.kind, frame.sequence, frame.payload)
-        elif frame.frame_type == FrameType.CREDIT:
-            view = connection.views.get(frame.channel)
+        """Of ends that are gone nothing is wanted: they were cancelled while the frame was on its way."""
+        number, frame_type = frame.channel, frame.frame_type
+        if frame_type == FrameType.DATA:
+            channel = connection.channels.get(number)
+            if channel is not None:
+                channel.on_frame(frame.kind, frame.sequence, frame.payload, frame.backlog)
+        elif frame_type == FrameType.CREDIT:
+            view = connection.views.get(number)
             if view is not None:
                 view.add_credit(int.from_bytes(frame.payload, "big"))
-        elif frame.frame_type == FrameType.REQUEST:
+        elif frame_type == FrameType.REQUEST:
             self._handle_request(connection, frame)
-        elif frame.frame_type == FrameType.CANCEL:
-            view = connection.views.pop(frame.channel, None)
-            if view is not None:
-                view.release()
-        elif frame.frame_type == FrameType.FAILED:
-            channel = connection.channels.get(frame.channel)
-            if channel is not None:
-                text = bytes(frame.payload).decode(errors="replace")
-                channel.fail(text, is_user_code=frame.kind == RECORD_ERROR)
+        elif frame_type == FrameType.TASK_EVENT:
+            told = decode(bytes(frame.payload))
+            if isinstance(told, TaskEventFor):
+                self.task_events.publish(told.partition_id, told.event)
+        else:
+            handle = _RARE_FRAMES.get(frame_type)
+            if handle is None:
+                raise ExternalError(f"a data frame of type {frame_type} came here")
+            handle(connection, frame)
 
     def _handle_request(self, connection: DataConnection, frame: DataFrame) -> None:
         request = decode(bytes(frame.payload))
@@ -269,9 +238,10 @@ class DataPlane:
 
         def found(partition: ResultPartition | None) -> None:
             if partition is None or partition.failure is not None:
+                kind = FailureKind.NOT_FOUND if partition is None else FailureKind.PRODUCER
                 why = "is not here" if partition is None else f"failed: {partition.failure}"
                 text = f"partition {request.partition_id} {why}".encode()
-                connection.send(FrameType.FAILED, frame.channel, [text])
+                connection.send(FrameType.FAILED, frame.channel, [text], (kind, 0, 0))
                 return
             self._start_view(connection, frame.channel, request, partition)
 
@@ -284,15 +254,12 @@ class DataPlane:
         request: PartitionRequest,
         partition: ResultPartition,
     ) -> None:
-        subpartition: Subpartition = partition.subpartitions[request.subpartition]
-
         def failed(error: Exception) -> None:
             """The producer may have ended: its consumer is told too, and is the one to fail then."""
             text = str(self.on_error(partition, error)).encode()
-            connection.send(FrameType.FAILED, channel, [text], (RECORD_ERROR, 0, 0))
+            connection.send(FrameType.FAILED, channel, [text], (FailureKind.RECORD, 0, 0))
 
         view = RemoteView(
-            subpartition,
             connection,
             channel,
             request.credit,
@@ -300,10 +267,17 @@ class DataPlane:
             count_bytes=partition.count_remote_bytes,
         )
         connection.views[channel] = view
-        subpartition.attach(view.pump)
+        try:
+            source = partition.create_view(request.subpartition, view, is_encoded=True)
+            view.start(source, request.buffer_bytes)
+        except ExternalError as error:
+            connection.views.pop(channel, None)
+            text = str(error).encode()
+            connection.send(FrameType.FAILED, channel, [text], (failure_kind(error), 0, 0))
 
     def close(self) -> None:
         self._is_closing = True
+        self.registry.close()
         self._on_loop(lambda: None)
         if threading.current_thread() is not self._thread:
             self._thread.join(5.0)
@@ -311,3 +285,54 @@ class DataPlane:
         for sock in (self._server, self._wake_receive, self._wake_send):
             sock.close()
         self._selector.close()
+
+
+def _on_cancel(connection: DataConnection, frame: DataFrame) -> None:
+    view = connection.views.pop(frame.channel, None)
+    if view is not None:
+        view.release()
+
+
+def _on_buffer_size(connection: DataConnection, frame: DataFrame) -> None:
+    view = connection.views.get(frame.channel)
+    if view is not None:
+        view.new_buffer_size(int.from_bytes(frame.payload, "big"))
+
+
+def _on_resume(connection: DataConnection, frame: DataFrame) -> None:
+    view = connection.views.get(frame.channel)
+    if view is not None:
+        view.resume()
+
+
+def _on_backlog(connection: DataConnection, frame: DataFrame) -> None:
+    channel = connection.channels.get(frame.channel)
+    if channel is not None:
+        channel.on_backlog(frame.backlog)
+
+
+def _on_failed(connection: DataConnection, frame: DataFrame) -> None:
+    """Of this channel alone: the others on the connection go on."""
+    text = bytes(frame.payload).decode(errors="replace")
+    if frame.kind == FailureKind.NOT_FOUND:
+        channel = connection.channels.pop(frame.channel, None)  # another try has another number
+        if channel is not None:
+            channel.on_not_found()
+        return
+    channel = connection.channels.get(frame.channel)
+    if channel is not None:
+        channel.on_error(_FAILURES.get(frame.kind, PartitionConnectionError)(text))
+
+
+_FAILURES: Final[dict[int, type[Exception]]] = {
+    FailureKind.RECORD: UserCodeError,
+    FailureKind.PRODUCER: ProducerFailed,
+    FailureKind.DATA_LOST: ResultDataLost,
+}
+_RARE_FRAMES: Final[dict[int, Callable[[DataConnection, DataFrame], None]]] = {
+    FrameType.CANCEL: _on_cancel,
+    FrameType.BUFFER_SIZE: _on_buffer_size,
+    FrameType.RESUME: _on_resume,
+    FrameType.BACKLOG: _on_backlog,
+    FrameType.FAILED: _on_failed,
+}

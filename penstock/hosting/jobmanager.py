@@ -313,7 +313,7 @@ class JobManager:
         elif isinstance(message, PartitionDataProduced):
             self.shell.feed_job(message)
         else:
-            raise ExternalError(f"a JobManager does not take {type(message).__name__}")
+            self.shell.answer(message)
         return None
 
     def disconnected(self, resource_id: ResourceId, cause: str) -> None:

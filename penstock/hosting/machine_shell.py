@@ -23,6 +23,7 @@ from penstock.hosting.task_thread import TaskSettings
 from penstock.machines.job_master import JobMaster
 from penstock.machines.job_settings import JobSettings
 from penstock.machines.resource_manager import ResourceManager, ResourceSettings
+from penstock.model.errors import ExternalError
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import NO_TOKEN, AttemptId, ResourceId
 from penstock.model.messages import (
@@ -38,6 +39,8 @@ from penstock.model.messages import (
     JobEvent,
     JobStatusChanged,
     NotEnoughResources,
+    PartitionStateAnswer,
+    PartitionStateQuestion,
     ReleasePartitions,
     RequestSlot,
     ResetSubtasks,
@@ -227,6 +230,16 @@ class MachineShell:
         if effect.new.is_terminal and effect.new.value != "FINISHED":
             self.where.pop(effect.attempt_id, None)
         self._observer.execution_changed(effect, self._job_graph)
+
+    def answer(self, question: object) -> None:
+        """A consumer misses a partition: what became of its producer? Raises: ExternalError: another question."""
+        if not isinstance(question, PartitionStateQuestion):
+            raise ExternalError(f"a JobManager does not take {type(question).__name__}")
+        state = self.job_master.producer_state(question.partition_id.producer)
+        resource_id = self.where.get(question.consumer)
+        if resource_id is not None:
+            answer = PartitionStateAnswer(question.consumer, question.partition_id, state)
+            self.links.send(resource_id, answer)
 
     def end_taskmanager(self, resource_id: ResourceId, reason: str) -> None:
         """Ask it and its supervisor, and let the host clean up behind both."""

@@ -10,8 +10,9 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from penstock.model.errors import EngineBug, PartitionConnectionError
 from penstock.model.ids import ResultPartitionId
-from penstock.runtime.result_partition import ResultPartition
+from penstock.runtime.partition.result_partition import ResultPartition
 
 REQUEST_TIMEOUT_S: Final = 10.0
 
@@ -21,13 +22,23 @@ Found = Callable[[ResultPartition | None], None]
 class PartitionRegistry:
     """Thread-safe; callbacks run outside the lock, on the registering thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, request_timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+        """`request_timeout_s`: how long a request waits for its partition."""
+        self._request_timeout_s = request_timeout_s
         self._lock = threading.Lock()
         self._partitions: dict[ResultPartitionId, ResultPartition] = {}
         self._waiting: dict[ResultPartitionId, list[tuple[float, Found]]] = {}
+        self._is_closed = False
 
     def register(self, partition: ResultPartition) -> None:
+        """Raises: EngineBug: one of that id is here. PartitionConnectionError: this TaskManager is ending."""
         with self._lock:
+            if self._is_closed:
+                raise PartitionConnectionError(
+                    f"{partition.partition_id} comes when this TaskManager is ending"
+                )
+            if partition.partition_id in self._partitions:
+                raise EngineBug(f"partition {partition.partition_id} is registered twice")
             self._partitions[partition.partition_id] = partition
             waiting = self._waiting.pop(partition.partition_id, [])
         for _, found in waiting:
@@ -39,9 +50,25 @@ class PartitionRegistry:
             partition = self._partitions.get(partition_id)
             if partition is None:
                 waiting = self._waiting.setdefault(partition_id, [])
-                waiting.append((now_s + REQUEST_TIMEOUT_S, found))
+                waiting.append((now_s + self._request_timeout_s, found))
                 return
         found(partition)
+
+    def find(self, partition_id: ResultPartitionId) -> ResultPartition | None:
+        """The partition, if it is here now."""
+        with self._lock:
+            return self._partitions.get(partition_id)
+
+    def await_partition(
+        self, partition_id: ResultPartitionId, found: Callable[[], None], now_s: float
+    ) -> None:
+        """Call `found` when it is registered, at once if it is here; never, if that takes too long."""
+
+        def answered(partition: ResultPartition | None) -> None:
+            if partition is not None:
+                found()
+
+        self.request(partition_id, answered, now_s)
 
     def expire(self, now_s: float) -> None:
         """Give up on requests whose time is over."""
@@ -63,12 +90,14 @@ class PartitionRegistry:
         if partition is not None:
             partition.release(failure)
 
-    def sweep_consumed(self) -> None:
-        """Forget partitions that every consumer has read to the end."""
+    def close(self) -> None:
+        """The TaskManager ends: everything goes, finished blocking results too."""
         with self._lock:
-            for partition_id, partition in list(self._partitions.items()):
-                if all(sub.is_released for sub in partition.subpartitions):
-                    del self._partitions[partition_id]
+            self._is_closed = True
+            partitions, self._partitions = list(self._partitions.values()), {}
+            self._waiting.clear()
+        for partition in partitions:
+            partition.release()
 
     def __len__(self) -> int:
         with self._lock:

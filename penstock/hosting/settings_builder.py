@@ -14,6 +14,8 @@ from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 from penstock.model.program import ProgramSettings
 from penstock.runtime.latency import Granularity
+from penstock.runtime.network_settings import network_settings_of
+from penstock.runtime.partition.settings import blocking_settings_of
 
 # A supervisor heartbeats for its TaskManager even while a C call holds the GIL, so short times are safe here.
 HOST_DEFAULTS: Final[Mapping[str, object]] = {
@@ -65,6 +67,8 @@ def job_manager_settings(settings: Settings, program: ProgramSettings) -> JobMan
             cancellation_interval_ms=settings.get_int("task.cancellation.interval"),
             slow_call_ms=settings.get_int("penstock.task.slow-call"),
             job_parameters=_job_parameters(settings, program),
+            network=network_settings_of(settings),
+            blocking=blocking_settings_of(settings),
         ),
         heartbeat_interval_s=settings.get_int("heartbeat.interval") / 1000,
         heartbeat_timeout_s=settings.get_int("heartbeat.timeout") / 1000,

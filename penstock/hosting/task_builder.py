@@ -6,12 +6,14 @@ Runs on the mailbox thread of the task. Source: Flink Task.setupPartitionsAndGat
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.hosting.async_calls import AsyncCallThreads
-from penstock.hosting.channels import RemoteChannel
+from penstock.hosting.channels import TaskChannelHost
+from penstock.hosting.closures import dumps_records, loads_records
 from penstock.hosting.driver_stream import DriverWriter
 from penstock.hosting.source_input import SourceInput
 from penstock.model.deployment import (
@@ -24,10 +26,20 @@ from penstock.model.errors import EngineBug
 from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
 from penstock.model.ids import DataSetId, ResultPartitionId
 from penstock.runtime.chain import OperatorChain, OperatorTimer
-from penstock.runtime.input_gate import GateChannels, InputGates
+from penstock.runtime.gate.network_input import NetworkInput, WakeListener, network_inputs
+from penstock.runtime.gate.ports import GateContext
+from penstock.runtime.gate.producer_check import ProducerAnswer
+from penstock.runtime.gate.single import SingleInputGate
+from penstock.runtime.input_processor import StreamMultipleInputProcessor, StreamOneInputProcessor
 from penstock.runtime.operator import OperatorContext
+from penstock.runtime.partition.blocking import BlockingFormat
+from penstock.runtime.partition.result_partition import (
+    ResultPartition,
+    blocking_partition,
+    pipelined_partition,
+    pool_of,
+)
 from penstock.runtime.partitioner import Partitioner, make_partitioner
-from penstock.runtime.result_partition import ResultPartition
 from penstock.runtime.source_operator import SourceOperator
 from penstock.runtime.task import OutputWriter, StreamTask, TaskInput
 from penstock.runtime.writers import PartitionWriter
@@ -47,42 +59,43 @@ class BuiltTask:
         self,
         task: StreamTask,
         thread: TaskThread,
-        gates: InputGates | None,
-        opened: Sequence[GateChannels],
+        gates: Sequence[SingleInputGate],
         partitions: Sequence[ResultPartition],
     ) -> None:
-        """`opened`: channels of each gate of the deployment."""
+        """`gates`: one for each gate of the deployment."""
         self.task = task
         self.chain = task.chain
         self._thread = thread
         self._gates = gates
         self._partitions = partitions
-        self._readers: dict[DataSetId, list[tuple[GateChannels, InputGateDeployment]]] = {}
-        for channels, gate in zip(opened, thread.deployment.gates, strict=True):
-            self._readers.setdefault(gate.data_set_id, []).append((channels, gate))
+        self._readers: dict[DataSetId, list[tuple[SingleInputGate, InputGateDeployment]]] = {}
+        for gate, deployed in zip(gates, thread.deployment.gates, strict=True):
+            self._readers.setdefault(deployed.data_set_id, []).append((gate, deployed))
 
     def start(self) -> None:
         """Open operators, publish partitions, ask for inputs."""
         self.chain.open(self._context_for)
         for partition in self._partitions:
-            self._thread.host.data_plane.registry.register(partition)
-        if self._gates is not None:
-            self._gates.start()
-            for gate in self._thread.deployment.gates:
-                self.connect(gate.channels)
+            plane = self._thread.host.data_plane
+            partition.setup(plane.registry, pool_of(partition, plane.memory, plane.network))
+        for gate in self._gates:
+            gate.setup()
+        for deployed in self._thread.deployment.gates:
+            self.connect(deployed.channels)
+        for gate in self._gates:
+            gate.request_partitions()
         source = self.task.input
         if isinstance(source, SourceInput):
             source.start()
 
     def connect(self, descriptors: Iterable[ShuffleDescriptor]) -> None:
         """Known producers: turn unknown channels into local or remote ones."""
-        open_channel = self._thread.host.data_plane.open_channel
         for descriptor in descriptors:
             partition_id = descriptor.partition_id
-            for channels, gate in self._readers.get(partition_id.data_set_id, ()):
-                place = partition_id.index - gate.channels.first
-                if 0 <= place < len(channels) and channels[place].source is None:
-                    open_channel(channels[place], descriptor, gate.subpartition_index)
+            for gate, deployed in self._readers.get(partition_id.data_set_id, ()):
+                place = partition_id.index - deployed.channels.first
+                if 0 <= place < gate.channels:
+                    gate.update_channel(place, descriptor, deployed.subpartition_index)
 
     def add_splits(self, splits: Sequence[Any]) -> None:
         self._source_input().reader.add_splits(splits)
@@ -99,25 +112,30 @@ class BuiltTask:
 
     def remote_bytes(self) -> tuple[int, int]:
         """Bytes in and out that crossed a socket."""
-        received = 0
-        for readers in self._readers.values():
-            for channels, _ in readers:
-                for channel in channels.made:
-                    if isinstance(channel.source, RemoteChannel):
-                        received += channel.source.bytes_in
+        received = sum(gate.remote_bytes_in for gate in self._gates)
         return received, sum(partition.remote_bytes_out for partition in self._partitions)
 
     @property
     def is_consumed(self) -> bool:
         """Every consumer has read to the end, or is gone."""
-        return all(sub.is_released for part in self._partitions for sub in part.subpartitions)
+        return all(partition.is_consumed for partition in self._partitions)
 
-    def release(self, failure: str) -> None:
-        """The attempt did not finish: drop its partitions, leave its inputs."""
+    def close(self) -> None:
+        """The attempt has finished: its partitions live on as long as others need them."""
+        for gate in self._gates:
+            gate.close()
         for partition in self._partitions:
-            self._thread.host.data_plane.registry.release(partition.partition_id, failure)
-        if self._gates is not None:
-            self._gates.release()
+            partition.close()
+
+    def release(self, failure: str | None) -> None:
+        """The attempt did not finish: drop its partitions, leave its inputs.
+
+        `failure`: what consumers are told; None: they are to wait for what the JobManager tells them.
+        """
+        for partition in self._partitions:
+            partition.fail(failure)
+        for gate in self._gates:
+            gate.close()
 
     def owns(self, partition: ResultPartition) -> bool:
         return partition in self._partitions
@@ -163,24 +181,17 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
         host.task_settings.latency_granularity,
     )
     partitions = {
-        part.partition_id.data_set_id: ResultPartition(
-            ResultPartitionId(part.partition_id, deployment.attempt_id),
-            part.subpartitions,
-            host.task_settings.frame_bytes,
-            thread.processor.notify_output,
-        )
+        part.partition_id.data_set_id: _result_partition(thread, part)
         for part in deployment.partitions
     }
     outputs = [_writer(thread, spec, output, partitions) for output in spec.outputs]
     head = chain.head
-    gates: InputGates | None = None
-    opened: Sequence[GateChannels] = ()
+    gates: Sequence[SingleInputGate] = ()
     task_input: TaskInput
     if isinstance(head, SourceOperator):
         task_input = SourceInput(head, spec.operators[0], thread)
     else:
-        gates, opened = build_gates(deployment, thread.processor.notify_input)
-        task_input = gates
+        task_input, gates = _network_input(thread, head)
     timeout_ms = min((output.buffer_timeout_ms for output in spec.outputs), default=100)
     task = StreamTask(
         chain,
@@ -191,16 +202,79 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
         max_step_ns=int(host.task_settings.max_step_ms * 1e6),
         buffer_timeout_ns=(timeout_ms if timeout_ms >= 0 else 100) * 1_000_000,
     )
-    return BuiltTask(task, thread, gates, opened, list(partitions.values()))
+    return BuiltTask(task, thread, gates, list(partitions.values()))
 
 
 def build_gates(
-    deployment: TaskDeployment, wake: Callable[[], None]
-) -> tuple[InputGates, Sequence[GateChannels]]:
-    """Input gates as the deployment says, and the channels of each; nothing is connected yet."""
-    gates = InputGates(wake)
-    opened = [gates.add_gate(gate.input_index, len(gate.channels)) for gate in deployment.gates]
-    return gates, opened
+    deployment: TaskDeployment, context: GateContext, wake: Callable[[], None]
+) -> tuple[Sequence[NetworkInput], Sequence[SingleInputGate]]:
+    """Input gates as the deployment says, and what reads them; nothing is set up or connected yet."""
+    listener = WakeListener(wake)
+    gates: list[SingleInputGate] = []
+    by_input: dict[int, list[SingleInputGate]] = {}
+    for index, deployed in enumerate(deployment.gates):
+        gate = SingleInputGate(
+            index, len(deployed.channels), context, listener, deployed.result_type
+        )
+        gates.append(gate)
+        by_input.setdefault(deployed.input_index, []).append(gate)
+    return network_inputs(by_input, context.new_lock, wake), gates
+
+
+def _network_input(thread: TaskThread, head: object) -> tuple[TaskInput, Sequence[SingleInputGate]]:
+    """What the head operator reads, as fairly as it wants, and the gates behind it."""
+    context, wake = _gate_context(thread), thread.processor.notify_input
+    inputs, gates = build_gates(thread.deployment, context, wake)
+    if len(inputs) == 1:
+        return StreamOneInputProcessor(inputs[0]), gates
+    next_selection = getattr(head, "next_selection", None)
+    return StreamMultipleInputProcessor(inputs, next_selection), gates
+
+
+def _gate_context(thread: TaskThread) -> GateContext:
+    plane, consumer = thread.host.data_plane, thread.attempt_id
+
+    def ask(partition_id: ResultPartitionId, answered: Callable[[ProducerAnswer], None]) -> None:
+        thread.host.questions.ask(consumer, partition_id, answered)
+
+    return GateContext(
+        plane.resource_id,
+        plane.network,
+        plane.memory,
+        TaskChannelHost(plane, thread, ask),
+        threading.Lock,
+        loads_records,
+    )
+
+
+def _result_partition(thread: TaskThread, part: PartitionDeployment) -> ResultPartition:
+    host = thread.host
+    partition_id = ResultPartitionId(part.partition_id, thread.deployment.attempt_id)
+    frame_bytes = host.task_settings.frame_bytes
+    if not part.result_type.is_released_by_scheduler:
+        return pipelined_partition(
+            partition_id,
+            part.subpartitions,
+            frame_bytes,
+            thread.processor.notify_output,
+            threading.Lock,
+            part.result_type,
+        )
+    blocking = host.task_settings.blocking
+    return blocking_partition(
+        partition_id,
+        part.subpartitions,
+        lambda: blocking.make_data(host.io_directories.new_path()),
+        BlockingFormat(
+            dumps_records,
+            loads_records,
+            frame_bytes,
+            blocking.buffer_bytes,
+            blocking.make_compressor(),
+        ),
+        threading.Lock,
+        part.result_type,
+    )
 
 
 def _writer(

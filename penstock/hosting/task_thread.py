@@ -15,12 +15,14 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from penstock.hosting.closures import deserialize, dumps_records
 from penstock.hosting.data_plane import DataPlane
 from penstock.hosting.driver_stream import DriverWriter
+from penstock.hosting.io_directories import IoDirectories
+from penstock.hosting.producer_questions import ProducerQuestions
 from penstock.hosting.task_builder import BuiltTask, build_task
 from penstock.hosting.user_output import end_thread
 from penstock.hosting.waker import Waker
@@ -34,6 +36,8 @@ from penstock.runtime.input_status import NextMove, next_move
 from penstock.runtime.latency import Granularity
 from penstock.runtime.mailbox import MIN_PRIORITY, Mail, MailboxClosed, TaskMailbox
 from penstock.runtime.mailbox_processor import MailboxProcessor
+from penstock.runtime.network_settings import NetworkSettings
+from penstock.runtime.partition.settings import BlockingSettings
 
 MAX_WAIT_S: Final = 1.0
 _MIN_WAIT_S: Final = 0.001
@@ -58,14 +62,18 @@ class TaskSettings:
     cancellation_interval_ms: int = 500
     slow_call_ms: int = 10_000
     job_parameters: tuple[tuple[str, str], ...] = ()
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    blocking: BlockingSettings = field(default_factory=BlockingSettings)
 
 
 class TaskHost(Protocol):
     """The TaskManager as its tasks see it. `send` may be called from any thread."""
 
     data_plane: DataPlane
+    io_directories: IoDirectories
     task_settings: TaskSettings
     host_name: str
+    questions: ProducerQuestions
 
     def send(self, message: object) -> None: ...
     def task_ended(self, task: TaskThread) -> None: ...
@@ -209,7 +217,9 @@ class TaskThread:
                 self._leave()
         except BaseException as error:
             failure = self._ended_with(error)
-            self._clean_up()
+            self._clean_up(failure)
+        else:
+            self._with_built(lambda built: built.close())
         self.processor.mailbox.close()
         end_thread()
         self._ended_ns = time.perf_counter_ns()
@@ -304,7 +314,7 @@ class TaskThread:
         if self._built is not None:
             action(self._built)
 
-    def _clean_up(self) -> None:
+    def _clean_up(self, failure: FailureInfo | None) -> None:
         """After a failure or cancel. What this raises adds nothing to what is known."""
         try:
             self._close_operators()
@@ -312,7 +322,7 @@ class TaskThread:
             traceback.print_exc()
         finally:
             if self._built is not None:
-                self._built.release(self.state.value)
+                self._built.release(failure.kind if failure else None)
 
     def _close_operators(self) -> None:
         if self._built is not None and not self._is_closed:
@@ -358,6 +368,10 @@ def failure_info(error: BaseException, where: str) -> FailureInfo:
     if isinstance(error, UserCodeError):
         return FailureInfo("UserCodeError", f"{error}\n{where}", is_user_code=True)
     if isinstance(error, ExternalError):
-        return FailureInfo(type(error).__name__, f"{type(error).__name__}: {error}\n{where}")
+        name = type(error).__name__
+        lost = getattr(error, "partition_id", None)
+        return FailureInfo(
+            name, f"{name}: {error}\n{where}", lost_partition=lost.partition_id if lost else None
+        )
     text = "".join(traceback.format_exception(error)).rstrip()
     return FailureInfo(type(error).__name__, f"{text}\n{where}")

@@ -20,12 +20,25 @@ import traceback
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from penstock.hosting.task_thread import TaskSettings
     from penstock.hosting.taskmanager import TaskManager
 
 _PR_SET_PDEATHSIG: Final = 1
 _EXIT_GRACE_S: Final = 3.0
 _GC_THRESHOLD: Final = 50_000
 _SOUGHT_BY_PYARROW: Final = ("pandas", "dateutil", "pytz")
+
+
+def _task_settings(told: dict[str, Any]) -> TaskSettings:
+    """What became lists and dicts on its way as JSON is made again."""
+    from penstock.hosting.task_thread import TaskSettings
+    from penstock.runtime.network_settings import network_settings_from
+    from penstock.runtime.partition.settings import blocking_settings_from
+
+    told["job_parameters"] = tuple(tuple(pair) for pair in told["job_parameters"])
+    told["network"] = network_settings_from(told["network"])
+    told["blocking"] = blocking_settings_from(told["blocking"])
+    return TaskSettings(**told)
 
 
 def main() -> None:
@@ -39,14 +52,11 @@ def main() -> None:
     from penstock.hosting import closures, stacks, user_output
     from penstock.hosting.core import CoreKeeper
     from penstock.hosting.handshake import Credentials
-    from penstock.hosting.task_thread import TaskSettings
     from penstock.hosting.taskmanager import TaskManager, TaskManagerConfig
     from penstock.model.ids import ResourceId
 
     stacks.install()
     closures.load_cloudpickle_alone()
-    settings = told["task_settings"]
-    settings["job_parameters"] = tuple(tuple(pair) for pair in settings["job_parameters"])
     config = TaskManagerConfig(
         resource_id=ResourceId(told["resource_id"]),
         master_host=told["master_host"],
@@ -56,7 +66,7 @@ def main() -> None:
         slots=told["slots"],
         heartbeat_interval_s=told["heartbeat_interval_s"],
         silence_timeout_s=told["silence_timeout_s"],
-        task_settings=TaskSettings(**settings),
+        task_settings=_task_settings(told["task_settings"]),
         supervisor_pid=told["supervisor_pid"],
         size=tuple((name, amount) for name, amount in told["size"]),
         cores=told["cores"],

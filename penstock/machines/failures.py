@@ -15,7 +15,7 @@ from penstock.model.graph.job_graph import JobGraph
 from penstock.model.messages import FailureInfo, NotEnoughResources, TaskManagerGone
 from penstock.model.states import ExecutionState
 
-_SECONDARY = frozenset({"PartitionConnectionError", "PartitionNotFound"})
+_SECONDARY = frozenset({"PartitionConnectionError", "PartitionNotFound", "ProducerFailed"})
 
 
 class RootCause:

@@ -27,6 +27,7 @@ from penstock.machines.job_core import JobCore
 from penstock.machines.job_settings import FailoverMode, JobSettings
 from penstock.machines.job_status import JobStatusEvent
 from penstock.machines.job_views import TaskPlace, latencies_of, places_of, progress_of
+from penstock.machines.partition_release import ReleaseByRegion
 from penstock.machines.regions import Regions
 from penstock.machines.scheduling import PipelinedRegionScheduling, SchedulingStrategy
 from penstock.machines.shared_slots import SharedSlots
@@ -81,6 +82,8 @@ class JobMaster:
         self._settings = settings
         regions = Regions(core.graph)
         self.regions = regions.regions
+        if settings.is_released_during_job:
+            core.partition_release = ReleaseByRegion(core.graph, regions)
         self._scheduling = _scheduling_of(core.graph, regions, job_graph.job_type, settings)
         failover: FailoverStrategy = RestartRegions(regions)
         if settings.failover is FailoverMode.FULL:
@@ -157,6 +160,11 @@ class JobMaster:
         vertex = self._core.graph.current(attempt_id)
         if vertex is not None and not vertex.state.is_terminal:
             vertex.execution.io = io
+
+    def producer_state(self, attempt_id: AttemptId) -> ExecutionState | None:
+        """Of an attempt whose partition somebody misses; None for attempts of the past and strangers."""
+        vertex = self._core.graph.current(attempt_id)
+        return None if vertex is None else vertex.state
 
     def where_tasks_ran(self) -> list[TaskPlace]:
         return places_of(self._core.graph)
@@ -289,6 +297,7 @@ class JobMaster:
         elif vertex.state is before:
             return
         elif vertex.state is ExecutionState.FINISHED:
+            self._core.release_unread(vertex)
             self._core.allocate(self._scheduling.on_finished(vertex))
         elif vertex.state is ExecutionState.FAILED:
             failure = report.failure or unexpected_report(vertex, before, report.state)

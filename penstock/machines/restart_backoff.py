@@ -20,6 +20,8 @@ INFRASTRUCTURE_KINDS: Final = frozenset({
     "SlotLost",
     "PartitionConnectionError",
     "PartitionNotFound",
+    "ProducerFailed",
+    "ResultDataLost",
 })
 """Failures of the world, not of the program: the next attempt runs elsewhere and may succeed."""
 

@@ -10,9 +10,10 @@ from typing import Final
 
 
 class Kind(StrEnum):
-    """How an option's text is read. DURATION gives milliseconds, MEMORY bytes."""
+    """How an option's text is read. DURATION gives whole milliseconds, FINE_DURATION a float of them, MEMORY bytes."""
 
     DURATION = "duration"
+    FINE_DURATION = "fine duration"
     MEMORY = "memory"
     INT = "int"
     FLOAT = "float"
@@ -23,11 +24,11 @@ class Kind(StrEnum):
 
 
 USED: Final = """
-penstock.task.max-step-time | duration | 5 ms |
+penstock.task.max-step-time | fine duration | 5 ms |
     Longest stretch of user code between two looks at the mailbox.
 penstock.exchange.frame-size | memory | 1 mb |
     Largest frame between two tasks; one credit is one frame.
-penstock.exchange.switch-interval | duration | 1 ms | sys.setswitchinterval of a TaskManager.
+penstock.exchange.switch-interval | fine duration | 1 ms | sys.setswitchinterval of a TaskManager.
 penstock.taskmanager.keep-core | bool | true |
     Linux: a busy TaskManager whose threads take turns (the GIL) stays on one core.
 penstock.taskmanager.max | int | - | Most TaskManagers at one time; none: as many as needed.
@@ -69,10 +70,50 @@ jobmanager.scheduler | str | Default |
     Default, or AdaptiveBatch: BATCH jobs go subtask by subtask. Adaptive is taken as Default.
 jobmanager.partition.hybrid.partition-data-consume-constraint | str | - |
     When AdaptiveBatch may read hybrid results; none: UNFINISHED_PRODUCERS.
+jobmanager.partition.release-during-job-execution | bool | true |
+    Remove blocking results as soon as all that read them have finished, not at the job's end.
 jobmanager.execution.failover-strategy | str | region | region or full.
 jobmanager.execution.attempts-history-size | int | 16 | Past attempts kept per subtask.
 taskmanager.numberOfTaskSlots | int | 1 | Slots of one TaskManager.
 taskmanager.load-balance.mode | str | NONE | NONE, SLOTS, TASKS or MIN_RESOURCES.
+taskmanager.memory.network | memory | 256 mb |
+    What the frames between tasks may fill in one TaskManager. If it is not set, but the size of the
+    TaskManager is: the fraction of that, within min and max.
+taskmanager.memory.network.fraction | float | 0.1 | Share of taskmanager.memory.flink.size.
+taskmanager.memory.network.min | memory | 64 mb | Least network memory.
+taskmanager.memory.network.max | memory | 9223372036854775807 bytes | Most network memory.
+taskmanager.memory.flink.size | memory | - | Size of a TaskManager of which that share is taken.
+taskmanager.memory.process.size | memory | - | The same, where flink.size is not set.
+taskmanager.memory.segment-size | memory | 32 kb |
+    Least size of a network buffer; few tasks have larger ones, up to the frame size.
+taskmanager.memory.min-segment-size | memory | 256 bytes | Smallest debloated buffer.
+taskmanager.network.memory.buffers-per-channel | int | 2 | Exclusive buffers per remote channel.
+taskmanager.network.memory.floating-buffers-per-gate | int | 8 | Buffers that channels share.
+taskmanager.network.memory.max-buffers-per-channel | int | 10 |
+    A task is held back when one of its subpartitions has so many buffers.
+taskmanager.network.memory.max-overdraft-buffers-per-gate | int | 5 |
+    Buffers that a task without any may still take to complete a record.
+taskmanager.network.memory.read-buffer.required-per-gate.max | int | - |
+    Most buffers that a gate requires; none: 1000 for blocking inputs, as many as it needs for others.
+taskmanager.network.request-backoff.initial | int | 100 |
+    First wait before a partition is asked for again, ms.
+taskmanager.network.request-backoff.max | int | 10000 | Longest such wait, ms.
+taskmanager.network.partition-request-timeout | duration | 10 s |
+    How long a request waits at the producer's TaskManager for its partition.
+taskmanager.network.memory.buffer-debloat.enabled | bool | false |
+    Smaller buffers when they take longer than the target to be worked off.
+taskmanager.network.memory.buffer-debloat.period | duration | 200 ms | How often that is looked at.
+taskmanager.network.memory.buffer-debloat.target | duration | 1 s |
+    How long the data in flight should take.
+taskmanager.network.memory.buffer-debloat.samples | int | 20 | Measurements that are averaged.
+taskmanager.network.memory.buffer-debloat.threshold-percentages | int | 25 |
+    Smaller changes are not announced.
+taskmanager.network.blocking-shuffle.type | str | file |
+    Blocking results: file, mmap (a mapped file), or auto (a file that is mapped for reading).
+taskmanager.network.batch-shuffle.compression.enabled | bool | true | Compress blocking results.
+taskmanager.network.compression.codec | str | LZ4 | LZ4 or ZSTD.
+io.tmp.dirs | str | - |
+    Directories for blocking results, separated by commas; none: the system's for temporary files.
 task.cancellation.interval | duration | 30 s | Between two attempts to interrupt a cancelled task.
 task.cancellation.timeout | duration | 3 min |
     A cancelled task that lives longer ends its TaskManager; 0: never.
@@ -127,8 +168,6 @@ restart-strategy.failure-rate.max-failures-per-interval | int | 1 | Failures all
 # Accepted because Flink programs set them; they change nothing here.
 # A line that starts with `=` says what the lines below it are.
 IGNORED: Final = """
-= Release consumed blocking results early.
-jobmanager.partition.release-during-job-execution | bool | true
 = How long an allocated slot waits for its JobMaster.
 taskmanager.slot.timeout | duration | 10 s
 = How long a TaskManager tries to register.
@@ -143,12 +182,6 @@ cluster.registration.max-timeout | duration | 30 s
 cluster.registration.error-delay | duration | 10 s
 = Wait after a refused one.
 cluster.registration.refused-registration-delay | duration | 30 s
-= First wait before a partition is asked for again, ms.
-taskmanager.network.request-backoff.initial | int | 100
-= Longest such wait, ms.
-taskmanager.network.request-backoff.max | int | 10000
-= How long a request may wait for its partition.
-taskmanager.network.partition-request-timeout | duration | 10 s
 = Archives to unpack beside the tasks.
 python.archives | str | -
 = Whether Python operators share tasks.
@@ -217,32 +250,9 @@ execution.batch.job-recovery.enabled | bool | false
 = Recovery of batch jobs.
 execution.batch.job-recovery.previous-worker.recovery.timeout | duration | 30 s
 execution.batch.job-recovery.snapshot.min-pause | duration | 3 min
-= Size of a network buffer.
-taskmanager.memory.segment-size | memory | 32 kb
-= Smallest debloated buffer.
-taskmanager.memory.min-segment-size | memory | 256 bytes
-= Exclusive buffers per channel.
-taskmanager.network.memory.buffers-per-channel | int | 2
-= Shared buffers per gate.
-taskmanager.network.memory.floating-buffers-per-gate | int | 8
-= Most buffers of one channel.
-taskmanager.network.memory.max-buffers-per-channel | int | 10
-= Extra buffers of a blocked task.
-taskmanager.network.memory.max-overdraft-buffers-per-gate | int | 5
-= file, mmap or auto.
-taskmanager.network.blocking-shuffle.type | str | file
 = Sort shuffle only.
 taskmanager.network.sort-shuffle.min-parallelism | int | 1
 taskmanager.network.sort-shuffle.min-buffers | int | 512
-taskmanager.network.batch-shuffle.compression.enabled | bool | true
-taskmanager.network.compression.codec | str | LZ4
-= Smaller buffers under backpressure.
-taskmanager.network.memory.buffer-debloat.enabled | bool | false
-= Buffer debloating.
-taskmanager.network.memory.buffer-debloat.period | duration | 200 ms
-taskmanager.network.memory.buffer-debloat.target | duration | 1 s
-taskmanager.network.memory.buffer-debloat.samples | int | 20
-taskmanager.network.memory.buffer-debloat.threshold-percentages | int | 25
 = No JVM runs tasks here.
 taskmanager.jvm-exit-on-oom | bool | false
 = Watermark alignment.

@@ -11,8 +11,14 @@
     |- ExternalError            the world: may be tried again
     |  |- NoResourceAvailable
     |  |- TaskManagerLost
-    |  |- PartitionNotFound
-    |  |- PartitionConnectionError
+    |  |- InsufficientBuffers
+    |  |- PartitionError        a result partition cannot be read: which, if it has to be made anew
+    |  |  |- PartitionConnectionError
+    |  |  |- PartitionNotFound
+    |  |  `- ResultDataLost     the file of a blocking result is gone, short, or damaged
+    |  |- ResultWriteError      a blocking result cannot be written: the disk is full, say
+    |  |- ProducerFailed
+    |  |- BufferReordering
     |  `- AuthenticationError
     `- EngineBug                we are wrong
        |- IllegalTransition
@@ -21,6 +27,13 @@
 A message says what was wrong, what it got, what was expected, where, and the next step.
 Knows nothing of the pieces that raise them.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.model.ids import ResultPartitionId
 
 
 class PenstockError(Exception):
@@ -67,12 +80,44 @@ class TaskManagerLost(ExternalError):
     """A TaskManager died, was cut off, or stopped answering."""
 
 
-class PartitionNotFound(ExternalError):
+class InsufficientBuffers(ExternalError):
+    """The network memory of a TaskManager is too small for what its tasks require."""
+
+
+class PartitionError(ExternalError):
+    """A result partition cannot be read.
+
+    `partition_id`: a `ResultPartitionId`, if what made it must run again for that; else None.
+    """
+
+    partition_id: ResultPartitionId | None = None
+
+
+class PartitionNotFound(PartitionError):
     """A consumer asked for a result partition that its producer's TaskManager does not have."""
 
 
-class PartitionConnectionError(ExternalError):
+class PartitionConnectionError(PartitionError):
     """The connection to a producer's TaskManager could not be made or broke."""
+
+
+class ProducerFailed(ExternalError):
+    """The task that produces an input failed or was cancelled; this consumer only learned of it."""
+
+
+class BufferReordering(ExternalError):
+    """A frame came with another sequence number than was due: one was lost, repeated or overtaken."""
+
+
+class ResultDataLost(PartitionError):
+    """The file of a blocking result is gone, shorter than it was written, or damaged: it has to be made anew.
+
+    Flink's PartitionNotFoundException of a result that was there.
+    """
+
+
+class ResultWriteError(ExternalError):
+    """A blocking result cannot be written: the disk is full, or the directory is not there."""
 
 
 class AuthenticationError(ExternalError):

@@ -12,7 +12,7 @@ import pickle
 import struct
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -61,6 +61,13 @@ class FrameKind(IntEnum):
     @property
     def is_data(self) -> bool:
         return self <= FrameKind.COLUMNS
+
+
+class EncodedFrame(NamedTuple):
+    """A frame that is encoded already, as it lies in a blocking result."""
+
+    kind: FrameKind
+    payload: Part
 
 
 def size_of(parts: Sequence[Part]) -> int:

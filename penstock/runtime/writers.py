@@ -12,9 +12,9 @@ from penstock.model.errors import PenstockError
 from penstock.model.graph.chain import ChainedOperator
 from penstock.runtime.chain import user_code_error
 from penstock.runtime.convert import is_columnar, to_columns
-from penstock.runtime.elements import ColumnBatch, Element, LatencyMarker, RowBatch
+from penstock.runtime.elements import ColumnBatch, Element, EndOfData, LatencyMarker, RowBatch
+from penstock.runtime.partition.result_partition import ResultPartition
 from penstock.runtime.partitioner import Partitioner
-from penstock.runtime.result_partition import ResultPartition
 
 
 class PartitionWriter:
@@ -39,28 +39,38 @@ class PartitionWriter:
         self.choose: Callable[[int], int] = _first
 
     def write(self, element: Element) -> None:
-        if isinstance(element, LatencyMarker):  # a copy on each way would measure the copies
-            self._subpartitions[self.choose(len(self._subpartitions))].write_event(element)
-            return
-        if not isinstance(element, (RowBatch, ColumnBatch)):
-            self.partition.broadcast_event(element)
-            return
-        subpartitions = self._subpartitions
         try:
-            if self._columnar_type is not None and isinstance(element, RowBatch):
-                element = to_columns(element, self._columnar_type)
-            for channel, piece in self._split(element):
-                subpartitions[channel].write(piece)
+            self._write(element)
         except PenstockError:
             raise
         except (Exception, SystemExit) as error:  # sys.exit() in user code is its failure
             raise user_code_error(self._producer, None, error) from error
 
+    def _write(self, element: Element) -> None:
+        if isinstance(element, (RowBatch, ColumnBatch)):
+            subpartitions = self._subpartitions
+            if self._columnar_type is not None and isinstance(element, RowBatch):
+                element = to_columns(element, self._columnar_type)
+            for channel, piece in self._split(element):
+                subpartitions[channel].write(piece)
+        elif isinstance(element, LatencyMarker):  # a copy on each way would measure the copies
+            self._subpartitions[self.choose(len(self._subpartitions))].add(element)
+        elif isinstance(element, EndOfData):
+            self.partition.notify_end_of_data(element)
+        else:
+            self.partition.broadcast_event(element)
+
     def flush(self) -> None:
         self.partition.flush()
 
     def finish(self) -> None:
-        self.partition.finish()
+        """What is gathered is written by this: it may meet a record that cannot be."""
+        try:
+            self.partition.finish()
+        except PenstockError:
+            raise
+        except Exception as error:
+            raise user_code_error(self._producer, None, error) from error
 
     @property
     def is_available(self) -> bool:

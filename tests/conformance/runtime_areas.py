@@ -17,7 +17,7 @@ from penstock.runtime.keys import (
     restore_sources,
 )
 from penstock.runtime.keys.hashing import key_group
-from penstock.runtime.partitioner import RoundRobin, make_partitioner
+from penstock.runtime.partitioner import make_partitioner
 from penstock.runtime.split_watermarks import WatermarkMultiplexer
 from penstock.runtime.state import StateTtlConfig, ValueStateDescriptor
 from penstock.runtime.timers import InternalTimerService
@@ -372,30 +372,6 @@ def ttl(given: Given) -> Given:
     return {"reads": reads}
 
 
-def selectors(given: Given) -> Given:
-    if "kinds" in given:
-        return {"channel": [_selected(kind, given)[0] for kind in given["kinds"]]}
-    if "subpartitions" in given:
-        partitioner = _partitioner(given["kind"], given["subpartitions"], 0)
-        replaced = isinstance(partitioner, RoundRobin) and given["kind"] == "forward"
-        return {"replaced_by": "rebalance" if replaced else None}
-    channels = _selected(given["kind"], given)
-    return {"channels": channels, "channel": channels[0]}
-
-
-def _selected(kind: str, given: Given) -> list[int]:
-    # Forward has one channel wherever it is not replaced.
-    channels = 1 if kind == "forward" else given.get("channels", 2)
-    records = RowBatch(list(range(given.get("records", 1))))
-    return _partitioner(kind, channels, given.get("start", 0)).channels_of(records)
-
-
-def _partitioner(kind: str, channels: int, start: int) -> Any:
-    keys = KeySelection(_same)
-    partitioning = Partitioning(ShipStrategy(kind.upper()), keys, lambda key, n: key % n)
-    return make_partitioner(partitioning, channels, 0, 128, start)
-
-
 def _key_group_ranges(given: Given, expect: Given) -> str | None:
     """A case may name some indexes only."""
     answers = key_group_ranges(given)
@@ -422,5 +398,4 @@ AREAS: dict[str, Callable[..., Any]] = {
     "window_operator": window_operator,
     "timers": timers,
     "ttl": ttl,
-    "selectors": selectors,
 }

@@ -16,7 +16,6 @@ from penstock.model.ids import (
     ResultPartitionId,
     VertexId,
 )
-from penstock.runtime.codec import ChannelDecoder, ChannelEncoder
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import (
     ACTIVE,
@@ -27,14 +26,27 @@ from penstock.runtime.elements import (
     Watermark,
     WatermarkStatus,
 )
-from penstock.runtime.input_gate import InputGates
+from penstock.runtime.input_processor import StreamOneInputProcessor
 from penstock.runtime.input_status import InputStatus
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operators import MapOperator
+from penstock.runtime.partition.result_partition import ResultPartition, pipelined_partition
 from penstock.runtime.partitioner import make_partitioner
-from penstock.runtime.result_partition import ResultPartition
 from penstock.runtime.watermark_valve import StatusWatermarkValve
 from penstock.runtime.writers import PartitionWriter
+from tests.unit.runtime.gate.tools import (
+    HERE,
+    THERE,
+    Host,
+    ScriptedView,
+    Sender,
+    context_of,
+    descriptor,
+    gate_of,
+    input_of,
+    local_gate,
+    result_id,
+)
 from tests.unit.runtime.tasks import Clock, ListInput, Logging, Remembering, task_of
 
 ROWS = st.lists(st.integers(-50, 50), max_size=60)
@@ -50,39 +62,45 @@ STRATEGIES = st.sampled_from([
 PRODUCER = ChainedOperator(0, "Producer", "uid", object(), None, "here")
 
 
-class Local:
-    """A subpartition read in place."""
+class Remote:
+    """A view that reads a partition through an encoder, bytes and a remote channel, as far as credit goes."""
 
-    def __init__(self, subpartition, notify) -> None:
-        self.subpartition = subpartition
-        subpartition.attach(notify)
-
-    def poll(self):
-        return self.subpartition.poll()
-
-    def release(self) -> None:
-        self.subpartition.release()
-
-
-class Remote(Local):
-    """The same through an encoder, bytes and a decoder."""
-
-    def __init__(self, subpartition, notify) -> None:
-        super().__init__(subpartition, notify)
-        self.encoder, self.decoder = ChannelEncoder(), ChannelDecoder()
+    def __init__(self, part, index, gate, place) -> None:
+        self.channel = gate.channel(place)
+        self.sender = Sender(self.channel)
+        self.credit = self.channel.first_credit
         self.frames: list = []
+        client = gate.context.host.clients[self.channel]
+        client.on_credit = self.on_credit
+        self.view = part.create_view(index, self)
+        self.notify_data()
 
-    def poll(self):
-        if not self.frames and (element := self.subpartition.poll()) is not None:
-            if isinstance(element, RowBatch):
-                encoded = self.encoder.encode_to_size(element, 64)
-                self.frames = [(kind, parts) for kind, parts, _ in encoded]
-            else:
-                self.frames = [self.encoder.encode(element)]
-        if not self.frames:
-            return None
-        kind, parts = self.frames.pop(0)
-        return self.decoder.decode(int(kind), b"".join(bytes(memoryview(p)) for p in parts))
+    def on_credit(self, credit) -> None:
+        self.credit += credit
+        self.notify_data()
+
+    def notify_data(self) -> None:
+        while self.frames or self.view.is_available(has_credit=self.credit > 0):
+            if not self.frames:
+                polled = self.view.poll()
+                if polled is None:
+                    return
+                self.backlog = polled.backlog
+                is_rows = isinstance(polled.element, RowBatch)
+                self.frames = halves(polled.element) if is_rows else [polled.element]
+            if isinstance(self.frames[0], RowBatch):
+                if self.credit == 0:
+                    return
+                self.credit -= 1
+            self.sender.send(self.frames.pop(0), self.backlog + len(self.frames))
+
+
+def halves(batch) -> list:
+    """Frames of at most two rows."""
+    return [batch.slice(at, min(at + 2, len(batch))) for at in range(0, len(batch), 2)]
+
+
+LOCAL, REMOTE = HERE, THERE
 
 
 def batches(values, cuts):
@@ -103,7 +121,7 @@ def plus_one(value):
 def result_partition(producer, consumers) -> ResultPartition:
     attempt = AttemptId(ExecutionVertexId(VertexId("p"), producer), 0)
     partition_id = ResultPartitionId(PartitionId(DataSetId("d"), producer), attempt)
-    return ResultPartition(partition_id, consumers, 512, lambda: None)
+    return pipelined_partition(partition_id, consumers, 512, lambda: None)
 
 
 def producing_task(index, given_batches, consumers, strategy):
@@ -118,14 +136,23 @@ def producing_task(index, given_batches, consumers, strategy):
     return part, task_of(operators, given_input, [writer], Clock())
 
 
-def consuming_task(index, partitions, kind):
-    gates = InputGates(lambda: None)
-    channels = gates.add_gate(0, len(partitions))
-    gates.start()
-    for channel, part in zip(channels, partitions, strict=True):
-        channel.connect(kind(part.subpartitions[index], channel.notify))
+def consuming_task(index, partitions, where):
+    host = Host()
+    gate = gate_of(len(partitions), context_of(host))
+    for place, part in enumerate(partitions):
+        host.views[result_id(place)] = part
+        gate.update_channel(place, descriptor(place, where), index)
+    gate.request_partitions()
+    if where is REMOTE:
+        for place, part in enumerate(partitions):
+            Remote(part, index, gate, place)
     out = Remembering()
-    return out, task_of([MapOperator(UserFunction(plus_one))], gates, [out], Clock())
+    return out, task_of(
+        [MapOperator(UserFunction(plus_one))],
+        StreamOneInputProcessor(input_of(gate)),
+        [out],
+        Clock(),
+    )
 
 
 def run(tasks, turns) -> None:
@@ -160,7 +187,7 @@ def exchanged(rows, cuts, consumers, strategy, kind, turns) -> list[list]:
 
 
 @given(
-    ROWS, CUTS, st.integers(1, 4), STRATEGIES, st.sampled_from([Local, Remote]),
+    ROWS, CUTS, st.integers(1, 4), STRATEGIES, st.sampled_from([LOCAL, REMOTE]),
     st.lists(st.integers(0, 5), max_size=40),
 )  # fmt: skip
 def test_any_batching_and_any_order_of_turns_gives_the_same_records(
@@ -179,7 +206,7 @@ def test_any_batching_and_any_order_of_turns_gives_the_same_records(
 @given(ROWS, CUTS, st.lists(st.integers(0, 2), max_size=40))
 def test_records_of_one_channel_keep_their_order(rows, cuts, turns):
     part, producer = producing_task(0, batches(rows, cuts), 1, ShipStrategy.FORWARD)
-    out, reader = consuming_task(0, [part], Remote)
+    out, reader = consuming_task(0, [part], REMOTE)
     run([producer, reader], turns)
     assert out.values == [value + 2 for value in rows]
 
@@ -196,33 +223,19 @@ EVENTS = st.lists(
 )
 
 
-class Scripted:
-    """A channel that gives its next element only when it is its turn."""
-
-    def __init__(self, elements) -> None:
-        self.elements = list(elements)
-        self.may_give = 0
-
-    def poll(self):
-        if not self.may_give or not self.elements:
-            return None
-        self.may_give -= 1
-        return self.elements.pop(0)
-
-    def release(self) -> None:
-        """Nothing to drop."""
-
-
 @given(st.lists(EVENTS, min_size=1, max_size=4), st.data())
 def test_a_task_sees_what_the_valve_says_for_any_interleaving(scripts, data):
     valve, expected = StatusWatermarkValve(len(scripts)), []
-    gates, out, log = InputGates(lambda: None), Remembering(), []
-    channels = gates.add_gate(0, len(scripts))
-    gates.start()
-    sources = [Scripted([*script, EndOfData(), EndOfPartition()]) for script in scripts]
-    for channel, source in zip(channels, sources, strict=True):
-        channel.connect(source)
-    task = task_of([Logging("op", log)], gates, [out], Clock())
+    out, log = Remembering(), []
+    sources = [ScriptedView([*script, EndOfData(), EndOfPartition()]) for script in scripts]
+    for source in sources:
+        source.may_give = 0
+    task = task_of(
+        [Logging("op", log)],
+        StreamOneInputProcessor(input_of(local_gate(*sources))),
+        [out],
+        Clock(),
+    )
     step, records = InputStatus.NOTHING_AVAILABLE, []
     while remaining := [index for index, source in enumerate(sources) if source.elements]:
         index = data.draw(st.sampled_from(remaining))
@@ -233,8 +246,7 @@ def test_a_task_sees_what_the_valve_says_for_any_interleaving(scripts, data):
             expected += valve.input_status(head, index)
         elif isinstance(head, RowBatch):
             records += head.values
-        sources[index].may_give = 1
-        channels[index].notify()
+        sources[index].give()
         step = task.process_input()
     assert step is InputStatus.END_OF_INPUT
     assert [e for e in out.written if isinstance(e, (Watermark, WatermarkStatus))] == expected

@@ -34,7 +34,7 @@ from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.program import Upstream
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.model.errors import GraphError
-from penstock.model.graph.partitioning import Partitioning, ShipStrategy
+from penstock.model.graph.partitioning import Partitioning, ShipStrategy, StreamExchangeMode
 from penstock.model.graph.stream_graph import ChainingStrategy, StreamNode
 from penstock.runtime import operators as ops
 from penstock.runtime.columns import Column
@@ -271,6 +271,18 @@ class DataStream:
 
         descriptors = [broadcast_state_descriptor, *other_broadcast_state_descriptors]
         return BroadcastStream(to_all, descriptors)
+
+    def with_exchange_mode(self, mode: StreamExchangeMode) -> DataStream:
+        """Whether operators that read this stream work beside its writer (PIPELINED) or when it is complete (BATCH).
+
+        Between key_by, rebalance and the like and the operator, or before them: `s.with_exchange_mode(BATCH).key_by(f)`.
+        Flink's PartitionTransformation has it, but no API of Flink's sets it for one edge.
+        """
+        upstreams = [
+            replace(upstream, exchange_mode=StreamExchangeMode(mode))
+            for upstream in self._upstreams
+        ]
+        return DataStream(self._environment, upstreams, self._element_type)
 
     # ---------------------------------------------------------- several streams
 

@@ -25,6 +25,7 @@ from penstock.datastream.functions import (
 )
 from penstock.datastream.program import Upstream
 from penstock.model.errors import GraphError
+from penstock.model.graph.partitioning import StreamExchangeMode
 from penstock.runtime import operators as ops
 from penstock.runtime.columns import Column
 from penstock.runtime.keys import KeySelection
@@ -57,6 +58,10 @@ class KeyedStream(DataStream):
         super().__init__(environment, upstreams, element_type)
         self._unkeyed = unkeyed
         self.keys = keys
+
+    def with_exchange_mode(self, mode: StreamExchangeMode) -> KeyedStream:
+        upstreams = super().with_exchange_mode(mode).upstreams()
+        return KeyedStream(self._unkeyed, upstreams, self.keys)
 
     # ---------------------------------------------------------- operators with keyed state
 

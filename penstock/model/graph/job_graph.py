@@ -45,6 +45,10 @@ class ResultPartitionType(StrEnum):
         return self in (type(self).BLOCKING, type(self).BLOCKING_PERSISTENT)
 
     @property
+    def has_bounded_buffers(self) -> bool:
+        return self in (type(self).PIPELINED_BOUNDED, type(self).PIPELINED_APPROXIMATE)
+
+    @property
     def is_reconsumable(self) -> bool:
         return self.is_blocking or self is type(self).HYBRID_FULL
 

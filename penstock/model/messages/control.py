@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from penstock.model.ids import (
     AttemptId,
     BlobKey,
-    DataSetId,
     FencingToken,
-    PartitionId,
     ResourceId,
+    ResultPartitionId,
     VertexId,
 )
 from penstock.model.messages.shared import SlotOffer, TaskIo
@@ -171,16 +170,15 @@ class PartitionStateQuestion:
     """(wire) A consumer was told PartitionNotFound: what became of the producer?"""
 
     consumer: AttemptId
-    data_set_id: DataSetId
-    partition_id: PartitionId
+    partition_id: ResultPartitionId
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionStateAnswer:
-    """(wire) `producer_state` None: not known any more."""
+    """(wire) `producer_state` None: that attempt is not known any more."""
 
     consumer: AttemptId
-    partition_id: PartitionId
+    partition_id: ResultPartitionId
     producer_state: ExecutionState | None
 
 

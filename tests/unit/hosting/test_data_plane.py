@@ -1,18 +1,26 @@
 """Two data planes over loopback sockets: channels, credit, one connection a pair, lost peers."""
 
+import queue
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.hosting.channels import FIRST_CREDIT, RemoteChannel
+from penstock.hosting.channels import TaskChannelHost
+from penstock.hosting.closures import loads_records
 from penstock.hosting.data_plane import DataPlane
 from penstock.hosting.handshake import Credentials
 from penstock.hosting.remote_view import RemoteView
 from penstock.model.deployment import ShuffleDescriptor, TaskManagerLocation
-from penstock.model.errors import PartitionConnectionError, UserCodeError
+from penstock.model.errors import (
+    PartitionConnectionError,
+    PartitionNotFound,
+    ProducerFailed,
+    UserCodeError,
+)
 from penstock.model.ids import (
     AttemptId,
     DataSetId,
@@ -22,34 +30,61 @@ from penstock.model.ids import (
     ResultPartitionId,
     VertexId,
 )
+from penstock.model.states import ExecutionState
 from penstock.runtime.elements import ColumnBatch, EndOfData, RowBatch, Watermark
-from penstock.runtime.input_gate import InputGates
-from penstock.runtime.result_partition import MAX_QUEUED, ResultPartition
+from penstock.runtime.gate.network_input import NetworkInput, WakeListener
+from penstock.runtime.gate.ports import GateContext
+from penstock.runtime.gate.producer_check import NoState
+from penstock.runtime.gate.single import SingleInputGate
+from penstock.runtime.network_settings import NetworkSettings
+from penstock.runtime.partition.pipelined import MAX_QUEUED
+from penstock.runtime.partition.result_partition import ResultPartition, pipelined_partition
+from tests.unit.runtime.gate.tools import shown
 
 CREDENTIALS = Credentials(b"k" * 32, "t", "c")
 ATTEMPT = AttemptId(ExecutionVertexId(VertexId("p"), 0), 0)
 
 
 class Consumer:
-    """Gates of a task whose waiting is a semaphore."""
+    """A gate of a task that reads at `plane`, and whose waiting is a semaphore."""
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, plane: DataPlane, channels: int = 1, **settings) -> None:
         self.woken = threading.Semaphore(0)
-        self.gates = InputGates(self.woken.release)
-        self.channels = self.gates.add_gate(0, channels)
-        self.gates.start()
+        self.asked = queue.SimpleQueue()
+        self.state = ExecutionState.RUNNING
+        self.failures = []
+        host = TaskChannelHost(plane, self, lambda *question: self.asked.put(question))
+        network = replace(plane.network, **settings)
+        context = GateContext(
+            plane.resource_id, network, plane.memory, host, threading.Lock, loads_records
+        )
+        self.gate = SingleInputGate(0, channels, context, WakeListener(self.woken.release))
+        self.gate.setup()
+        self.gate.request_partitions()
+        self.input = NetworkInput(0, self.gate)
+
+    def read(self, place: int, descriptor: ShuffleDescriptor) -> "Consumer":
+        self.gate.update_channel(place, descriptor, 0)
+        return self
+
+    def cancel(self) -> None:
+        self.failures.append("cancelled")
+
+    def fail(self, error) -> None:
+        self.failures.append(error)
 
     def next(self):
-        while (polled := self.gates.poll()) is None:
+        while not (elements := self.input.poll()):
             assert self.woken.acquire(timeout=10), "nothing came"
-        return polled[1][0]
+        return elements[0]
 
     def all(self):
-        while not self.gates.is_finished:
-            polled = self.gates.poll()
-            if polled is not None:
-                yield from polled[1]
-            elif not self.gates.is_finished:
+        while not self.input.is_finished:
+            elements = self.input.poll()
+            yield from elements
+            if elements:
+                continue
+            if not self.input.is_finished:
                 assert self.woken.acquire(timeout=10), "nothing came"
 
 
@@ -63,7 +98,7 @@ def planes():
 
 def partition(index: int, subpartitions: int = 1) -> ResultPartition:
     partition_id = ResultPartitionId(PartitionId(DataSetId("d"), index), ATTEMPT)
-    return ResultPartition(partition_id, subpartitions, 1 << 20, lambda: None)
+    return pipelined_partition(partition_id, subpartitions, 1 << 20, lambda: None, threading.Lock)
 
 
 def descriptor(plane: DataPlane, part: ResultPartition) -> ShuffleDescriptor:
@@ -84,8 +119,7 @@ def test_elements_cross_in_order_and_equal(planes):
             part.subpartitions[0].write(element)
     part.broadcast_event(EndOfData())
     part.finish()
-    consumer = Consumer(1)
-    there.open_channel(consumer.channels[0], descriptor(here, part), 0)
+    consumer = Consumer(there).read(0, descriptor(here, part))
     here.registry.register(part)  # the consumer came first and waits for it
     rows, watermark, columns, end = list(consumer.all())
     assert rows.values == [1, "two"] and rows.timestamps.tolist() == [5, 6]
@@ -96,13 +130,13 @@ def test_elements_cross_in_order_and_equal(planes):
 
 def test_one_connection_serves_both_directions(planes):
     parts = [partition(0), partition(1)]
-    consumers = [Consumer(1), Consumer(1)]
+    consumers = [Consumer(plane) for plane in planes]
     for plane, part in zip(planes, parts, strict=True):
         part.subpartitions[0].write(RowBatch([plane.port]))
         part.finish()
         plane.registry.register(part)
     for i, consumer in enumerate(consumers):  # both dial at once
-        planes[i].open_channel(consumer.channels[0], descriptor(planes[1 - i], parts[1 - i]), 0)
+        consumer.read(0, descriptor(planes[1 - i], parts[1 - i]))
     assert [c.next().values for c in consumers] == [[planes[1].port], [planes[0].port]]
     assert [len(plane.peers.everybody()) for plane in planes] == [1, 1]
     a, b = (plane.peers.everybody()[0].sock for plane in planes)
@@ -113,20 +147,19 @@ def test_a_consumer_that_does_not_read_gets_only_its_credit(planes):
     here, there = planes
     part = partition(0)
     here.registry.register(part)
-    consumer = Consumer(1)
-    there.open_channel(consumer.channels[0], descriptor(here, part), 0)
+    consumer = Consumer(there).read(0, descriptor(here, part))
     produced = 0
     sub = part.subpartitions[0]
     deadline = time.monotonic() + 10
-    while produced < FIRST_CREDIT + MAX_QUEUED:
+    buffers = NetworkSettings().buffers_per_channel + NetworkSettings().floating_per_gate
+    while produced < buffers + MAX_QUEUED:
         assert time.monotonic() < deadline
-        if sub.is_available:
-            sub.write(RowBatch([produced]))
-            sub.flush()
+        if part.is_available:
+            sub.add_frame(RowBatch([produced]), is_finished=True)
             produced += 1
-    while sub.backlog != MAX_QUEUED:
+    while sub.queued != MAX_QUEUED:
         assert time.monotonic() < deadline
-    assert not sub.is_available
+    assert not part.is_available
     got = [consumer.next().values[0] for _ in range(produced)]
     assert got == list(range(produced))
 
@@ -137,8 +170,7 @@ def test_a_lost_peer_is_an_error_at_the_next_poll(planes):
     part.subpartitions[0].write(RowBatch(["first"]))
     part.subpartitions[0].flush()
     here.registry.register(part)
-    consumer = Consumer(1)
-    there.open_channel(consumer.channels[0], descriptor(here, part), 0)
+    consumer = Consumer(there).read(0, descriptor(here, part))
     assert consumer.next().values == ["first"]
     here.close()
     with pytest.raises(PartitionConnectionError, match="tm-1"):
@@ -151,8 +183,7 @@ def test_a_stranger_cannot_open_a_channel(planes):
     try:
         part = partition(0)
         here.registry.register(part)
-        consumer = Consumer(1)
-        stranger.open_channel(consumer.channels[0], descriptor(here, part), 0)
+        consumer = Consumer(stranger).read(0, descriptor(here, part))
         with pytest.raises(PartitionConnectionError, match="cannot reach"):
             consumer.next()
     finally:
@@ -165,20 +196,16 @@ def test_remote_bytes_are_counted_on_both_ends(planes):
     part.subpartitions[0].write(RowBatch(list(range(1000))))
     part.finish()
     here.registry.register(part)
-    consumer = Consumer(1)
-    there.open_channel(consumer.channels[0], descriptor(here, part), 0)
+    consumer = Consumer(there).read(0, descriptor(here, part))
     list(consumer.all())
-    source = consumer.channels[0].source
-    assert isinstance(source, RemoteChannel)
-    assert source.bytes_in == part.remote_bytes_out > 1000
+    assert consumer.gate.remote_bytes_in == part.remote_bytes_out > 1000
 
 
 def test_a_record_that_cannot_be_encoded_reaches_the_consumer_when_its_producer_has_ended(planes):
     here, there = planes
     part = partition(0)
-    consumer = Consumer(1)
     here.registry.register(part)
-    there.open_channel(consumer.channels[0], descriptor(here, part), 0)
+    consumer = Consumer(there).read(0, descriptor(here, part))
     part.subpartitions[0].write(RowBatch([threading.Lock()]))
     part.finish()  # its end must not arrive instead of the record
     with pytest.raises(UserCodeError, match=r"cannot pickle '_thread\.lock' object"):
@@ -194,10 +221,85 @@ def test_nothing_follows_a_record_that_could_not_be_encoded():
         def send(self, *frame):
             sent.append(frame)
 
-    view = RemoteView(part.subpartitions[0], Connection(), 1, 8, errors.append, lambda _size: None)
-    part.subpartitions[0].attach(view.pump)
+    view = RemoteView(Connection(), 1, 8, errors.append, lambda _size: None)
+    view.start(part.create_view(0, view))
     part.subpartitions[0].write(RowBatch([threading.Lock()]))
     part.finish()
     view.add_credit(1)
     assert [type(error) for error in errors] == [TypeError]
     assert sent == []
+
+
+def test_a_partition_that_does_not_come_is_asked_about_and_found_at_the_next_try(planes):
+    here, there = planes
+    here.registry._request_timeout_s = 0.0
+    part = partition(0)
+    consumer = Consumer(there).read(0, descriptor(here, part))
+    partition_id, answered = consumer.asked.get(timeout=10)
+    assert partition_id == part.partition_id
+    part.subpartitions[0].write(RowBatch(["late"]))
+    part.finish()
+    here.registry.register(part)
+    answered(ExecutionState.RUNNING)
+    assert [shown(element) for element in consumer.all()] == ["late"]
+
+
+def test_a_partition_that_never_comes_fails_its_consumer(planes):
+    here, there = planes
+    here.registry._request_timeout_s = 0.0
+    part = partition(0)
+    consumer = Consumer(there).read(0, descriptor(here, part))
+    for _ in range(2):
+        consumer.asked.get(timeout=10)[1](NoState.TIMED_OUT)
+    with pytest.raises(PartitionNotFound, match="tm-1"):
+        consumer.next()
+
+
+def test_a_failed_producer_is_told_from_a_lost_connection(planes):
+    here, there = planes
+    part = partition(0)
+    here.registry.register(part)
+    consumer = Consumer(there).read(0, descriptor(here, part))
+    part.subpartitions[0].write(RowBatch(["first"]))
+    part.subpartitions[0].flush()
+    assert consumer.next().values == ["first"]
+    part.fail("UserCodeError")
+    with pytest.raises(ProducerFailed, match="UserCodeError"):
+        consumer.next()
+
+
+def test_a_gate_without_exclusive_buffers_gets_everything(planes):
+    here, there = planes
+    part = partition(0)
+    here.registry.register(part)
+    consumer = Consumer(there, max_required_per_gate=1, floating_per_gate=1)
+    assert consumer.gate.buffers.exclusive == 0
+    consumer.read(0, descriptor(here, part))
+    for value in range(3):
+        part.subpartitions[0].add_frame(RowBatch([value]), is_finished=True)
+    assert [consumer.next().values for _ in range(3)] == [[0], [1], [2]]
+    part.subpartitions[0].add_frame(RowBatch([3]), is_finished=True)
+    part.finish()
+    assert [shown(element) for element in consumer.all()] == [3]
+
+
+def test_the_consumer_says_how_large_frames_should_be(planes):
+    here, there = planes
+    part = partition(0)
+    here.registry.register(part)
+    consumer = Consumer(there)
+    consumer.gate.debloat_to(1000)
+    consumer.read(0, descriptor(here, part))
+    part.subpartitions[0].write(RowBatch([f"{n:0100}" for n in range(100)]))
+    part.finish()
+    sizes = [len(element) for element in consumer.all()]
+    assert sum(sizes) == 100
+    assert max(sizes) < 10
+
+
+def test_a_call_that_is_due_later_runs_on_the_network_thread(planes):
+    ran = queue.SimpleQueue()
+    planes[0].call_later(20, lambda: ran.put("second"))
+    planes[0].call_later(1, lambda: ran.put(threading.current_thread().name))
+    assert ran.get(timeout=10) == "penstock-network-tm-1"
+    assert ran.get(timeout=10) == "second"

@@ -1,5 +1,7 @@
 """Gates of a deployment, and how their channels find the producers."""
 
+import pickle
+import threading
 from types import SimpleNamespace
 
 from penstock.hosting.task_builder import BuiltTask, build_gates
@@ -23,6 +25,9 @@ from penstock.model.ids import (
     ResultPartitionId,
     VertexId,
 )
+from penstock.runtime.gate.ports import GateContext
+from penstock.runtime.network_memory import NetworkMemory
+from penstock.runtime.network_settings import NetworkSettings
 
 HERE = TaskManagerLocation(ResourceId("tm-1"), "host", 7)
 ATTEMPT = AttemptId(ExecutionVertexId(VertexId("v"), 0), 0)
@@ -35,23 +40,34 @@ def gate(name: str, first: int, places: list, input_index: int = 0) -> InputGate
     return InputGateDeployment(data_set, kind, input_index, 5, producers)
 
 
+def context() -> GateContext:
+    network = NetworkSettings()
+    memory = NetworkMemory(network.memory_bytes, threading.Lock)
+    return GateContext(ResourceId("tm-0"), network, memory, None, threading.Lock, pickle.loads)
+
+
 def built(*gates: InputGateDeployment):
     """A task that is not run, and what its data plane is asked for."""
     deployment = TaskDeployment(
         JobId("j"), "job", ATTEMPT, AllocationId("a"), "Map", 1, 128, BlobKey("b"), (), gates
     )
-    asked = []
+    inputs, made = build_gates(deployment, context(), lambda: None)
+    for one in made:
+        one.setup()
+    thread = SimpleNamespace(deployment=deployment)
+    return BuiltTask(SimpleNamespace(chain=None), thread, made, ()), inputs
 
-    def open_channel(channel, descriptor, subpartition) -> None:
-        asked.append((channel.index, str(descriptor.partition_id), subpartition))
-        if descriptor.location is not None:
-            channel.source = SimpleNamespace(poll=lambda: None, release=lambda: None)
 
-    plane = SimpleNamespace(open_channel=open_channel)
-    thread = SimpleNamespace(deployment=deployment, host=SimpleNamespace(data_plane=plane))
-    inputs, opened = build_gates(deployment, lambda: None)
-    task = BuiltTask(SimpleNamespace(chain=None), thread, inputs, opened, ())
-    return task, inputs, asked
+def connected(gates) -> list:
+    """Of each gate: index of the channel and partition, subpartition that it reads."""
+    return [
+        [
+            (c.index, str(c.partition_id.partition_id), c.subpartition)
+            for c in gate.made
+            if hasattr(c, "partition_id")
+        ]
+        for gate in gates
+    ]
 
 
 def known(name: str, index: int) -> ShuffleDescriptor:
@@ -60,32 +76,42 @@ def known(name: str, index: int) -> ShuffleDescriptor:
     return ShuffleDescriptor(partition, ResultPartitionId(partition, producer), HERE)
 
 
+def gates_of(inputs) -> list:
+    return [one.gate for one in inputs]
+
+
 def test_gates_are_built_without_a_channel() -> None:
-    deployment = gate("d", 0, [HERE] * 10_000)
-    _, inputs, _ = built(deployment, gate("e", 0, [HERE], 1))
-    assert [logical.channels for logical in inputs.inputs.values()] == [10_000, 1]
-    made = [c for logical in inputs.inputs.values() for g in logical.gates for c in g.made]
-    assert made == []
+    _, inputs = built(gate("d", 0, [HERE] * 10_000), gate("e", 0, [HERE], 1))
+    assert [one.channels for one in gates_of(inputs)] == [10_000, 1]
+    assert [list(one.made) for one in gates_of(inputs)] == [[], []]
 
 
 def test_each_descriptor_goes_to_the_channel_of_its_partition() -> None:
     deployment = gate("d", 4, [HERE, None, HERE])
-    task, _, asked = built(deployment)
+    task, inputs = built(deployment)
     task.connect(deployment.channels)
-    assert asked == [(0, "d/4", 5), (1, "d/5", 5), (2, "d/6", 5)]
+    assert connected(gates_of(inputs)) == [[(0, "d/4", 5), (2, "d/6", 5)]]
 
 
 def test_an_update_connects_what_was_unknown_and_nothing_twice() -> None:
     deployment = gate("d", 4, [HERE, None])
-    task, _, asked = built(deployment)
+    task, inputs = built(deployment)
     task.connect(deployment.channels)
-    asked.clear()
+    (only,) = gates_of(inputs)
+    before = only.channel(0)
     task.connect([known("d", 4), known("d", 5), known("d", 9), known("other", 4)])
-    assert asked == [(1, "d/5", 5)]
+    assert connected([only]) == [[(0, "d/4", 5), (1, "d/5", 5)]]
+    assert only.channel(0) is before
 
 
 def test_two_gates_that_read_the_same_data_set_are_both_connected() -> None:
     first, second = gate("d", 0, [HERE, HERE]), gate("d", 1, [HERE], 1)
-    task, _, asked = built(first, second)
+    task, inputs = built(first, second)
     task.connect([known("d", 1)])
-    assert asked == [(1, "d/1", 5), (0, "d/1", 5)]
+    assert connected(gates_of(inputs)) == [[(1, "d/1", 5)], [(0, "d/1", 5)]]
+
+
+def test_gates_of_one_input_are_read_as_a_union() -> None:
+    _, inputs = built(gate("d", 0, [HERE, HERE]), gate("e", 0, [HERE]), gate("f", 0, [HERE], 1))
+    assert [type(one).__name__ for one in gates_of(inputs)] == ["UnionInputGate", "SingleInputGate"]
+    assert [one.channels for one in gates_of(inputs)] == [3, 1]

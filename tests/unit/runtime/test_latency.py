@@ -8,9 +8,9 @@ from penstock.runtime.elements import LatencyMarker, RowBatch, Watermark
 from penstock.runtime.latency import HISTORY_SIZE, Granularity, LatencyStats
 from penstock.runtime.operators import SinkOperator
 from penstock.runtime.partitioner import RoundRobin
-from penstock.runtime.result_partition import ResultPartition
 from penstock.runtime.watermarks import WatermarkStrategy
 from penstock.runtime.writers import PartitionWriter
+from tests.unit.runtime.partition.tools import drained, pipelined, views_of
 from tests.unit.runtime.tasks import Clock, Logging, context_for, opened, output, spec_of
 from tests.unit.runtime.test_source_operator import Clock as SourceClock
 from tests.unit.runtime.test_source_operator import FakeReader, NoSource, batch
@@ -78,11 +78,12 @@ def test_of_several_outputs_one_gets_the_marker():
 
 
 def test_a_network_output_sends_a_marker_to_one_subpartition():
-    partition = ResultPartition(None, 3, 1 << 20, lambda: None)
+    partition = pipelined(3)
+    views = views_of(partition)
     writer = PartitionWriter(partition, RoundRobin(3, 0), None, None)
     writer.choose = lambda count: count - 2
     writer.write(MARKER)
-    assert [sub.poll() for sub in partition.subpartitions] == [None, MARKER, None]
+    assert [drained(view) for view in views] == [[], [MARKER], []]
 
 
 def test_sources_send_markers_at_once_and_then_at_the_interval():

@@ -10,11 +10,11 @@ from penstock.model.row import Row
 from penstock.model.types import Types
 from penstock.runtime.elements import ColumnBatch, RowBatch, Watermark
 from penstock.runtime.keys import KeySelection
+from penstock.runtime.partition.pipelined import MAX_QUEUED, MAX_ROWS_PER_FRAME
 from penstock.runtime.partitioner import make_partitioner
-from penstock.runtime.result_partition import MAX_QUEUED
 from penstock.runtime.writers import PartitionWriter
+from tests.unit.runtime.partition.tools import drained, pipelined, views_of
 from tests.unit.runtime.tasks import values_of
-from tests.unit.runtime.test_result_partition import drained, result_partition
 
 PRODUCER = ChainedOperator(1, "Producer", "uid", object(), None, "program.py:9")
 
@@ -22,12 +22,12 @@ PRODUCER = ChainedOperator(1, "Producer", "uid", object(), None, "program.py:9")
 def writer(strategy=ShipStrategy.REBALANCE, element_type=None, keys=None, channels=3):
     partitioning = Partitioning(strategy, keys)
     partitioner = make_partitioner(partitioning, channels, 0, 128, 0)
-    return PartitionWriter(result_partition(channels), partitioner, element_type, PRODUCER)
+    return PartitionWriter(pipelined(channels), partitioner, element_type, PRODUCER)
 
 
 def visible(out) -> list:
     out.flush()
-    return [drained(subpartition) for subpartition in out.partition.subpartitions]
+    return [drained(view) for view in views_of(out.partition)]
 
 
 def test_records_go_to_their_channels_and_are_counted():
@@ -77,8 +77,7 @@ def test_a_full_channel_makes_the_writer_unavailable():
     out = writer(ShipStrategy.GLOBAL)
     for _ in range(MAX_QUEUED):
         assert out.is_available
-        out.write(RowBatch([1]))
-        out.flush()
+        out.write(RowBatch([1] * MAX_ROWS_PER_FRAME))
     assert not out.is_available
 
 

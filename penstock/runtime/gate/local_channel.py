@@ -1,0 +1,139 @@
+"""LocalInputChannel: reads a subpartition of the same process; batches pass as they are.
+
+Knows neither how partitions are kept nor what time it is. Source: Flink LocalInputChannel (spec 3.4). Differs:
+the partition's arrival ends the wait for the next try, so that the order of deployment costs no back-off.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from penstock.model.errors import ExternalError, PartitionNotFound
+from penstock.runtime.elements import ColumnBatch, RowBatch
+from penstock.runtime.gate.backoff import Backoff
+from penstock.runtime.gate.channel import InputChannel
+from penstock.runtime.subpartition_view import NextType
+
+if TYPE_CHECKING:
+    from penstock.model.ids import ResultPartitionId
+    from penstock.runtime.gate.ports import ChannelHost, ConsumerView
+    from penstock.runtime.gate.single import SingleInputGate
+    from penstock.runtime.subpartition_view import Polled
+
+
+class LocalInputChannel(InputChannel):
+    """`partition_id`, `subpartition`: what it reads."""
+
+    __slots__ = (
+        "_backlog", "_backoff", "_host", "_is_awaiting", "_lock", "_view", "_wanted_bytes", "partition_id",
+        "subpartition",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        gate: SingleInputGate,
+        index: int,
+        partition_id: ResultPartitionId,
+        subpartition: int,
+    ) -> None:
+        super().__init__(gate, index)
+        self.partition_id = partition_id
+        self.subpartition = subpartition
+        context = gate.context
+        settings = context.settings
+        self._host: ChannelHost = context.host
+        self._lock: AbstractContextManager[Any] = context.new_lock()
+        self._backoff = Backoff(settings.initial_backoff_ms, settings.max_backoff_ms)
+        self._view: ConsumerView | None = None
+        self._backlog = 0
+        self._is_awaiting = False
+        self._wanted_bytes: int | None = None
+
+    def request(self) -> None:
+        """Any thread: the gate's first request, the timer's next try, or the partition has come."""
+        try:
+            with self._lock:
+                if self.is_released or self._view is not None:
+                    return
+                try:
+                    view = self._host.create_view(self.partition_id, self.subpartition, self)
+                except PartitionNotFound as error:
+                    missing: PartitionNotFound | None = error
+                else:
+                    missing, self._view = None, view
+        except ExternalError as error:
+            self.on_error(error)
+            return
+        if missing is None:
+            if self._wanted_bytes is not None:
+                self.announce_buffer_size(self._wanted_bytes)
+            self.notify_data()  # what came before we did
+        else:
+            self._try_again(missing)
+
+    def on_error(self, error: Exception) -> None:
+        if isinstance(error, PartitionNotFound):
+            error.partition_id = self.partition_id
+        super().on_error(error)
+
+    def _try_again(self, missing: PartitionNotFound) -> None:
+        if not self._backoff.increase():
+            self.on_error(missing)
+            return
+        if not self._is_awaiting:
+            self._is_awaiting = True
+            self._host.await_partition(self.partition_id, self.request)
+        self._host.call_later(self._backoff.current_ms, self.request)
+
+    def poll(self) -> Polled | None:
+        view = self._view
+        if self._error is not None:
+            raise self._error
+        if view is None:
+            return None
+        while True:
+            polled = view.poll()
+            if polled is None:
+                return None
+            element = polled.element
+            if isinstance(element, RowBatch):
+                if not element.values:  # an empty buffer carries nothing
+                    if polled.next is NextType.NONE:
+                        return None  # what is still being gathered is left alone
+                    continue
+            elif isinstance(element, ColumnBatch):
+                self.bytes_in += element.data.nbytes
+            self.buffers_in += 1
+            self._backlog = polled.backlog
+            return polled
+
+    @property
+    def buffers_in_use(self) -> int:
+        """Behind the one that was polled last."""
+        return self._backlog
+
+    def resume(self) -> None:
+        view = self._view
+        if view is None:
+            return
+        view.resume()
+        if view.is_available(has_credit=True):
+            self.notify_data()
+
+    def send_task_event(self, event: Any) -> None:
+        self._host.publish_task_event(self.partition_id, event)
+
+    def announce_buffer_size(self, buffer_bytes: int) -> None:
+        self._wanted_bytes = buffer_bytes
+        if self._view is not None:
+            self._view.new_buffer_size(buffer_bytes)
+
+    def release(self) -> None:
+        with self._lock:
+            if self.is_released:
+                return
+            self.is_released = True
+            view = self._view
+        if view is not None:
+            view.release()

@@ -1,0 +1,104 @@
+"""NetworkInput: one logical input of a task, its gates' elements with their watermarks combined.
+
+Knows no operator. Source: Flink StreamTaskNetworkInput. Differs: what a channel sends are whole batches, so there
+is nothing to deserialize here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from penstock.model.errors import EngineBug
+from penstock.runtime.elements import (
+    ColumnBatch,
+    Element,
+    EndOfData,
+    EndOfPartition,
+    LatencyMarker,
+    RowBatch,
+    Watermark,
+    WatermarkStatus,
+)
+from penstock.runtime.gate.single import EndOfDataStatus, SingleInputGate
+from penstock.runtime.gate.union import InputGate, UnionInputGate
+from penstock.runtime.network_memory import LockFactory
+from penstock.runtime.watermark_valve import StatusWatermarkValve
+
+
+class WakeListener:
+    """A gate's listener that wakes whoever reads it."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+
+    def notify_available(self) -> None:
+        self._wake()
+
+    def notify_priority(self) -> None:
+        self._wake()
+
+
+class NetworkInput:
+    """`index`: of the logical input. `records_in`: so far. Mailbox thread."""
+
+    __slots__ = ("_valve", "gate", "index", "records_in")
+
+    def __init__(self, index: int, gate: InputGate) -> None:
+        self.index = index
+        self.gate = gate
+        self.records_in = 0
+        self._valve = StatusWatermarkValve(gate.channels)
+
+    @property
+    def is_available(self) -> bool:
+        """Worth polling. Once it is finished, for ever."""
+        return self.gate.is_available
+
+    @property
+    def is_finished(self) -> bool:
+        """Nothing will ever come."""
+        return self.gate.is_finished
+
+    def poll(self) -> Sequence[Element]:
+        """What comes next for the operator, in order; empty for now. EndOfData comes once, when the last channel
+        has it. Raises: what went wrong on a channel.
+        """
+        while (polled := self.gate.poll()) is not None:
+            element = polled.element
+            if type(element) is RowBatch or type(element) is ColumnBatch:
+                self.records_in += len(element)
+                return (element,)
+            outputs = self._accept(element)
+            if outputs:
+                return outputs
+        return ()
+
+    def _accept(self, element: Element) -> Sequence[Element]:
+        if isinstance(element, Watermark):
+            return self._valve.input_watermark(element.timestamp_ms, self.gate.last_channel)
+        if isinstance(element, WatermarkStatus):
+            return self._valve.input_status(element, self.gate.last_channel)
+        if isinstance(element, LatencyMarker):
+            return (element,)
+        if isinstance(element, EndOfData):
+            status = self.gate.end_of_data
+            if status is EndOfDataStatus.NOT_END_OF_DATA:
+                return ()
+            return (EndOfData(drain=status is EndOfDataStatus.DRAINED),)
+        if isinstance(element, EndOfPartition):
+            return ()
+        raise EngineBug(f"unexpected element {element!r} on channel {self.gate.last_channel}")
+
+
+def network_inputs(
+    gates: Mapping[int, Sequence[SingleInputGate]], new_lock: LockFactory, wake: Callable[[], None]
+) -> list[NetworkInput]:
+    """One input for each index, of its only gate or of the union of its gates."""
+    inputs = []
+    for index in sorted(gates):
+        mine = gates[index]
+        gate: InputGate = mine[0]
+        if len(mine) > 1:
+            gate = UnionInputGate(mine, new_lock(), WakeListener(wake))
+        inputs.append(NetworkInput(index, gate))
+    return inputs

@@ -1,0 +1,61 @@
+"""What a consumer does about a partition that was not found, once it knows what became of the producer.
+
+Knows no wire: the JobMaster is asked elsewhere. Source: Flink RemoteChannelStateChecker, spec 3.6.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from penstock.model.states import ExecutionState
+
+
+class NoState(StrEnum):
+    """Answers to the question for the producer's state that are no state."""
+
+    TIMED_OUT = "TIMED_OUT"
+    DISPOSED = "DISPOSED"
+    """The JobMaster does not know that attempt any more."""
+    ERROR = "ERROR"
+
+
+class Reaction(StrEnum):
+    """IGNORE: the consumer itself is on its way out."""
+
+    RETRY = "RETRY"
+    CANCEL = "CANCEL"
+    FAIL = "FAIL"
+    IGNORE = "IGNORE"
+
+
+ProducerAnswer: TypeAlias = ExecutionState | NoState
+
+_READING: Final = frozenset({
+    ExecutionState.DEPLOYING,
+    ExecutionState.INITIALIZING,
+    ExecutionState.RUNNING,
+})
+_WILL_PRODUCE: Final = frozenset({
+    ExecutionState.SCHEDULED,
+    ExecutionState.DEPLOYING,
+    ExecutionState.INITIALIZING,
+    ExecutionState.RUNNING,
+    ExecutionState.FINISHED,
+    NoState.TIMED_OUT,
+})
+_IS_GONE: Final = frozenset({
+    ExecutionState.CANCELING,
+    ExecutionState.CANCELED,
+    ExecutionState.FAILED,
+    NoState.DISPOSED,
+})
+
+
+def reaction(consumer: ExecutionState, producer: ProducerAnswer) -> Reaction:
+    """What the consuming task does now."""
+    if consumer not in _READING:
+        return Reaction.IGNORE
+    if producer in _WILL_PRODUCE:
+        return Reaction.RETRY
+    return Reaction.CANCEL if producer in _IS_GONE else Reaction.FAIL

@@ -1,0 +1,374 @@
+"""Network memory of a TaskManager: how many buffers each result partition and input gate may hold, and how large.
+
+Knows no thread, no socket and no bytes: it counts. A buffer is one frame, or one batch that would be one, of at
+most `buffer_bytes`; a single record that is larger passes alone and counts as one. Every method may be called
+from any thread; the locks come from hosting, and what others gave us to call is called outside all of them.
+
+Source: Flink NetworkBufferPool, LocalBufferPool, NettyShuffleUtils, GateBuffersSpec. Differs: Flink's buffers
+have one size and a pool gets more or fewer of them. In Python a buffer has a price of its own (about 100 us), so
+with few pools the buffers are large: `buffer_bytes` is one value for the whole TaskManager, a power of two
+between the segment size and the frame size, such that everybody's maximum fits. It changes as pools come and go;
+what was filled before keeps its former size until it is recycled. A destroyed pool gives nothing and holds nobody
+back, where Flink raises a cancel signal: the mailbox sees the cancellation itself.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from penstock.model.errors import ConfigurationError, EngineBug, InsufficientBuffers
+
+LockFactory: TypeAlias = Callable[[], AbstractContextManager[Any]]
+BufferListener: TypeAlias = Callable[[], bool]
+"""Offered one buffer; True when it was taken."""
+
+SEGMENT_BYTES: Final = 32 << 10
+MEMORY_KEY: Final = "taskmanager.memory.network"
+_WITHOUT_LIMIT: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class GateBuffers:
+    """Buffers of one input gate: `exclusive` for each remote channel, and the floating ones of its pool, at
+    least `required_floating` and at most `total_floating`.
+    """
+
+    exclusive: int
+    required_floating: int
+    total_floating: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolLimits:
+    """Args: required: buffers that it gets in any case. maximum: None is without limit. subpartitions: how many
+    share it; no one of them should hold `per_subpartition` buffers or more. overdraft: what `request`
+    still gives when the pool is used up, so that a record in progress can be completed.
+    """
+
+    required: int
+    maximum: int | None = None
+    subpartitions: int = 0
+    per_subpartition: int = _WITHOUT_LIMIT
+    overdraft: int = 0
+
+    @property
+    def excess(self) -> int:
+        """What it can use beyond the required."""
+        maximum = _WITHOUT_LIMIT if self.maximum is None else self.maximum
+        return max(0, maximum - self.required)
+
+
+def output_buffers(
+    subpartitions: int,
+    *,
+    is_bounded: bool,
+    per_channel: int = 2,
+    floating: int = 8,
+    sort_min_buffers: int | None = None,
+) -> tuple[int, int | None]:
+    """Least and most buffers of a result partition; most None: without limit.
+
+    Args: is_bounded: the partition's type bounds its buffers (PIPELINED_BOUNDED, PIPELINED_APPROXIMATE).
+    sort_min_buffers: for a blocking partition that is written sorted, else None.
+    Source: Flink NettyShuffleUtils.getMinMaxNetworkBuffersPerResultPartition.
+    """
+    least = subpartitions + 1 if sort_min_buffers is None else sort_min_buffers
+    if is_bounded:
+        return least, max(least, subpartitions * per_channel + floating)
+    if sort_min_buffers is not None:
+        return least, max(sort_min_buffers, 4 * subpartitions)
+    return least, None
+
+
+def gate_buffers(
+    channels: int, *, per_channel: int = 2, floating: int = 8, max_required: int | None = None
+) -> GateBuffers:
+    """Args: max_required: cap on what a gate requires; None: no cap. At least one floating buffer is required.
+
+    Raises: ConfigurationError: with these settings a gate could never read.
+    Source: Flink NettyShuffleUtils.createGateBuffersSpec.
+    """
+    required = channels * per_channel + 1
+    if max_required is not None:
+        required = min(required, max_required)
+    exclusive = min(per_channel, (required - 1) // channels) if channels else per_channel
+    in_channels = exclusive * channels
+    buffers = GateBuffers(
+        exclusive, required - in_channels, channels * per_channel + floating - in_channels
+    )
+    if not 0 < buffers.required_floating <= buffers.total_floating:
+        raise ConfigurationError(
+            f"an input gate of {channels} channels with {per_channel} buffers per channel, {floating} "
+            f"floating ones and at most {max_required} required ones would need between "
+            f"{buffers.required_floating} and {buffers.total_floating} floating buffers; it takes at "
+            "least 1. Change taskmanager.network.memory.floating-buffers-per-gate or "
+            "taskmanager.network.memory.read-buffer.required-per-gate.max."
+        )
+    return buffers
+
+
+def shares(available: int, excess: Sequence[int]) -> list[int]:
+    """What each pool gets of the `available` buffers, in proportion to what it can use (`excess`).
+
+    Source: Flink NetworkBufferPool.redistributeBuffers: rounding carries over to the next pool, so that all
+    of them are given out.
+    """
+    capacities = [min(available, most) for most in excess]
+    capacity = sum(capacities)
+    if capacity == 0:
+        return [0] * len(excess)
+    to_give = min(available, capacity)
+    given = parts = 0
+    result = []
+    for mine in capacities:
+        parts += mine
+        share = to_give * parts // capacity - given
+        given += share
+        result.append(share)
+    return result
+
+
+class NetworkMemory:
+    """All pools of a TaskManager. `total_bytes`: what they may fill together."""
+
+    def __init__(
+        self,
+        total_bytes: int,
+        lock_factory: LockFactory,
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        max_buffer_bytes: int = 1 << 20,
+    ) -> None:
+        """Args: segment_bytes: least size of a buffer; the required buffers of all pools have to fit with it."""
+        self.total_bytes = total_bytes
+        self._segment_bytes = segment_bytes
+        self._max_buffer_bytes = max(segment_bytes, max_buffer_bytes)
+        self._lock_factory = lock_factory
+        self._lock = lock_factory()
+        self._pools: list[LocalBufferPool] = []
+        self._exclusive = 0
+        self.buffer_bytes = self._max_buffer_bytes
+
+    @property
+    def total_segments(self) -> int:
+        return self.total_bytes // self._segment_bytes
+
+    @property
+    def buffers_in_use(self) -> int:
+        """Held by pools and reserved for channels; for metrics."""
+        with self._lock:
+            return self._exclusive + sum(pool.in_use for pool in self._pools)
+
+    def create_pool(
+        self,
+        limits: PoolLimits,
+        on_available: Callable[[], None] | None = None,
+        on_resize: Callable[[], None] | None = None,
+    ) -> LocalBufferPool:
+        """`on_available`: it can give again. `on_resize`: its `buffer_bytes` has changed.
+
+        Raises: InsufficientBuffers: what it requires does not fit.
+        """
+        with self._lock:
+            self._check_fits(limits.required)
+            pool = LocalBufferPool(self, limits, self._lock_factory(), on_available, on_resize)
+            self._pools.append(pool)
+            news = self._redistribute()
+        _tell(news)
+        return pool
+
+    def reserve(self, buffers: int) -> None:
+        """Exclusive buffers of a channel. Raises: InsufficientBuffers."""
+        with self._lock:
+            self._check_fits(buffers)
+            self._exclusive += buffers
+            news = self._redistribute()
+        _tell(news)
+
+    def unreserve(self, buffers: int) -> None:
+        with self._lock:
+            self._exclusive -= buffers
+            news = self._redistribute()
+        _tell(news)
+
+    def forget(self, pool: LocalBufferPool) -> None:
+        """Called by the pool as it is destroyed; the others share what it had."""
+        with self._lock:
+            self._pools.remove(pool)
+            news = self._redistribute()
+        _tell(news)
+
+    def _check_fits(self, required: int) -> None:
+        taken = self._exclusive + sum(pool.limits.required for pool in self._pools)
+        if taken + required > self.total_segments:
+            raise InsufficientBuffers(
+                f"insufficient number of network buffers: required {required}, but only "
+                f"{max(0, self.total_segments - taken)} available. The total number of network buffers "
+                f"is {self.total_segments} of {self._segment_bytes} bytes each ({self.total_bytes:,} "
+                f"bytes). Increase it by setting '{MEMORY_KEY}', or lower the parallelism or the slots "
+                "per TaskManager."
+            )
+
+    def _redistribute(self) -> list[Callable[[], None]]:
+        """Returns: whom to tell, once the lock is given back."""
+        demand = self._exclusive
+        required = self._exclusive
+        for pool in self._pools:
+            limits = pool.limits
+            required += limits.required
+            demand += limits.required if limits.maximum is None else limits.maximum
+        self.buffer_bytes = self._fitting(demand)
+        available = self.total_bytes // self.buffer_bytes - required
+        extra = shares(available, [pool.limits.excess for pool in self._pools])
+        news: list[Callable[[], None]] = []
+        for pool, more in zip(self._pools, extra, strict=True):
+            news += pool.set_size(pool.limits.required + more, self.buffer_bytes)
+        return news
+
+    def _fitting(self, demand: int) -> int:
+        """Largest power of two of segments with which `demand` buffers fit: few steps, so few changes."""
+        size = self._max_buffer_bytes
+        while size > self._segment_bytes and size * demand > self.total_bytes:
+            size //= 2
+        return max(size, self._segment_bytes)
+
+
+class LocalBufferPool:
+    """The buffers of one result partition or of one gate's floating ones. Made by `NetworkMemory.create_pool`.
+
+    `size`: how many it may hold. `in_use`: how many it holds. `buffer_bytes`: the most that one should hold.
+    """
+
+    def __init__(
+        self,
+        memory: NetworkMemory,
+        limits: PoolLimits,
+        lock: AbstractContextManager[Any],
+        on_available: Callable[[], None] | None,
+        on_resize: Callable[[], None] | None,
+    ) -> None:
+        self.limits = limits
+        self.size = limits.required
+        self.in_use = 0
+        self.buffer_bytes = memory.buffer_bytes
+        self._memory = memory
+        self._lock = lock
+        self._on_available = on_available
+        self._on_resize = on_resize
+        self._listeners: deque[BufferListener] = deque()
+        self._held = [0] * limits.subpartitions
+        self._full_subpartitions = 0
+        self._is_destroyed = False
+
+    @property
+    def is_available(self) -> bool:
+        """A buffer is at hand, and no subpartition holds too many."""
+        return (self.in_use < self.size and not self._full_subpartitions) or self._is_destroyed
+
+    @property
+    def is_destroyed(self) -> bool:
+        return self._is_destroyed
+
+    def request(self, subpartition: int | None = None) -> bool:
+        """One buffer, of the overdraft if need be; False: none for now."""
+        with self._lock:
+            if self._is_destroyed or self.in_use >= self.size + self.limits.overdraft:
+                return False
+            self._count(subpartition, 1)
+            return True
+
+    def take(self, subpartition: int | None = None) -> None:
+        """One buffer in any case, for who cannot stop here; the pool is unavailable until that is made up."""
+        with self._lock:
+            self._count(subpartition, 1)
+
+    def recycle(self, subpartition: int | None = None) -> None:
+        """A buffer is empty again: it goes to the listener that waits longest, if the pool has room."""
+        while True:
+            with self._lock:
+                was_available = self.is_available
+                self._count(subpartition, -1)
+                listener = self._next_listener()
+                is_news = listener is None and not was_available and self.is_available
+            if listener is None or listener():
+                break
+            subpartition = None  # refused: that buffer comes back as well
+        if is_news and self._on_available is not None:
+            self._on_available()
+
+    def add_listener(self, listener: BufferListener) -> bool:
+        """Offer it the next buffer. False: there is one now, or never will be."""
+        with self._lock:
+            if self._is_destroyed or self.in_use < self.size:
+                return False
+            self._listeners.append(listener)
+            return True
+
+    def remove_listener(self, listener: BufferListener) -> None:
+        """Whoever is gone is not asked."""
+        with self._lock:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+    def destroy(self) -> None:
+        """Nothing will be requested any more; what is held counts no longer. May be called twice."""
+        with self._lock:
+            if self._is_destroyed:
+                return
+            self._is_destroyed = True
+            self._listeners.clear()
+        self._memory.forget(self)
+        if self._on_available is not None:
+            self._on_available()
+
+    def set_size(self, size: int, buffer_bytes: int) -> list[Callable[[], None]]:
+        """The memory's new division. Returns: whom to tell."""
+        news: list[Callable[[], None]] = []
+        with self._lock:
+            was_available = self.is_available
+            is_resized = buffer_bytes != self.buffer_bytes
+            self.size, self.buffer_bytes = size, buffer_bytes
+            if self._listeners and self.in_use < size:
+                news.append(self._serve_listeners)
+            if not was_available and self.is_available and self._on_available is not None:
+                news.append(self._on_available)
+        if is_resized and self._on_resize is not None:
+            news.append(self._on_resize)
+        return news
+
+    def _serve_listeners(self) -> None:
+        while True:
+            with self._lock:
+                listener = self._next_listener()
+            if listener is None:
+                return
+            if not listener():
+                self.recycle()
+
+    def _next_listener(self) -> BufferListener | None:
+        """With the buffer that it is offered already counted."""
+        if not self._listeners or self.in_use >= self.size:
+            return None
+        self.in_use += 1
+        return self._listeners.popleft()
+
+    def _count(self, subpartition: int | None, change: int) -> None:
+        self.in_use += change
+        if self.in_use < 0:
+            self.in_use = 0
+            raise EngineBug("a buffer was recycled that the pool had not given")
+        if subpartition is None:
+            return
+        before = self._held[subpartition]
+        self._held[subpartition] = before + change
+        limit = self.limits.per_subpartition
+        self._full_subpartitions += (before + change >= limit) - (before >= limit)
+
+
+def _tell(news: Sequence[Callable[[], None]]) -> None:
+    for one in news:
+        one()

@@ -1,0 +1,97 @@
+"""How many rows make a frame of the wanted size: from what encoded rows weigh, or a guess where none are.
+
+Source: Flink has buffers of bytes; a local exchange here passes objects, whose size must be estimated.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final
+
+from penstock.runtime.elements import Batch, ColumnBatch
+
+_FIRST_GUESS: Final = 64.0
+_SAMPLED_ROWS: Final = 3
+_SAMPLED_ITEMS: Final = 16
+_DEPTH: Final = 3
+_FLAT: Final = frozenset({int, float, bool, str, bytes, type(None)})
+
+
+class RowSize:
+    """Of one subpartition. `frame_bytes`: wanted now; `frame_rows`: rows that make such a frame, at most `max_rows`."""
+
+    __slots__ = ("_buffer_bytes", "_frame_bytes_max", "_is_measured", "_max_rows", "_wanted_bytes", "bytes_per_row", "frame_bytes", "frame_rows")  # fmt: skip
+
+    def __init__(self, frame_bytes: int, max_rows: int) -> None:
+        self._frame_bytes_max = self._buffer_bytes = self._wanted_bytes = frame_bytes
+        self.frame_bytes = frame_bytes
+        self._max_rows = max_rows
+        self._is_measured = False
+        self.bytes_per_row = _FIRST_GUESS
+        self.frame_rows = 1
+        self._update()
+
+    @property
+    def is_bound_by_bytes(self) -> bool:
+        """Rows are so heavy, or frames are to be so small, that bytes count before rows do."""
+        return self.frame_rows < self._max_rows
+
+    def set_frame_bytes(self, frame_bytes: int) -> None:
+        """What the consumer announced; never above what was set up."""
+        self._wanted_bytes = frame_bytes
+        self._update()
+
+    def limit(self, buffer_bytes: int) -> None:
+        """What a buffer of the pool may hold."""
+        self._buffer_bytes = buffer_bytes
+        self._update()
+
+    def measured(self, rows: int, size: int) -> None:
+        """So many rows were so many bytes on the wire; from now on nothing is guessed."""
+        self._is_measured = True
+        self.bytes_per_row = max(1.0, size / max(1, rows))
+        self._update()
+
+    def sample(self, batch: Batch) -> None:
+        """Guess from some rows. Heavier ones count at once, lighter ones by and by."""
+        if self._is_measured or not len(batch):
+            return
+        size = _row_bytes(batch)
+        self.bytes_per_row = max(1.0, size, (3 * self.bytes_per_row + size) / 4)
+        self._update()
+
+    def _update(self) -> None:
+        wanted = min(self._wanted_bytes, self._buffer_bytes, self._frame_bytes_max)
+        self.frame_bytes = max(1, wanted)
+        rows = int(self.frame_bytes / self.bytes_per_row)
+        self.frame_rows = max(1, min(self._max_rows, rows))
+
+
+def _row_bytes(batch: Batch) -> float:
+    rows = len(batch)
+    if isinstance(batch, ColumnBatch):
+        return float(batch.data.nbytes) / rows
+    step = max(1, rows // _SAMPLED_ROWS)
+    sample = batch.values[::step][:_SAMPLED_ROWS]
+    return sum(object_bytes(value, _DEPTH) for value in sample) / len(sample)
+
+
+def object_bytes(value: Any, depth: int) -> float:
+    """What an object occupies with what it holds, `depth` levels down; of a long container some items."""
+    size = float(sys.getsizeof(value, 64))
+    if type(value) in _FLAT or depth == 0:
+        return size
+    if isinstance(value, dict):
+        items: list[Any] = list(value.values())
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        items = list(value)
+    else:
+        held = getattr(value, "__dict__", None)
+        if not held:
+            return size
+        items = list(held.values())
+    if not items:
+        return size
+    sample = items[:: max(1, len(items) // _SAMPLED_ITEMS)][:_SAMPLED_ITEMS]
+    inner = sum(object_bytes(item, depth - 1) for item in sample)
+    return size + inner * len(items) / len(sample)

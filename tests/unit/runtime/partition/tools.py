@@ -1,0 +1,98 @@
+"""Subpartitions and partitions of one thread, with a consumer that remembers what it was told."""
+
+from dataclasses import dataclass, field
+
+from penstock.model.ids import (
+    AttemptId,
+    DataSetId,
+    ExecutionVertexId,
+    PartitionId,
+    ResultPartitionId,
+    VertexId,
+)
+from penstock.runtime.partition.result_partition import ResultPartition, pipelined_partition
+
+
+class Listener:
+    """Counts what it is told. `priorities`: sequence numbers, in order."""
+
+    def __init__(self) -> None:
+        self.data = 0
+        self.priorities: list[int] = []
+
+    def notify_data(self) -> None:
+        self.data += 1
+
+    def notify_priority(self, sequence: int) -> None:
+        self.priorities.append(sequence)
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """A barrier as the checkpoints will have it."""
+
+    checkpoint_id: int = 1
+    has_priority: bool = False
+    is_timeoutable: bool = False
+
+    @property
+    def blocks_upstream(self) -> bool:
+        return not self.has_priority
+
+    def as_unaligned(self) -> "Barrier":
+        return Barrier(self.checkpoint_id, has_priority=True)
+
+
+@dataclass
+class Checkpoints:
+    """Remembers output in-flight data."""
+
+    completed: list = field(default_factory=list)
+    failed: list = field(default_factory=list)
+
+    def complete(self, checkpoint_id, subpartition, overtaken) -> None:
+        values = [value for batch in overtaken for value in batch.values]
+        self.completed.append((checkpoint_id, subpartition, values))
+
+    def fail(self, checkpoint_id, subpartition, cause) -> None:
+        self.failed.append((checkpoint_id, subpartition))
+
+
+class Manager:
+    """Where partitions are known, and what was released there."""
+
+    def __init__(self) -> None:
+        self.known: dict = {}
+        self.released: list = []
+
+    def register(self, partition) -> None:
+        self.known[partition.partition_id] = partition
+
+    def release(self, partition_id, failure=None) -> None:
+        partition = self.known.pop(partition_id, None)
+        if partition is not None:
+            self.released.append((partition_id, failure))
+            partition.release(failure)
+
+
+def result_partition_id(index: int = 0) -> ResultPartitionId:
+    attempt = AttemptId(ExecutionVertexId(VertexId("v"), index), 0)
+    return ResultPartitionId(PartitionId(DataSetId("d"), index), attempt)
+
+
+def pipelined(subpartitions=1, frame_bytes=1 << 20, wake=lambda: None, index=0) -> ResultPartition:
+    return pipelined_partition(result_partition_id(index), subpartitions, frame_bytes, wake)
+
+
+def drained(view) -> list:
+    """All that can be had now, a partly filled frame included."""
+    found = []
+    while (polled := view.poll()) is not None:
+        found.append(polled.element)
+    return found
+
+
+def views_of(partition) -> list:
+    return [
+        partition.create_view(index, Listener()) for index in range(len(partition.subpartitions))
+    ]
