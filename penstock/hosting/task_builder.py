@@ -98,7 +98,7 @@ class BuiltTask:
                     gate.update_channel(place, descriptor, deployed.subpartition_index)
 
     def add_splits(self, splits: Sequence[Any]) -> None:
-        self._source_input().reader.add_splits(splits)
+        self._source_input().add_splits(splits)
 
     def no_more_splits(self) -> None:
         self._source_input().reader.notify_no_more_splits()
