@@ -182,7 +182,7 @@ class BuiltTask:
 
 def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
     """Everything of one attempt, not yet opened."""
-    deployment, host = thread.deployment, thread.host
+    host = thread.host
     chain = OperatorChain(
         spec,
         wall_clock_ms,
@@ -190,10 +190,7 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
         random.randrange,
         host.task_settings.latency_granularity,
     )
-    partitions = {
-        part.partition_id.data_set_id: _result_partition(thread, part)
-        for part in deployment.partitions
-    }
+    partitions = _result_partitions(thread)
     outputs = [_writer(thread, spec, output, partitions) for output in spec.outputs]
     head = chain.head
     gates: Sequence[SingleInputGate] = ()
@@ -255,6 +252,19 @@ def _gate_context(thread: TaskThread) -> GateContext:
         threading.Lock,
         loads_records,
     )
+
+
+def _result_partitions(thread: TaskThread) -> dict[DataSetId, ResultPartition]:
+    """All or none: those before one that cannot be made are released."""
+    made: dict[DataSetId, ResultPartition] = {}
+    try:
+        for part in thread.deployment.partitions:
+            made[part.partition_id.data_set_id] = _result_partition(thread, part)
+    except BaseException:
+        for partition in made.values():
+            partition.release()
+        raise
+    return made
 
 
 def _result_partition(thread: TaskThread, part: PartitionDeployment) -> ResultPartition:

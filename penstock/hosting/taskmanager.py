@@ -97,9 +97,7 @@ class TaskManager:
         self.task_settings = config.task_settings
         self.host_name = config.bind_host
         self.data_plane = _data_plane(config)
-        self.io_directories = IoDirectories(
-            config.task_settings.blocking.tmp_dirs, config.resource_id
-        )
+        self.io_directories = _io_directories(config)
         self.data_plane.on_error = self._partition_error
         self.data_plane.on_broken = self.abandon
         self.questions = ProducerQuestions(self.send, self.data_plane.call_later)
@@ -400,6 +398,10 @@ _HANDLERS: Final[dict[type, Callable[[TaskManager, Any], None]]] = {
     DriverCredit: TaskManager._on_driver_credit,
     Shutdown: TaskManager._on_shutdown,
 }
+
+
+def _io_directories(config: TaskManagerConfig) -> IoDirectories:
+    return IoDirectories(config.task_settings.blocking.tmp_dirs, config.resource_id)
 
 
 def _data_plane(config: TaskManagerConfig) -> DataPlane:

@@ -151,6 +151,11 @@ def _bytes_of(op: str, default: int) -> int:
     return int(found[1] or found[2]) if found else default
 
 
+_NEXT = {
+    "DATA_BUFFER": "DATA",
+    "EVENT_BUFFER": "EVENT",
+    "PRIORITIZED_EVENT_BUFFER": "PRIORITY_EVENT",
+}
 _NOTIFYING = {"add", "flush", "finish"}
 
 
@@ -211,9 +216,12 @@ def _shaped(wanted: Any, polled: Any) -> Any:
     """A case may say the name only, or some of what a poll tells."""
     if polled is None:
         return None
-    if isinstance(wanted, dict):
-        return {key: polled.get(key) for key in wanted}
-    return polled["buffer"]
+    if not isinstance(wanted, dict):
+        return polled["buffer"]
+    told = {key: polled.get(key) for key in wanted}
+    if _NEXT.get(str(wanted.get("next")).upper()) == polled["next"]:
+        told["next"] = wanted["next"]  # Flink's own name of it
+    return told
 
 
 def _has(head: str, given: Given) -> bool:

@@ -259,7 +259,9 @@ def a_result_of_a_lost_task_manager_counts_as_there(stack):
         for vertex in vertices:
             for group in vertex.consumed_groups:
                 for partition in group.partitions:
-                    self.release_partitions(partition.producer, partition.producer.partitions)
+                    was_there = partition.is_available
+                    self.release_partitions(partition.producer, (partition,))
+                    partition.is_available = was_there
         real(self, vertices, is_global=is_global)
 
     swap(stack, JobCore, "reset", reset)

@@ -86,7 +86,8 @@ class BoundedBlockingSubpartition:
         self._readers: set[BoundedBlockingView] = set()
 
     def use_pool(self, pool: LocalBufferPool) -> None:
-        """What is gathered before it is written counts as the partition's least buffers."""
+        """What is gathered before it is written has one of the buffers that the partition gets in any case."""
+        self._sizes.limit(pool.buffer_bytes)
 
     def limit_frames(self, frame_bytes: int) -> None:
         self._sizes.limit(frame_bytes)
@@ -95,16 +96,19 @@ class BoundedBlockingSubpartition:
 
     def write(self, batch: Batch) -> None:
         """Behind all before. Raises: ResultWriteError. Whatever pickling a user's object raises."""
-        if self._is_finished:
+        if self._is_finished or not len(batch):
             return
-        current = self._current
-        if current and not can_join(current[0], batch):
+        self.records += len(batch)
+        if not self._current:
+            self._sizes.sample(batch)
+        for piece in self._sizes.pieces(batch):
+            self._gather(piece)
+
+    def _gather(self, batch: Batch) -> None:
+        if self._current and not can_join(self._current[0], batch):
             self._write_current()
-            current = self._current
-        rows = len(batch)
-        self.records += rows
-        current.append(batch)
-        self._current_rows += rows
+        self._current.append(batch)
+        self._current_rows += len(batch)
         if self._current_rows >= self._sizes.frame_rows:
             self._write_current()
 
@@ -128,17 +132,12 @@ class BoundedBlockingSubpartition:
         return self._sizes.frame_bytes
 
     @property
-    def has_pending(self) -> bool:
-        """Nobody waits for anything before the end."""
-        return False
-
-    @property
     def queued(self) -> int:
         """What is written lies in the file."""
         return 0
 
     def flush(self) -> None:
-        """Write what is held. Raises as `write`."""
+        """Write what is held: not needed by anybody, who may read after the end only. Raises as `write`."""
         if not self._is_finished:
             self._write_current()
             self._write_rest()

@@ -11,7 +11,6 @@ out, `as_unaligned()`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 from penstock.model.errors import EngineBug, PartitionConnectionError, ProducerFailed
@@ -24,6 +23,7 @@ from penstock.runtime.partition.subpartition import (
     REFUSED,
     BufferAccount,
     Lock,
+    Marks,
     OutputState,
     SubpartitionOwner,
 )
@@ -42,7 +42,7 @@ class PipelinedSubpartition:
     """`write`, `add`, `flush`, `finish` on the producer's thread; its view on the consumer's; `release` on any."""
 
     __slots__ = (
-        "_full", "_listener", "_lock", "_owner", "_queue", "_sequence", "_timeoutable", "_view",
+        "_full", "_listener", "_lock", "_owner", "_pending", "_queue", "_sequence", "_timeoutable", "_view",
         "index", "is_released", "output_state", "pool", "records", "sizes",
     )  # fmt: skip
 
@@ -50,13 +50,13 @@ class PipelinedSubpartition:
         self,
         index: int,
         owner: SubpartitionOwner,
-        full: set[int],
+        marks: Marks,
         lock: Lock,
         frame_bytes: int,
         *,
         delivers_empty: bool = False,
     ) -> None:
-        """`full`: where a full one puts its index; `delivers_empty`: the consumer has no buffers of its own
+        """`marks`: where this one puts its index; `delivers_empty`: the consumer has no buffers of its own
         and must learn of every frame, also of one whose rows have all gone before it was finished.
         """
         self.index = index
@@ -66,7 +66,8 @@ class PipelinedSubpartition:
         self.output_state: OutputState | None = None
         self.pool: BufferAccount | None = None
         self._owner = owner
-        self._full = full
+        self._full = marks.full
+        self._pending = marks.pending
         self._lock = lock
         self._queue = FrameQueue(delivers_empty=delivers_empty)
         self._sequence = 0
@@ -91,24 +92,26 @@ class PipelinedSubpartition:
         sizes = self.sizes
         if self._queue.tail is None or rows >= sizes.frame_rows:
             sizes.sample(batch)
-            if rows > sizes.frame_rows * 2 and sizes.is_bound_by_bytes:
-                for piece in _pieces(batch, sizes.frame_rows):
-                    self._write(piece, len(piece))
-                return
-        self._write(batch, rows)
+        if rows <= sizes.frame_rows:
+            self._write(batch, rows, is_whole=rows == sizes.frame_rows)
+            return
+        for piece in sizes.pieces(batch):
+            self._write(piece, len(piece), is_whole=True)
 
-    def _write(self, batch: Batch, rows: int) -> None:
-        limit = self.sizes.frame_rows
-        is_whole = rows >= limit or (rows >= _COLUMN_ROWS_DIRECT and type(batch) is ColumnBatch)
+    def _write(self, batch: Batch, rows: int, *, is_whole: bool) -> None:
+        """`is_whole`: nothing is to be joined to it."""
+        is_whole = is_whole or (rows >= _COLUMN_ROWS_DIRECT and type(batch) is ColumnBatch)
         queue = self._queue
         with self._lock:
             if queue.is_finished or self.is_released:
                 return
             if not is_whole and queue.takes(batch):
-                is_news = queue.fill(batch, rows, limit)
+                is_news = queue.fill(batch, rows, self.sizes.frame_rows)
             else:
                 is_news = self._add_frame(batch, rows, is_finished=is_whole)
             self._watch_bound()
+        if not is_whole:
+            self._pending.add(self.index)
         if is_news and self._listener is not None:
             self._listener.notify_data()
 
@@ -161,17 +164,11 @@ class PipelinedSubpartition:
             self._listener.notify_data()
 
     def flush(self) -> None:
-        """Make the rows of the unfinished tail visible."""
+        """Make the rows of the unfinished tail visible. Without any nothing happens."""
         with self._lock:
             is_news = self._queue.flush()
         if is_news and self._listener is not None:
             self._listener.notify_data()
-
-    @property
-    def has_pending(self) -> bool:
-        """The unfinished tail has rows that nobody was told of. For the producer."""
-        tail = self._queue.tail
-        return tail is not None and bool(tail.batches)
 
     def _add_frame(self, batch: Batch, rows: int, *, is_finished: bool) -> bool:
         if self.pool is not None:
@@ -373,7 +370,3 @@ class PipelinedSubpartitionView:
         if not self._is_released:
             self._is_released = True
             self._parent.on_view_released()
-
-
-def _pieces(batch: Batch, rows: int) -> Iterable[Batch]:
-    return (batch.slice(at, min(at + rows, len(batch))) for at in range(0, len(batch), rows))

@@ -28,7 +28,7 @@ from penstock.runtime.partition.blocking import BlockingFormat, BoundedBlockingS
 from penstock.runtime.partition.bounded_data import BoundedData
 from penstock.runtime.partition.pipelined import PipelinedSubpartition
 from penstock.runtime.partition.release import ReleaseOnConsumption
-from penstock.runtime.partition.subpartition import FrameView, Lock, Subpartition
+from penstock.runtime.partition.subpartition import FrameView, Lock, Marks, Subpartition
 from penstock.runtime.subpartition_view import ViewListener
 
 MakeLock = Callable[[], Lock]
@@ -70,7 +70,7 @@ class ResultPartition:
         self.subpartitions: Sequence[Subpartition] = ()
         self.producer: ChainedOperator | None = None
         self.failure: str | None = None
-        self.full: set[int] = set()
+        self.marks = Marks()
         self.is_finished = False
         self.is_released = False
         self.remote_bytes_out = 0
@@ -111,12 +111,15 @@ class ResultPartition:
         """Room in every subpartition, and a buffer. Without it the producer must suspend (nothing is dropped if
         it does not).
         """
-        return not self.full and (self._pool is None or self._pool.is_available)
+        return not self.marks.full and (self._pool is None or self._pool.is_available)
 
     def flush(self) -> None:
-        for subpartition in self.subpartitions:
-            if subpartition.has_pending:
-                subpartition.flush()
+        """Show consumers what is gathered for them."""
+        pending = self.marks.pending
+        if pending:
+            for index in pending:
+                self.subpartitions[index].flush()
+            pending.clear()
 
     def broadcast_event(self, event: Element) -> None:
         """To every consumer, behind all that was written before. Raises: EngineBug: it is finished."""
@@ -184,7 +187,7 @@ class ResultPartition:
 
     def on_room(self, index: int) -> None:
         """A full subpartition can take more. From subpartitions."""
-        if not self.full:
+        if not self.marks.full:
             self._producer_wake()
 
     # ------------------------------------------------------------------ the end
@@ -236,7 +239,7 @@ def pipelined_partition(
     """
     partition = ResultPartition(partition_id, result_type, producer_wake, make_lock())
     partition.subpartitions = [
-        PipelinedSubpartition(index, partition, partition.full, make_lock(), frame_bytes)
+        PipelinedSubpartition(index, partition, partition.marks, make_lock(), frame_bytes)
         for index in range(subpartitions)
     ]
     return partition

@@ -6,6 +6,8 @@ Source: Flink has buffers of bytes; a local exchange here passes objects, whose 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, Final
 
 from penstock.runtime.elements import Batch, ColumnBatch
@@ -31,11 +33,6 @@ class RowSize:
         self.frame_rows = 1
         self._update()
 
-    @property
-    def is_bound_by_bytes(self) -> bool:
-        """Rows are so heavy, or frames are to be so small, that bytes count before rows do."""
-        return self.frame_rows < self._max_rows
-
     def set_frame_bytes(self, frame_bytes: int) -> None:
         """What the consumer announced; never above what was set up."""
         self._wanted_bytes = frame_bytes
@@ -59,6 +56,17 @@ class RowSize:
         size = _row_bytes(batch)
         self.bytes_per_row = max(1.0, size, (3 * self.bytes_per_row + size) / 4)
         self._update()
+
+    def pieces(self, batch: Batch) -> Iterator[Batch]:
+        """The batch, cut into equal parts if it is above the wanted bytes: what exceeds only the rows passes whole."""
+        rows, limit = len(batch), self.frame_rows
+        if rows <= limit or limit == self._max_rows:
+            yield batch
+            return
+        parts = -(-rows // limit)
+        cuts = [rows * part // parts for part in range(parts + 1)]
+        for start, stop in pairwise(cuts):
+            yield batch.slice(start, stop)
 
     def _update(self) -> None:
         wanted = min(self._wanted_bytes, self._buffer_bytes, self._frame_bytes_max)

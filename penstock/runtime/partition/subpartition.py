@@ -6,6 +6,7 @@ Source: Flink ResultSubpartition, ResultPartition.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol
 
@@ -50,6 +51,18 @@ class OutputState(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Indexes of a partition's subpartitions, so that nobody has to ask all of them.
+
+    `full`: they hold the producer up; set and cleared by either side. `pending`: a flush may show something; the
+    producer's thread only.
+    """
+
+    full: set[int] = field(default_factory=set)
+    pending: set[int] = field(default_factory=set)
+
+
 class SubpartitionOwner(Protocol):
     """The partition, as its subpartitions see it. Called outside their locks, from any thread."""
 
@@ -90,11 +103,6 @@ class Subpartition(Protocol):
 
     records: int
     is_released: bool
-
-    @property
-    def has_pending(self) -> bool:
-        """Whether a flush would make something visible."""
-        ...
 
     @property
     def queued(self) -> int:

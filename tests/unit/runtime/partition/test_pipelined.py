@@ -58,12 +58,11 @@ def test_small_batches_are_taken_as_one_with_their_timestamps():
     queue.sub.write(RowBatch([1], np.array([5], np.int64)))
     queue.sub.write(RowBatch([2, 3]))
     assert not queue.view.is_available(has_credit=True)
-    assert queue.sub.has_pending
-    queue.sub.flush()
+    queue.partition.flush()
     (batch,) = drained(queue.view)
     assert batch.values == [1, 2, 3]
     assert batch.timestamps.tolist() == [5, NO_TIMESTAMP, NO_TIMESTAMP]
-    assert (queue.sub.records, queue.sub.has_pending) == (3, False)
+    assert queue.sub.records == 3
 
 
 def test_a_full_frame_is_visible_without_a_flush():
