@@ -110,14 +110,14 @@ class Where:
 
     def equal_to(self, key_selector: Any, key_type: TypeInformation | None = None) -> EqualTo:
         """The key of the second stream's records. Raises GraphError: another declared type than the first's."""
-        declared = {kind for kind in (self._key_type, key_type) if kind is not None}
-        if len(declared) > 1:
+        declared = [kind for kind in (self._key_type, key_type) if kind is not None]
+        if declared and declared[0] != declared[-1]:
             raise GraphError(
                 f"The types of the keys do not match: where() declares {self._key_type}, equal_to() {key_type}. "
                 "Declare one type for both: equal keys of different types would not meet."
             )
         keyed = self._streams._keyed(  # ruff: ignore[private-member-access]
-            (self._key_selector, key_selector), next(iter(declared), None)
+            (self._key_selector, key_selector), declared[0] if declared else None
         )
         return EqualTo(self._streams, keyed)
 

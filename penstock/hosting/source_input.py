@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.hosting.split_fetcher import FetcherThread
 from penstock.model.errors import PenstockError
@@ -26,6 +26,7 @@ class SourceInput:
     """`runtime.task.TaskInput`, `runtime.source.ReaderContext` and `runtime.source_operator.SourceClock` in one."""
 
     is_source = True
+    inputs = 1
 
     def __init__(self, operator: SourceOperator, spec: ChainedOperator, thread: TaskThread) -> None:
         self._operator = operator
@@ -45,6 +46,9 @@ class SourceInput:
         )
         self._operator.start(self.reader, self, settings, self._report_watermark)
         self.reader.start()
+
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        self._operator.add_splits(splits)
 
     def allow_watermark(self, watermark_ms: int) -> None:
         """The coordinator of the alignment group says how far this source may run. Mailbox thread."""

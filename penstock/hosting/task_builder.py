@@ -98,7 +98,7 @@ class BuiltTask:
                     gate.update_channel(place, descriptor, deployed.subpartition_index)
 
     def add_splits(self, splits: Sequence[Any]) -> None:
-        self._source_input().reader.add_splits(splits)
+        self._source_input().add_splits(splits)
 
     def no_more_splits(self) -> None:
         self._source_input().reader.notify_no_more_splits()
@@ -114,6 +114,16 @@ class BuiltTask:
         """Bytes in and out that crossed a socket."""
         received = sum(gate.remote_bytes_in for gate in self._gates)
         return received, sum(partition.remote_bytes_out for partition in self._partitions)
+
+    @property
+    def buffers_in(self) -> int:
+        """Frames on their way to the task."""
+        return sum(gate.buffers_in_use for gate in self._gates)
+
+    @property
+    def buffers_out(self) -> int:
+        """Frames that its consumers have not taken."""
+        return sum(partition.queued for partition in self._partitions)
 
     @property
     def is_consumed(self) -> bool:

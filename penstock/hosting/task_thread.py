@@ -24,6 +24,7 @@ from penstock.hosting.driver_stream import DriverWriter
 from penstock.hosting.io_directories import IoDirectories
 from penstock.hosting.producer_questions import ProducerQuestions
 from penstock.hosting.task_builder import BuiltTask, build_task
+from penstock.hosting.task_metrics import TaskMetrics
 from penstock.hosting.user_output import end_thread
 from penstock.hosting.waker import Waker
 from penstock.machines.task_lifecycle import TaskLifecycle
@@ -99,8 +100,7 @@ class TaskThread:
         self._committables: list[Committable] = []
         self._is_closed = False
         self._is_awaiting_consumers = False
-        self._started_ns = 0
-        self._ended_ns = 0
+        self._metrics: TaskMetrics | None = None
         mailbox = TaskMailbox(threading.Lock(), self.waker.wake, self.waker.wait, self._is_mine)
         self.processor = MailboxProcessor(mailbox, self._process_input, self.waker.wake, self._is_mine, time.perf_counter_ns)  # fmt: skip
         self._thread = threading.Thread(target=self._run, name=f"penstock-{deployment.vertex_name[:40]}-{deployment.attempt_id.subtask}", daemon=True)  # fmt: skip
@@ -185,26 +185,8 @@ class TaskThread:
         return self.processor.backpressured_ns // 1_000_000
 
     def io(self) -> TaskIo:
-        """Counters so far; read without a lock, so they may be a batch apart."""
-        built = self._built
-        if built is None:
-            return TaskIo()
-        remote_in, remote_out = built.remote_bytes()
-        idle_ns, blocked_ns = self.processor.idle_ns, self.processor.backpressured_ns
-        lived_ns = (self._ended_ns or time.perf_counter_ns()) - self._started_ns
-        return TaskIo(
-            records_in=built.task.input.records_in,
-            records_out=sum(output.records_out for output in built.task.outputs),
-            bytes_in=remote_in,
-            bytes_out=remote_out,
-            remote_bytes_in=remote_in,
-            remote_bytes_out=remote_out,
-            busy_ms=max(0, lived_ns - idle_ns - blocked_ns) // 1_000_000,
-            idle_ms=idle_ns // 1_000_000,
-            backpressured_ms=blocked_ns // 1_000_000,
-            late_records_dropped=built.task.chain.late_records_dropped,
-            latencies=built.task.chain.latencies,
-        )
+        """Counters so far."""
+        return TaskIo() if self._metrics is None else self._metrics.io()
 
     # ------------------------------------------------------------------ the thread
 
@@ -222,7 +204,8 @@ class TaskThread:
             self._with_built(lambda built: built.close())
         self.processor.mailbox.close()
         end_thread()
-        self._ended_ns = time.perf_counter_ns()
+        if self._metrics is not None:
+            self._metrics.finish()
         is_finished = self.state is ExecutionState.FINISHED
         committables = tuple(self._committables) if is_finished else ()
         report = TaskStateChanged(self.attempt_id, self.state, failure, committables, self.io())
@@ -249,10 +232,10 @@ class TaskThread:
             pass
 
     def _invoke(self) -> None:
-        self._started_ns = time.perf_counter_ns()
         self._advance(ExecutionState.DEPLOYING)
         spec: ChainSpec = deserialize(self._chain_blob)
         self._built = build_task(self, spec)
+        self._metrics = TaskMetrics(self._built, self.processor)
         self._advance(ExecutionState.INITIALIZING)
         self._built.start()
         self._advance(ExecutionState.RUNNING)

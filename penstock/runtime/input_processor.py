@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from penstock.model.errors import EngineBug
 from penstock.runtime.elements import ColumnBatch, Element, EndOfData, RowBatch
 from penstock.runtime.input_selection import NONE_AVAILABLE, InputSelectionHandler
 from penstock.runtime.input_status import InputStatus
@@ -40,6 +39,7 @@ class StreamOneInputProcessor:
     """`runtime.task.TaskInput` over the one input."""
 
     is_source = False
+    inputs = 1
 
     def __init__(self, task_input: StreamTaskInput) -> None:
         self._input = task_input
@@ -91,6 +91,10 @@ class StreamMultipleInputProcessor:
         return None
 
     @property
+    def inputs(self) -> int:
+        return len(self._inputs)
+
+    @property
     def is_finished(self) -> bool:
         return all(one.is_finished for one in self._inputs) and not any(self._held)
 
@@ -128,9 +132,3 @@ class StreamMultipleInputProcessor:
         if isinstance(last, EndOfData):
             return InputStatus.END_OF_DATA if last.drain else InputStatus.STOPPED
         return InputStatus.MORE_AVAILABLE
-
-
-def check_not_ended(input_index: int, ended_inputs: frozenset[int], element: Element) -> None:
-    """After the end of an input its records are refused. Raises: EngineBug."""
-    if input_index in ended_inputs and isinstance(element, (RowBatch, ColumnBatch)):
-        raise EngineBug(f"input {input_index} has ended, but {len(element)} records came after")

@@ -57,6 +57,7 @@ class MailboxProcessor:
         self.mailbox = mailbox
         self.idle_ns = 0
         self.backpressured_ns = 0
+        self._waits: tuple[int, bool] | None = None
         self.mails = 0
         self._default_action = default_action
         self._wake = wake
@@ -115,7 +116,9 @@ class MailboxProcessor:
                 self._suspension = None
                 return
             timeout_s = None if deadline is None else (deadline - started) / 1e9
+            self._waits = started, suspension.for_output
             mail = self.mailbox.take(MIN_PRIORITY, timeout_s)
+            self._waits = None
             self._count_wait(suspension, self._clock_ns() - started)
         if mail is not None:
             self._run(mail)
@@ -130,6 +133,15 @@ class MailboxProcessor:
             self.backpressured_ns += elapsed_ns
         else:
             self.idle_ns += elapsed_ns
+
+    def waited_ns(self, now_ns: int) -> tuple[int, int]:
+        """Idle and back-pressured so far, the wait that lasts included. Any thread."""
+        idle, blocked, waits = self.idle_ns, self.backpressured_ns, self._waits
+        if waits is not None:
+            since, is_for_output = waits
+            elapsed = max(0, now_ns - since)
+            return (idle, blocked + elapsed) if is_for_output else (idle + elapsed, blocked)
+        return idle, blocked
 
     def _run(self, mail: Mail) -> None:
         self.mails += 1

@@ -162,6 +162,13 @@ class SourceReader(ABC):
     def notify_no_more_splits(self) -> None:
         """Nothing more will be added."""
 
+    def split_ids(self, splits: Sequence[Any]) -> Sequence[Any]:
+        """Ids of added splits that are read side by side: until its first record each holds the watermark back.
+
+        By default none: a reader that takes one split after the other has its watermark from the one in hand.
+        """
+        return ()
+
     def pause_or_resume_splits(self, to_pause: Sequence[Any], to_resume: Sequence[Any]) -> None:
         """Split ids that run ahead of their alignment group: give none of their records until they are resumed.
 

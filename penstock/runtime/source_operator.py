@@ -102,6 +102,14 @@ class SourceOperator(Operator):
         """Ahead of its alignment group: nothing is read."""
         return self._allowed_ms < self._watermarks.watermark_ms
 
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        """Splits for the reader; those that are read side by side hold the watermark back until their first record."""
+        if self._reader is None:
+            raise EngineBug("a source was given splits before it was started")
+        self._reader.add_splits(splits)
+        for split_id in self._reader.split_ids(splits):
+            self._watermarks.register(split_id)
+
     def allow(self, watermark_ms: int) -> None:
         """The alignment group lets its sources run up to this watermark."""
         self._allowed_ms = watermark_ms

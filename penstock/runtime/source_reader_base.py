@@ -72,6 +72,9 @@ class SourceReaderBase(SourceReader):
             self._fetcher = self.context.start_fetcher(self.create_split_reader())
         self._fetcher.add_splits(splits)
 
+    def split_ids(self, splits: Sequence[Any]) -> Sequence[Any]:
+        return [self.split_id(split) for split in splits]
+
     def notify_no_more_splits(self) -> None:
         self._has_no_more = True
 

@@ -116,7 +116,8 @@ class SplitWatermarks:
     """All watermark work of one source subtask.
 
     A split that was never registered is registered with its first batch; `split` None is the split of
-    readers that do not tell them apart.
+    readers that do not tell them apart. A subtask without any split becomes idle after the timeout too, so that it
+    does not hold back those that have one.
     """
 
     def __init__(self, strategy: WatermarkStrategy) -> None:
@@ -124,6 +125,9 @@ class SplitWatermarks:
         self._multiplexer = WatermarkMultiplexer()
         self._generators: dict[Hashable, WatermarkGenerator] = {}
         self._output = StatusOutput()
+        self._without_splits = None
+        if strategy.idle_timeout_ms is not None:
+            self._without_splits = strategy.create_generator()
         self._paused_since: dict[Hashable, int] = {}
         self._paused_ms: dict[Hashable, int] = {}
 
@@ -172,6 +176,9 @@ class SplitWatermarks:
         stamped = self._strategy.assign(batch)
         outputs = self._output.emit((stamped,))
         self._generators[split].on_events(timestamp_max(stamped))
+        self._multiplexer.set_status(split, ACTIVE, is_immediate=False)
+        if self._without_splits is not None:
+            self._without_splits.on_events(MIN_WATERMARK)
         return outputs
 
     def on_periodic(self, now_ms: int) -> list[Element]:
@@ -184,6 +191,9 @@ class SplitWatermarks:
                 multiplexer.set_status(split, IDLE, is_immediate=False)
             elif watermark > MIN_WATERMARK:
                 multiplexer.deferred(split, watermark)
+        alone = self._without_splits
+        if not self._generators and alone is not None and alone.on_periodic(now_ms) is None:
+            return self._output.emit((IDLE,))
         return self._output.emit(multiplexer.periodic())
 
     def on_end(self, timestamp_ms: int) -> list[Element]:

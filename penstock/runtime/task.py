@@ -15,13 +15,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from penstock.model.errors import EngineBug
 from penstock.runtime.chain import OperatorChain, Routed
 from penstock.runtime.elements import (
+    MIN_WATERMARK,
     Batch,
     ColumnBatch,
     Element,
     EndOfData,
     RowBatch,
+    Watermark,
 )
 from penstock.runtime.input_status import InputStatus
 
@@ -33,6 +36,11 @@ class TaskInput(Protocol):
     """Where the chain's elements come from: gates or a source."""
 
     is_source: bool
+
+    @property
+    def inputs(self) -> int:
+        """How many logical ones."""
+        ...
 
     def poll(self) -> tuple[int, Sequence[Element]] | None: ...
     @property
@@ -107,7 +115,8 @@ class StreamTask:
         self._current: Iterator[Routed] | None = None
         self._slice_rows = 0
         self._slice_started_ns = 0
-        self._ended_inputs = 0
+        self._ended_inputs: set[int] = set()
+        self._watermarks: dict[int, int] = {}
         self._is_finishing = False
         self._is_done = False
 
@@ -137,6 +146,13 @@ class StreamTask:
     def next_timer_ms(self) -> int | None:
         """When `process_input` has to be called although no input came, on the `now_ms` clock."""
         return self.chain.next_timer_ms()
+
+    @property
+    def watermark_ms(self) -> int:
+        """Lowest of the inputs' last watermarks, -2^63 before the first; of a source the last that it made."""
+        if len(self._watermarks) < self.input.inputs:
+            return MIN_WATERMARK
+        return min(self._watermarks.values())
 
     def flush(self) -> None:
         """Make everything written visible."""
@@ -184,12 +200,16 @@ class StreamTask:
             return True
         input_index, element = self._inbox.popleft()
         if isinstance(element, (RowBatch, ColumnBatch)):
+            if input_index in self._ended_inputs:
+                raise EngineBug(f"input {input_index} has ended, but {len(element)} records came")
             self._remainder = _Remainder(input_index, element)
             self._current = self._next_slice(self._remainder)
         elif isinstance(element, EndOfData):
-            self._ended_inputs += 1
+            self._ended_inputs.add(input_index)
             self._current = iter(()) if self.input.is_source else self.chain.end_input(input_index)
         else:
+            if isinstance(element, Watermark):
+                self._watermarks[input_index] = element.timestamp_ms
             self._current = self._into_chain(element, input_index)
         return True
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.machines.operator_state import Mode, OperatorStateShape, redistribute
 from penstock.machines.split_assignment import NO_CHECKPOINT, SplitAssignmentTracker
 from penstock.machines.watermark_alignment import WatermarkAlignment
 from penstock.runtime.context import UserFunction
@@ -255,6 +256,16 @@ def latency(given: Given) -> Given:
     return {"histograms_in_this_subtask": counts[0] if is_one else counts}
 
 
+def operator_state(given: Given) -> Given:
+    shape = OperatorStateShape(Mode(given["mode"]), tuple(given["old_partition_counts"]))
+    found = redistribute({"state": shape}, given["new_parallelism"])
+    return {
+        "new_subtasks": [
+            {str(old): parts for old, parts in share.get("state", {}).items()} for share in found
+        ]
+    }
+
+
 # ------------------------------------------------------------------------------- sources
 
 
@@ -380,6 +391,7 @@ AREAS: dict[str, Callable[..., Any]] = {
     "operator_order": operator_order,
     "output_status": output_status,
     "latency": latency,
+    "operator_state": operator_state,
     "source_assignment": source_assignment,
     "source_alignment": source_alignment,
     "source_reader": source_reader,

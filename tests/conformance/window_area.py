@@ -3,6 +3,7 @@
 Where both engines can do a case, both run it and must agree.
 """
 
+import re
 from typing import Any
 
 from penstock.runtime.context import UserFunction
@@ -50,7 +51,7 @@ def window_operator(given: Given, expect: Given) -> str | None:
 
 def _answers(given: Given) -> Given:
     if "contents_ts" in given:
-        pairs = [(index, ts) for index, ts in enumerate(given["contents_ts"])]
+        pairs = [((index, ts), ts) for index, ts in enumerate(given["contents_ts"])]
         return {"kept_ts": [ts for _, ts in _evictor(given["evictor"]).kept(pairs)]}
     if "element_ts" in given:
         return _one_element(given)
@@ -167,8 +168,13 @@ _REDUCE: dict[str, Any] = {
 _FINISH: dict[str, Any] = {"sum": sum, "max": max, "min": min, "count": len}
 
 
+def _plain(text: str) -> str:
+    """`purging(count=2)` as `purging count 2`."""
+    return re.sub(r"[(),=]+", " ", text).strip()
+
+
 def _numbers(text: str) -> list[int]:
-    return [int(word) for word in text.replace("=", " ").split() if word.lstrip("-").isdigit()]
+    return [int(word) for word in _plain(text).split() if word.lstrip("-").isdigit()]
 
 
 def _assigner(text: str) -> Any:
@@ -183,10 +189,9 @@ def _assigner(text: str) -> Any:
 
 
 def _trigger(text: str) -> Any:
-    word, _, rest = text.partition(" ")
-    if word.startswith("purging"):
-        inner = rest or text[len("purging") :].strip("()")
-        return PurgingTrigger(_trigger(inner.strip("()")))
+    word, _, rest = _plain(text).partition(" ")
+    if word == "purging":
+        return PurgingTrigger(_trigger(rest))
     numbers = _numbers(text)
     if word == "count":
         return CountTrigger(*numbers)

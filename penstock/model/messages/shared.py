@@ -79,7 +79,12 @@ class LatencySummary:
 
 @dataclass(frozen=True, slots=True)
 class TaskIo:
-    """(wire) Counters of one attempt. Bytes count encoded frames; `remote_*` only what crossed a socket."""
+    """(wire) Counters of one attempt. Bytes count encoded frames; `remote_*` only what crossed a socket.
+
+    `*_ms`: since the start. `*_ms_per_s`: over the last minute at most; the three sum to 1,000. `watermark_ms`: of the
+    input (of a source: of its output). `buffers_in`, `buffers_out`: frames that wait for the task, and that wait for
+    its consumers. `mails`: that wait in its mailbox.
+    """
 
     records_in: int = 0
     records_out: int = 0
@@ -90,6 +95,12 @@ class TaskIo:
     busy_ms: int = 0
     idle_ms: int = 0
     backpressured_ms: int = 0
+    busy_ms_per_s: float = 0.0
+    idle_ms_per_s: float = 0.0
+    backpressured_ms_per_s: float = 0.0
     watermark_ms: int = -(2**63)
     late_records_dropped: int = 0
+    buffers_in: int = 0
+    buffers_out: int = 0
+    mails: int = 0
     latencies: tuple[LatencySummary, ...] = ()

@@ -81,9 +81,9 @@ class AsyncWaitOperator(FunctionOperator):
     def open(self, context: OperatorContext) -> None:
         if context.async_calls is None:
             raise EngineBug("an async operator was opened where nothing runs its calls")
-        super().open(context)
         self._timers = context.timers
         self._calls: AsyncCalls = context.async_calls
+        super().open(context)
         self._calls.open(self.function.call, self._on_outcomes, self.settings.capacity)
         self._queue: AsyncQueue = OrderedQueue() if self.settings.is_ordered else UnorderedQueue()
         self._records: dict[int, _Record] = {}

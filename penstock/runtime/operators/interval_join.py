@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -33,6 +34,7 @@ from penstock.runtime.state import MapState
 from penstock.runtime.state_descriptors import MapStateDescriptor
 
 LEFT: Final = 0
+_LOOK_UP_ABOVE: Final = 8
 _CLEANUP: Final = ("CLEANUP_LEFT", "CLEANUP_RIGHT")
 
 
@@ -165,12 +167,13 @@ class IntervalJoinOperator(TwoInputs, KeyedOperator):
         """Timestamps of a side within reach, in order, each with its records."""
         buffer = self._buffers[side]
         first, last = stamp + reach[0], stamp + reach[1]
-        kept = buffer.keys()
-        if len(kept) > last - first:
-            kept = [other for other in range(first, last + 1) if buffer.contains(other)]
-        else:
-            kept = sorted(other for other in kept if first <= other <= last)
-        return [(other, buffer.get(other)) for other in kept]
+        kept = buffer.items()
+        if len(kept) > _LOOK_UP_ABOVE * (last - first + 1):
+            found = [(other, buffer.get(other)) for other in range(first, last + 1)]
+            return [(other, bucket) for other, bucket in found if bucket is not None]
+        found = [(other, bucket) for other, bucket in kept if first <= other <= last]
+        found.sort(key=itemgetter(0))
+        return found
 
     def _clean_up(self, watermark_ms: int) -> None:
         for cleanup, skey, namespace in self.timers.due_event(watermark_ms):

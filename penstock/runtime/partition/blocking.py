@@ -131,6 +131,11 @@ class BoundedBlockingSubpartition:
             self._write_current()
         return self._sizes.frame_bytes
 
+    @property
+    def queued(self) -> int:
+        """What is written lies in the file."""
+        return 0
+
     def flush(self) -> None:
         """Write what is held: not needed by anybody, who may read after the end only. Raises as `write`."""
         if not self._is_finished:

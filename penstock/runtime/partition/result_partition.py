@@ -142,6 +142,11 @@ class ResultPartition:
         for subpartition in self.subpartitions:
             subpartition.finish()
 
+    @property
+    def queued(self) -> int:
+        """Frames and events that consumers have not taken; none of a partition that lies in a file."""
+        return sum(subpartition.queued for subpartition in self.subpartitions)
+
     def count_remote_bytes(self, size: int) -> None:
         """Bytes of one frame that left over a socket."""
         self.remote_bytes_out += size

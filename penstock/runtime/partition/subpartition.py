@@ -104,6 +104,11 @@ class Subpartition(Protocol):
     records: int
     is_released: bool
 
+    @property
+    def queued(self) -> int:
+        """Frames and events in memory that no consumer has taken. Any thread."""
+        ...
+
     def use_pool(self, pool: LocalBufferPool) -> None:
         """Before anything is written: frames hold buffers of this pool, and are no larger than those."""
         ...

@@ -22,6 +22,7 @@ from penstock.hosting.executor import MiniCluster
 from penstock.model.errors import JobExecutionError
 
 ATTEMPTS = {}
+HAS_ENTERED, HAS_LEFT = threading.Event(), threading.Event()
 LONG = Time.seconds(60)
 
 
@@ -136,6 +137,25 @@ def test_calls_that_hang_give_what_timeout_gives(env):
     numbers = env.from_collection(list(range(6)))
     got = collected(AsyncDataStream.unordered_wait(numbers, Hangs(), Time.milliseconds(50), 3))
     assert sorted(got) == [-5, -3, -1, 0, 2, 4]
+
+
+class Waits(AsyncFunction):
+    async def async_invoke(self, value):
+        HAS_ENTERED.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            HAS_LEFT.set()
+
+
+def test_a_job_is_cancelled_while_calls_are_under_way(env):
+    numbers = env.from_collection(list(range(1000)))
+    AsyncDataStream.ordered_wait(numbers, Waits(), LONG, 3).print()
+    client = env.execute_async("waits")
+    assert HAS_ENTERED.wait(60)
+    client.cancel().result()
+    assert client.get_job_status().result().name == "CANCELED"
+    assert HAS_LEFT.wait(60)
 
 
 def test_a_users_error_names_operator_record_and_line(env):

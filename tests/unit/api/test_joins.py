@@ -7,6 +7,8 @@ import pytest
 from penstock.common import Duration, Types, WatermarkStrategy
 from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream import (
+    AggregateFunction,
+    AllWindowFunction,
     CoGroupFunction,
     FlatJoinFunction,
     JoinFunction,
@@ -144,6 +146,40 @@ def test_windows_take_evictors_also_under_reduce(env):
         ("a", 9),
         ("a", 15),
     ]
+
+
+class Mean(AggregateFunction):
+    def create_accumulator(self):
+        return []
+
+    def add(self, value, accumulator):
+        return [*accumulator, value]
+
+    def get_result(self, accumulator):
+        return sum(accumulator) / len(accumulator)
+
+    def merge(self, acc_a, acc_b):
+        return acc_a + acc_b
+
+
+class Described(AllWindowFunction):
+    def apply(self, window, inputs):
+        yield type(window).__name__, list(inputs)
+
+
+def test_an_evictor_works_under_aggregate_and_on_whole_streams(env):
+    numbers = env.from_collection(list(range(1, 7))).set_parallelism(1)
+    windowed = numbers.window_all(GlobalWindows.create()).trigger(CountTrigger.of(3))
+    means = windowed.evictor(CountEvictor.of(2)).aggregate(Mean(), Described())
+    assert collected(means) == [("GlobalWindow", [2.5]), ("GlobalWindow", [5.5])]
+    windowed = numbers.window_all(GlobalWindows.create()).trigger(CountTrigger.of(3))
+    after = windowed.evictor(CountEvictor.of(2, True)).apply(Described())
+    assert collected(after) == [
+        ("GlobalWindow", [1, 2, 3]),
+        ("GlobalWindow", [2, 3, 4, 5, 6]),
+    ]
+    with pytest.raises(TypeError, match="Evictor"):
+        windowed.evictor(2)
 
 
 def test_what_cannot_work_is_refused_where_it_is_written(env, streams):

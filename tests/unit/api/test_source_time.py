@@ -118,6 +118,7 @@ def test_a_fast_source_waits_for_the_slow_one_of_its_group_and_then_goes_on(env)
 
 
 def test_latency_histograms_of_each_operator_reach_the_driver(env):
+    env.use_executor(MiniCluster(parallelism=2).executor())
     env.get_config().set_latency_tracking_interval(5)
     numbers = env.from_collection(list(range(1000)))
     stream = numbers.key_by(lambda n: n % 3).map(lambda n: n).name("Mapped")
@@ -125,7 +126,8 @@ def test_latency_histograms_of_each_operator_reach_the_driver(env):
     client = env.execute_async("markers")
     client.get_job_execution_result().result()
     found = client.get_latencies().result()
-    assert {summary.operator_id for _, _, summary in found}
+    assert {name for name, _, _ in found} == {"Mapped -> Sink: Print to Std. Out"}
+    assert len({summary.operator_id for _, _, summary in found}) == 2
     assert all(summary.count >= 1 and summary.source_id for _, _, summary in found)
     assert all(0 <= s.min_ms <= s.p50_ms <= s.p99_ms <= s.max_ms for _, _, s in found)
 

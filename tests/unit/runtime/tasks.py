@@ -43,6 +43,7 @@ class ListInput:
         self.elements = deque(elements)
         self.is_closed = is_closed
         self.is_source = is_source
+        self.inputs = 1
         self.records_in = 0
 
     def poll(self):

@@ -18,6 +18,7 @@ from penstock.runtime.operator import Outcome
 from penstock.runtime.operators import AsyncSettings, AsyncWaitOperator
 from penstock.runtime.task import StreamTask
 from tests.unit.runtime.async_calls import AsyncHarness, FakeCalls
+from tests.unit.runtime.harness import OperatorHarness
 from tests.unit.runtime.tasks import (
     MS,
     Clock,
@@ -261,6 +262,17 @@ def test_close_ends_the_calls():
     op = AsyncHarness()
     op.operator.close()
     assert op.calls.is_closed
+
+
+def test_an_error_in_open_is_not_hidden_by_close():
+    class Unopenable:
+        def open(self, context):
+            raise OSError("no connection")
+
+    operator = AsyncWaitOperator(UserFunction(str, Unopenable()), AsyncSettings(0))
+    with pytest.raises(OSError, match="no connection"):
+        OperatorHarness(operator, async_calls=FakeCalls())
+    operator.close()
 
 
 # ---------------------------------------------------------------------- in a task

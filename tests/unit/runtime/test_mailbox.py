@@ -278,3 +278,18 @@ def test_control_mails_of_a_closed_mailbox_are_dropped():
     processor.report_error(ValueError())
     assert processor.mailbox.size == 0
     assert not processor.is_idle
+
+
+def test_a_wait_that_lasts_counts_while_it_lasts():
+    threads = Threads(lambda: seen.append(processor.waited_ns(threads.ns + 70)))
+    seen = []
+
+    def act(processor):
+        if not seen:
+            processor.suspend_default_action(1.0, until_output=True)
+        else:
+            processor.all_actions_completed()
+
+    processor = threads.processor(act)
+    processor.run_mailbox_loop()
+    assert seen == [(0, 70)]

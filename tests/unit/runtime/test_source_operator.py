@@ -165,3 +165,54 @@ def test_life_before_start_and_at_the_end():
     assert operator.snapshot() == {"splits": ["rest", 0]}
     operator.close()
     assert reader.is_closed
+
+
+IDLE_AFTER_300 = MONOTONOUS.with_idleness(Duration.of_millis(300))
+
+
+def polled_at(operator, clock, *times):
+    elements = []
+    for now_ms in times:
+        clock.now = now_ms
+        elements += operator.poll()
+    return elements
+
+
+def test_a_reader_without_a_split_becomes_idle_and_active_with_its_first_record():
+    operator, clock = started(strategy=IDLE_AFTER_300)
+    assert polled_at(operator, clock, 200, 400) == []
+    assert polled_at(operator, clock, 600, 800, 1000) == [IDLE]
+    operator._reader.polled.append(batch("s", 7))
+    active, rows, watermark = polled_at(operator, clock, 1200)
+    assert (active, rows.values, watermark) == (ACTIVE, ["v7"], Watermark(6))
+
+
+def test_a_reader_whose_splits_are_finished_becomes_idle_too():
+    operator, clock = started(batch("s", 7), SplitFinished("s"), strategy=IDLE_AFTER_300)
+    assert IDLE not in polled_at(operator, clock, 0, 200, 400, 600)
+    assert polled_at(operator, clock, 800, 1000) == [IDLE]
+
+
+def test_a_source_without_watermarks_is_idle_only_while_it_is_quiet():
+    strategy = WatermarkStrategy.no_watermarks().with_idleness(Duration.of_millis(300))
+    operator, clock = started(batch("s", 7), strategy=strategy)
+    assert polled_at(operator, clock, 0, 200, 400, 600, 800)[-1] == IDLE
+    operator._reader.polled.append(batch("s", 8))
+    statuses = [e for e in polled_at(operator, clock, 900, 1000) if e in (IDLE, ACTIVE)]
+    assert statuses == [ACTIVE]
+
+
+def test_splits_that_are_read_side_by_side_hold_the_watermark_from_when_they_are_added():
+    class SideBySide(FakeReader):
+        def add_splits(self, splits):
+            self.splits = splits
+
+        def split_ids(self, splits):
+            return splits
+
+    operator, clock = SourceOperator(NoSource(), MONOTONOUS), Clock()
+    operator.start(SideBySide(batch("a", 100)), clock, SourceSettings())
+    operator.add_splits(["a", "b"])
+    assert watermarks(polled_at(operator, clock, 0, 200)) == []
+    operator._reader.polled.append(batch("b", 50))
+    assert watermarks(polled_at(operator, clock, 400)) == [49]

@@ -2,8 +2,11 @@
 
 from itertools import pairwise
 
+import pytest
+
+from penstock.model.errors import EngineBug
 from penstock.runtime.context import UserFunction
-from penstock.runtime.elements import EndOfData, RowBatch, Watermark
+from penstock.runtime.elements import MIN_WATERMARK, EndOfData, RowBatch, Watermark
 from penstock.runtime.input_status import InputStatus
 from penstock.runtime.operator import Operator
 from penstock.runtime.operators import MapOperator
@@ -210,3 +213,29 @@ def test_a_sources_head_is_not_told_of_an_input_that_it_does_not_have():
     assert ("source", "process", 0, [1]) not in log
     assert ("tail", "process", 0, [1]) in log
     assert not [entry for entry in log if entry[:2] == ("source", "end_input")]
+
+
+# ---------------------------------------------------------------------- what it tells of itself
+
+
+def test_records_behind_the_end_of_their_input_are_refused():
+    clock = Clock()
+    given = ListInput((0, EndOfData(drain=True)), (0, RowBatch([1])))
+    task = task_of([Logging()], given, [Remembering()], clock)
+    with pytest.raises(EngineBug, match="input 0 has ended, but 1 records came"):
+        task.process_input()
+
+
+def test_the_watermark_of_a_task_is_the_lowest_of_its_inputs_and_none_before_each_has_one():
+    clock = Clock()
+    given = ListInput((0, Watermark(7)), (1, Watermark(3)), (1, Watermark(9)))
+    given.inputs = 2
+    task = task_of([Logging()], ListInput(), [Remembering()], clock)
+    task.input = given
+    seen = []
+    while given.elements:
+        given.elements, rest = type(given.elements)([given.elements[0]]), list(given.elements)[1:]
+        task.process_input()
+        seen.append(task.watermark_ms)
+        given.elements.extend(rest)
+    assert seen == [MIN_WATERMARK, 3, 7]
