@@ -9,6 +9,7 @@ Differs: a mapped file's blocks are allocated before they are written, since a f
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 import struct
@@ -28,6 +29,8 @@ DEFAULT_MAPPED_REGION: Final = 64 << 20
 READ_BUFFERS: Final = 2
 _HEADER: Final = struct.Struct("=hhi")
 _ALLOCATED_AT_ONCE: Final = 4 << 20
+_ZEROS: Final = bytes(1 << 16)
+_NOT_THIS_FILE_SYSTEM: Final = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 
 @dataclass(slots=True)
@@ -331,10 +334,10 @@ class MemoryMappedData(MappedData):
         most = len(self._regions) * self._region_bytes
         ahead = min(max(end, self._allocated + _ALLOCATED_AT_ONCE), most)
         try:
-            os.posix_fallocate(self._file, self._allocated, ahead - self._allocated)
+            _reserve(self._file, self._allocated, ahead)
         except OSError:  # no room for that much ahead: what is needed will do
             ahead = end
-            os.posix_fallocate(self._file, self._allocated, ahead - self._allocated)
+            _reserve(self._file, self._allocated, ahead)
         self._allocated = ahead
 
     def _finish(self) -> None:
@@ -391,6 +394,21 @@ def _map(file: int, length: int, offset: int, access: int) -> mmap.mmap:
     if sys.version_info >= (3, 13):
         options["trackfd"] = False  # else each region keeps a file descriptor
     return mmap.mmap(file, length, **options)
+
+
+def _reserve(file: int, start: int, end: int) -> None:
+    """Blocks for these bytes, none of which has been written. Raises: OSError: the disk is full."""
+    try:
+        os.posix_fallocate(file, start, end - start)
+    except AttributeError:  # not on this system
+        pass
+    except OSError as error:
+        if error.errno not in _NOT_THIS_FILE_SYSTEM:
+            raise
+    else:
+        return
+    for at in range(start, end, len(_ZEROS)):
+        os.pwrite(file, _ZEROS[: end - at], at)
 
 
 def _write_all(file: int, header: bytes, data: Part) -> int:

@@ -214,3 +214,15 @@ def test_a_finished_mapped_file_takes_no_more_room_than_its_data(tmp_path):
     written(data, b"abc")
     assert os.stat(data.path).st_size == data.size == 11
     data.close()
+
+
+@pytest.mark.parametrize("refusal", [AttributeError(), OSError(errno.EOPNOTSUPP, "not here")])
+def test_where_blocks_cannot_be_asked_for_they_are_written(tmp_path, monkeypatch, refusal):
+    def refuse(*_arguments):
+        raise refusal
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    data = MemoryMappedData(str(tmp_path / "part"), 32 * PAGE)
+    expected = written(data, bytes(5 * PAGE), b"x" * PAGE)
+    assert everything(data.create_reader()) == expected
+    data.close()
