@@ -279,6 +279,7 @@ def _result_partition(thread: TaskThread, part: PartitionDeployment) -> ResultPa
             thread.processor.notify_output,
             threading.Lock,
             part.result_type,
+            delivers_empty=host.task_settings.network.buffers_per_channel == 0,
         )
     blocking = host.task_settings.blocking
     return blocking_partition(

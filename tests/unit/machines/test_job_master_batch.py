@@ -129,6 +129,33 @@ def test_a_blocking_result_inside_of_a_region_is_told_to_its_reader_when_it_is_c
     assert updates(bench.finish("S[0]", "A[0]")) == ["J[0]", "J[1]"]
 
 
+def test_a_task_manager_stays_while_results_that_lie_there_are_wanted_and_no_longer() -> None:
+    graph = job_graph(
+        {"A": 2, "B": 1, "C": 1},
+        [("A", "B", A2A, BLOCKING), ("B", "C", A2A, BLOCKING)],
+        job_type=JobType.BATCH,
+    )
+    bench = Bench(graph, JobSettings(make_backoff=NoRestart))
+    bench.start()
+    bench.offer("tm1")
+    bench.offer("tm2")
+    bench.run_all()
+    bench.finish("A[0]")
+    (place,) = deployed(bench.finish("A[1]")).values()
+    bench.run_all()
+    assert freed(bench.fire("idle")) == []  # nothing runs in the other one, but B reads there
+    bench.finish("B[0]")
+    bench.run_all()
+    bench.fire("idle")
+    other = {"tm1": "tm2", "tm2": "tm1"}[place]
+    assert freed(bench.effects) == [other]
+
+
+def freed(effects) -> list[str]:
+    """TaskManagers that get a slot back."""
+    return [str(effect.resource_id) for effect in effects if isinstance(effect, FreeSlot)]
+
+
 def updates(effects) -> list[str]:
     """Who is told where its producers are."""
     return [
