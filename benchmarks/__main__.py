@@ -1,4 +1,4 @@
-"""python -m benchmarks [word_count] [q5] [startup] [latency] [scheduler] [--events N] [--runs K]
+"""python -m benchmarks [word_count] [q5] [exchange] [operators] [startup] [latency] [scheduler] [--events N] [--runs K]
 [--write]
 
 Prints one JSON line per figure to stdout; --write also writes their sections of
@@ -7,12 +7,14 @@ benchmarks/RESULTS.md.
 
 import argparse
 
-from benchmarks import latency, q5, scheduler, startup, word_count
+from benchmarks import exchange, latency, operators, q5, scheduler, startup, word_count
 from benchmarks.report import ON_SPARK, Section, write_results
 
 BENCHMARKS = {
     "word_count": word_count.measure,
     "q5": q5.measure,
+    "exchange": exchange.measure,
+    "operators": operators.measure,
     "startup": startup.measure,
     "latency": latency.measure,
     "scheduler": scheduler.measure,

@@ -4,6 +4,9 @@ The source has one subtask, map and sink have two, so that half of the keys stay
 TaskManager (local) and half cross to the other one (remote); each sink subtask sees one kind only.
 Floor of both: the same records at the same rate over one socket (`benchmarks.socket_floor`).
 
+Also with a busy Python loop beside it in both TaskManagers: a second pipeline of the job, one of whose subtasks
+runs in each.
+
 Above 200 records a second the rate limiter releases records every 5 ms, all that are due at once;
 the floor does the same.
 """
@@ -21,9 +24,13 @@ from benchmarks.socket_floor import socket_latencies
 from penstock.common import WatermarkStrategy
 from penstock.datastream.connectors import Committer, Sink, SinkWriter, WriterContext
 from penstock.datastream.connectors.datagen import DataGeneratorSource
+from penstock.datastream.connectors.number_seq import NumberSequenceSource
 from penstock.runtime.elements import Batch, RowBatch
 
 RATES = (100, 10_000, 100_000)
+BUSY_RATES = (10_000, 100_000)
+BUSY_CALL_S = 0.001
+BUSY_EXTRA_S = 1  # it goes on a little longer than what is measured
 KEYS = 64
 WARM_UP_S = 2
 MEASURED_S = 6
@@ -42,6 +49,18 @@ def key_of(record: Record) -> int:
 
 def unchanged(record: Record) -> Record:
     return record
+
+
+def burn(index: int) -> int:
+    """Holds the GIL as much as it can for a while."""
+    until = time.perf_counter() + BUSY_CALL_S
+    while time.perf_counter() < until:
+        index += 1
+    return index
+
+
+def is_negative(value: int) -> bool:
+    return value < 0
 
 
 class LatencySink(Sink):
@@ -92,13 +111,18 @@ class _Gather(Committer):
         """Failed attempts leave nothing behind."""
 
 
-def job_latencies(rate: int) -> dict[str, np.ndarray]:
-    """Nanoseconds of each measured record, local and remote."""
+def job_latencies(rate: int, *, is_busy: bool = False) -> dict[str, np.ndarray]:
+    """Nanoseconds of each measured record, local and remote. `is_busy`: a loop beside it."""
     source = DataGeneratorSource(make_record, rate * (WARM_UP_S + MEASURED_S), rate)
     sink = LatencySink()
     env = environment()
     records = env.from_source(source, WatermarkStrategy.no_watermarks(), "Records")
     records.set_parallelism(1).key_by(key_of).map(unchanged).sink_to(sink)
+    if is_busy:
+        calls = int((WARM_UP_S + MEASURED_S + BUSY_EXTRA_S) / BUSY_CALL_S) * TASKMANAGERS
+        numbers = NumberSequenceSource(0, calls)
+        beside = env.from_source(numbers, WatermarkStrategy.no_watermarks(), "Busy")
+        beside.map(burn).filter(is_negative).sink_to(LatencySink())
     env.execute(f"benchmark latency at {rate}/s")
     if set(sink.samples) != {"local", "remote"}:
         raise SystemExit(f"latency: expected local and remote records, got {set(sink.samples)}")
@@ -106,25 +130,28 @@ def job_latencies(rate: int) -> dict[str, np.ndarray]:
 
 
 def measure(_events: int | None, runs: int) -> list[Figure]:
-    figures: list[Figure] = []
-    for rate in RATES:
-        jobs, floors = [], []
-        for _ in range(runs):
-            jobs.append(job_latencies(rate))
-            floors.append(socket_latencies(rate, KEYS, WARM_UP_S, MEASURED_S))
-        settings = {"records/s": rate, "TaskManagers": TASKMANAGERS, "floor": "one socket, pickle"}
-        figures.extend(
-            Figure(
-                f"latency {path} p{percent} at {rate:,}/s",
-                [_percentile_ms(job[path], percent) for job in jobs],
-                "ms",
-                [_percentile_ms(floor, percent) for floor in floors],
-                settings,
-            )
-            for path in ("remote", "local")
-            for percent in (50, 99)
+    alone = [figure for rate in RATES for figure in _figures(rate, runs, is_busy=False)]
+    return alone + [figure for rate in BUSY_RATES for figure in _figures(rate, runs, is_busy=True)]
+
+
+def _figures(rate: int, runs: int, *, is_busy: bool) -> list[Figure]:
+    jobs, floors = [], []
+    for _ in range(runs):
+        jobs.append(job_latencies(rate, is_busy=is_busy))
+        floors.append(socket_latencies(rate, KEYS, WARM_UP_S, MEASURED_S))
+    settings = {"records/s": rate, "TaskManagers": TASKMANAGERS, "floor": "one socket, pickle"}
+    name = "latency beside a busy loop" if is_busy else "latency"
+    return [
+        Figure(
+            f"{name} {path} p{percent} at {rate:,}/s",
+            [_percentile_ms(job[path], percent) for job in jobs],
+            "ms",
+            [_percentile_ms(floor, percent) for floor in floors],
+            settings,
         )
-    return figures
+        for path in ("remote", "local")
+        for percent in (50, 99)
+    ]
 
 
 def _percentile_ms(nanoseconds: np.ndarray, percent: int) -> float:

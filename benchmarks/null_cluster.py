@@ -5,9 +5,11 @@ from the product's own wire, reads the list of producers, builds the input gates
 and RUNNING, confirms cancellations, and keeps nothing of it. No task runs.
 """
 
+import pickle
 import time
 from collections import Counter, deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from penstock.hosting.task_builder import build_gates
@@ -39,8 +41,15 @@ from penstock.model.messages import (
     TimerFired,
 )
 from penstock.model.states import ExecutionState
+from penstock.runtime.gate.ports import ChannelHost, GateContext
+from penstock.runtime.network_memory import NetworkMemory
+from penstock.runtime.network_settings import NetworkSettings
 
 DELAY_MS = 1000
+
+
+class NoHost(ChannelHost):
+    """Gates that are never asked to request their partitions need none."""
 
 
 class NullTaskManager:
@@ -61,6 +70,10 @@ class NullCluster:
         self.channels = self.deployed = self.wire_bytes = self.reports = 0
         self.now_ms = 0
         self.task_managers: dict[ResourceId, NullTaskManager] = {}
+        network = NetworkSettings()
+        memory = NetworkMemory(network.memory_bytes, nullcontext)
+        here = ResourceId("null")
+        self._gate_context = GateContext(here, network, memory, NoHost(), nullcontext, pickle.loads)
         self._slots_each = slots_each
         self._deploying: deque[AttemptId] = deque()
         self._canceling: deque[AttemptId] = deque()
@@ -181,13 +194,13 @@ class NullCluster:
             if digest not in task_manager.seen:
                 task_manager.seen.add(digest)
                 read_producers(gate.channels.packed, gate.channels.count)
-        gates, opened = build_gates(deployment, lambda: None)
         if not deployment.gates:
             return
-        assert len(gates.inputs) == len(deployment.gates)
-        for gate, channels in zip(deployment.gates, opened, strict=True):
-            assert len(gate.channels) == len(channels)
-            self.channels += len(channels)
+        inputs, gates = build_gates(deployment, self._gate_context, lambda: None)
+        assert len(inputs) == len(deployment.gates)
+        for deployed, gate in zip(deployment.gates, gates, strict=True):
+            assert len(deployed.channels) == gate.channels
+            self.channels += gate.channels
 
     def do_cancel(self, effect: CancelTask) -> None:
         self._canceling.append(effect.attempt_id)

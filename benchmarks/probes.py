@@ -54,12 +54,13 @@ def timed_run(
     pipeline: Callable[[DataStream], DataStream],
     keep: type[dict] | type[list],
     name: str,
+    parallelism: int = TASKMANAGERS,
 ) -> TimedRun:
     """Run the job once. `keep` dict: results are pairs of which the last per key is kept; list: all
     are.
     """
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as marks:
-        env = environment()
+        env = environment().set_parallelism(parallelism)
         sink = TimedSink(keep)
         events = env.from_source(TimedSource(source, marks), watermarks, "Source")
         pipeline(events).sink_to(sink)

@@ -13,6 +13,7 @@ from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
 from penstock.model import states
 from penstock.model.errors import JobCancelledError, JobExecutionError, JobSuspendedError
+from penstock.model.messages import LatencySummary
 from penstock.model.program import JobControl, JobOutcome
 
 
@@ -39,6 +40,12 @@ class JobClient:
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
         return CompletableFuture.completed({})
+
+    def get_latencies(self) -> CompletableFuture[list[tuple[str, int, LatencySummary]]]:
+        """(vertex name, subtask, histogram in ms) of each source-operator pair; needs `metrics.latency.interval`.
+        Not in PyFlink.
+        """
+        return CompletableFuture.completed(self._control.latencies())
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         def fetch(timeout_s: float | None) -> JobExecutionResult:

@@ -8,15 +8,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from penstock.datastream.time_domain import TimeDomain
 from penstock.datastream.timerservice import TimerService
+from penstock.runtime.async_retry import AsyncRetryPredicate, AsyncRetryStrategy
 from penstock.runtime.context import KeyedStateStore, RuntimeContext
 
 __all__ = [
     "AggregateFunction",
     "AllWindowFunction",
+    "AsyncFunction",
+    "AsyncFunctionDescriptor",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
     "CoFlatMapFunction",
     "CoMapFunction",
     "CoProcessFunction",
@@ -346,3 +353,33 @@ class SinkFunction:
             "SinkFunction wraps a Java class. Use sink_to with a Sink of "
             "penstock.datastream.connectors, or a subclass of its Sink."
         )
+
+
+class AsyncFunction(Function):
+    """A coroutine per value; many run at once on one event loop. `open` runs on the task's thread.
+
+    A method without `async` runs on a pool of threads instead.
+    """
+
+    @abstractmethod
+    async def async_invoke(self, value: Any) -> list[Any]:
+        """The results of a value, as a list."""
+
+    def timeout(self, value: Any) -> list[Any]:
+        """Results when `async_invoke` took too long; by default the job fails."""
+        raise TimeoutError("Async function call has timed out for input: " + str(value))
+
+
+@dataclass(frozen=True)
+class AsyncFunctionDescriptor:
+    """What AsyncDataStream is told about a function."""
+
+    class OutputMode(Enum):
+        ORDERED = 0
+        UNORDERED = 1
+
+    async_function: AsyncFunction
+    timeout: Any
+    capacity: int
+    async_retry_strategy: AsyncRetryStrategy
+    output_mode: OutputMode

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from penstock.model.errors import GraphError
-from penstock.model.graph.partitioning import Partitioning
+from penstock.model.graph.partitioning import Partitioning, StreamExchangeMode
 from penstock.model.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
 
 PACKAGE_DIRECTORY: Final = str(Path(__file__).resolve().parents[1])
@@ -23,13 +23,15 @@ PACKAGE_DIRECTORY: Final = str(Path(__file__).resolve().parents[1])
 @dataclass(frozen=True, slots=True)
 class Upstream:
     """What a stream stands for: an operator's main output or side output `tag`, and how it is
-    split. `input_index`: which logical input of its reader it goes to.
+    split. `input_index`: which logical input of its reader it goes to. `exchange_mode`: whether that reader
+    works beside it.
     """
 
     node_id: int
     tag: str | None = None
     partitioning: Partitioning | None = None
     input_index: int = 0
+    exchange_mode: StreamExchangeMode = StreamExchangeMode.UNDEFINED
 
 
 class Endpoint(Protocol):
@@ -70,6 +72,7 @@ class Program:
                     upstream.partitioning,
                     upstream.input_index,
                     upstream.tag,
+                    upstream.exchange_mode,
                 )
             )
         self._pending.append(node.node_id)

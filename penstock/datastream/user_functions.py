@@ -41,6 +41,14 @@ def reduce_function(func: Callable[..., Any] | ReduceFunction) -> UserFunction:
     return _user_function(func, ReduceFunction, "reduce")
 
 
+def join_function(func: Callable[..., Any] | Function, kind: type[Function]) -> UserFunction:
+    return _user_function(func, kind, "join")
+
+
+def co_group_function(func: Callable[..., Any] | Function, kind: type[Function]) -> UserFunction:
+    return _user_function(func, kind, "co_group")
+
+
 def method_of(func: object, kind: type[Function], method: str) -> UserFunction:
     """`method` of a Function object of this kind; a plain callable does not do."""
     if not isinstance(func, kind):

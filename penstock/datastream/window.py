@@ -1,4 +1,7 @@
-"""Windows, assigners and triggers under PyFlink's address. Source: pyflink.datastream.window."""
+"""Windows, assigners, triggers and evictors under PyFlink's address.
+
+Source: pyflink.datastream.window; differs: evictors and DeltaTrigger exist too, with Flink's names.
+"""
 
 from penstock.runtime.windowing.assigners import (
     CountSlidingWindowAssigner,
@@ -16,10 +19,12 @@ from penstock.runtime.windowing.assigners import (
     TumblingProcessingTimeWindows,
     WindowAssigner,
 )
+from penstock.runtime.windowing.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
 from penstock.runtime.windowing.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
     CountTrigger,
+    DeltaTrigger,
     EventTimeTrigger,
     NeverTrigger,
     ProcessingTimeTrigger,
@@ -37,14 +42,18 @@ from penstock.runtime.windowing.windows import (
 __all__ = [
     "ContinuousEventTimeTrigger",
     "ContinuousProcessingTimeTrigger",
+    "CountEvictor",
     "CountSlidingWindowAssigner",
     "CountTrigger",
     "CountTumblingWindowAssigner",
     "CountWindow",
+    "DeltaEvictor",
+    "DeltaTrigger",
     "DynamicEventTimeSessionWindows",
     "DynamicProcessingTimeSessionWindows",
     "EventTimeSessionWindows",
     "EventTimeTrigger",
+    "Evictor",
     "GlobalWindow",
     "GlobalWindows",
     "MergingWindowAssigner",
@@ -55,6 +64,7 @@ __all__ = [
     "SessionWindowTimeGapExtractor",
     "SlidingEventTimeWindows",
     "SlidingProcessingTimeWindows",
+    "TimeEvictor",
     "TimeWindow",
     "Trigger",
     "TriggerResult",

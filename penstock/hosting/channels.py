@@ -86,12 +86,14 @@ class ConsumerSide:
         try:
             connection = self._peers.connection_to(location)
         except (OSError, ExternalError) as error:
-            channel.on_error(
-                PartitionConnectionError(
-                    f"cannot reach {location.resource_id} at {location.host}:"
-                    f"{location.data_port} for {channel.partition_id}: {error}"
-                )
+            unreachable = PartitionConnectionError(
+                f"cannot reach {location.resource_id} at {location.host}:"
+                f"{location.data_port} for {channel.partition_id}: {error}"
             )
+            unreachable.partition_id = (
+                channel.partition_id
+            )  # as in Flink: its producer starts again
+            channel.on_error(unreachable)
             return
         self._request_on(connection, channel)
 

@@ -15,16 +15,22 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from penstock.hosting.closures import deserialize, serialize
+from penstock.machines.split_assignment import SplitAssignmentTracker
+from penstock.machines.watermark_alignment import WatermarkAlignment
 from penstock.model.ids import AttemptId, ExecutionVertexId, JobId, VertexId
 from penstock.model.messages import (
     AddSplits,
     Committable,
     FailureInfo,
+    MaxAllowedWatermark,
     NoMoreSplits,
+    ReportedWatermark,
     SplitRequest,
 )
 from penstock.runtime.sink import Committer, Sink
 from penstock.runtime.source import Source, SplitEnumerator
+from penstock.runtime.source_operator import SourceOperator
+from penstock.runtime.watermarks import AlignmentParams
 
 _CLOSE_TIMEOUT_S: Final = 5.0
 
@@ -46,6 +52,7 @@ class CoordinatedVertex:
     name: str
     parallelism: int
     coordinator: object
+    alignment: AlignmentParams | None = None
 
 
 @dataclass(slots=True)
@@ -56,7 +63,7 @@ class _SourceState:
     source: Source
     enumerator: SplitEnumerator | None = None
     readers: dict[int, AttemptId] = field(default_factory=dict)
-    assigned: dict[int, list[Any]] = field(default_factory=dict)
+    assigned: SplitAssignmentTracker = field(default_factory=SplitAssignmentTracker)
 
 
 class Coordinators:
@@ -74,6 +81,7 @@ class Coordinators:
         self._is_closed = False
         self._timers: set[threading.Timer] = set()
         self._sources: dict[int, _SourceState] = {}
+        self._groups: dict[str, WatermarkAlignment] = {}
         self._committers: dict[int, Committer] = {}
         for place in places:
             if isinstance(place.coordinator, Source):
@@ -86,9 +94,13 @@ class Coordinators:
         for state in self._sources.values():
             self._submit(state.place.name, functools.partial(self._start_source, state))
 
-    def split_request(self, request: SplitRequest) -> None:
-        state = self._sources[request.node_id]
-        self._submit(state.place.name, lambda: self._handle_request(state, request))
+    def from_reader(self, message: SplitRequest | ReportedWatermark) -> None:
+        """What a source's reader asks or tells."""
+        state = self._sources[message.node_id]
+        if isinstance(message, SplitRequest):
+            self._submit(state.place.name, lambda: self._handle_request(state, message))
+        else:
+            self._submit(state.place.name, lambda: self._note_watermark(state, message))
 
     def reset(self, vertices: Sequence[ExecutionVertexId]) -> None:
         """These subtasks start again: their splits go back."""
@@ -142,6 +154,26 @@ class Coordinators:
     def _start_source(self, state: _SourceState) -> None:
         state.enumerator = state.source.create_enumerator(_EnumeratorContext(self, state))
         state.enumerator.start()
+        alignment = state.place.alignment
+        if alignment is not None:
+            announce = functools.partial(self._announce, state, alignment)
+            self.call_periodically(state.place.name, alignment.update_interval_ms, announce)
+
+    def _group(self, alignment: AlignmentParams) -> WatermarkAlignment:
+        return self._groups.setdefault(alignment.group, WatermarkAlignment())
+
+    def _note_watermark(self, state: _SourceState, report: ReportedWatermark) -> None:
+        subtask, alignment = report.attempt_id.subtask, state.place.alignment
+        if alignment is not None and state.readers.get(subtask) == report.attempt_id:
+            self._group(alignment).report((state.place.node_id, subtask), report.watermark_ms)
+
+    def _announce(self, state: _SourceState, alignment: AlignmentParams) -> None:
+        allowed_ms = self._group(alignment).max_allowed_ms(alignment.max_drift_ms)
+        if allowed_ms is None:
+            return
+        for attempt_id in state.readers.values():
+            message = MaxAllowedWatermark(attempt_id, state.place.node_id, allowed_ms)
+            self._callbacks.send_to_task(attempt_id, message)
 
     def _handle_request(self, state: _SourceState, request: SplitRequest) -> None:
         if state.enumerator is None:
@@ -157,8 +189,10 @@ class Coordinators:
             return
         for subtask in subtasks:
             state.readers.pop(subtask, None)
+            if state.place.alignment is not None:
+                self._group(state.place.alignment).forget((state.place.node_id, subtask))
         for subtask in subtasks:
-            splits = state.assigned.pop(subtask, [])
+            splits = state.assigned.reset(subtask)
             if splits:
                 state.enumerator.add_splits_back(splits, subtask)
 
@@ -166,7 +200,7 @@ class Coordinators:
         attempt_id = state.readers.get(subtask)
         if attempt_id is None or not splits:
             return
-        state.assigned.setdefault(subtask, []).extend(splits)
+        state.assigned.assign(subtask, splits)
         message = AddSplits(attempt_id, state.place.node_id, serialize(list(splits)))
         self._callbacks.send_to_task(attempt_id, message)
 
@@ -262,9 +296,16 @@ def coordinated_vertices(
     return [
         CoordinatedVertex(
             vertex.vertex_id, info.node_id, info.name, vertex.parallelism,
-            nodes[info.node_id].coordinator,
+            nodes[info.node_id].coordinator, alignment_of(nodes[info.node_id].operator),
         )
         for vertex in vertices.values()
         for info in vertex.operators
         if nodes[info.node_id].coordinator is not None
     ]  # fmt: skip
+
+
+def alignment_of(operator: object) -> AlignmentParams | None:
+    """Of a source operator whose watermark strategy has one."""
+    if not isinstance(operator, SourceOperator):
+        return None
+    return operator.watermark_strategy.alignment

@@ -44,6 +44,9 @@ class ProducerEnd(Protocol):
     def new_buffer_size(self, frame_bytes: int) -> None: ...
     def resume(self) -> None: ...
     def release(self) -> None: ...
+    def disconnect(self) -> None:
+        """The consumer cannot be reached any more."""
+        ...
 
 
 class DataConnection:
@@ -136,4 +139,10 @@ class DataConnection:
         self.is_closed = True
         for channel in list(self.channels.values()):
             channel.on_error(PartitionConnectionError(f"connection to {self.peer} lost: {cause}"))
-        self.views.clear()
+        self.drop_views()
+
+    def drop_views(self) -> None:
+        """Nobody is there to send to."""
+        views, self.views = list(self.views.values()), {}
+        for view in views:
+            view.disconnect()

@@ -41,12 +41,15 @@ class FrameType(IntEnum):
 
 
 class FailureKind(IntEnum):
-    """Element kind of a FAILED frame: what went wrong at the producer's end. CONNECTION: it cannot be read."""
+    """Element kind of a FAILED frame: what went wrong at the producer's end. CONNECTION: it cannot be read;
+    DATA_LOST: nor by anybody else, so that it has to be made anew.
+    """
 
     CONNECTION = 0
     RECORD = 1
     NOT_FOUND = 2
     PRODUCER = 3
+    DATA_LOST = 4
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ from penstock.model.errors import (
     ExternalError,
     PartitionConnectionError,
     ProducerFailed,
+    ResultDataLost,
     UserCodeError,
 )
 from penstock.model.ids import ResourceId
@@ -267,7 +268,8 @@ class DataPlane:
         )
         connection.views[channel] = view
         try:
-            view.start(partition.create_view(request.subpartition, view), request.buffer_bytes)
+            source = partition.create_view(request.subpartition, view, is_encoded=True)
+            view.start(source, request.buffer_bytes)
         except ExternalError as error:
             connection.views.pop(channel, None)
             text = str(error).encode()
@@ -275,6 +277,7 @@ class DataPlane:
 
     def close(self) -> None:
         self._is_closing = True
+        self.registry.close()
         self._on_loop(lambda: None)
         if threading.current_thread() is not self._thread:
             self._thread.join(5.0)
@@ -324,6 +327,7 @@ def _on_failed(connection: DataConnection, frame: DataFrame) -> None:
 _FAILURES: Final[dict[int, type[Exception]]] = {
     FailureKind.RECORD: UserCodeError,
     FailureKind.PRODUCER: ProducerFailed,
+    FailureKind.DATA_LOST: ResultDataLost,
 }
 _RARE_FRAMES: Final[dict[int, Callable[[DataConnection, DataFrame], None]]] = {
     FrameType.CANCEL: _on_cancel,

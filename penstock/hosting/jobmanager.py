@@ -42,6 +42,7 @@ from penstock.model.messages import (
     ProcessEnded,
     RegisterTaskManager,
     RegistrationAccepted,
+    ReportedWatermark,
     ResourceTick,
     SlotFreed,
     SlotsOffered,
@@ -299,9 +300,9 @@ class JobManager:
             self.shell.feed_job(TaskReported(message, now_ms()))
         elif isinstance(message, OfferSlots):
             self._on_offers(message)
-        elif isinstance(message, SplitRequest):
+        elif isinstance(message, SplitRequest | ReportedWatermark):
             if message.attempt_id in self.shell.where:
-                self.coordinators.split_request(message)
+                self.coordinators.from_reader(message)
         elif isinstance(message, DriverData):
             self._on_driver_data(message)
         elif isinstance(message, UserOutput):

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from penstock.model.errors import EngineBug, PartitionConnectionError
 from penstock.model.ids import ResultPartitionId
 from penstock.runtime.partition.result_partition import ResultPartition
 
@@ -27,9 +28,17 @@ class PartitionRegistry:
         self._lock = threading.Lock()
         self._partitions: dict[ResultPartitionId, ResultPartition] = {}
         self._waiting: dict[ResultPartitionId, list[tuple[float, Found]]] = {}
+        self._is_closed = False
 
     def register(self, partition: ResultPartition) -> None:
+        """Raises: EngineBug: one of that id is here. PartitionConnectionError: this TaskManager is ending."""
         with self._lock:
+            if self._is_closed:
+                raise PartitionConnectionError(
+                    f"{partition.partition_id} comes when this TaskManager is ending"
+                )
+            if partition.partition_id in self._partitions:
+                raise EngineBug(f"partition {partition.partition_id} is registered twice")
             self._partitions[partition.partition_id] = partition
             waiting = self._waiting.pop(partition.partition_id, [])
         for _, found in waiting:
@@ -80,6 +89,15 @@ class PartitionRegistry:
             partition = self._partitions.pop(partition_id, None)
         if partition is not None:
             partition.release(failure)
+
+    def close(self) -> None:
+        """The TaskManager ends: everything goes, finished blocking results too."""
+        with self._lock:
+            self._is_closed = True
+            partitions, self._partitions = list(self._partitions.values()), {}
+            self._waiting.clear()
+        for partition in partitions:
+            partition.release()
 
     def __len__(self) -> int:
         with self._lock:

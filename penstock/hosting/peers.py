@@ -72,6 +72,7 @@ class Peers:
         for connection in connections:
             connection.is_closed = True
             connection.sock.close()
+            connection.drop_views()
 
     def forget(self, connection: DataConnection) -> None:
         """It broke: the next need dials anew."""

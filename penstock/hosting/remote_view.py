@@ -13,7 +13,7 @@ from typing import Any
 from penstock.hosting.closures import dumps_records
 from penstock.hosting.data_connection import DataConnection
 from penstock.hosting.data_frames import FailureKind, FrameType
-from penstock.model.errors import ExternalError, ProducerFailed
+from penstock.model.errors import ExternalError, ProducerFailed, ResultDataLost
 from penstock.runtime.codec import ChannelEncoder, EncodedFrame, FrameKind, Parts, size_of
 from penstock.runtime.elements import ColumnBatch, RowBatch
 from penstock.runtime.partition.subpartition import FrameView
@@ -22,6 +22,8 @@ from penstock.runtime.subpartition_view import NextType
 
 def failure_kind(error: ExternalError) -> FailureKind:
     """How the consumer is to see it."""
+    if isinstance(error, ResultDataLost):
+        return FailureKind.DATA_LOST
     is_producers = isinstance(error, ProducerFailed)
     return FailureKind.PRODUCER if is_producers else FailureKind.CONNECTION
 
@@ -167,6 +169,11 @@ class RemoteView:
         if waiting > self._announced:
             self._announced = waiting
             self._connection.send(FrameType.BACKLOG, self._channel, [], (0, 0, waiting))
+
+    def disconnect(self) -> None:
+        """The connection is lost: what becomes of the consumer, the JobMaster decides."""
+        if self._view is not None:
+            self._view.disconnect()
 
     def release(self) -> None:
         """The consumer cancelled or has read the end."""

@@ -11,8 +11,11 @@ from penstock.hosting.task_thread import TaskSettings
 from penstock.machines.job_settings import job_settings_of
 from penstock.machines.resource_manager import max_taskmanagers_of, resource_settings_of
 from penstock.model.config import Settings
+from penstock.model.errors import ConfigurationError
 from penstock.model.program import ProgramSettings
+from penstock.runtime.latency import Granularity
 from penstock.runtime.network_settings import network_settings_of
+from penstock.runtime.partition.settings import blocking_settings_of
 
 # A supervisor heartbeats for its TaskManager even while a C call holds the GIL, so short times are safe here.
 HOST_DEFAULTS: Final[Mapping[str, object]] = {
@@ -37,6 +40,16 @@ def _job_parameters(settings: Settings, program: ProgramSettings) -> tuple[tuple
     return tuple({**found, **program.job_parameters}.items())
 
 
+def _granularity(settings: Settings) -> Granularity:
+    key = "metrics.latency.granularity"
+    text = (settings.get_str(key) or "").lower()
+    try:
+        return Granularity(text)
+    except ValueError:
+        expected = ", ".join(Granularity)
+        raise ConfigurationError(f"{key}: expected one of {expected}, got {text!r}") from None
+
+
 def job_manager_settings(settings: Settings, program: ProgramSettings) -> JobManagerSettings:
     """Raises ConfigurationError for a value out of range."""
     return JobManagerSettings(
@@ -46,10 +59,16 @@ def job_manager_settings(settings: Settings, program: ProgramSettings) -> JobMan
             max_step_ms=settings.get_float("penstock.task.max-step-time"),
             frame_bytes=settings.get_int("penstock.exchange.frame-size"),
             watermark_interval_ms=program.auto_watermark_interval_ms,
+            latency_interval_ms=settings.get_int("metrics.latency.interval"),
+            latency_granularity=_granularity(settings),
+            may_leave_splits_unaligned=bool(
+                settings.get("pipeline.watermark-alignment.allow-unaligned-source-splits")
+            ),
             cancellation_interval_ms=settings.get_int("task.cancellation.interval"),
             slow_call_ms=settings.get_int("penstock.task.slow-call"),
             job_parameters=_job_parameters(settings, program),
             network=network_settings_of(settings),
+            blocking=blocking_settings_of(settings),
         ),
         heartbeat_interval_s=settings.get_int("heartbeat.interval") / 1000,
         heartbeat_timeout_s=settings.get_int("heartbeat.timeout") / 1000,

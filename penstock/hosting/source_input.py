@@ -9,20 +9,21 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from penstock.hosting.split_fetcher import FetcherThread
 from penstock.model.errors import PenstockError
 from penstock.model.graph.chain import ChainedOperator
-from penstock.model.messages import SplitRequest
+from penstock.model.messages import ReportedWatermark, SplitRequest
 from penstock.runtime.chain import user_code_error
 from penstock.runtime.elements import Element
-from penstock.runtime.source import SourceReader
-from penstock.runtime.source_operator import SourceOperator
+from penstock.runtime.source import SourceReader, SplitFetcher, SplitReader
+from penstock.runtime.source_operator import SourceOperator, SourceSettings
 
 if TYPE_CHECKING:
     from penstock.hosting.task_thread import TaskThread
 
 
 class SourceInput:
-    """`runtime.task.TaskInput` and `runtime.source.ReaderContext` in one."""
+    """`runtime.task.TaskInput`, `runtime.source.ReaderContext` and `runtime.source_operator.SourceClock` in one."""
 
     is_source = True
 
@@ -34,9 +35,20 @@ class SourceInput:
         self.reader: SourceReader = operator.source.create_reader(self)
 
     def start(self) -> None:
-        interval_ms = self._thread.host.task_settings.watermark_interval_ms
-        self._operator.start(self.reader, self.monotonic_ms, interval_ms)
+        task_settings = self._thread.host.task_settings
+        settings = SourceSettings(
+            watermark_interval_ms=task_settings.watermark_interval_ms,
+            latency_interval_ms=task_settings.latency_interval_ms,
+            operator_id=self._spec.uid,
+            subtask=self.subtask(),
+            may_leave_splits_unaligned=task_settings.may_leave_splits_unaligned,
+        )
+        self._operator.start(self.reader, self, settings, self._report_watermark)
         self.reader.start()
+
+    def allow_watermark(self, watermark_ms: int) -> None:
+        """The coordinator of the alignment group says how far this source may run. Mailbox thread."""
+        self._operator.allow(watermark_ms)
 
     # ------------------------------------------------------------------ TaskInput
 
@@ -48,8 +60,8 @@ class SourceInput:
             raise
         except (Exception, SystemExit) as error:  # sys.exit() in user code is its failure
             raise user_code_error(self._spec, self._operator, error) from error
-        if self._operator.next_periodic_ms is not None:
-            self.wake_at(self._operator.next_periodic_ms)
+        if self._operator.next_wake_ms is not None:
+            self.wake_at(self._operator.next_wake_ms)
         return (0, elements) if elements else None
 
     @property
@@ -74,6 +86,13 @@ class SourceInput:
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
 
+    def active_ms(self) -> int:
+        return self.monotonic_ms() - self._thread.backpressured_ms
+
+    def _report_watermark(self, watermark_ms: int) -> None:
+        node_id = self._spec.node_id
+        self._thread.host.send(ReportedWatermark(self._thread.attempt_id, node_id, watermark_ms))
+
     def send_split_request(self) -> None:
         host = self._thread.host
         host.send(SplitRequest(self._thread.attempt_id, self._spec.node_id, host.host_name))
@@ -84,3 +103,6 @@ class SourceInput:
 
     def wake(self) -> None:
         self._thread.processor.notify_input()
+
+    def start_fetcher(self, split_reader: SplitReader) -> SplitFetcher:
+        return FetcherThread(split_reader, self.wake, f"penstock-fetcher-{self._spec.name[:40]}")

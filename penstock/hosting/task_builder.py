@@ -8,11 +8,12 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from penstock.hosting.async_calls import AsyncCallThreads
 from penstock.hosting.channels import TaskChannelHost
-from penstock.hosting.closures import loads_records
+from penstock.hosting.closures import dumps_records, loads_records
 from penstock.hosting.driver_stream import DriverWriter
 from penstock.hosting.source_input import SourceInput
 from penstock.model.deployment import (
@@ -31,8 +32,10 @@ from penstock.runtime.gate.producer_check import ProducerAnswer
 from penstock.runtime.gate.single import SingleInputGate
 from penstock.runtime.input_processor import StreamMultipleInputProcessor, StreamOneInputProcessor
 from penstock.runtime.operator import OperatorContext
+from penstock.runtime.partition.blocking import BlockingFormat
 from penstock.runtime.partition.result_partition import (
     ResultPartition,
+    blocking_partition,
     pipelined_partition,
     pool_of,
 )
@@ -100,6 +103,9 @@ class BuiltTask:
     def no_more_splits(self) -> None:
         self._source_input().reader.notify_no_more_splits()
 
+    def allow_watermark(self, watermark_ms: int) -> None:
+        self._source_input().allow_watermark(watermark_ms)
+
     def next_poll_ms(self) -> int | None:
         source = self.task.input
         return source.wake_at_ms if isinstance(source, SourceInput) else None
@@ -159,38 +165,26 @@ class BuiltTask:
             job_id=deployment.job_id,
             report_committable=lambda payload: thread.report_committable(spec.node_id, payload),
             file_prefix=job_prefix,
+            active_ms=lambda: wall_clock_ms() - thread.backpressured_ms,
+            async_calls=AsyncCallThreads(thread.mail, f"penstock-async-{spec.name[:40]}"),
         )
 
 
 def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
     """Everything of one attempt, not yet opened."""
     deployment, host = thread.deployment, thread.host
-    chain = OperatorChain(spec, wall_clock_ms, thread.enter_operator)
+    chain = OperatorChain(
+        spec,
+        wall_clock_ms,
+        thread.enter_operator,
+        random.randrange,
+        host.task_settings.latency_granularity,
+    )
     partitions = {
-        part.partition_id.data_set_id: pipelined_partition(
-            ResultPartitionId(part.partition_id, deployment.attempt_id),
-            part.subpartitions,
-            host.task_settings.frame_bytes,
-            thread.processor.notify_output,
-            threading.Lock,
-            part.result_type,
-        )
+        part.partition_id.data_set_id: _result_partition(thread, part)
         for part in deployment.partitions
     }
-    by_data_set = {part.partition_id.data_set_id: part for part in deployment.partitions}
-    outputs: list[OutputWriter] = []
-    for output in spec.outputs:
-        producer = spec.operators[output.operator_index]
-        if output.data_set_id is None:
-            outputs.append(_driver_writer(thread, output, producer))
-        else:
-            part = by_data_set[output.data_set_id]
-            partition = partitions[output.data_set_id]
-            outputs.append(
-                PartitionWriter(
-                    partition, _partitioner(thread, output, part), output.element_type, producer
-                )
-            )
+    outputs = [_writer(thread, spec, output, partitions) for output in spec.outputs]
     head = chain.head
     gates: Sequence[SingleInputGate] = ()
     task_input: TaskInput
@@ -251,6 +245,57 @@ def _gate_context(thread: TaskThread) -> GateContext:
         threading.Lock,
         loads_records,
     )
+
+
+def _result_partition(thread: TaskThread, part: PartitionDeployment) -> ResultPartition:
+    host = thread.host
+    partition_id = ResultPartitionId(part.partition_id, thread.deployment.attempt_id)
+    frame_bytes = host.task_settings.frame_bytes
+    if not part.result_type.is_released_by_scheduler:
+        return pipelined_partition(
+            partition_id,
+            part.subpartitions,
+            frame_bytes,
+            thread.processor.notify_output,
+            threading.Lock,
+            part.result_type,
+        )
+    blocking = host.task_settings.blocking
+    return blocking_partition(
+        partition_id,
+        part.subpartitions,
+        lambda: blocking.make_data(host.io_directories.new_path()),
+        BlockingFormat(
+            dumps_records,
+            loads_records,
+            frame_bytes,
+            blocking.buffer_bytes,
+            blocking.make_compressor(),
+        ),
+        threading.Lock,
+        part.result_type,
+    )
+
+
+def _writer(
+    thread: TaskThread,
+    spec: ChainSpec,
+    output: ChainOutput,
+    partitions: Mapping[DataSetId, ResultPartition],
+) -> OutputWriter:
+    producer = spec.operators[output.operator_index]
+    if output.data_set_id is None:
+        return _driver_writer(thread, output, producer)
+    (part,) = [
+        part
+        for part in thread.deployment.partitions
+        if part.partition_id.data_set_id == output.data_set_id
+    ]
+    partitioner = _partitioner(thread, output, part)
+    partition = partitions[output.data_set_id]
+    writer = PartitionWriter(partition, partitioner, output.element_type, producer)
+    writer.choose = random.randrange
+    return writer
 
 
 def _partitioner(thread: TaskThread, output: ChainOutput, part: PartitionDeployment) -> Partitioner:

@@ -21,6 +21,7 @@ from typing import Final, Protocol
 from penstock.hosting.closures import deserialize, dumps_records
 from penstock.hosting.data_plane import DataPlane
 from penstock.hosting.driver_stream import DriverWriter
+from penstock.hosting.io_directories import IoDirectories
 from penstock.hosting.producer_questions import ProducerQuestions
 from penstock.hosting.task_builder import BuiltTask, build_task
 from penstock.hosting.user_output import end_thread
@@ -32,9 +33,11 @@ from penstock.model.graph.chain import ChainSpec
 from penstock.model.messages import Committable, FailureInfo, TaskIo, TaskStateChanged
 from penstock.model.states import ExecutionState
 from penstock.runtime.input_status import NextMove, next_move
+from penstock.runtime.latency import Granularity
 from penstock.runtime.mailbox import MIN_PRIORITY, Mail, MailboxClosed, TaskMailbox
 from penstock.runtime.mailbox_processor import MailboxProcessor
 from penstock.runtime.network_settings import NetworkSettings
+from penstock.runtime.partition.settings import BlockingSettings
 
 MAX_WAIT_S: Final = 1.0
 _MIN_WAIT_S: Final = 0.001
@@ -53,16 +56,21 @@ class TaskSettings:
     max_step_ms: float = 5.0
     frame_bytes: int = 1 << 20
     watermark_interval_ms: int = 200
+    latency_interval_ms: int = 0
+    latency_granularity: Granularity = Granularity.OPERATOR
+    may_leave_splits_unaligned: bool = False
     cancellation_interval_ms: int = 500
     slow_call_ms: int = 10_000
     job_parameters: tuple[tuple[str, str], ...] = ()
     network: NetworkSettings = field(default_factory=NetworkSettings)
+    blocking: BlockingSettings = field(default_factory=BlockingSettings)
 
 
 class TaskHost(Protocol):
     """The TaskManager as its tasks see it. `send` may be called from any thread."""
 
     data_plane: DataPlane
+    io_directories: IoDirectories
     task_settings: TaskSettings
     host_name: str
     questions: ProducerQuestions
@@ -159,6 +167,10 @@ class TaskThread:
     def no_more_splits(self) -> None:
         self.mail(lambda: self._with_built(lambda built: built.no_more_splits()))
 
+    def allow_watermark(self, watermark_ms: int) -> None:
+        """How far the source may run ahead of its alignment group."""
+        self.mail(lambda: self._with_built(lambda built: built.allow_watermark(watermark_ms)))
+
     def driver_credit(self, stream: str, frames: int) -> None:
         def grant(built: BuiltTask) -> None:
             for output in built.task.outputs:
@@ -166,6 +178,11 @@ class TaskThread:
                     output.on_credit(frames)
 
         self.mail(lambda: self._with_built(grant))
+
+    @property
+    def backpressured_ms(self) -> int:
+        """How long the thread has waited for room in its outputs."""
+        return self.processor.backpressured_ns // 1_000_000
 
     def io(self) -> TaskIo:
         """Counters so far; read without a lock, so they may be a batch apart."""
@@ -186,6 +203,7 @@ class TaskThread:
             idle_ms=idle_ns // 1_000_000,
             backpressured_ms=blocked_ns // 1_000_000,
             late_records_dropped=built.task.chain.late_records_dropped,
+            latencies=built.task.chain.latencies,
         )
 
     # ------------------------------------------------------------------ the thread
@@ -350,6 +368,10 @@ def failure_info(error: BaseException, where: str) -> FailureInfo:
     if isinstance(error, UserCodeError):
         return FailureInfo("UserCodeError", f"{error}\n{where}", is_user_code=True)
     if isinstance(error, ExternalError):
-        return FailureInfo(type(error).__name__, f"{type(error).__name__}: {error}\n{where}")
+        name = type(error).__name__
+        lost = getattr(error, "partition_id", None)
+        return FailureInfo(
+            name, f"{name}: {error}\n{where}", lost_partition=lost.partition_id if lost else None
+        )
     text = "".join(traceback.format_exception(error)).rstrip()
     return FailureInfo(type(error).__name__, f"{text}\n{where}")

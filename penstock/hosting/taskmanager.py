@@ -11,22 +11,20 @@ import os
 import platform
 import secrets
 import socket
-import tempfile
 import threading
 import time
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from io import BytesIO
-from pathlib import Path
 from typing import Any, Final
 
 import penstock
 from penstock.hosting.data_plane import DataPlane
 from penstock.hosting.handshake import NONCE_BYTES, ROLE_TASKMANAGER, ClientHandshake, Credentials
+from penstock.hosting.io_directories import IoDirectories
 from penstock.hosting.producer_questions import ProducerQuestions
 from penstock.hosting.task_thread import TaskSettings, TaskThread, failure_info
 from penstock.hosting.task_watchdog import TaskWatchdog
+from penstock.hosting.user_modules import UserModules
 from penstock.hosting.wire import MessageBuffer, encode, notice_lost_peer, run_handshake
 from penstock.machines.task_slots import TaskSlots
 from penstock.machines.task_submission import TaskSubmissions
@@ -48,6 +46,7 @@ from penstock.model.messages import (
     FreeSlot,
     Heartbeat,
     MasterHeartbeat,
+    MaxAllowedWatermark,
     NoMoreSplits,
     OfferSlots,
     PartitionStateAnswer,
@@ -98,6 +97,9 @@ class TaskManager:
         self.task_settings = config.task_settings
         self.host_name = config.bind_host
         self.data_plane = _data_plane(config)
+        self.io_directories = IoDirectories(
+            config.task_settings.blocking.tmp_dirs, config.resource_id
+        )
         self.data_plane.on_error = self._partition_error
         self.data_plane.on_broken = self.abandon
         self.questions = ProducerQuestions(self.send, self.data_plane.call_later)
@@ -117,7 +119,7 @@ class TaskManager:
         self._socket: socket.socket | None = None
         self._ended_tasks_progress = 0
         self._is_shutting_down = False
-        self._work_dir: tempfile.TemporaryDirectory[str] | None = None
+        self._modules = UserModules()
 
     # ------------------------------------------------------------------ life
 
@@ -210,11 +212,11 @@ class TaskManager:
         for task in tasks:
             task.join(max(0.0, deadline - time.monotonic()))
         self.data_plane.close()
+        self.io_directories.close()
         if self._socket is not None:
             with self._send_lock:
                 self._socket.close()
-        if self._work_dir is not None:
-            self._work_dir.cleanup()
+        self._modules.close()
 
     # ------------------------------------------------------------------ what tasks ask
 
@@ -319,22 +321,9 @@ class TaskManager:
 
     def _on_put_blob(self, message: PutBlob) -> None:
         if message.key.startswith("modules-"):
-            self._install_modules(message.data)
+            self._modules.install(message.data)
         else:
             self._blobs[message.key] = message.data
-
-    def _install_modules(self, archive: bytes) -> None:
-        """The user's own modules, importable by this job's tasks only: this process is the job's."""
-        import sys
-
-        self._work_dir = tempfile.TemporaryDirectory(prefix="penstock-modules-")
-        with zipfile.ZipFile(BytesIO(archive)) as modules:
-            for name in modules.namelist():
-                target = (Path(self._work_dir.name) / name).resolve()
-                if not target.is_relative_to(Path(self._work_dir.name).resolve()):
-                    raise ExternalError(f"module archive names {name!r}, outside its directory")
-            modules.extractall(self._work_dir.name)
-        sys.path.insert(0, self._work_dir.name)
 
     def _on_deploy(self, message: DeployTask) -> None:
         deployment = message.deployment
@@ -376,6 +365,9 @@ class TaskManager:
     def _on_no_more_splits(self, message: NoMoreSplits) -> None:
         self._for_task(message.attempt_id, lambda task: task.no_more_splits())
 
+    def _on_max_allowed_watermark(self, message: MaxAllowedWatermark) -> None:
+        self._for_task(message.attempt_id, lambda task: task.allow_watermark(message.watermark_ms))
+
     def _on_driver_credit(self, message: DriverCredit) -> None:
         self._for_task(
             message.attempt_id, lambda task: task.driver_credit(message.stream, message.frames)
@@ -404,6 +396,7 @@ _HANDLERS: Final[dict[type, Callable[[TaskManager, Any], None]]] = {
     ReleasePartitions: TaskManager._on_release_partitions,
     AddSplits: TaskManager._on_add_splits,
     NoMoreSplits: TaskManager._on_no_more_splits,
+    MaxAllowedWatermark: TaskManager._on_max_allowed_watermark,
     DriverCredit: TaskManager._on_driver_credit,
     Shutdown: TaskManager._on_shutdown,
 }

@@ -106,13 +106,8 @@ class ResultPartition:
 
     @property
     def is_wanted(self) -> bool:
-        """It lies where it was made, and not all that read it have finished."""
-        is_kept = self.is_available and self.result_type.is_released_by_scheduler
-        return is_kept and any(
-            reader.state is not ExecutionState.FINISHED
-            for group in self.consumer_groups
-            for reader in group.vertices
-        )
+        """It lies where it was made, and has not been let go."""
+        return self.is_available and self.result_type.is_released_by_scheduler
 
     def mark_produced(self) -> None:
         """All data are there. Never for pipelined results; a second time changes nothing."""

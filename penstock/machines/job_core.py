@@ -12,10 +12,11 @@ from collections.abc import Iterable, Sequence
 from penstock.machines import job_status as job_machine
 from penstock.machines.deployer import Deployer
 from penstock.machines.execution import Consequence, ExecutionEvent
-from penstock.machines.execution_graph import ExecutionGraph, ExecutionVertex
+from penstock.machines.execution_graph import ExecutionGraph, ExecutionVertex, ResultPartition
 from penstock.machines.failures import RootCause, lost_slot
 from penstock.machines.job_settings import JobSettings, LoadBalanceMode
 from penstock.machines.job_status import JobStatusEvent
+from penstock.machines.partition_release import PartitionRelease, ReleaseAtEnd
 from penstock.machines.resource_profile import ANY, UNKNOWN, ResourceProfile, profile_of
 from penstock.machines.restarts import Restarts
 from penstock.machines.shared_slots import SharedSlots
@@ -74,6 +75,7 @@ class JobCore:
         self.root = RootCause()
         self.story: Story[ExecutionStateChanged | JobStatusChanged] = Story(settings.story_size)
         self.effects: list[JobEffect] = []
+        self.partition_release: PartitionRelease = ReleaseAtEnd()
         self.alive = len(self.graph.vertices)
         self.gone: set[ResourceId] = set()
         self.freed: set[AllocationId] = set()
@@ -187,7 +189,9 @@ class JobCore:
     def reset(self, vertices: Sequence[ExecutionVertex], *, is_global: bool) -> None:
         """New attempts of these; their coordinators are told before anything is deployed."""
         for vertex in vertices:
-            self.release_partitions(vertex)
+            self.release_partitions(vertex, vertex.partitions)
+            if vertex.state is ExecutionState.FINISHED:
+                self.partition_release.on_unfinished(vertex)
             if vertex.state is not ExecutionState.CREATED:
                 vertex.reset()
                 self.alive += 1
@@ -241,7 +245,7 @@ class JobCore:
     def end(self, event: JobStatusEvent) -> None:
         """Give everything back, then say so."""
         for vertex in self.graph.vertices:
-            self.release_partitions(vertex)
+            self.release_partitions(vertex, vertex.partitions)
         following = job_machine.step(self.status, event)
         cause = f"job is {following}"
         for slot in self.pool.clear():
@@ -249,18 +253,27 @@ class JobCore:
         self.declare()
         self.move_job(event)
 
-    def release_partitions(self, vertex: ExecutionVertex) -> None:
-        """Results that outlive their task; the others go with it."""
+    def release_unread(self, vertex: ExecutionVertex) -> None:
+        """A vertex has finished: what nobody else will read goes."""
+        for partition in self.partition_release.on_finished(vertex):
+            self.release_partitions(partition.producer, (partition,))
+
+    def release_partitions(
+        self, vertex: ExecutionVertex, partitions: Iterable[ResultPartition]
+    ) -> None:
+        """Of what it made: results that outlive their task; the others go with it."""
         location = vertex.execution.location
         kept = tuple(
             (partition.partition_id, vertex.execution.attempt_id)
-            for partition in vertex.partitions
+            for partition in partitions
             if partition.is_available
             and partition.result_type.is_released_by_scheduler
             and vertex.state is ExecutionState.FINISHED
         )
         if kept and location is not None:
             self.effects.append(ReleasePartitions(location.resource_id, kept))
+            for partition_id, _ in kept:
+                self.graph.partitions[partition_id].is_available = False
 
     def move_job(self, event: JobStatusEvent) -> None:
         following = job_machine.step(self.status, event)

@@ -26,7 +26,8 @@ from penstock.machines.job_checks import check_job
 from penstock.machines.job_core import JobCore
 from penstock.machines.job_settings import FailoverMode, JobSettings
 from penstock.machines.job_status import JobStatusEvent
-from penstock.machines.job_views import TaskPlace, places_of, progress_of
+from penstock.machines.job_views import TaskPlace, latencies_of, places_of, progress_of
+from penstock.machines.partition_release import ReleaseByRegion
 from penstock.machines.regions import Regions
 from penstock.machines.scheduling import PipelinedRegionScheduling, SchedulingStrategy
 from penstock.machines.shared_slots import SharedSlots
@@ -44,6 +45,7 @@ from penstock.model.messages import (
     JobEvent,
     JobFinalized,
     JobStatusChanged,
+    LatencySummary,
     NotEnoughResources,
     PartitionDataProduced,
     SetTimer,
@@ -80,6 +82,8 @@ class JobMaster:
         self._settings = settings
         regions = Regions(core.graph)
         self.regions = regions.regions
+        if settings.is_released_during_job:
+            core.partition_release = ReleaseByRegion(core.graph, regions)
         self._scheduling = _scheduling_of(core.graph, regions, job_graph.job_type, settings)
         failover: FailoverStrategy = RestartRegions(regions)
         if settings.failover is FailoverMode.FULL:
@@ -167,6 +171,10 @@ class JobMaster:
 
     def progress(self) -> list[VertexProgress]:
         return progress_of(self._core.graph)
+
+    def latencies(self) -> list[tuple[str, int, LatencySummary]]:
+        """(vertex name, subtask, histogram of one pair of source and operator) of the current attempts."""
+        return latencies_of(self._core.graph)
 
     def story(self, limit: int | None = None) -> list[ExecutionStateChanged | JobStatusChanged]:
         """The newest state changes, oldest first."""
@@ -289,6 +297,7 @@ class JobMaster:
         elif vertex.state is before:
             return
         elif vertex.state is ExecutionState.FINISHED:
+            self._core.release_unread(vertex)
             self._core.allocate(self._scheduling.on_finished(vertex))
         elif vertex.state is ExecutionState.FAILED:
             failure = report.failure or unexpected_report(vertex, before, report.state)

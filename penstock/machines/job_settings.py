@@ -55,6 +55,7 @@ class JobSettings:
     failover: FailoverMode = FailoverMode.REGION
     load_balance: LoadBalanceMode = LoadBalanceMode.NONE
     is_local_recovery: bool = False
+    is_released_during_job: bool = True
     make_backoff: Callable[[], RestartBackoff] = field(default=InfrastructureOnlyRestart)
 
     @property
@@ -88,6 +89,9 @@ def job_settings_of(settings: Settings, draw: Callable[[], float] | None = None)
         failover=_failover_mode(settings),
         load_balance=load_balance_mode_of(settings),
         is_local_recovery=is_local_recovery or settings.get_bool("state.backend.local-recovery"),
+        is_released_during_job=settings.get_bool(
+            "jobmanager.partition.release-during-job-execution"
+        ),
         make_backoff=lambda: restart_backoff_of(settings, draw),
     )
 

@@ -21,6 +21,7 @@ INFRASTRUCTURE_KINDS: Final = frozenset({
     "PartitionConnectionError",
     "PartitionNotFound",
     "ProducerFailed",
+    "ResultDataLost",
 })
 """Failures of the world, not of the program: the next attempt runs elsewhere and may succeed."""
 

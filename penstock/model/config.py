@@ -91,13 +91,18 @@ OPTIONS: Final[Mapping[str, Option]] = {
 
 def parse_duration_ms(text: str, key: str = "") -> int:
     """Milliseconds of `5 min`, `200 ms`, `1 h`, `20`; parts below a millisecond are cut off."""
+    return int(parse_fine_duration_ms(text, key))
+
+
+def parse_fine_duration_ms(text: str, key: str = "") -> float:
+    """Milliseconds of `200 us`, `1 ms` with their fractions."""
     match = _NUMBER_AND_UNIT.fullmatch(text.strip().lower())
     unit = match[2] if match else ""
     if match and unit not in _UNITS_MS:
         unit = unit.removesuffix("s")
     if not match or unit not in _UNITS_MS:
         raise _refusal(key, text, "a duration such as '200 ms', '5 s', '10 min' or '1 h'")
-    return int(int(match[1]) * _UNITS_MS[unit])
+    return int(match[1]) * _UNITS_MS[unit]
 
 
 def parse_memory_bytes(text: str, key: str = "") -> int:
@@ -278,6 +283,7 @@ def _parse_map(key: str, text: str) -> dict[str, str]:
 
 _PARSERS: Final[Mapping[Kind, Callable[[str, str], Value]]] = {
     Kind.DURATION: lambda key, text: parse_duration_ms(text, key),
+    Kind.FINE_DURATION: lambda key, text: parse_fine_duration_ms(text, key),
     Kind.MEMORY: lambda key, text: parse_memory_bytes(text, key),
     Kind.INT: _parse_int,
     Kind.FLOAT: _parse_float,

@@ -10,9 +10,10 @@ from typing import Final
 
 
 class Kind(StrEnum):
-    """How an option's text is read. DURATION gives milliseconds, MEMORY bytes."""
+    """How an option's text is read. DURATION gives whole milliseconds, FINE_DURATION a float of them, MEMORY bytes."""
 
     DURATION = "duration"
+    FINE_DURATION = "fine duration"
     MEMORY = "memory"
     INT = "int"
     FLOAT = "float"
@@ -23,11 +24,11 @@ class Kind(StrEnum):
 
 
 USED: Final = """
-penstock.task.max-step-time | duration | 5 ms |
+penstock.task.max-step-time | fine duration | 5 ms |
     Longest stretch of user code between two looks at the mailbox.
 penstock.exchange.frame-size | memory | 1 mb |
     Largest frame between two tasks; one credit is one frame.
-penstock.exchange.switch-interval | duration | 1 ms | sys.setswitchinterval of a TaskManager.
+penstock.exchange.switch-interval | fine duration | 1 ms | sys.setswitchinterval of a TaskManager.
 penstock.taskmanager.keep-core | bool | true |
     Linux: a busy TaskManager whose threads take turns (the GIL) stays on one core.
 penstock.taskmanager.max | int | - | Most TaskManagers at one time; none: as many as needed.
@@ -69,6 +70,8 @@ jobmanager.scheduler | str | Default |
     Default, or AdaptiveBatch: BATCH jobs go subtask by subtask. Adaptive is taken as Default.
 jobmanager.partition.hybrid.partition-data-consume-constraint | str | - |
     When AdaptiveBatch may read hybrid results; none: UNFINISHED_PRODUCERS.
+jobmanager.partition.release-during-job-execution | bool | true |
+    Remove blocking results as soon as all that read them have finished, not at the job's end.
 jobmanager.execution.failover-strategy | str | region | region or full.
 jobmanager.execution.attempts-history-size | int | 16 | Past attempts kept per subtask.
 taskmanager.numberOfTaskSlots | int | 1 | Slots of one TaskManager.
@@ -105,6 +108,12 @@ taskmanager.network.memory.buffer-debloat.target | duration | 1 s |
 taskmanager.network.memory.buffer-debloat.samples | int | 20 | Measurements that are averaged.
 taskmanager.network.memory.buffer-debloat.threshold-percentages | int | 25 |
     Smaller changes are not announced.
+taskmanager.network.blocking-shuffle.type | str | file |
+    Blocking results: file, mmap (a mapped file), or auto (a file that is mapped for reading).
+taskmanager.network.batch-shuffle.compression.enabled | bool | true | Compress blocking results.
+taskmanager.network.compression.codec | str | LZ4 | LZ4 or ZSTD.
+io.tmp.dirs | str | - |
+    Directories for blocking results, separated by commas; none: the system's for temporary files.
 task.cancellation.interval | duration | 30 s | Between two attempts to interrupt a cancelled task.
 task.cancellation.timeout | duration | 3 min |
     A cancelled task that lives longer ends its TaskManager; 0: never.
@@ -123,6 +132,11 @@ slotmanager.number-of-slots.max | int | 2147483647 | Most slots at one time.
 slotmanager.redundant-taskmanager-num | int | 0 | TaskManagers to keep ready beyond the need.
 python.files | str | - | Files and directories for sys.path of the tasks.
 pipeline.auto-watermark-interval | duration | 200 ms | How often periodic watermarks are made.
+pipeline.watermark-alignment.allow-unaligned-source-splits | bool | false |
+    Whether sources whose readers cannot pause single splits may be in an alignment group.
+metrics.latency.interval | duration | 0 ms | How often sources send latency markers; 0: never.
+metrics.latency.granularity | str | operator |
+    What has a histogram of its own: single, operator (each source), subtask (of each source).
 pipeline.fixed-job-id | str | - | The job's id, 32 hexadecimal digits; none: a random one.
 pipeline.global-job-parameters | map | - | Pairs that every function can read from its context.
 pipeline.max-parallelism | int | -1 | Key groups of operators that set none; -1: derived.
@@ -154,8 +168,6 @@ restart-strategy.failure-rate.max-failures-per-interval | int | 1 | Failures all
 # Accepted because Flink programs set them; they change nothing here.
 # A line that starts with `=` says what the lines below it are.
 IGNORED: Final = """
-= Release consumed blocking results early.
-jobmanager.partition.release-during-job-execution | bool | true
 = How long an allocated slot waits for its JobMaster.
 taskmanager.slot.timeout | duration | 10 s
 = How long a TaskManager tries to register.
@@ -238,19 +250,11 @@ execution.batch.job-recovery.enabled | bool | false
 = Recovery of batch jobs.
 execution.batch.job-recovery.previous-worker.recovery.timeout | duration | 30 s
 execution.batch.job-recovery.snapshot.min-pause | duration | 3 min
-= file, mmap or auto.
-taskmanager.network.blocking-shuffle.type | str | file
 = Sort shuffle only.
 taskmanager.network.sort-shuffle.min-parallelism | int | 1
 taskmanager.network.sort-shuffle.min-buffers | int | 512
-taskmanager.network.batch-shuffle.compression.enabled | bool | true
-taskmanager.network.compression.codec | str | LZ4
 = No JVM runs tasks here.
 taskmanager.jvm-exit-on-oom | bool | false
-= How often latency markers are sent; 0: never.
-metrics.latency.interval | duration | 0 ms
-= single, operator or subtask.
-metrics.latency.granularity | str | operator
 = Watermark alignment.
 pipeline.watermark-alignment.update-interval | duration | 1 s
 = Python: accepted for portability.
@@ -285,7 +289,6 @@ pipeline.operator-chaining.chain-operators-with-different-max-parallelism | bool
 pipeline.serialization-config | list | -
 pipeline.vertex-description-mode | str | TREE
 pipeline.vertex-name-include-index-prefix | bool | false
-pipeline.watermark-alignment.allow-unaligned-source-splits | bool | false
 = Execution: accepted for portability.
 execution.batch-shuffle-mode | str | ALL_EXCHANGES_BLOCKING
 execution.sort-keyed-partition.memory | memory | 128 mb

@@ -12,9 +12,10 @@
     |  |- NoResourceAvailable
     |  |- TaskManagerLost
     |  |- InsufficientBuffers
-    |  |- PartitionConnectionError
-    |  |- PartitionNotFound
-    |  |- ResultDataLost        the file of a blocking result is gone, short, or damaged
+    |  |- PartitionError        a result partition cannot be read: which, if it has to be made anew
+    |  |  |- PartitionConnectionError
+    |  |  |- PartitionNotFound
+    |  |  `- ResultDataLost     the file of a blocking result is gone, short, or damaged
     |  |- ResultWriteError      a blocking result cannot be written: the disk is full, say
     |  |- ProducerFailed
     |  |- BufferReordering
@@ -26,6 +27,13 @@
 A message says what was wrong, what it got, what was expected, where, and the next step.
 Knows nothing of the pieces that raise them.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.model.ids import ResultPartitionId
 
 
 class PenstockError(Exception):
@@ -76,11 +84,20 @@ class InsufficientBuffers(ExternalError):
     """The network memory of a TaskManager is too small for what its tasks require."""
 
 
-class PartitionNotFound(ExternalError):
+class PartitionError(ExternalError):
+    """A result partition cannot be read.
+
+    `partition_id`: a `ResultPartitionId`, if what made it must run again for that; else None.
+    """
+
+    partition_id: ResultPartitionId | None = None
+
+
+class PartitionNotFound(PartitionError):
     """A consumer asked for a result partition that its producer's TaskManager does not have."""
 
 
-class PartitionConnectionError(ExternalError):
+class PartitionConnectionError(PartitionError):
     """The connection to a producer's TaskManager could not be made or broke."""
 
 
@@ -92,13 +109,11 @@ class BufferReordering(ExternalError):
     """A frame came with another sequence number than was due: one was lost, repeated or overtaken."""
 
 
-class ResultDataLost(ExternalError):
+class ResultDataLost(PartitionError):
     """The file of a blocking result is gone, shorter than it was written, or damaged: it has to be made anew.
 
-    Flink's PartitionNotFoundException of a result that was there. `partition_id`: which result, once it is known.
+    Flink's PartitionNotFoundException of a result that was there.
     """
-
-    partition_id: object | None = None
 
 
 class ResultWriteError(ExternalError):

@@ -10,6 +10,7 @@ Knows no channel: it yields `(output index, element)`, and None where it may be 
 from __future__ import annotations
 
 import functools
+import itertools
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from penstock.model.errors import EngineBug, PenstockError, UserCodeError
 from penstock.model.graph.chain import ChainedOperator, ChainSpec, ChainTarget
+from penstock.model.messages import LatencySummary
 from penstock.runtime.convert import enforce, to_columns, to_rows
 from penstock.runtime.elements import (
     Batch,
@@ -29,6 +31,7 @@ from penstock.runtime.elements import (
     Watermark,
     WatermarkStatus,
 )
+from penstock.runtime.latency import Granularity, LatencyStats
 from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
 
 Routed: TypeAlias = "tuple[int, Element] | None"
@@ -84,6 +87,7 @@ class _Node:
     tagged_outputs: dict[str, tuple[int, ...]] = field(default_factory=dict)
     is_announced_idle: bool = False
     late_records_dropped: CountingMetric = field(default_factory=CountingMetric)
+    latency: LatencyStats | None = None
 
 
 class OperatorChain:
@@ -94,9 +98,15 @@ class OperatorChain:
         spec: ChainSpec,
         clock_ms: Callable[[], int],
         enter_operator: Callable[[str], None] = lambda _name: None,
+        choose: Callable[[int], int] = lambda _count: 0,
+        latency_granularity: Granularity = Granularity.OPERATOR,
     ) -> None:
+        """`choose(n)`: one of n outputs, by chance, for a latency marker."""
         self.spec = spec
         self._enter_operator = enter_operator
+        self._choose = choose
+        self._clock_ms = clock_ms
+        self._latency_granularity = latency_granularity
         self._nodes = [_node(spec, index, clock_ms) for index in range(len(spec.operators))]
 
     @property
@@ -112,6 +122,26 @@ class OperatorChain:
     def is_in_record(self) -> bool:
         """Inside one record's output: timers and barriers must wait."""
         return any(node.operator.is_in_record for node in self._nodes)
+
+    @property
+    def takes_input(self) -> bool:
+        """Whether the head can be fed."""
+        return self._nodes[0].operator.takes_input
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether nothing is outstanding at the head, so that `finish` may run."""
+        return self._nodes[0].operator.is_drained
+
+    @property
+    def latencies(self) -> tuple[LatencySummary, ...]:
+        """Of all operators that saw a latency marker."""
+        return tuple(
+            summary
+            for node in self._nodes
+            if node.latency is not None
+            for summary in node.latency.summaries(node.spec.uid)
+        )
 
     @property
     def late_records_dropped(self) -> int:
@@ -172,6 +202,41 @@ class OperatorChain:
                 yield from self._run(node, functools.partial(node.operator.end_input, 0))
             yield from self._run(node, node.operator.finish)
 
+    # ------------------------------------------------------------------ checkpoints
+
+    def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> Iterator[Routed]:
+        """Head to tail: what goes out before the barrier."""
+        for node in self._nodes:
+            prepare = node.operator.prepare_snapshot_pre_barrier
+            yield from self._run(node, functools.partial(prepare, checkpoint_id))
+
+    def snapshot(self) -> dict[str, dict[str, Any]]:
+        """State of each operator that has any, by its uid. Tail to head; no element may be under way."""
+        states: dict[str, dict[str, Any]] = {}
+
+        def take(node: _Node) -> None:
+            state = node.operator.snapshot()
+            if state:
+                states[node.spec.uid] = state
+
+        for node in reversed(self._nodes):
+            self._guard(node, functools.partial(take, node))
+        return states
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Tail to head."""
+        for node in reversed(self._nodes):
+            notify = node.operator.notify_checkpoint_complete
+            self._guard(node, functools.partial(notify, checkpoint_id))
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """Tail to head."""
+        for node in reversed(self._nodes):
+            notify = node.operator.notify_checkpoint_aborted
+            self._guard(node, functools.partial(notify, checkpoint_id))
+
+    # ------------------------------------------------------------------ one element, one operator
+
     def _feed(self, index: int, element: Element, input_index: int) -> Iterator[Routed]:
         node = self._nodes[index]
         operator = node.operator
@@ -182,7 +247,10 @@ class OperatorChain:
         if isinstance(element, WatermarkStatus):
             return self._run(node, lambda: operator.process_status(element, input_index))
         if isinstance(element, LatencyMarker):
-            return self._route(node, element)
+            if node.latency is None:
+                node.latency = LatencyStats(self._latency_granularity)
+            node.latency.report(element, self._clock_ms())
+            return self._run(node, lambda: operator.process_latency_marker(element))
         raise EngineBug(f"operators are not fed {element!r}")
 
     def _run(self, node: _Node, call: Callable[[], Emitted]) -> Iterator[Routed]:
@@ -208,6 +276,9 @@ class OperatorChain:
                 yield from self._feed(target.operator_index, element, 0)
             return
         if not isinstance(emitted, (RowBatch, ColumnBatch)):
+            if isinstance(emitted, LatencyMarker):
+                yield from self._route_marker(node, emitted)
+                return
             if not _announces(node, emitted):
                 return
             yield from self._to_tagged(node, emitted)
@@ -218,6 +289,19 @@ class OperatorChain:
         for target in node.targets:
             element = emitted if node.operator.keeps_records else _enforced(node, emitted, target)
             yield from self._feed(target.operator_index, element, 0)
+
+    def _route_marker(self, node: _Node, marker: LatencyMarker) -> Iterator[Routed]:
+        """To one of all outputs: copies on every way would measure themselves."""
+        outputs = [*node.outputs, *itertools.chain(*node.tagged_outputs.values())]
+        targets = [*node.targets, *itertools.chain(*node.tagged_targets.values())]
+        count = len(outputs) + len(targets)
+        if not count:
+            return
+        chosen = self._choose(count) if count > 1 else 0
+        if chosen < len(outputs):
+            yield outputs[chosen], marker
+        else:
+            yield from self._feed(targets[chosen - len(outputs)].operator_index, marker, 0)
 
     def _to_tagged(self, node: _Node, event: Element) -> Iterator[Routed]:
         """Watermarks and statuses go along side outputs too."""

@@ -14,12 +14,20 @@ Duties of an operator:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
-from penstock.runtime.elements import Batch, Element, Tagged, Watermark, WatermarkStatus
+from penstock.runtime.elements import (
+    Batch,
+    Element,
+    LatencyMarker,
+    Tagged,
+    Watermark,
+    WatermarkStatus,
+)
+from penstock.runtime.state import MakeKeyedStateBackend
 
 MAX_EMIT: Final = 1024
 
@@ -48,6 +56,37 @@ class ProcessingTimers(Protocol):
     def cancel(self) -> None: ...
 
 
+class AsyncCalls(Protocol):
+    """Runs user functions away from the mailbox thread: coroutines on a loop, plain functions on a pool.
+
+    `open` once, then `submit` and `cancel` from the mailbox thread; outcomes come as one mail for many calls.
+    """
+
+    def open(
+        self,
+        function: Callable[[Any], Any],
+        on_outcomes: Callable[[Sequence[Outcome]], None],
+        capacity: int,
+    ) -> None: ...
+    def submit(self, calls: Sequence[tuple[int, Any]]) -> None:
+        """(number, value) of each call to start."""
+
+    def cancel(self, number: int) -> None:
+        """Its outcome, if one comes, no longer matters."""
+
+    def close(self) -> None:
+        """Cancel all; waits for nobody long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a call: its results, or the error that it raised."""
+
+    number: int
+    result: Any = None
+    error: BaseException | None = None
+
+
 @dataclass(slots=True)
 class OperatorContext:
     """What an operator is given when it is opened."""
@@ -69,6 +108,11 @@ class OperatorContext:
     job_id: str = ""
     report_committable: Callable[[object], None] | None = None
     file_prefix: str = ""
+    async_calls: AsyncCalls | None = None
+    active_ms: Callable[[], int] | None = None
+    """Processing time without what was spent in front of full outputs; None: processing time itself."""
+    keyed_state: MakeKeyedStateBackend | None = None
+    """The kind of keyed state backend; None: on the heap."""
 
 
 class Operator:
@@ -78,6 +122,10 @@ class Operator:
     keeps_records: ClassVar[bool] = False
     """Emits its input's records as they are: their type needs no second check."""
     is_in_record: bool = False
+    takes_input: bool = True
+    """False: nothing is fed until a timer or a mail has made it true again. Asked of the head of a chain only."""
+    is_drained: bool = True
+    """False: the input may have ended, but results are still outstanding. Asked of the head of a chain only."""
 
     def open(self, context: OperatorContext) -> None:
         """Once per attempt, before any element; tail of the chain first."""
@@ -93,6 +141,10 @@ class Operator:
     def process_status(self, status: WatermarkStatus, input_index: int) -> Emitted:
         """IDLE or ACTIVE of a logical input."""
         return (status,)
+
+    def process_latency_marker(self, marker: LatencyMarker) -> Emitted:
+        """Forward it behind the records that came before it; sinks do not."""
+        return (marker,)
 
     def on_processing_time(self, now_ms: int) -> Emitted:
         """The timer set with `context.timers.schedule` is due."""
@@ -112,6 +164,16 @@ class Operator:
     def failing_record(self) -> str | None:
         """Repr of the record at which `process` raised, if the operator knows it."""
         return None
+
+    def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> Emitted:
+        """Before the barrier of a checkpoint goes out: emit what must not be behind it. Head first."""
+        return ()
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Everything up to this checkpoint is safe: commit. Tail first."""
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """The checkpoint will not complete."""
 
     def snapshot(self) -> dict[str, Any]:
         """State to keep: plain data, keyed state by key group. Empty: stateless."""

@@ -169,10 +169,12 @@ def make_partitioner(  # ruff: ignore[too-many-return-statements] - a dispatch b
     own_subtask: int,
     max_parallelism: int,
     start: int,
+    parallelism: int | None = None,
 ) -> Partitioner:
     """The partitioner of one output of one subtask.
 
-    Args: channels: subpartitions, count. start: the port of chance: the seed of shuffle, and the
+    Args: channels: subpartitions, count. parallelism: of the subtask; forward to another number of channels is
+    replaced by rebalance (None: to more than one). start: the port of chance: the seed of shuffle, and the
     channel before rebalance's first one. Source: spec 2.4.
     """
     strategy = partitioning.strategy
@@ -180,7 +182,8 @@ def make_partitioner(  # ruff: ignore[too-many-return-statements] - a dispatch b
         return ToFirst()
     if strategy is ShipStrategy.FORWARD:
         # Forward with several channels can only come from a change of parallelism at run time.
-        return ToFirst() if channels == 1 else RoundRobin(channels, start % channels)
+        is_kept = channels == (1 if parallelism is None else parallelism)
+        return ToFirst() if is_kept else RoundRobin(channels, start % channels)
     if strategy is ShipStrategy.RESCALE:
         return RoundRobin(channels, -1)
     if strategy is ShipStrategy.REBALANCE:

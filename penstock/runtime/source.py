@@ -66,6 +66,55 @@ class ReaderStatus(Enum):
     END_OF_INPUT = "END_OF_INPUT"
 
 
+@dataclass(slots=True)
+class SplitBatch:
+    """A batch of one split, so that watermarks can be kept per split. `split_id`: any hashable."""
+
+    batch: Batch
+    split_id: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What one `fetch` brought: batches in order, then the ids of splits that have no more records."""
+
+    batches: Sequence[SplitBatch] = ()
+    finished: Sequence[Any] = ()
+
+
+class SplitReader(ABC):
+    """Reads splits on a fetcher's thread, where it may block. Made on the task's thread."""
+
+    @abstractmethod
+    def fetch(self) -> Fetched:
+        """Wait for records of the splits at hand; may come back with nothing after `wake_up`."""
+
+    @abstractmethod
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        """Splits to read besides those at hand."""
+
+    def pause_or_resume_splits(self, to_pause: Sequence[Any], to_resume: Sequence[Any]) -> None:
+        """As `SourceReader.pause_or_resume_splits`."""
+        raise NotImplementedError(f"{type(self).__name__} cannot pause single splits")
+
+    def wake_up(self) -> None:
+        """Make a `fetch` that waits come back soon. Any thread."""
+
+    def close(self) -> None:
+        """Once, on the fetcher's thread."""
+
+
+class SplitFetcher(Protocol):
+    """A thread with a SplitReader, as its SourceReader sees it. Hands over at most two results ahead."""
+
+    def add_splits(self, splits: Sequence[Any]) -> None: ...
+    def pause_or_resume_splits(self, to_pause: Sequence[Any], to_resume: Sequence[Any]) -> None: ...
+    def poll(self) -> Fetched | None:
+        """The next result, or None for now. Raises what the SplitReader raised."""
+
+    def close(self) -> None: ...
+
+
 class ReaderContext(Protocol):
     """What a reader may do."""
 
@@ -80,13 +129,8 @@ class ReaderContext(Protocol):
     def wake(self) -> None:
         """Poll again soon; may be called from any thread (a reader's own I/O thread)."""
 
-
-@dataclass(slots=True)
-class SplitBatch:
-    """A batch of one split, so that watermarks can be kept per split. `split_id`: any hashable."""
-
-    batch: Batch
-    split_id: Any = None
+    def start_fetcher(self, split_reader: SplitReader) -> SplitFetcher:
+        """Run a blocking reader on a thread of its own, which ends with `SplitFetcher.close`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +161,17 @@ class SourceReader(ABC):
     @abstractmethod
     def notify_no_more_splits(self) -> None:
         """Nothing more will be added."""
+
+    def pause_or_resume_splits(self, to_pause: Sequence[Any], to_resume: Sequence[Any]) -> None:
+        """Split ids that run ahead of their alignment group: give none of their records until they are resumed.
+
+        Called for readers that have several splits under way. Raises: NotImplementedError if it cannot.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} cannot pause single splits, but its source takes part in watermark alignment "
+            f"and has several splits at once (to pause: {list(to_pause)}). Define pause_or_resume_splits, or "
+            "allow it with pipeline.watermark-alignment.allow-unaligned-source-splits: true."
+        )
 
     def snapshot_state(self) -> Sequence[Any]:
         """The splits still to be read, each with its position."""

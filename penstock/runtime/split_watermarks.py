@@ -49,6 +49,10 @@ class WatermarkMultiplexer:
     def __contains__(self, split: Hashable) -> bool:
         return split in self._watermarks
 
+    def watermark_of(self, split: Hashable) -> int:
+        """What the split itself has promised."""
+        return self._watermarks[split]
+
     def immediate(self, split: Hashable, timestamp_ms: int) -> Sequence[Element]:
         """A watermark from an event."""
         grew = timestamp_ms > self._watermarks[split]
@@ -120,6 +124,8 @@ class SplitWatermarks:
         self._multiplexer = WatermarkMultiplexer()
         self._generators: dict[Hashable, WatermarkGenerator] = {}
         self._output = StatusOutput()
+        self._paused_since: dict[Hashable, int] = {}
+        self._paused_ms: dict[Hashable, int] = {}
 
     @property
     def watermark_ms(self) -> int:
@@ -137,8 +143,25 @@ class SplitWatermarks:
             self._generators[split] = self._strategy.create_generator()
             self._multiplexer.register(split)
 
+    def splits_ahead_of(self, timestamp_ms: int) -> set[Hashable]:
+        """Splits whose own watermark is above this; empty for a source with one split, which waits as a whole."""
+        if len(self._generators) < 2:
+            return set()
+        watermark_of = self._multiplexer.watermark_of
+        return {split for split in self._generators if watermark_of(split) > timestamp_ms}
+
+    def pause(self, split: Hashable, now_ms: int) -> None:
+        """The split gives nothing for now, which does not make it idle: its clock stands still."""
+        self._paused_since.setdefault(split, now_ms)
+
+    def resume(self, split: Hashable, now_ms: int) -> None:
+        since = self._paused_since.pop(split, now_ms)
+        self._paused_ms[split] = self._paused_ms.get(split, 0) + now_ms - since
+
     def unregister(self, split: Hashable) -> None:
         """A split is finished: it no longer holds the others back."""
+        self._paused_since.pop(split, None)
+        self._paused_ms.pop(split, None)
         self._generators.pop(split, None)
         self._multiplexer.unregister(split)
 
@@ -155,7 +178,8 @@ class SplitWatermarks:
         """Ask every generator, then recompute once."""
         multiplexer = self._multiplexer
         for split, generator in self._generators.items():
-            watermark = generator.on_periodic(now_ms)
+            paused_at = self._paused_since.get(split, now_ms)
+            watermark = generator.on_periodic(paused_at - self._paused_ms.get(split, 0))
             if watermark is None:
                 multiplexer.set_status(split, IDLE, is_immediate=False)
             elif watermark > MIN_WATERMARK:

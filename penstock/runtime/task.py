@@ -175,6 +175,8 @@ class StreamTask:
         if due is not None and due <= self._now_ms():
             self._current = self.chain.fire_timers(self._now_ms())
             return True
+        if not self.chain.takes_input:
+            return False
         if self._remainder is None and not self._inbox and not self._poll():
             return self._begin_finish()
         if self._remainder is not None:
@@ -221,7 +223,7 @@ class StreamTask:
         return self.chain.feed(element, input_index)
 
     def _begin_finish(self) -> bool:
-        if not self.input.is_finished or self._is_finishing:
+        if not self.input.is_finished or self._is_finishing or not self.chain.is_drained:
             return False
         self._is_finishing = True
         self._current = self.chain.finish()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, NoReturn
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -139,6 +140,15 @@ class WatermarksWithIdleness(WatermarkGenerator):
         return self._inner.on_periodic(now_ms)
 
 
+@dataclass(frozen=True, slots=True)
+class AlignmentParams:
+    """Sources with one `group` wait for each other: none runs more than `max_drift_ms` ahead of the slowest."""
+
+    group: str
+    max_drift_ms: int
+    update_interval_ms: int = 1000
+
+
 class WatermarkStrategy:
     """How a stream's records get timestamps and its watermarks are made. Picklable; `with_` methods copy."""
 
@@ -147,10 +157,12 @@ class WatermarkStrategy:
         make_inner: Callable[[], WatermarkGenerator],
         assigner: TimestampAssigner | None = None,
         idle_timeout_ms: int | None = None,
+        alignment: AlignmentParams | None = None,
     ) -> None:
         self._make_inner = make_inner
         self.assigner = assigner
         self.idle_timeout_ms = idle_timeout_ms
+        self.alignment = alignment
 
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy:
@@ -170,25 +182,43 @@ class WatermarkStrategy:
                 "with_timestamp_assigner takes a TimestampAssigner (an object with "
                 f"extract_timestamp(value, record_timestamp)), got {timestamp_assigner!r}"
             )
-        return WatermarkStrategy(self._make_inner, timestamp_assigner, self.idle_timeout_ms)
+        return self._with(assigner=timestamp_assigner)
 
     def with_idleness(self, idle_timeout: Duration) -> WatermarkStrategy:
         timeout_ms = millis_of(idle_timeout)
         if timeout_ms <= 0:
             raise ValueError(f"an idle timeout must be positive, got {idle_timeout!r}")
-        return WatermarkStrategy(self._make_inner, self.assigner, timeout_ms)
+        return self._with(idle_timeout_ms=timeout_ms)
 
     def with_watermark_alignment(
         self,
         watermark_group: str,
         max_allowed_watermark_drift: Duration,
         update_interval: Duration | None = None,
-    ) -> NoReturn:
-        raise NotImplementedError(
-            f"watermark alignment (group {watermark_group!r}, drift {max_allowed_watermark_drift!r}) "
-            "is not supported: leave it out. Memory stays bounded without it, because a source that "
-            "runs ahead is held back by back-pressure; a faster one may fill windows earlier."
-        )
+    ) -> WatermarkStrategy:
+        """For strategies of sources (`env.from_source`): a source whose watermark is more than the drift ahead of the
+        slowest one of its group waits. `update_interval`: how often they compare, by default 1 s.
+
+        Example: `strategy.with_watermark_alignment("orders", Duration.of_seconds(20))` on both of two sources.
+        """
+        drift_ms = millis_of(max_allowed_watermark_drift)
+        interval_ms = 1000 if update_interval is None else millis_of(update_interval)
+        if not isinstance(watermark_group, str) or not watermark_group:
+            raise ValueError(f"a watermark group is a non-empty str, got {watermark_group!r}")
+        if drift_ms <= 0 or interval_ms <= 0:
+            raise ValueError(
+                "the drift and the update interval of a watermark alignment must be positive, got "
+                f"{drift_ms} ms and {interval_ms} ms"
+            )
+        return self._with(alignment=AlignmentParams(watermark_group, drift_ms, interval_ms))
+
+    def _with(self, **changes: Any) -> WatermarkStrategy:
+        kept: dict[str, Any] = {
+            "assigner": self.assigner,
+            "idle_timeout_ms": self.idle_timeout_ms,
+            "alignment": self.alignment,
+        }
+        return WatermarkStrategy(self._make_inner, **{**kept, **changes})
 
     @property
     def takes_any_batch(self) -> bool:

@@ -17,6 +17,8 @@ _BROKEN_ADAPTER = (AttributeError, NameError, ImportError)
 ADAPTER_MODULES = (
     "tests.conformance.machine_areas",
     "tests.conformance.runtime_areas",
+    "tests.conformance.output_areas",
+    "tests.conformance.operator_areas",
     "tests.conformance.task_areas",
     "tests.conformance.input_areas",
 )

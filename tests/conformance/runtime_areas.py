@@ -6,6 +6,7 @@ from typing import Any
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.model.types import Types
 from penstock.runtime.elements import ACTIVE, IDLE, RowBatch, Watermark
+from penstock.runtime.heap_state import HeapKeyedStateBackend
 from penstock.runtime.keys import (
     KeySelection,
     check_parallelism,
@@ -16,9 +17,9 @@ from penstock.runtime.keys import (
     restore_sources,
 )
 from penstock.runtime.keys.hashing import key_group
-from penstock.runtime.partitioner import RoundRobin, make_partitioner
+from penstock.runtime.partitioner import make_partitioner
 from penstock.runtime.split_watermarks import WatermarkMultiplexer
-from penstock.runtime.state import KeyedStateBackend, StateTtlConfig, ValueStateDescriptor
+from penstock.runtime.state import StateTtlConfig, ValueStateDescriptor
 from penstock.runtime.timers import InternalTimerService
 from penstock.runtime.watermark_valve import CombinedWatermark, StatusWatermarkValve
 from penstock.runtime.watermarks import BoundedOutOfOrderness, WatermarksWithIdleness
@@ -289,11 +290,12 @@ def _past_timer(given: Given) -> Given:
     service, _ = _service()
     list(service.due_event(given["watermark"]))
     service.register_event(given["register_event"], "k", "n")
+    is_fired = not service.event.entries()
     fires_at: int | None = None
     for watermark in (given["watermark"], given["then_watermark"]):
         if fires_at is None and watermark > service.current_watermark:
             fires_at = watermark if list(service.due_event(watermark)) else None
-    return {"fires_at_registration": False, "fires_at_watermark": fires_at}
+    return {"fires_at_registration": is_fired, "fires_at_watermark": fires_at}
 
 
 def _physical(given: Given) -> Given:
@@ -350,7 +352,7 @@ _TIMER_CASES: dict[str, Callable[[Given], Given]] = {
 
 def ttl(given: Given) -> Given:
     now = [0]
-    backend = KeyedStateBackend(128, lambda: now[0])
+    backend = HeapKeyedStateBackend(128, lambda: now[0])
     backend.set_key("k")
     builder = StateTtlConfig.new_builder(given["ttl"])
     if "update" in given:
@@ -368,30 +370,6 @@ def ttl(given: Given) -> Given:
         else:
             reads.append(state.value() or "none")
     return {"reads": reads}
-
-
-def selectors(given: Given) -> Given:
-    if "kinds" in given:
-        return {"channel": [_selected(kind, given)[0] for kind in given["kinds"]]}
-    if "subpartitions" in given:
-        partitioner = _partitioner(given["kind"], given["subpartitions"], 0)
-        replaced = isinstance(partitioner, RoundRobin) and given["kind"] == "forward"
-        return {"replaced_by": "rebalance" if replaced else None}
-    channels = _selected(given["kind"], given)
-    return {"channels": channels, "channel": channels[0]}
-
-
-def _selected(kind: str, given: Given) -> list[int]:
-    # Forward has one channel wherever it is not replaced.
-    channels = 1 if kind == "forward" else given.get("channels", 2)
-    records = RowBatch(list(range(given.get("records", 1))))
-    return _partitioner(kind, channels, given.get("start", 0)).channels_of(records)
-
-
-def _partitioner(kind: str, channels: int, start: int) -> Any:
-    keys = KeySelection(_same)
-    partitioning = Partitioning(ShipStrategy(kind.upper()), keys, lambda key, n: key % n)
-    return make_partitioner(partitioning, channels, 0, 128, start)
 
 
 def _key_group_ranges(given: Given, expect: Given) -> str | None:
@@ -420,5 +398,4 @@ AREAS: dict[str, Callable[..., Any]] = {
     "window_operator": window_operator,
     "timers": timers,
     "ttl": ttl,
-    "selectors": selectors,
 }

@@ -17,9 +17,9 @@ from penstock.machines.restart_backoff import (
 from penstock.model.config import OPTIONS
 from penstock.model.errors import IllegalTransition
 from penstock.model.graph.builder import default_max_parallelism
-from penstock.model.graph.chaining import ChainCandidate, ExchangeMode, is_chainable
+from penstock.model.graph.chaining import ChainCandidate, is_chainable
 from penstock.model.graph.job_graph import JobGraph, JobVertex, ResultPartitionType
-from penstock.model.graph.partitioning import ShipStrategy
+from penstock.model.graph.partitioning import ShipStrategy, StreamExchangeMode
 from penstock.model.graph.stream_graph import ChainingStrategy
 from penstock.model.ids import JobId, VertexId
 from penstock.model.states import ExecutionState, JobStatus
@@ -137,7 +137,7 @@ def operator_chaining(given: dict[str, Any]) -> dict[str, Any]:
         is_chaining_enabled=given["chaining_enabled"],
         in_edges_of_downstream=given["in_edges_of_downstream"],
         is_same_slot_sharing_group=given["same_slot_sharing_group"],
-        exchange_mode=ExchangeMode(exchange),
+        exchange_mode=StreamExchangeMode(exchange),
         is_upstream_source=given["upstream_is_new_source"],
     )
     return {"chainable": is_chainable(candidate)}

@@ -259,7 +259,7 @@ def a_result_of_a_lost_task_manager_counts_as_there(stack):
         for vertex in vertices:
             for group in vertex.consumed_groups:
                 for partition in group.partitions:
-                    self.release_partitions(partition.producer)
+                    self.release_partitions(partition.producer, partition.producer.partitions)
         real(self, vertices, is_global=is_global)
 
     swap(stack, JobCore, "reset", reset)

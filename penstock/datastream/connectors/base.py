@@ -18,6 +18,7 @@ from penstock.runtime.sink import Committer, Sink, SinkWriter, WriterContext
 from penstock.runtime.source import (
     Boundedness,
     EnumeratorContext,
+    Fetched,
     Polled,
     ReaderContext,
     ReaderStatus,
@@ -26,7 +27,9 @@ from penstock.runtime.source import (
     SplitBatch,
     SplitEnumerator,
     SplitFinished,
+    SplitReader,
 )
+from penstock.runtime.source_reader_base import SourceReaderBase
 
 __all__ = [
     "Accepts",
@@ -34,6 +37,7 @@ __all__ = [
     "Committer",
     "DeliveryGuarantee",
     "EnumeratorContext",
+    "Fetched",
     "PolledSplitReader",
     "QueueEnumerator",
     "ReaderContext",
@@ -42,9 +46,11 @@ __all__ = [
     "SinkWriter",
     "Source",
     "SourceReader",
+    "SourceReaderBase",
     "SplitBatch",
     "SplitEnumerator",
     "SplitFinished",
+    "SplitReader",
     "WriterContext",
 ]
 

@@ -1,13 +1,13 @@
 """Lines from a TCP server. For trying things out: nothing is read again after a failure.
 
-Source: Flink SocketTextStreamFunction; differs: the socket is polled without blocking, so that the
-task's thread stays free.
+Source: Flink SocketTextStreamFunction; differs: a FLIP-27 reader, which waits for the socket on a fetcher's thread.
 """
 
 from __future__ import annotations
 
 import codecs
 import socket
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -17,18 +17,18 @@ from penstock.datastream.connectors.base import (
     EnumeratorContext,
     QueueEnumerator,
     ReaderContext,
-    ReaderStatus,
     Source,
     SourceReader,
+    SourceReaderBase,
     SplitBatch,
-    SplitFinished,
+    SplitReader,
 )
 from penstock.model.errors import ConfigurationError
 from penstock.runtime.elements import RowBatch
-from penstock.runtime.source import Polled
+from penstock.runtime.source import Fetched
 
 CHUNK_BYTES: Final = 65_536
-POLL_MS: Final = 2
+POLL_S: Final = 0.1
 CONNECT_TIMEOUT_S: Final = 10.0
 MAX_PORT: Final = 65_535
 
@@ -60,54 +60,59 @@ class SocketTextSource(Source):
         return _SocketReader(context, self._delimiter)
 
 
-class _SocketReader(SourceReader):
+class _SocketReader(SourceReaderBase):
     def __init__(self, context: ReaderContext, delimiter: str) -> None:
-        self._context = context
+        super().__init__(context)
         self._delimiter = delimiter
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def create_split_reader(self) -> SplitReader:
+        return LineReader(self._delimiter)
+
+
+class LineReader(SplitReader):
+    """Lines of one connection after the other. A split: (host, port)."""
+
+    def __init__(self, delimiter: str) -> None:
+        self._delimiter = delimiter
+        self._addresses: deque[tuple[str, int]] = deque()
         self._socket: socket.socket | None = None
-        self._address: Any = None
-        self._no_more = False
         self._rest = ""
 
-    def start(self) -> None:
-        self._context.send_split_request()
-
     def add_splits(self, splits: Sequence[Any]) -> None:
-        self._address = splits[0]
+        self._addresses.extend(splits)
 
-    def notify_no_more_splits(self) -> None:
-        self._no_more = True
-
-    def poll_next(self) -> Polled:
-        if self._address is None:
-            return ReaderStatus.END_OF_INPUT if self._no_more else ReaderStatus.NOTHING_AVAILABLE
+    def fetch(self) -> Fetched:
         if self._socket is None:
-            self._socket = socket.create_connection(self._address, CONNECT_TIMEOUT_S)
-            self._socket.setblocking(False)
+            self._socket = self._connected(self._addresses[0])
         try:
             data = self._socket.recv(CHUNK_BYTES)
-        except BlockingIOError:
-            self._context.wake_at(self._context.monotonic_ms() + POLL_MS)
-            return ReaderStatus.NOTHING_AVAILABLE
-        return self._received(data, self._address)
+        except TimeoutError:
+            return Fetched()
+        lines = self._lines(data)
+        split_id = self._addresses[0]
+        batches = [SplitBatch(RowBatch(lines), split_id)] if lines else []
+        if data:
+            return Fetched(batches)
+        self._disconnect()
+        return Fetched(batches, [self._addresses.popleft()])
+
+    def wake_up(self) -> None:
+        """A wait for data ends by itself: orders wait for POLL_S at most."""
 
     def close(self) -> None:
+        self._disconnect()
+
+    def _connected(self, address: tuple[str, int]) -> socket.socket:
+        connected = socket.create_connection(address, CONNECT_TIMEOUT_S)
+        connected.settimeout(POLL_S)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = ""
+        return connected
+
+    def _disconnect(self) -> None:
         if self._socket is not None:
             self._socket.close()
-
-    def _received(self, data: bytes, split_id: Any) -> Polled:
-        lines = self._lines(data)
-        if not data:
-            # The server closed; asking once more brings the notice that there is no other split.
-            self._address = None
-            self._context.send_split_request()
-        if lines:
-            return SplitBatch(RowBatch(lines), split_id)
-        if not data:
-            return SplitFinished(split_id)
-        self._context.wake()
-        return ReaderStatus.NOTHING_AVAILABLE
+            self._socket = None
 
     def _lines(self, data: bytes) -> list[str]:
         """Complete lines; at the end also the last one without its delimiter."""

@@ -34,7 +34,7 @@ from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.program import Upstream
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.model.errors import GraphError
-from penstock.model.graph.partitioning import Partitioning, ShipStrategy
+from penstock.model.graph.partitioning import Partitioning, ShipStrategy, StreamExchangeMode
 from penstock.model.graph.stream_graph import ChainingStrategy, StreamNode
 from penstock.runtime import operators as ops
 from penstock.runtime.columns import Column
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from penstock.datastream.data_stream.connected import BroadcastStream
     from penstock.datastream.data_stream.keyed_stream import KeyedStream
     from penstock.datastream.data_stream.windowed_stream import AllWindowedStream
+    from penstock.datastream.joins import CoGroupedStreams, JoinedStreams
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
     from penstock.datastream.window import WindowAssigner
 
@@ -271,6 +272,18 @@ class DataStream:
         descriptors = [broadcast_state_descriptor, *other_broadcast_state_descriptors]
         return BroadcastStream(to_all, descriptors)
 
+    def with_exchange_mode(self, mode: StreamExchangeMode) -> DataStream:
+        """Whether operators that read this stream work beside its writer (PIPELINED) or when it is complete (BATCH).
+
+        Between key_by, rebalance and the like and the operator, or before them: `s.with_exchange_mode(BATCH).key_by(f)`.
+        Flink's PartitionTransformation has it, but no API of Flink's sets it for one edge.
+        """
+        upstreams = [
+            replace(upstream, exchange_mode=StreamExchangeMode(mode))
+            for upstream in self._upstreams
+        ]
+        return DataStream(self._environment, upstreams, self._element_type)
+
     # ---------------------------------------------------------- several streams
 
     def union(self, *streams: DataStream) -> DataStream:
@@ -298,6 +311,18 @@ class DataStream:
         if isinstance(ds, BroadcastStream):
             return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
         return ConnectedStreams(self, ds)
+
+    def join(self, other_stream: DataStream) -> JoinedStreams:
+        """Pairs of equal keys in one window: `.where(k1).equal_to(k2).window(w).apply(f)`."""
+        from penstock.datastream.joins import JoinedStreams
+
+        return JoinedStreams(self, other_stream)
+
+    def co_group(self, other_stream: DataStream) -> CoGroupedStreams:
+        """As join, with all records of a key and window at once, also of one side only."""
+        from penstock.datastream.joins import CoGroupedStreams
+
+        return CoGroupedStreams(self, other_stream)
 
     def window_all(self, window_assigner: WindowAssigner) -> AllWindowedStream:
         """Windows over the whole stream, in one subtask."""

@@ -25,6 +25,7 @@ from penstock.datastream.functions import (
 )
 from penstock.datastream.program import Upstream
 from penstock.model.errors import GraphError
+from penstock.model.graph.partitioning import StreamExchangeMode
 from penstock.runtime import operators as ops
 from penstock.runtime.columns import Column
 from penstock.runtime.keys import KeySelection
@@ -33,6 +34,7 @@ from penstock.runtime.sink import Sink
 
 if TYPE_CHECKING:
     from penstock.datastream.data_stream.windowed_stream import WindowedStream
+    from penstock.datastream.joins import IntervalJoin
     from penstock.datastream.window import WindowAssigner
 
 
@@ -56,6 +58,10 @@ class KeyedStream(DataStream):
         super().__init__(environment, upstreams, element_type)
         self._unkeyed = unkeyed
         self.keys = keys
+
+    def with_exchange_mode(self, mode: StreamExchangeMode) -> KeyedStream:
+        upstreams = super().with_exchange_mode(mode).upstreams()
+        return KeyedStream(self._unkeyed, upstreams, self.keys)
 
     # ---------------------------------------------------------- operators with keyed state
 
@@ -126,6 +132,19 @@ class KeyedStream(DataStream):
         if slide == 0:
             return WindowedStream(self, CountTumblingWindowAssigner.of(size))
         return WindowedStream(self, CountSlidingWindowAssigner.of(size, slide))
+
+    def interval_join(self, other_stream: KeyedStream) -> IntervalJoin:
+        """Pairs of equal keys close in event time: `.between(lower, upper).process(f)`."""
+        from penstock.datastream.joins import IntervalJoin
+
+        if not isinstance(other_stream, KeyedStream):
+            raise TypeError(
+                f"interval_join takes a KeyedStream, got {type(other_stream).__name__}: call key_by(...) on "
+                "the other stream first."
+            )
+        if other_stream.get_execution_environment() is not self._environment:
+            raise GraphError("interval_join: the streams belong to different environments.")
+        return IntervalJoin(self, other_stream)
 
     # ---------------------------------------------------------- what goes on without the key
 

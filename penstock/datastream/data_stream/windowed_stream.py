@@ -29,6 +29,7 @@ from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.runtime import operators as ops
 from penstock.runtime.context import UserFunction
 from penstock.runtime.keys import KeySelection
+from penstock.runtime.windowing import Evictor
 
 if TYPE_CHECKING:
     from penstock.datastream.data_stream.keyed_stream import KeyedStream
@@ -61,6 +62,7 @@ class _Windowed:
         self._keys = keys
         self._assigner = window_assigner
         self._trigger: Trigger | None = None
+        self._evictor: Evictor | None = None
         self._lateness_ms = 0
         self._late_tag: OutputTag | None = None
 
@@ -84,7 +86,19 @@ class _Windowed:
             raise GraphError(f"allowed_lateness: must be 0 ms or more, got {time_ms}.")
         self._lateness_ms = time_ms
 
+    def _set_evictor(self, evictor: Evictor) -> None:
+        if not isinstance(evictor, Evictor):
+            raise TypeError(
+                f"evictor takes an Evictor such as CountEvictor.of(10), got {type(evictor).__name__}."
+            )
+        self._evictor = evictor
+
     def _operator(self, contents: Any, window_function: UserFunction | None) -> Any:
+        if self._evictor is not None:
+            if contents.function is not None:  # what is left is folded when the window fires
+                folded = ops.FoldedWindow(contents, window_function)
+                window_function = UserFunction(folded.process, folded)
+            contents = ops.ListContents(evicting=self._evictor)
         return ops.WindowOperator(
             assigner=self._assigner,
             trigger=self._trigger,
@@ -138,6 +152,11 @@ class WindowedStream(_Windowed):
         self._set_trigger(trigger)
         return self
 
+    def evictor(self, evictor: Evictor) -> WindowedStream:
+        """Drop records before (or after) the window function sees them; all are kept until then."""
+        self._set_evictor(evictor)
+        return self
+
     def allowed_lateness(self, time_ms: int) -> WindowedStream:
         self._set_lateness(time_ms)
         return self
@@ -187,9 +206,9 @@ class WindowedStream(_Windowed):
             raise GraphError(
                 "column aggregates need column keys: write key_by(col('name')) before window(...)."
             )
-        if self._trigger is not None or self._late_tag is not None:
+        if (self._trigger, self._evictor, self._late_tag) != (None, None, None):
             raise GraphError(
-                "column aggregates know no trigger and no late side output. Leave those out, or "
+                "column aggregates know no trigger, no evictor and no late side output. Leave those out, or "
                 "use an AggregateFunction."
             )
         operator = ops.ColumnWindowOperator(
@@ -213,6 +232,11 @@ class AllWindowedStream(_Windowed):
 
     def trigger(self, trigger: Trigger) -> AllWindowedStream:
         self._set_trigger(trigger)
+        return self
+
+    def evictor(self, evictor: Evictor) -> AllWindowedStream:
+        """Drop records before (or after) the window function sees them; all are kept until then."""
+        self._set_evictor(evictor)
         return self
 
     def allowed_lateness(self, time_ms: int) -> AllWindowedStream:

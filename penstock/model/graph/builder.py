@@ -27,7 +27,12 @@ from penstock.model.graph.job_graph import (
     OperatorInfo,
     ResultPartitionType,
 )
-from penstock.model.graph.partitioning import Partitioning, ShipStrategy, pattern_of
+from penstock.model.graph.partitioning import (
+    Partitioning,
+    ShipStrategy,
+    StreamExchangeMode,
+    pattern_of,
+)
 from penstock.model.graph.resolution import (
     ResolvedEdge,
     ResolvedGraph,
@@ -122,6 +127,7 @@ def _is_inner(graph: ResolvedGraph, edge: ResolvedEdge) -> bool:
             in_edges_of_downstream=graph.in_degree[edge.target],
             is_same_slot_sharing_group=up.slot_sharing_group == down.slot_sharing_group,
             is_upstream_source=up.node.is_source,
+            exchange_mode=edge.exchange_mode,
         )
     )
 
@@ -256,10 +262,16 @@ def _data_set(edge: ResolvedEdge, chain: _Chain) -> IntermediateDataSet:
     return IntermediateDataSet(
         data_set_id=_data_set_id(chain, edge),
         producer=chain.vertex_id,
-        result_type=ResultPartitionType.PIPELINED_BOUNDED,
+        result_type=_result_type(edge.exchange_mode),
         pattern=pattern_of(strategy),
         is_broadcast=strategy is ShipStrategy.BROADCAST,
     )
+
+
+def _result_type(mode: StreamExchangeMode) -> ResultPartitionType:
+    if mode is StreamExchangeMode.BATCH:
+        return ResultPartitionType.BLOCKING
+    return ResultPartitionType.PIPELINED_BOUNDED
 
 
 def _data_set_id(producer: _Chain, edge: ResolvedEdge) -> DataSetId:

@@ -7,23 +7,12 @@ a source is never chained into an operator of several inputs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
-from penstock.model.graph.partitioning import ShipStrategy
+from penstock.model.graph.partitioning import ShipStrategy, StreamExchangeMode
 from penstock.model.graph.stream_graph import ChainingStrategy
 
 UNDECIDED: Final = -1
-
-
-class ExchangeMode(StrEnum):
-    """How an edge wants its records exchanged."""
-
-    UNDEFINED = "UNDEFINED"
-    PIPELINED = "PIPELINED"
-    BATCH = "BATCH"
-    HYBRID_FULL = "HYBRID_FULL"
-    HYBRID_SELECTIVE = "HYBRID_SELECTIVE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +27,7 @@ class ChainCandidate:
     is_chaining_enabled: bool = True
     in_edges_of_downstream: int = 1
     is_same_slot_sharing_group: bool = True
-    exchange_mode: ExchangeMode = ExchangeMode.UNDEFINED
+    exchange_mode: StreamExchangeMode = StreamExchangeMode.UNDEFINED
     is_upstream_source: bool = False
     is_max_parallelism_accepted: bool = True
 
@@ -51,7 +40,7 @@ def is_chainable(edge: ChainCandidate) -> bool:
         and edge.is_same_slot_sharing_group
         and edge.is_max_parallelism_accepted
         and edge.ship_strategy is ShipStrategy.FORWARD
-        and edge.exchange_mode is not ExchangeMode.BATCH
+        and edge.exchange_mode is not StreamExchangeMode.BATCH
         and _is_parallelism_equal(edge)
         and _are_strategies_willing(edge)
     )

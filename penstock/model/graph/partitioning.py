@@ -17,6 +17,20 @@ class ShipStrategy(StrEnum):
     CUSTOM = "CUSTOM"
 
 
+class StreamExchangeMode(StrEnum):
+    """Whether the reader of a stream works beside its writer, or after it.
+
+    PIPELINED: while the records are made. BATCH: when all are made, from files, and again if it must. UNDEFINED:
+    PIPELINED, as Flink decides for streaming jobs. HYBRID_FULL, HYBRID_SELECTIVE: either; Penstock has neither.
+    """
+
+    UNDEFINED = "UNDEFINED"
+    PIPELINED = "PIPELINED"
+    BATCH = "BATCH"
+    HYBRID_FULL = "HYBRID_FULL"
+    HYBRID_SELECTIVE = "HYBRID_SELECTIVE"
+
+
 class DistributionPattern(StrEnum):
     """Who reads whom: a range of producers, or all of them."""
 

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from penstock.model.errors import GraphError
-from penstock.model.graph.partitioning import Partitioning, ShipStrategy
+from penstock.model.graph.partitioning import Partitioning, ShipStrategy, StreamExchangeMode
 from penstock.model.graph.stream_graph import (
     DEFAULT_SLOT_SHARING_GROUP,
     StreamEdge,
@@ -47,6 +47,7 @@ class ResolvedEdge:
     input_index: int
     tag: str | None
     position: int
+    exchange_mode: StreamExchangeMode = StreamExchangeMode.UNDEFINED
 
 
 @dataclass(slots=True)
@@ -91,6 +92,7 @@ def resolve(graph: StreamGraph) -> ResolvedGraph:
         )
     except GraphError:
         raise _cycle_error(graph, inputs) from None
+    _check_exchange_modes(graph, order, inputs)
     nodes = _resolve_nodes(graph, order, inputs)
     edges = [_resolve_edge(nodes, edge, place) for place, edge in enumerate(graph.edges)]
     _check_co_location(list(nodes.values()))
@@ -218,7 +220,43 @@ def _resolve_edge(nodes: dict[int, ResolvedNode], edge: StreamEdge, place: int) 
             f"forward() needs equal parallelism on both sides, but {up} has {up.parallelism} "
             f"and {down} has {down.parallelism}. Make them equal, or use rebalance() or rescale()."
         )
-    return ResolvedEdge(edge.source, edge.target, partitioning, edge.input_index, edge.tag, place)
+    return ResolvedEdge(
+        edge.source,
+        edge.target,
+        partitioning,
+        edge.input_index,
+        edge.tag,
+        place,
+        edge.exchange_mode,
+    )
+
+
+def _check_exchange_modes(
+    graph: StreamGraph, order: list[int], inputs: dict[int, list[StreamEdge]]
+) -> None:
+    """A reader that waits for the end of what has none would wait for ever."""
+    endless: dict[int, StreamNode] = {}
+    for node_id in order:
+        node = graph.nodes[node_id]
+        if node.is_source and not node.is_bounded:
+            endless[node_id] = node
+        for edge in inputs[node_id]:
+            mode = edge.exchange_mode
+            if mode in (StreamExchangeMode.HYBRID_FULL, StreamExchangeMode.HYBRID_SELECTIVE):
+                raise GraphError(
+                    f"the exchange mode of the input of {describe(node)} is {mode}, which Penstock does "
+                    "not have. Use StreamExchangeMode.BATCH, which works for the same programs, or PIPELINED."
+                )
+            source = endless.get(edge.source)
+            if source is None:
+                continue
+            if mode is StreamExchangeMode.BATCH:
+                raise GraphError(
+                    f"{describe(node)} reads its input when that is complete (exchange mode BATCH), but the "
+                    f"source {describe(source)} has no end. Bound the source, or use "
+                    "StreamExchangeMode.PIPELINED."
+                )
+            endless[node_id] = source
 
 
 def _check_co_location(nodes: list[ResolvedNode]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from penstock.model.graph.partitioning import Partitioning
+from penstock.model.graph.partitioning import Partitioning, StreamExchangeMode
 from penstock.model.slot_size import SlotSize
 
 DEFAULT_SLOT_SHARING_GROUP: Final = "default"
@@ -72,6 +72,7 @@ class StreamEdge:
     partitioning: Partitioning | None = None
     input_index: int = 0
     tag: str | None = None
+    exchange_mode: StreamExchangeMode = StreamExchangeMode.UNDEFINED
 
 
 @dataclass(slots=True)

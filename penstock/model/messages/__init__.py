@@ -12,6 +12,7 @@ from penstock.model.messages.control import (
     Heartbeat,
     KillTaskManager,
     MasterHeartbeat,
+    MaxAllowedWatermark,
     NoMoreSplits,
     OfferSlots,
     PartitionStateAnswer,
@@ -20,6 +21,7 @@ from penstock.model.messages.control import (
     PutBlob,
     RegisterTaskManager,
     RegistrationAccepted,
+    ReportedWatermark,
     Shutdown,
     SplitRequest,
     UserOutput,
@@ -65,7 +67,14 @@ from penstock.model.messages.resources import (
     TaskManagerRegistered,
     TaskManagerStartFailed,
 )
-from penstock.model.messages.shared import Committable, FailureInfo, SlotFreed, SlotOffer, TaskIo
+from penstock.model.messages.shared import (
+    Committable,
+    FailureInfo,
+    LatencySummary,
+    SlotFreed,
+    SlotOffer,
+    TaskIo,
+)
 
 __all__ = [
     "AddSplits",
@@ -88,7 +97,9 @@ __all__ = [
     "JobFinalized",
     "JobStatusChanged",
     "KillTaskManager",
+    "LatencySummary",
     "MasterHeartbeat",
+    "MaxAllowedWatermark",
     "NoMoreSplits",
     "NotEnoughResources",
     "OfferSlots",
@@ -100,6 +111,7 @@ __all__ = [
     "RegisterTaskManager",
     "RegistrationAccepted",
     "ReleasePartitions",
+    "ReportedWatermark",
     "RequestSlot",
     "ResetSubtasks",
     "ResourceEffect",

@@ -95,6 +95,24 @@ class SplitRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportedWatermark:
+    """(wire) A source with watermark alignment tells how far it is; 2^63-1: idle, or at its end."""
+
+    attempt_id: AttemptId
+    node_id: int
+    watermark_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class MaxAllowedWatermark:
+    """(wire) A source waits while its watermark is above this (Flink's WatermarkAlignmentEvent)."""
+
+    attempt_id: AttemptId
+    node_id: int
+    watermark_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class AddSplits:
     """(wire) Splits for a reader, pickled by the driver; only the TaskManager opens them."""
 

@@ -59,6 +59,25 @@ class Committable:
 
 
 @dataclass(frozen=True, slots=True)
+class LatencySummary:
+    """(wire) How long latency markers of a source took to an operator, in ms: of the last 128, `count` of all.
+
+    `source_id`, `source_subtask`: '' and -1 where `metrics.latency.granularity` does not tell them apart.
+    """
+
+    source_id: str
+    source_subtask: int
+    operator_id: str
+    count: int
+    min_ms: int
+    max_ms: int
+    mean_ms: float
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+
+
+@dataclass(frozen=True, slots=True)
 class TaskIo:
     """(wire) Counters of one attempt. Bytes count encoded frames; `remote_*` only what crossed a socket."""
 
@@ -73,3 +92,4 @@ class TaskIo:
     backpressured_ms: int = 0
     watermark_ms: int = -(2**63)
     late_records_dropped: int = 0
+    latencies: tuple[LatencySummary, ...] = ()

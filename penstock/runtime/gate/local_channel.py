@@ -72,6 +72,11 @@ class LocalInputChannel(InputChannel):
         else:
             self._try_again(missing)
 
+    def on_error(self, error: Exception) -> None:
+        if isinstance(error, PartitionNotFound):
+            error.partition_id = self.partition_id
+        super().on_error(error)
+
     def _try_again(self, missing: PartitionNotFound) -> None:
         if not self._backoff.increase():
             self.on_error(missing)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.model.errors import BufferReordering, EngineBug, PartitionNotFound
+from penstock.model.errors import BufferReordering, EngineBug, PartitionNotFound, ResultDataLost
 from penstock.runtime.codec import ChannelDecoder, FrameKind
 from penstock.runtime.gate.backoff import Backoff, ListenerBackoff
 from penstock.runtime.gate.channel import InputChannel
@@ -110,6 +110,11 @@ class RemoteInputChannel(InputChannel):
             self.request()
         else:
             self.gate.context.host.call_later(self._backoff.current_ms, self.request)
+
+    def on_error(self, error: Exception) -> None:
+        if isinstance(error, PartitionNotFound | ResultDataLost):
+            error.partition_id = self.partition_id
+        super().on_error(error)
 
     # ------------------------------------------------------------------ network thread
 

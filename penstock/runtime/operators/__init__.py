@@ -1,5 +1,6 @@
 """Operators: what the chain of a task is made of, one class per kind of transformation."""
 
+from penstock.runtime.operators.async_wait import AsyncSettings, AsyncWaitOperator
 from penstock.runtime.operators.broadcast import (
     BroadcastProcessOperator,
     KeyedBroadcastProcessOperator,
@@ -9,6 +10,11 @@ from penstock.runtime.operators.columns import (
     ColumnFilterOperator,
     MapBatchesOperator,
     SelectOperator,
+)
+from penstock.runtime.operators.interval_join import (
+    Interval,
+    IntervalJoinOperator,
+    ProcessJoinContext,
 )
 from penstock.runtime.operators.keyed import (
     KeyedFilterOperator,
@@ -43,16 +49,26 @@ from penstock.runtime.operators.two_input import (
 from penstock.runtime.operators.window_base import WindowOperator
 from penstock.runtime.operators.window_functions import (
     AggregateContents,
+    FoldedWindow,
     ListContents,
     ReduceContents,
     WindowContext,
+)
+from penstock.runtime.operators.window_join import (
+    CoGroupFunction,
+    JoinFunction,
+    TaggedUnion,
+    WindowJoinOperator,
 )
 
 __all__ = [
     "AggregateContents",
     "AggregateKind",
+    "AsyncSettings",
+    "AsyncWaitOperator",
     "BroadcastProcessOperator",
     "CoFlatMapOperator",
+    "CoGroupFunction",
     "CoMapOperator",
     "CoProcessOperator",
     "CollectOperator",
@@ -60,7 +76,11 @@ __all__ = [
     "ColumnWindowOperator",
     "FilterOperator",
     "FlatMapOperator",
+    "FoldedWindow",
     "FunctionOperator",
+    "Interval",
+    "IntervalJoinOperator",
+    "JoinFunction",
     "KeyedAggregateOperator",
     "KeyedBroadcastProcessOperator",
     "KeyedCoFlatMapOperator",
@@ -77,13 +97,16 @@ __all__ = [
     "MapOperator",
     "PrintOperator",
     "ProcessContext",
+    "ProcessJoinContext",
     "ProcessOperator",
     "ReduceContents",
     "ReduceOperator",
     "SelectOperator",
     "SinkOperator",
+    "TaggedUnion",
     "TimerService",
     "TimestampsAndWatermarksOperator",
     "WindowContext",
+    "WindowJoinOperator",
     "WindowOperator",
 ]

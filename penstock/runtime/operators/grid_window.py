@@ -19,8 +19,8 @@ from penstock.runtime.elements import NO_TIMESTAMP, Batch, Int64s, RowBatch, Wat
 from penstock.runtime.keys import state_key, state_keys
 from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.operator import MAX_EMIT, Emitted
-from penstock.runtime.operators.stateless import rows_of
-from penstock.runtime.operators.window_base import WindowCollector, WindowOperator
+from penstock.runtime.operators.stateless import StampedCollector, rows_of
+from penstock.runtime.operators.window_base import WindowOperator
 from penstock.runtime.windowing.assigners import _TimeGrid, checked_timestamp
 from penstock.runtime.windowing.windows import TimeWindow
 
@@ -56,7 +56,7 @@ class GridWindowOperator(WindowOperator):
             return
         keys = self.keys.keys_of_rows(self.watched(rows.values))
         skeys = state_keys(keys)
-        collector = WindowCollector(self)
+        collector = StampedCollector(self)
         for pane_stamp, run_keys, run_values, run_stamps in self._runs(skeys, rows.values, stamps):
             windows = self._grid.windows_at(pane_stamp)
             open_ = [window for window in windows if not self.is_window_late(window)]
@@ -116,7 +116,7 @@ class GridWindowOperator(WindowOperator):
         table: dict[Any, Any],
         skeys: list[Any],
         values: list[Any],
-        collector: WindowCollector,
+        collector: StampedCollector,
     ) -> Iterator[RowBatch]:
         """Records within the allowed lateness: each fires its window again at once."""
         for skey, value in zip(skeys, self.watched(values), strict=False):
@@ -151,7 +151,7 @@ class GridWindowOperator(WindowOperator):
         if self.output is None:
             yield from self._passed(window, list(table.values()))
             return
-        collector = WindowCollector(self)
+        collector = StampedCollector(self)
         for skey, kept in list(table.items()):
             yield from self.call_window(skey, window, self._elements(kept), collector)
         yield from collector.take()

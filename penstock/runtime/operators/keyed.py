@@ -6,12 +6,13 @@ taken at once, the context is set per record by one generator.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import repeat
+from collections.abc import Iterator
+from inspect import isgeneratorfunction
 from typing import Any
 
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import NO_TIMESTAMP, Batch, RowBatch
+from penstock.runtime.heap_state import HeapKeyedStateBackend
 from penstock.runtime.keys import KeySelection, state_keys
 from penstock.runtime.keys.hashing import is_int32_type, original_key
 from penstock.runtime.operator import Emitted, OperatorContext
@@ -38,26 +39,36 @@ class KeyedOperator(FunctionOperator):
         self.timers: InternalTimerService
 
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
-        self.state = KeyedStateBackend(
-            context.max_parallelism,
-            context.timers.now_ms,
-            is_int32=is_int32_type(self.keys.key_type),
-        )
+        self.state = self.new_backend(context)
         self.timers = InternalTimerService(context.timers)
         self.state.restore(self._restored.pop("state", {}))
         self.timers.restore(self._restored.pop("timers", {}))
         return RuntimeContext(context, self.state)
 
+    def new_backend(self, context: OperatorContext) -> KeyedStateBackend:
+        """An empty backend of the kind that the job has."""
+        make = context.keyed_state or HeapKeyedStateBackend
+        return make(
+            context.max_parallelism,
+            context.timers.now_ms,
+            is_int32=is_int32_type(self.keys.key_type),
+        )
+
     def entering(self, rows: RowBatch) -> Iterator[Any]:
         """The records, each after its key and timestamp became the context."""
         keys = self.keys.keys_of_rows(self.watched(rows.values))
-        stamps: Sequence[int] | repeat[int] = repeat(NO_TIMESTAMP)
+        skeys = state_keys(keys)
+        position, state = self.watched(rows.values), self.state
+        state.records_passed(len(rows.values))
         if rows.timestamps is not None:
             stamps = rows.timestamps.tolist()
-        state = self.state
-        position = self.watched(rows.values)
-        for value, key, skey, stamp in zip(position, keys, state_keys(keys), stamps, strict=False):
-            state.key, state.skey, self.stamp = key, skey, stamp
+            for value, key, skey, stamp in zip(position, keys, skeys, stamps, strict=False):
+                state.key, state.skey, self.stamp = key, skey, stamp
+                yield value
+            return
+        self.stamp = NO_TIMESTAMP
+        for value, key, skey in zip(position, keys, skeys, strict=False):
+            state.key, state.skey = key, skey
             yield value
 
     def enter_timer(self, skey: Any, stamp: int) -> None:
@@ -88,7 +99,9 @@ class KeyedFlatMapOperator(KeyedOperator):
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
-        return expand(self, self.function.call, self.entering(rows), rows.timestamps)
+        call = self.function.call
+        results = map(call, self.entering(rows))
+        return expand(self, results, rows.timestamps, is_generator=isgeneratorfunction(call))
 
 
 class KeyedFilterOperator(KeyedOperator):

@@ -8,6 +8,8 @@ in the main output unless some side output is read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from inspect import isgeneratorfunction
+from itertools import repeat
 from typing import Any, Protocol
 
 import numpy as np
@@ -165,9 +167,9 @@ class ProcessOperator(FunctionOperator):
         """What `call(value, ctx)` makes of the records."""
         position = self.watched(rows.values)
         entering = position if rows.timestamps is None else self._entering(position, rows)
-        context = self._context
+        results = map(call, entering, repeat(self._context))
         emitted = expand(
-            self, lambda value: call(value, context), entering, rows.timestamps, takes_none=True
+            self, results, rows.timestamps, takes_none=True, is_generator=isgeneratorfunction(call)
         )
         return separated(emitted, self.has_side_outputs)
 
@@ -209,12 +211,9 @@ class KeyedProcessOperator(KeyedOperator):
         """What `call(value, ctx)` makes of the records, each in the context of its key."""
         context = self._context
         context.set_time_domain(None)
+        results = map(call, self.entering(rows), repeat(context))
         emitted = expand(
-            self,
-            lambda value: call(value, context),
-            self.entering(rows),
-            rows.timestamps,
-            takes_none=True,
+            self, results, rows.timestamps, takes_none=True, is_generator=isgeneratorfunction(call)
         )
         return separated(emitted, self.has_side_outputs)
 
@@ -231,9 +230,7 @@ class KeyedProcessOperator(KeyedOperator):
                 self.stamp = stamp
                 yield value
 
-        emitted = expand(
-            self, lambda value: call(value, context), entering(), stamps, takes_none=True
-        )
+        emitted = expand(self, map(call, entering(), repeat(context)), stamps, takes_none=True)
         return separated(emitted, self.has_side_outputs)
 
     def process_watermark(self, watermark: Watermark, input_index: int) -> Emitted:

@@ -12,8 +12,8 @@ from typing import Any
 from penstock.runtime.context import RuntimeContext
 from penstock.runtime.elements import MAX_WATERMARK, Batch, RowBatch, Watermark
 from penstock.runtime.operator import Emitted
-from penstock.runtime.operators.stateless import rows_of
-from penstock.runtime.operators.window_base import WindowCollector, WindowOperator
+from penstock.runtime.operators.stateless import StampedCollector, rows_of
+from penstock.runtime.operators.window_base import WindowOperator
 from penstock.runtime.operators.window_functions import absorbing
 from penstock.runtime.state_descriptors import StateDescriptor, ValueStateDescriptor
 from penstock.runtime.windowing.assigners import MergingWindowAssigner, WindowAssigner
@@ -97,7 +97,7 @@ class RecordWindowOperator(WindowOperator):
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
-        collector = WindowCollector(self)
+        collector = StampedCollector(self)
         for value in self.entering(rows):
             stamp = self.stamp
             self.windows.key, self.windows.skey = self.state.key, self.state.skey
@@ -112,7 +112,7 @@ class RecordWindowOperator(WindowOperator):
         yield from self.take_late()
 
     def _add(
-        self, windows: Iterable[Any], value: Any, collector: WindowCollector
+        self, windows: Iterable[Any], value: Any, collector: StampedCollector
     ) -> Generator[RowBatch, None, bool]:  # its value: whether no window took the record
         is_skipped = True
         for window in windows:
@@ -126,7 +126,7 @@ class RecordWindowOperator(WindowOperator):
         assigner: MergingWindowAssigner,
         windows: Iterable[Any],
         value: Any,
-        collector: WindowCollector,
+        collector: StampedCollector,
     ) -> Generator[RowBatch, None, bool]:
         is_skipped = True
         sessions = MergingWindowSet(self._sessions.value())
@@ -142,7 +142,7 @@ class RecordWindowOperator(WindowOperator):
         return is_skipped  # ruff: ignore[return-in-generator]
 
     def _add_to(
-        self, window: Any, state_window: Any, value: Any, collector: WindowCollector
+        self, window: Any, state_window: Any, value: Any, collector: StampedCollector
     ) -> Iterator[RowBatch]:
         self.windows.namespace = state_window
         kept = (value, self.stamp) if self.evictor is not None else value
@@ -206,7 +206,7 @@ class RecordWindowOperator(WindowOperator):
         self.timers.quiesce()
 
     def _fired(self, due: Iterator[tuple[int, Any, Any]], *, is_event_time: bool) -> Emitted:
-        collector = WindowCollector(self)
+        collector = StampedCollector(self)
         self.watched([])
         for stamp, skey, window in due:
             self.enter_key(skey, window)
@@ -223,7 +223,7 @@ class RecordWindowOperator(WindowOperator):
         stamp: int,
         window: Any,
         state_window: Any,
-        collector: WindowCollector,
+        collector: StampedCollector,
         is_event_time: bool,
     ) -> Iterator[RowBatch]:
         context = self._trigger_context
@@ -257,10 +257,10 @@ class RecordWindowOperator(WindowOperator):
     # ------------------------------------------------------------------ firing
 
     def _fire(
-        self, window: Any, state_window: Any, collector: WindowCollector
+        self, window: Any, state_window: Any, collector: StampedCollector
     ) -> Iterator[RowBatch]:
         self.windows.namespace = state_window
-        if not self._contents.has_value():
+        if not absorbing(self._contents).has_value():
             return
         kept = absorbing(self._contents).get()
         elements: list[Any] = kept if self.contents.function is None else [kept]

@@ -6,7 +6,7 @@ collected values leave the task as batches on a driver stream.
 
 from __future__ import annotations
 
-from penstock.runtime.elements import MIN_WATERMARK, Batch, RowBatch, Watermark
+from penstock.runtime.elements import MIN_WATERMARK, Batch, LatencyMarker, RowBatch, Watermark
 from penstock.runtime.operator import Emitted, Operator, OperatorContext
 from penstock.runtime.operators.stateless import rows_of
 from penstock.runtime.sink import Sink, SinkWriter, WriterContext
@@ -42,6 +42,9 @@ class SinkOperator(Operator):
     def process_watermark(self, watermark: Watermark, input_index: int) -> Emitted:
         self._watermark_ms = watermark.timestamp_ms
         return (watermark,)
+
+    def process_latency_marker(self, marker: LatencyMarker) -> Emitted:
+        return ()
 
     def finish(self) -> Emitted:
         assert self._writer is not None, "a sink was finished before it was opened"

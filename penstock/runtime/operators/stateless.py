@@ -7,8 +7,9 @@ around them; differs: a batch at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import compress, islice
+from collections.abc import Iterator, Sequence
+from inspect import isgeneratorfunction
+from itertools import chain, compress, islice
 from operator import length_hint
 from typing import Any
 
@@ -112,6 +113,11 @@ class FunctionOperator(Operator):
             return short_repr(self._values[index])
         return None
 
+    def check_all_were_seen(self) -> None:
+        """After a `map` over the watched batch. Raises: RuntimeError: see `whole`."""
+        if not _is_exhausted(self._position):
+            raise ended_at(len(self._values) - length_hint(self._position) - 1)
+
     def watched(self, values: list[Any]) -> Iterator[Any]:
         """An iterator over the batch whose position tells the failing record."""
         self._values = values
@@ -139,8 +145,7 @@ class FilterOperator(FunctionOperator):
         if rows.timestamps is not None:
             return kept_of(rows, map(self.function.call, position))
         kept = list(filter(self.function.call, position))
-        if not _is_exhausted(position):
-            raise ended_at(len(rows.values) - length_hint(position) - 1)
+        self.check_all_were_seen()
         return (RowBatch(kept),) if kept else ()
 
 
@@ -149,40 +154,62 @@ class FlatMapOperator(FunctionOperator):
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
-        return expand(self, self.function.call, self.watched(rows.values), rows.timestamps)
+        call = self.function.call
+        results = map(call, self.watched(rows.values))
+        return expand(self, results, rows.timestamps, is_generator=isgeneratorfunction(call))
 
 
 def expand(
-    operator: Operator,
-    call: Callable[[Any], Any],
-    position: Iterator[Any],
+    operator: FunctionOperator,
+    results: Iterator[Any],
     stamps: Int64s | None,
     *,
     takes_none: bool = False,
+    is_generator: bool = False,
 ) -> Iterator[RowBatch]:
-    """Results of `call` for each record, in batches of about MAX_EMIT.
+    """What a function made of each record (`map` over the watched batch), in batches of about MAX_EMIT.
 
     An iterable that is still open when a batch is full leaves `operator.is_in_record` set.
     Raises: TypeError ('NoneType' object is not iterable) where the function returned None, unless
-    `takes_none`.
+    `takes_none`. RuntimeError: as `whole`.
+    Args: is_generator: the function is one, so that each result is an iterator.
     """
+    if stamps is None and is_generator:
+        yield from _expand_generators(operator, results)
+        return
     collector = Collector(stamps)
     out = collector.values
-    for value in position:
-        result = call(value)
+    room = MAX_EMIT
+    for result in results:
         if type(result) is list:
             out += result
-        elif result is None and takes_none:
-            pass
-        else:
-            yield from pull(operator, iter(result), collector)
-            out = collector.values
+        elif result is not None or not takes_none:
+            opened = iter(result)
+            out += islice(opened, room)
+            if len(out) >= MAX_EMIT:  # it may have more
+                yield from pull(operator, opened, collector)
+                out = collector.values
         if stamps is not None:
             collector.counts.append(len(out))
-        if len(out) >= MAX_EMIT:
+        room = MAX_EMIT - len(out)
+        if room <= 0:
             yield from collector.take()
             out = collector.values
+            room = MAX_EMIT
+    operator.check_all_were_seen()
     yield from collector.take()
+
+
+def _expand_generators(operator: FunctionOperator, results: Iterator[Any]) -> Iterator[RowBatch]:
+    """The same without a step in Python per record, for functions that yield."""
+    flat = chain.from_iterable(results)
+    while len(values := list(islice(flat, MAX_EMIT))) == MAX_EMIT:
+        operator.is_in_record = True  # or just behind one: nobody can tell
+        yield RowBatch(values)
+    operator.is_in_record = False
+    operator.check_all_were_seen()
+    if values:
+        yield RowBatch(values)
 
 
 class Collector:
@@ -234,3 +261,28 @@ def pull(operator: Operator, results: Iterator[Any], collector: Collector) -> It
             return
         operator.is_in_record = True
         yield from collector.take(open_record=True)
+
+
+class StampedCollector:
+    """Results that each bring a timestamp along (a window's, a pair's), in batches of about MAX_EMIT."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+        self._stamps: list[int] = []
+        self._collector = Collector(self._stamps)
+
+    def add(self, results: Any, stamp: int) -> Iterator[RowBatch]:
+        """Results of one call of a user function, all with this timestamp."""
+        collector = self._collector
+        self._stamps.append(stamp)
+        if type(results) is list:
+            collector.values += results
+        else:
+            yield from pull(self._operator, iter(results), collector)
+        collector.counts.append(len(collector.values))
+        if len(collector.values) >= MAX_EMIT:
+            yield from collector.take()
+
+    def take(self) -> list[RowBatch]:
+        """What is left."""
+        return self._collector.take()

@@ -52,11 +52,15 @@ class TimestampsAndWatermarksOperator(Operator):
 
     def on_processing_time(self, now_ms: int) -> Emitted:
         self._schedule()
-        return self._periodic(now_ms)
+        return self._periodic(self._active_ms())
 
     def finish(self) -> Emitted:
         self._context.timers.cancel()
-        return self._periodic(self._context.timers.now_ms())
+        return self._periodic(self._active_ms())
+
+    def _active_ms(self) -> int:
+        """The clock that idleness goes by: it stands while this operator cannot emit."""
+        return (self._context.active_ms or self._context.timers.now_ms)()
 
     def _periodic(self, now_ms: int) -> list[Element]:
         watermark = self._generator.on_periodic(now_ms)

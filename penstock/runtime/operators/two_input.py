@@ -78,7 +78,8 @@ class CoFlatMapOperator(CoFunctionOperator):
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
         entered = self.entered(rows, input_index)
-        return expand(self, self.call_of(input_index), entered, rows.timestamps, takes_none=True)
+        results = map(self.call_of(input_index), entered)
+        return expand(self, results, rows.timestamps, takes_none=True)
 
 
 class CoProcessOperator(CoFunctionOperator, ProcessOperator):

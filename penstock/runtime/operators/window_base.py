@@ -13,10 +13,10 @@ import numpy as np
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, RowBatch, Tagged
 from penstock.runtime.keys import KeySelection
-from penstock.runtime.keys.hashing import is_int32_type, original_key
-from penstock.runtime.operator import MAX_EMIT, OperatorContext
+from penstock.runtime.keys.hashing import original_key
+from penstock.runtime.operator import OperatorContext
 from penstock.runtime.operators.keyed import KeyedOperator
-from penstock.runtime.operators.stateless import Collector, pull
+from penstock.runtime.operators.stateless import StampedCollector
 from penstock.runtime.operators.window_functions import (
     WindowContents,
     WindowContext,
@@ -29,7 +29,6 @@ from penstock.runtime.windowing.assigners import (
     TumblingEventTimeWindows,
     WindowAssigner,
 )
-from penstock.runtime.windowing.evictors import Evictor
 from penstock.runtime.windowing.triggers import EventTimeTrigger, Trigger
 
 
@@ -44,21 +43,30 @@ class WindowOperator(KeyedOperator):
     None: the contents themselves are the results. `late_tag`: id of the side output for late records.
     """
 
-    evictor: Evictor | None = None
-
     def __new__(cls, **kwargs: Any) -> Self:
         """The fast class for event-time grids with their default trigger, else the general one."""
         if cls is not WindowOperator:
             return super().__new__(cls)
+        engine: Any = cls.engine_for(**kwargs)
+        made: Self = super().__new__(engine)
+        return made
+
+    @staticmethod
+    def engine_for(
+        *,
+        assigner: WindowAssigner,
+        contents: WindowContents,
+        trigger: Trigger | None = None,
+        **_others: Any,
+    ) -> type[WindowOperator]:
+        """Which of the two engines can do this."""
         from penstock.runtime.operators.grid_window import GridWindowOperator
         from penstock.runtime.operators.record_window import RecordWindowOperator
 
-        assigner, trigger = kwargs["assigner"], kwargs.get("trigger")
         is_grid = type(assigner) in {TumblingEventTimeWindows, SlidingEventTimeWindows}
         is_default = trigger is None or type(trigger) is EventTimeTrigger
-        engine: Any = GridWindowOperator if is_grid and is_default else RecordWindowOperator
-        made: Self = super().__new__(engine)
-        return made
+        is_fast = is_grid and is_default and contents.evictor is None
+        return GridWindowOperator if is_fast else RecordWindowOperator
 
     def __init__(
         self,
@@ -79,6 +87,7 @@ class WindowOperator(KeyedOperator):
         self.allowed_lateness_ms = allowed_lateness_ms
         self.late_tag = late_tag
         self.contents = contents
+        self.evictor = contents.evictor
         self.output = function
         self.windows: KeyedStateBackend
         self.context: WindowContext
@@ -87,11 +96,7 @@ class WindowOperator(KeyedOperator):
     def open(self, context: OperatorContext) -> None:
         runtime_context = self.runtime_context(context)
         self._count_late = context.late_records_dropped
-        self.windows = KeyedStateBackend(
-            context.max_parallelism,
-            context.timers.now_ms,
-            is_int32=is_int32_type(self.keys.key_type),
-        )
+        self.windows = self.new_backend(context)
         self.windows.restore(self._restored.pop("windows", {}))
         self.context = WindowContext(self.windows, self.state, context.timers.now_ms)
         self._call = caller(self.output, self.context)
@@ -151,7 +156,7 @@ class WindowOperator(KeyedOperator):
             yield Tagged(self.late_tag, RowBatch(values, stamps))
 
     def call_window(
-        self, skey: Any, window: Any, elements: list[Any], collector: WindowCollector
+        self, skey: Any, window: Any, elements: list[Any], collector: StampedCollector
     ) -> Iterator[RowBatch]:
         """Results of the window function into the collector; full batches come out."""
         self.enter_key(skey, window)
@@ -169,28 +174,3 @@ class WindowOperator(KeyedOperator):
 
     def snapshot(self) -> dict[str, Any]:
         return {**super().snapshot(), "windows": self.windows.snapshot()}
-
-
-class WindowCollector:
-    """Results with the timestamps of their windows."""
-
-    def __init__(self, operator: WindowOperator) -> None:
-        self._operator = operator
-        self._stamps: list[int] = []
-        self._collector = Collector(self._stamps)
-
-    def add(self, results: Any, stamp: int) -> Iterator[RowBatch]:
-        """Results of one window and key."""
-        collector = self._collector
-        self._stamps.append(stamp)
-        if type(results) is list:
-            collector.values += results
-        else:
-            yield from pull(self._operator, iter(results), collector)
-        collector.counts.append(len(collector.values))
-        if len(collector.values) >= MAX_EMIT:
-            yield from collector.take()
-
-    def take(self) -> list[RowBatch]:
-        """What is left."""
-        return self._collector.take()

@@ -19,6 +19,7 @@ from penstock.runtime.state_descriptors import (
     ReducingStateDescriptor,
     StateDescriptor,
 )
+from penstock.runtime.windowing.evictors import Evictor
 
 CONTENTS: Final = "__window_contents__"
 MISSING: Final = object()
@@ -29,6 +30,11 @@ class WindowContents(ABC):
     """How records are kept until the window fires. `function` None: as a list."""
 
     function: UserFunction | None
+
+    @property
+    def evictor(self) -> Evictor | None:
+        """What drops records before or after the window function; only lists can have one."""
+        return None
 
     @abstractmethod
     def descriptor(self) -> StateDescriptor:
@@ -75,15 +81,54 @@ class AggregateContents(WindowContents):
 
 @dataclass(frozen=True, slots=True)
 class ListContents(WindowContents):
-    """All records."""
+    """All records; with `evicting` only those that it leaves."""
 
     function: None = None
+    evicting: Evictor | None = None
+
+    @property
+    def evictor(self) -> Evictor | None:
+        return self.evicting
 
     def descriptor(self) -> StateDescriptor:
         return ListStateDescriptor(CONTENTS)
 
     def fold(self) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
         return _fold_lists
+
+
+class FoldedWindow:
+    """Window function of a window with an evictor and a reduce or aggregate: folds what the evictor left.
+
+    `inner`: the user's window function, which then sees one result, or None.
+    """
+
+    def __init__(self, contents: WindowContents, inner: UserFunction | None) -> None:
+        self._contents = contents
+        self._inner = inner
+
+    def open(self, runtime_context: Any) -> None:
+        for function in (self._contents.function, self._inner):
+            if function is not None:
+                function.open(runtime_context)
+
+    def close(self) -> None:
+        for function in (self._contents.function, self._inner):
+            if function is not None:
+                function.close()
+
+    def process(self, key: Any, context: WindowContext, elements: Iterable[Any]) -> Any:
+        """The window's result, or what the user's function makes of it."""
+        table: dict[Any, Any] = {}
+        values = list(elements)
+        self._contents.fold()(table, [None] * len(values), values)
+        folded = [self._contents.result()(kept) for kept in table.values()]
+        return caller(self._inner, context)(key, context.window(), folded) if folded else []
+
+    def clear(self, context: WindowContext) -> None:
+        clear = clearer(self._inner)
+        if clear is not None:
+            clear(context)
 
 
 def caller(

@@ -250,7 +250,7 @@ class BoundedBlockingView:
         self._reader = data.create_reader()
         self._compressor = blocking_format.compressor
         self._decoder = None if is_encoded else ChannelDecoder(blocking_format.loads)
-        self._records = RecordDeserializer(is_stable=self._reader.is_stable)
+        self._records = RecordDeserializer()
         self._frames: Iterator[EncodedFrame] = self._read()
         self._backlog = parent.data_frames
         self._sequence = 0
@@ -297,6 +297,9 @@ class BoundedBlockingView:
     def resume(self) -> None:
         raise EngineBug("a blocking result has no barriers, so its reading cannot be resumed")
 
+    def disconnect(self) -> None:
+        self.release()
+
     def release(self) -> None:
         if self._is_released:
             return
@@ -318,19 +321,21 @@ class BoundedBlockingView:
 
     def _read(self) -> Iterator[EncodedFrame]:
         while (buffer := self._reader.next_buffer()) is not None:
+            # Out of the file at once: a mapped one that is cut short takes its memory away.
+            data = self._unpacked(buffer)
+            buffer.recycle()
             if buffer.code == EVENT:
-                payload = bytes(buffer.data)
-                buffer.recycle()
-                yield _frame_of(payload)
+                yield _frame_of(data)
                 continue
-            data = buffer.data
-            if buffer.is_compressed:
-                if self._compressor is None:
-                    raise ResultDataLost("a buffer is compressed, which it was not when written")
-                data = self._compressor.decompress(data)
             for record in self._records.feed(data):
                 yield _frame_of(record)
-            buffer.recycle()
+
+    def _unpacked(self, buffer: DiskBuffer) -> bytes:
+        if not buffer.is_compressed:
+            return bytes(buffer.data)
+        if self._compressor is None:
+            raise ResultDataLost("a buffer is compressed, which it was not when written")
+        return self._compressor.decompress(buffer.data)
 
 
 def _frame_of(record: Part) -> EncodedFrame:

@@ -47,9 +47,6 @@ class DiskBuffer:
 class BoundedReader(Protocol):
     """One reading from the start. For one thread."""
 
-    is_stable: bool
-    """Buffers stay as they are until the data is closed, and nobody waits for them."""
-
     def next_buffer(self) -> DiskBuffer | None:
         """The next one; None at the end, and while all read buffers are out. Raises: ResultDataLost."""
         ...
@@ -135,10 +132,11 @@ class BoundedData(ABC):
 
 
 class FileData(BoundedData):
-    """Plain reads and writes. Each reader has the file open for itself and `READ_BUFFERS` buffers."""
+    """Plain reads and writes. Each reader has the file open for itself and `read_buffers` buffers."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, read_buffers: int = READ_BUFFERS) -> None:
         super().__init__(path)
+        self._read_buffers = read_buffers
         self._largest = 0
         self._is_open = True
 
@@ -151,7 +149,8 @@ class FileData(BoundedData):
 
     def _reader(self, on_data: Callable[[], None] | None) -> BoundedReader:
         self.check_length(self.path)
-        return FileReader(self.path, self.size, self._largest, on_data)
+        free = [bytearray(self._largest) for _ in range(self._read_buffers)]
+        return FileReader(self.path, self.size, free, on_data)
 
     def _close(self) -> None:
         self._shut()
@@ -165,16 +164,18 @@ class FileData(BoundedData):
 class FileReader:
     """Reads one after another with a handle of its own, into buffers that are used again once recycled."""
 
-    is_stable = False
-
     def __init__(
-        self, path: str, size: int, buffer_bytes: int, on_data: Callable[[], None] | None
+        self,
+        path: str,
+        size: int,
+        buffers: list[bytearray],
+        on_data: Callable[[], None] | None,
     ) -> None:
         self._path = path
         self._size = size
         self._at = 0
         self._file = open(path, "rb", buffering=0)  # ruff: ignore[open-file-with-context-handler] - closed by close
-        self._free = [bytearray(buffer_bytes) for _ in range(READ_BUFFERS)]
+        self._free = buffers
         self._out: dict[int, bytearray] = {}
         self._header = bytearray(_HEADER.size)
         self._on_data = on_data
@@ -348,9 +349,9 @@ class MemoryMappedData(MappedData):
 
 
 class MappedReader:
-    """Slices of the regions, in order: nothing is copied."""
-
-    is_stable = True
+    """Slices of the regions, in order: nothing is copied. They are to be read at once: a file that is cut short
+    afterwards takes their memory away.
+    """
 
     def __init__(self, data: MappedData, regions: list[_Region]) -> None:
         self._data = data

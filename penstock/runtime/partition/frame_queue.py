@@ -23,7 +23,7 @@ class Frame:
     __slots__ = ("batches", "rows")
 
     def __init__(self, batch: Batch, rows: int) -> None:
-        self.batches = [batch]
+        self.batches = [batch] if rows else []
         self.rows = rows
 
 

@@ -85,6 +85,8 @@ class PipelinedSubpartition:
 
     def write(self, batch: Batch) -> None:
         rows = len(batch)
+        if not rows:
+            return
         self.records += rows
         sizes = self.sizes
         if self._queue.tail is None or rows >= sizes.frame_rows:
@@ -294,6 +296,11 @@ class PipelinedSubpartition:
             return self._queue.backlog
 
     @property
+    def is_blocked(self) -> bool:
+        """An element that blocks has been taken, and the consumer has not gone on."""
+        return self._queue.is_blocked
+
+    @property
     def queued(self) -> int:
         """Everything in the queue, events and the unfinished tail too."""
         return len(self._queue)
@@ -358,6 +365,9 @@ class PipelinedSubpartitionView:
 
     def new_buffer_size(self, frame_bytes: int) -> None:
         self._parent.sizes.set_frame_bytes(frame_bytes)
+
+    def disconnect(self) -> None:
+        """Not consumed: its producer must not count as finished by this."""
 
     def release(self) -> None:
         if not self._is_released:

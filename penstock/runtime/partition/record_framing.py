@@ -36,6 +36,11 @@ class RecordSerializer:
                 if len(self._buffer) == self._buffer_size:
                     yield self._take()
 
+    @property
+    def is_filling(self) -> bool:
+        """The buffer in hand has something in it."""
+        return bool(self._buffer)
+
     def flush(self) -> bytearray | None:
         """What is in the unfinished buffer, if anything."""
         return self._take() if self._buffer else None
@@ -46,11 +51,13 @@ class RecordSerializer:
 
 
 class RecordDeserializer:
-    """Takes buffers in order, gives records. A record inside one buffer is a view of it, others are put together."""
+    """Takes buffers in order, gives records.
 
-    def __init__(self, *, is_stable: bool) -> None:
-        """`is_stable`: buffers stay as they are after the next; else each record is copied out."""
-        self._is_stable = is_stable
+    A record that lies in one buffer is a view of it, if that is `bytes`; of any other buffer, which may be used again
+    or be a file that somebody cuts short, it is a copy.
+    """
+
+    def __init__(self) -> None:
         self._rest: bytearray | None = None
 
     @property
@@ -60,6 +67,7 @@ class RecordDeserializer:
     def feed(self, buffer: Part) -> Iterator[Part]:
         """The records that end in this buffer; take them all before the next."""
         view = memoryview(buffer).cast("B")
+        is_stable = type(buffer) is bytes
         at, size = 0, view.nbytes
         while at < size:
             if self._rest is not None:
@@ -73,7 +81,7 @@ class RecordDeserializer:
                 self._rest = bytearray(view[at:])
                 return
             record = view[at + _LENGTH.size : end]
-            yield record if self._is_stable else bytes(record)
+            yield record if is_stable else bytes(record)
             at = end
 
     @staticmethod

@@ -76,6 +76,10 @@ class FrameView(SubpartitionView, Protocol):
         """So many rows came to so many bytes."""
         ...
 
+    def disconnect(self) -> None:
+        """The consumer is out of reach. Who can be read again ends this reading; what is read once is kept."""
+        ...
+
     def new_buffer_size(self, frame_bytes: int) -> None:
         """The consumer wants frames of this size from now on; never larger than was set up."""
         ...

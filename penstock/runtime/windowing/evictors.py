@@ -31,6 +31,10 @@ class CountEvictor(Evictor):
         super().__init__(do_evict_after=do_evict_after)
         self._count = count
 
+    @staticmethod
+    def of(max_count: int, do_evict_after: bool = False) -> CountEvictor:
+        return CountEvictor(max_count, do_evict_after=do_evict_after)
+
     def kept(self, elements: list[tuple[Any, int]]) -> list[tuple[Any, int]]:
         return elements[max(0, len(elements) - self._count) :]
 
@@ -41,6 +45,11 @@ class TimeEvictor(Evictor):
     def __init__(self, size: Any, *, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after=do_evict_after)
         self._size_ms = millis_of(size)
+
+    @staticmethod
+    def of(window_size: Any, do_evict_after: bool = False) -> TimeEvictor:
+        """`window_size`: Time, Duration, timedelta or int (ms)."""
+        return TimeEvictor(window_size, do_evict_after=do_evict_after)
 
     def kept(self, elements: list[tuple[Any, int]]) -> list[tuple[Any, int]]:
         if not elements or elements[0][1] == NO_TIMESTAMP:
@@ -58,6 +67,13 @@ class DeltaEvictor(Evictor):
         super().__init__(do_evict_after=do_evict_after)
         self._threshold = threshold
         self._delta = delta
+
+    @staticmethod
+    def of(
+        threshold: float, delta_function: Callable[[Any, Any], float], do_evict_after: bool = False
+    ) -> DeltaEvictor:
+        """`delta_function(element, newest)`."""
+        return DeltaEvictor(threshold, delta_function, do_evict_after=do_evict_after)
 
     def kept(self, elements: list[tuple[Any, int]]) -> list[tuple[Any, int]]:
         if not elements:

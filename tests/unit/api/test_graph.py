@@ -17,6 +17,7 @@ from penstock.datastream import (
     ProcessFunction,
     ReduceFunction,
     SlotSharingGroup,
+    StreamExchangeMode,
     StreamExecutionEnvironment,
 )
 from penstock.datastream.columns import col
@@ -349,3 +350,18 @@ def test_the_plan_shows_chains_of_python_operators_as_one_node(env):
     assert ships == ["REBALANCE", "HASH", "FORWARD"]
     ids = {node["id"] for node in plan["nodes"]}
     assert all(p["id"] in ids for node in plan["nodes"] for p in node.get("predecessors", ()))
+
+
+def test_the_exchange_mode_belongs_to_the_edges_that_leave_a_stream(env):
+    numbers = env.from_collection([1, 2]).map(str)
+    batch = numbers.with_exchange_mode(StreamExchangeMode.BATCH)
+    batch.rebalance().map(str).print()
+    batch.key_by(str).map(str).print()
+    numbers.key_by(str).with_exchange_mode(StreamExchangeMode.BATCH).reduce(max).print()
+    numbers.map(str).print()
+    graph = env.program.graph()
+    leaving = next(out for out in map(graph.outputs_of, graph.nodes) if len(out) == 4)
+    assert [edge.exchange_mode.name for edge in leaving] == ["BATCH"] * 3 + ["UNDEFINED"]
+    assert [edge.partitioning.strategy.name for edge in leaving[:3]] == [
+        "REBALANCE", "HASH", "HASH",
+    ]  # fmt: skip

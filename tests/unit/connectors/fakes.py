@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from penstock.hosting.split_fetcher import FetcherThread
 from penstock.runtime.elements import ColumnBatch
 from penstock.runtime.sink import WriterContext
 from penstock.runtime.source import ReaderStatus, SplitBatch, SplitFinished
@@ -60,6 +61,9 @@ class FakeReaderContext:
 
     def wake(self):
         self.wake_ups.append(self.clock_ms)
+
+    def start_fetcher(self, split_reader):
+        return FetcherThread(split_reader, lambda: None, "fetcher")
 
 
 def run_source(source, parallelism=1, max_polls=100_000):

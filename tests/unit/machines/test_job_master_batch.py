@@ -1,10 +1,11 @@
 """Jobs with results that are not pipelined, by spec 2, 3.2 and 4.5."""
 
 from penstock.machines.job_settings import JobSettings
-from penstock.machines.restart_backoff import NoRestart
+from penstock.machines.restart_backoff import FixedDelayRestart, NoRestart
 from penstock.model.graph.job_graph import JobType, ResultPartitionType
 from penstock.model.messages import (
     DeployTask,
+    FailureInfo,
     FreeSlot,
     JobFinalized,
     PartitionDataProduced,
@@ -12,13 +13,15 @@ from penstock.model.messages import (
     SetTimer,
     UpdatePartitions,
 )
-from tests.unit.machines.bench import Bench, deployed
+from penstock.model.states import ExecutionState as S
+from tests.unit.machines.bench import USER, Bench, deployed
 from tests.unit.machines.graphs import A2A, BLOCKING, POINTWISE, job_graph
 
 
-def batch(kind=BLOCKING) -> Bench:
+def batch(kind=BLOCKING, **settings) -> Bench:
     graph = job_graph({"A": 2, "B": 2}, [("A", "B", A2A, kind)], job_type=JobType.BATCH)
-    bench = Bench(graph, JobSettings(slot_request_timeout_ms=1000, make_backoff=NoRestart))
+    given = {"slot_request_timeout_ms": 1000, "make_backoff": NoRestart} | settings
+    bench = Bench(graph, JobSettings(**given))
     bench.start()
     return bench
 
@@ -30,10 +33,87 @@ def test_a_blocking_consumer_is_deployed_when_its_producers_have_finished() -> N
     assert deployed(bench.finish("A[0]")) == {}
     assert deployed(bench.finish("A[1]")) == {"B[0]": "tm1", "B[1]": "tm1"}
     bench.run_all()
-    bench.finish("B[0]", "B[1]")
-    effects = bench.step(JobFinalized(3))
-    released = [p for e in effects if isinstance(e, ReleasePartitions) for p in e.partitions]
-    assert len(released) == 2
+    assert released(bench.finish("B[0]")) == []
+    assert released(bench.finish("B[1]")) == ["A[0]", "A[1]"]
+    assert released(bench.step(JobFinalized(3))) == []
+
+
+def test_results_stay_until_the_end_if_that_is_configured() -> None:
+    bench = batch(is_released_during_job=False)
+    bench.offer("tm1", 2)
+    bench.run_all()
+    bench.finish("A[0]", "A[1]")
+    bench.run_all()
+    assert released(bench.finish("B[0]", "B[1]")) == []
+    assert released(bench.step(JobFinalized(3))) == ["A[0]", "A[1]"]
+
+
+def test_a_reader_that_starts_again_finds_what_it_reads() -> None:
+    bench = batch(make_backoff=lambda: FixedDelayRestart(3, 0))
+    bench.offer("tm1", 2)
+    bench.run_all()
+    bench.finish("A[0]", "A[1]")
+    bench.run_all()
+    bench.finish("B[0]")
+    bench.report("B[1]", S.FAILED, USER)
+    assert deployed(bench.fire("restart")) == {"B[1]": "tm1"}
+    bench.run_all()
+    assert released(bench.finish("B[1]")) == ["A[0]", "A[1]"]
+
+
+def test_a_result_that_cannot_be_read_is_made_anew_and_then_read() -> None:
+    bench = batch(make_backoff=lambda: FixedDelayRestart(3, 0))
+    bench.offer("tm1", 2)
+    bench.run_all()
+    bench.finish("A[0]", "A[1]")
+    bench.run_all()
+    lost = bench.vertex("A[1]").partitions[0].partition_id
+    bench.report("B[0]", S.FAILED, FailureInfo("ResultDataLost", "truncated", lost_partition=lost))
+    bench.confirm_cancels()
+    assert deployed(bench.fire("restart")) == {"A[1]": "tm1"}
+    bench.run_all()
+    assert deployed(bench.finish("A[1]")) == {"B[0]": "tm1", "B[1]": "tm1"}
+
+
+def test_a_finished_result_is_lost_with_its_task_manager_and_made_anew_for_its_reader() -> None:
+    graph = job_graph({"A": 1, "B": 1}, [("A", "B", A2A, BLOCKING)])
+    bench = Bench(graph, JobSettings(make_backoff=lambda: FixedDelayRestart(3, 0)))
+    bench.start()
+    bench.offer("tm1")
+    bench.run_all()
+    bench.finish("A[0]")
+    bench.run_all()
+    bench.lose("tm1")
+    assert deployed(bench.fire("restart")) == {}
+    assert deployed(bench.offer("tm2")) == {"A[0]": "tm2"}
+    bench.run_all()
+    assert list(deployed(bench.finish("A[0]"))) == ["B[0]"]
+
+
+def test_of_one_graph_some_edges_may_be_blocking_and_others_not() -> None:
+    graph = job_graph(
+        {"A": 2, "B": 2, "C": 1},
+        [("A", "B", A2A, BLOCKING), ("B", "C", A2A)],
+    )
+    bench = Bench(graph, JobSettings(make_backoff=NoRestart))
+    bench.start()
+    assert list(deployed(bench.offer("tm1", 2))) == ["A[0]", "A[1]"]
+    bench.run_all()
+    assert deployed(bench.finish("A[0]")) == {}
+    assert list(deployed(bench.finish("A[1]"))) == ["B[0]", "B[1]", "C[0]"]
+    bench.run_all()
+    assert released(bench.finish("B[0]", "B[1]")) == []  # C may fail, and B has to read again
+    assert released(bench.finish("C[0]")) == ["A[0]", "A[1]"]
+
+
+def released(effects) -> list[str]:
+    """Whose results are to go."""
+    return sorted(
+        f"{attempt.execution_vertex_id.vertex_id}[{partition.index}]"
+        for effect in effects
+        if isinstance(effect, ReleasePartitions)
+        for partition, attempt in effect.partitions
+    )
 
 
 def test_data_may_be_complete_before_the_task_has_finished() -> None:

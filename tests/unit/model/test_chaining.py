@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.model.graph.chaining import ChainCandidate, ExchangeMode, is_chainable
-from penstock.model.graph.partitioning import ShipStrategy
+from penstock.model.graph.chaining import ChainCandidate, is_chainable
+from penstock.model.graph.partitioning import ShipStrategy, StreamExchangeMode
 from penstock.model.graph.stream_graph import ChainingStrategy as C
 
 GOOD = ChainCandidate(C.ALWAYS, C.ALWAYS, 4, 4, ShipStrategy.FORWARD)
@@ -29,7 +29,7 @@ def test_upstream_may_have_any_strategy_but_never(strategy: C) -> None:
         {"downstream_parallelism": 3},
         {"ship_strategy": ShipStrategy.REBALANCE},
         {"ship_strategy": ShipStrategy.RESCALE},
-        {"exchange_mode": ExchangeMode.BATCH},
+        {"exchange_mode": StreamExchangeMode.BATCH},
         {"is_max_parallelism_accepted": False},
     ],
     ids=str,

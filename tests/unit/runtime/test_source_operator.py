@@ -16,7 +16,7 @@ from penstock.runtime.elements import (
     Watermark,
 )
 from penstock.runtime.source import ReaderStatus, SplitBatch, SplitFinished
-from penstock.runtime.source_operator import SourceOperator
+from penstock.runtime.source_operator import SourceOperator, SourceSettings
 from penstock.runtime.watermarks import WatermarkStrategy
 
 NOTHING, END = ReaderStatus.NOTHING_AVAILABLE, ReaderStatus.END_OF_INPUT
@@ -39,10 +39,18 @@ class FakeReader:
 
 
 class Clock:
-    now_ms = 0
+    """All clocks in one, unless `blocked` ms were spent in front of a full output."""
 
-    def __call__(self) -> int:
-        return self.now_ms
+    now = blocked = 0
+
+    def now_ms(self) -> int:
+        return self.now
+
+    def monotonic_ms(self) -> int:
+        return self.now
+
+    def active_ms(self) -> int:
+        return self.now - self.blocked
 
 
 class Doubled:
@@ -56,7 +64,7 @@ class NoSource:
 
 def started(*polled, strategy=MONOTONOUS, interval_ms=200):
     operator, clock = SourceOperator(NoSource(), strategy), Clock()
-    operator.start(FakeReader(*polled), clock, interval_ms)
+    operator.start(FakeReader(*polled), clock, SourceSettings(interval_ms))
     return operator, clock
 
 
@@ -79,22 +87,22 @@ def test_batches_pass_and_are_counted_and_nothing_is_nothing():
 def test_a_watermark_comes_with_the_periodic_tick_behind_what_was_read_before():
     operator, clock = started(batch("s", 100), batch("s", 300))
     assert watermarks(operator.poll()) == []
-    assert operator.next_periodic_ms == 200
-    clock.now_ms = 200
+    assert operator.next_wake_ms == 200
+    clock.now = 200
     elements = operator.poll()
     assert elements[0].values == ["v300"]
     assert elements[1] == Watermark(299)
-    assert operator.next_periodic_ms == 400
-    clock.now_ms = 400
+    assert operator.next_wake_ms == 400
+    clock.now = 400
     assert operator.poll() == []  # it has not grown
 
 
 def test_the_slowest_split_holds_the_watermark_until_it_is_finished():
     operator, clock = started(batch("slow", 10), batch("fast", 1000), SplitFinished("slow"))
     operator.poll()
-    clock.now_ms = 200
+    clock.now = 200
     assert watermarks(operator.poll()) == [9]
-    clock.now_ms = 400
+    clock.now = 400
     assert watermarks(operator.poll()) == [999]
 
 
@@ -102,15 +110,15 @@ def test_a_split_that_comes_later_does_not_take_the_watermark_back():
     operator, clock = started(batch("first", 1000), batch("late", 10), batch("late", 2000))
     seen = []
     for tick in (1, 2, 3):
-        clock.now_ms = tick * 200
+        clock.now = tick * 200
         seen.append(watermarks(operator.poll()))
     assert seen == [[999], [], []]
 
 
 def test_without_an_interval_only_the_last_watermark_comes():
     operator, clock = started(batch("s", 100), END, interval_ms=0)
-    assert operator.next_periodic_ms is None
-    clock.now_ms = 10_000
+    assert operator.next_wake_ms is None
+    clock.now = 10_000
     assert watermarks(operator.poll()) == []
     assert operator.poll() == [Watermark(MAX_WATERMARK), EndOfData(drain=True)]
 
@@ -119,7 +127,7 @@ def test_the_end_comes_once_with_the_last_watermark():
     operator, _ = started(END)
     assert operator.poll() == [Watermark(MAX_WATERMARK), EndOfData(drain=True)]
     assert operator.is_finished
-    assert operator.next_periodic_ms is None
+    assert operator.next_wake_ms is None
     assert operator.poll() == ()
 
 
@@ -128,7 +136,7 @@ def test_a_quiet_source_says_idle_and_active_before_its_next_record():
     operator, clock = started(batch("s", 5), *[NOTHING] * 6, batch("s", 9), strategy=strategy)
     told = []
     for tick in range(8):
-        clock.now_ms = tick * 200
+        clock.now = tick * 200
         told += [e for e in operator.poll() if not isinstance(e, Watermark)]
     assert [getattr(e, "values", e) for e in told] == [["v5"], IDLE, ACTIVE, ["v9"]]
 
@@ -139,7 +147,7 @@ def test_columns_become_rows_only_for_an_assigner_that_looks_at_records():
     assert operator.poll() == [columns]
     looks = MONOTONOUS.with_timestamp_assigner(Doubled())
     operator, clock = started(SplitBatch(columns, "s"), strategy=looks)
-    clock.now_ms = 200
+    clock.now = 200
     rows, watermark = operator.poll()
     assert isinstance(rows, RowBatch)
     assert rows.timestamps.tolist() == [10]
@@ -153,7 +161,7 @@ def test_life_before_start_and_at_the_end():
     operator.close()
     assert operator.snapshot() == {}
     reader = FakeReader()
-    operator.start(reader, Clock(), 200)
+    operator.start(reader, Clock(), SourceSettings())
     assert operator.snapshot() == {"splits": ["rest", 0]}
     operator.close()
     assert reader.is_closed

@@ -5,9 +5,9 @@ import pytest
 from penstock.model.errors import UserError
 from penstock.model.time import Duration, Time
 from penstock.model.types import Types
+from penstock.runtime.heap_state import HeapKeyedStateBackend
 from penstock.runtime.state import (
     AggregatingStateDescriptor,
-    KeyedStateBackend,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
@@ -37,7 +37,7 @@ def clock():
 
 @pytest.fixture
 def backend(clock):
-    made = KeyedStateBackend(128, lambda: clock[0])
+    made = HeapKeyedStateBackend(128, lambda: clock[0])
     made.set_key("k")
     return made
 
@@ -201,7 +201,7 @@ def test_snapshots_go_by_key_group_and_leave_out_what_expired(backend, clock):
     snapshot = backend.snapshot()
     group = backend.group_of(("t", 1))
     assert {name: list(groups) for name, groups in snapshot.items()} == {"v": [group]}
-    again = KeyedStateBackend(128, lambda: clock[0])
+    again = HeapKeyedStateBackend(128, lambda: clock[0])
     again.restore(snapshot)
     again.set_key(("t", 1))
     assert again.get_state(descriptor).value() == 7

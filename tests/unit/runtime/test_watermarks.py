@@ -92,8 +92,10 @@ def test_bounded_out_of_orderness_and_its_errors():
     assert generator.on_periodic(0) == 6
     with pytest.raises(ValueError, match="negative"):
         WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(-1))
-    with pytest.raises(NotImplementedError, match="leave it out"):
-        strategy.with_watermark_alignment("g", Duration.of_seconds(1))
+    with pytest.raises(ValueError, match="must be positive"):
+        strategy.with_watermark_alignment("g", Duration.of_seconds(0))
+    with pytest.raises(ValueError, match="non-empty"):
+        strategy.with_watermark_alignment("", Duration.of_seconds(1))
     with pytest.raises(TypeError, match="TimestampAssigner"):
         strategy.with_timestamp_assigner(lambda v, _t: v)
 
@@ -144,3 +146,19 @@ def test_all_splits_idle_make_the_source_idle_and_a_batch_wakes_it():
     outputs = [splits.on_periodic(now) for now in (0, 5, 20, 30)]
     assert outputs == [[Watermark(9)], [], [IDLE], []]
     assert splits.on_batch(None, RowBatch([(11,)], np.array([NO_TIMESTAMP])))[0] == ACTIVE
+
+
+def test_time_in_front_of_full_outputs_does_not_make_a_stream_idle_mid_way():
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_idleness(Duration.of_millis(300))
+    blocked = [0]
+    op = OperatorHarness(
+        TimestampsAndWatermarksOperator(strategy), active_ms=lambda: op.timers.now - blocked[0]
+    )
+    op.feed(["x"], [5])
+    for now_ms in (200, 400):
+        op.advance(now_ms)
+    blocked[0] = 1000
+    op.advance(1600)
+    assert IDLE not in op.elements
+    op.advance(1801)
+    assert IDLE in op.elements

@@ -1,0 +1,118 @@
+"""AsyncDataStream: async functions on streams, ordered or not, with timeout, capacity and retries.
+
+Source: pyflink.datastream.async_data_stream; differs: plain functions run on a pool of threads, `timeout` may be a
+Time, Duration, timedelta or int (ms), and 0 is no timeout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.common.typeinfo import TypeInformation
+from penstock.datastream.data_stream.data_stream import DataStream
+from penstock.datastream.data_stream.keyed_stream import KeyedStream
+from penstock.datastream.functions import AsyncFunction, AsyncRetryStrategy
+from penstock.model.graph.stream_graph import ChainingStrategy
+from penstock.model.time import millis_of
+from penstock.runtime import operators as ops
+from penstock.runtime.context import UserFunction
+
+DEFAULT_CAPACITY = 100
+
+
+class AsyncDataStream:
+    """Calls to other systems, many at once.
+
+    Example:
+        class Lookup(AsyncFunction):
+            async def async_invoke(self, value):
+                return [(value, await fetch(value))]
+
+        AsyncDataStream.unordered_wait(stream, Lookup(), Time.seconds(5), capacity=200)
+    """
+
+    @staticmethod
+    def unordered_wait(
+        data_stream: DataStream,
+        async_function: AsyncFunction | Callable[[Any], Any],
+        timeout: Any,
+        capacity: int = DEFAULT_CAPACITY,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Results as they come; they stay between the watermarks between which their records were."""
+        settings = ops.AsyncSettings(millis_of(timeout), capacity, is_ordered=False)
+        return _add(data_stream, async_function, settings, None, output_type)
+
+    @staticmethod
+    def unordered_wait_with_retry(
+        data_stream: DataStream,
+        async_function: AsyncFunction | Callable[[Any], Any],
+        timeout: Any,
+        async_retry_strategy: AsyncRetryStrategy,
+        capacity: int = DEFAULT_CAPACITY,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """`timeout` is for all attempts of a record together."""
+        settings = ops.AsyncSettings(millis_of(timeout), capacity, is_ordered=False)
+        return _add(data_stream, async_function, settings, async_retry_strategy, output_type)
+
+    @staticmethod
+    def ordered_wait(
+        data_stream: DataStream,
+        async_function: AsyncFunction | Callable[[Any], Any],
+        timeout: Any,
+        capacity: int = DEFAULT_CAPACITY,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Results in the order of their records."""
+        settings = ops.AsyncSettings(millis_of(timeout), capacity, is_ordered=True)
+        return _add(data_stream, async_function, settings, None, output_type)
+
+    @staticmethod
+    def ordered_wait_with_retry(
+        data_stream: DataStream,
+        async_function: AsyncFunction | Callable[[Any], Any],
+        timeout: Any,
+        async_retry_strategy: AsyncRetryStrategy,
+        capacity: int = DEFAULT_CAPACITY,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """`timeout` is for all attempts of a record together."""
+        settings = ops.AsyncSettings(millis_of(timeout), capacity, is_ordered=True)
+        return _add(data_stream, async_function, settings, async_retry_strategy, output_type)
+
+
+def _add(
+    data_stream: DataStream,
+    async_function: AsyncFunction | Callable[[Any], Any],
+    settings: ops.AsyncSettings,
+    retry: AsyncRetryStrategy | None,
+    output_type: TypeInformation | None,
+) -> DataStream:
+    if not isinstance(data_stream, DataStream):
+        raise TypeError(f"data_stream must be a DataStream, got {type(data_stream).__name__}.")
+    if retry is not None and not isinstance(retry, AsyncRetryStrategy):
+        raise TypeError(
+            f"async_retry_strategy must be an AsyncRetryStrategy, got {type(retry).__name__}."
+        )
+    operator = ops.AsyncWaitOperator(_function(async_function), settings, retry)
+    stream = data_stream.values() if isinstance(data_stream, KeyedStream) else data_stream
+    # Only the head of a chain can refuse input, which is how a full queue holds its stream back.
+    return stream.add_operator(
+        "async wait operator",
+        operator,
+        output_type,
+        data_stream.upstreams(),
+        chaining_strategy=ChainingStrategy.HEAD,
+    )
+
+
+def _function(async_function: Any) -> UserFunction:
+    if isinstance(async_function, AsyncFunction):
+        return UserFunction(async_function.async_invoke, async_function)
+    if callable(async_function):
+        return UserFunction(async_function)
+    raise TypeError(
+        f"The input must be an AsyncFunction or a callable function, got {type(async_function).__name__}."
+    )

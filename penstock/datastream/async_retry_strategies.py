@@ -1,0 +1,15 @@
+"""Strategies for another attempt. Source: pyflink.datastream.async_retry_strategies."""
+
+from penstock.runtime.async_retry import (
+    ExponentialBackoffDelayRetryStrategy,
+    FixedDelayRetryStrategy,
+    NoRetryStrategy,
+    RetryPredicate,
+)
+
+__all__ = [
+    "ExponentialBackoffDelayRetryStrategy",
+    "FixedDelayRetryStrategy",
+    "NoRetryStrategy",
+    "RetryPredicate",
+]

@@ -1,0 +1,223 @@
+"""AsyncCallThreads: where the calls of one async operator run. Coroutines share one event loop on one thread; plain
+functions have a pool of threads.
+
+Source: PyFlink's AsyncFunctionRunner, Flink's AsyncWaitOperator (callbacks become mails); differs: many outcomes are one
+mail. Threads are daemons: a call that never ends must not keep a TaskManager alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import queue
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, Protocol
+
+from penstock.runtime.operator import Outcome
+
+MAX_POOL_THREADS: Final = 32
+CLOSE_TIMEOUT_S: Final = 1.0
+
+
+class _Runner(Protocol):
+    def submit(self, calls: Sequence[tuple[int, Any]]) -> None: ...
+    def cancel(self, number: int) -> None: ...
+    def close(self) -> None: ...
+
+
+class AsyncCallThreads:
+    """`runtime.operator.AsyncCalls`. Threads start with `open`."""
+
+    def __init__(self, mail: Callable[[Callable[[], None]], None], name: str) -> None:
+        """`mail`: run an action on the task's mailbox thread; called from any thread."""
+        self._mail = mail
+        self._name = name
+        self._lock = threading.Lock()
+        self._outcomes: list[Outcome] = []
+        self._on_outcomes: Callable[[Sequence[Outcome]], None]
+        self._runner: _Runner | None = None
+
+    def open(
+        self,
+        function: Callable[[Any], Any],
+        on_outcomes: Callable[[Sequence[Outcome]], None],
+        capacity: int,
+    ) -> None:
+        self._on_outcomes = on_outcomes
+        if _is_async(function):
+            self._runner = _EventLoop(function, self._done, self._name)
+        else:
+            threads = min(capacity, MAX_POOL_THREADS)
+            self._runner = _Pool(function, self._done, threads, self._name)
+
+    def submit(self, calls: Sequence[tuple[int, Any]]) -> None:
+        assert self._runner is not None, "calls before open"
+        self._runner.submit(calls)
+
+    def cancel(self, number: int) -> None:
+        assert self._runner is not None, "calls before open"
+        self._runner.cancel(number)
+
+    def close(self) -> None:
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            runner.close()
+
+    def _done(self, outcome: Outcome) -> None:
+        """Any thread: the first outcome sends the mail, those until it is read go with it."""
+        with self._lock:
+            self._outcomes.append(outcome)
+            is_first = len(self._outcomes) == 1
+        if is_first:
+            self._mail(self._deliver)
+
+    def _deliver(self) -> None:
+        with self._lock:
+            outcomes, self._outcomes = self._outcomes, []
+        if self._runner is not None:
+            self._on_outcomes(outcomes)
+
+
+class _EventLoop:
+    """One thread with one loop; each call is a task of it."""
+
+    def __init__(
+        self, function: Callable[[Any], Awaitable[Any]], done: Callable[[Outcome], None], name: str
+    ) -> None:
+        self._function = function
+        self._done = done
+        self._loop = asyncio.new_event_loop()
+        self._is_over = asyncio.Event()
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, calls: Sequence[tuple[int, Any]]) -> None:
+        self._loop.call_soon_threadsafe(self._start, calls)
+
+    def cancel(self, number: int) -> None:
+        self._loop.call_soon_threadsafe(self._cancel, number)
+
+    def close(self) -> None:
+        """Calls are cancelled; one that does not end is left behind."""
+        self._loop.call_soon_threadsafe(self._is_over.set)
+        self._thread.join(CLOSE_TIMEOUT_S)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._main())
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        finally:
+            self._loop.close()
+
+    async def _main(self) -> None:
+        await self._is_over.wait()
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def _start(self, calls: Sequence[tuple[int, Any]]) -> None:
+        for number, value in calls:
+            task = self._loop.create_task(self._call(number, value))
+            self._tasks[number] = task
+
+    def _cancel(self, number: int) -> None:
+        task = self._tasks.get(number)
+        if task is not None:
+            task.cancel()
+
+    async def _call(self, number: int, value: Any) -> None:
+        try:
+            outcome = Outcome(number, await self._function(value))
+        except asyncio.CancelledError as error:
+            if self._is_ours(number):
+                return
+            outcome = _failed(number, error)  # the user's code cancelled itself
+        except BaseException as error:
+            outcome = _failed(number, error)
+        finally:
+            if self._tasks.get(number) is asyncio.current_task():
+                del self._tasks[number]
+        self._done(outcome)
+
+    def _is_ours(self, number: int) -> bool:
+        task = self._tasks.get(number)
+        return task is None or task.cancelling() > 0
+
+
+class _Pool:
+    """Threads that call a plain function; what is cancelled before it starts is not called."""
+
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        done: Callable[[Outcome], None],
+        threads: int,
+        name: str,
+    ) -> None:
+        self._function = function
+        self._done = done
+        self._is_over = False
+        self._cancelled: set[int] = set()
+        self._calls: queue.SimpleQueue[tuple[int, Any] | None] = queue.SimpleQueue()
+        self._max_threads = threads
+        self._name = name
+        self._threads: list[threading.Thread] = []
+
+    def submit(self, calls: Sequence[tuple[int, Any]]) -> None:
+        for call in calls:
+            self._calls.put(call)
+        missing = min(self._max_threads - len(self._threads), self._calls.qsize())
+        for _ in range(missing):
+            name = f"{self._name}-{len(self._threads)}"
+            thread = threading.Thread(target=self._run, name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def cancel(self, number: int) -> None:
+        self._cancelled.add(number)
+
+    def close(self) -> None:
+        self._is_over = True
+        for _ in self._threads:
+            self._calls.put(None)
+        for thread in self._threads:
+            thread.join(CLOSE_TIMEOUT_S / len(self._threads))  # all of them together in that time
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            if self._is_over:
+                continue
+            number, value = call
+            if number in self._cancelled:
+                self._cancelled.discard(number)
+                continue
+            try:
+                outcome = Outcome(number, _no_coroutine(self._function(value)))
+            except BaseException as error:
+                outcome = _failed(number, error)
+            self._cancelled.discard(number)
+            self._done(outcome)
+
+
+def _failed(number: int, error: BaseException) -> Outcome:
+    """Without our own frame: the traceback begins in the user's function."""
+    frames = error.__traceback__
+    return Outcome(number, error=error.with_traceback(frames.tb_next if frames else None))
+
+
+def _is_async(function: Callable[[Any], Any]) -> bool:
+    call = getattr(function, "__call__", None)  # ruff: ignore[unreliable-callable-check] - it is looked into
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def _no_coroutine(result: Any) -> Any:
+    if inspect.iscoroutine(result):
+        result.close()
+        raise TypeError(
+            "the async function is not declared `async def`, but returned a coroutine: declare it so, and await "
+            "inside it"
+        )
+    return result

@@ -1,0 +1,44 @@
+"""SplitAssignmentTracker: which splits a reader's state cannot know, so that they go back when it starts again.
+
+Splits are opaque. Knows no enumerator and no reader. Source: Flink SplitAssignmentTracker (spec 11.1); differs:
+splits come back in the order in which they were assigned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+NO_CHECKPOINT: Final = -1
+"""What a subtask is reset to when there is no checkpoint to restore."""
+
+
+class SplitAssignmentTracker:
+    """Assignments since the last checkpoint, and before each checkpoint that is not complete."""
+
+    def __init__(self) -> None:
+        self._latest: dict[int, list[Any]] = {}
+        self._by_checkpoint: dict[int, dict[int, list[Any]]] = {}
+
+    def assign(self, subtask: int, splits: Sequence[Any]) -> None:
+        """These go to a reader now."""
+        self._latest.setdefault(subtask, []).extend(splits)
+
+    def checkpoint(self, checkpoint_id: int) -> None:
+        """The coordinator's part of a checkpoint is taken: later assignments are not in it."""
+        self._by_checkpoint[checkpoint_id] = self._latest
+        self._latest = {}
+
+    def complete(self, checkpoint_id: int) -> None:
+        """All up to this checkpoint is in the readers' state for good."""
+        for older in [known for known in self._by_checkpoint if known <= checkpoint_id]:
+            del self._by_checkpoint[older]
+
+    def reset(self, subtask: int, checkpoint_id: int = NO_CHECKPOINT) -> list[Any]:
+        """Splits for `add_splits_back`: what the subtask got after the checkpoint that it restores."""
+        back: list[Any] = []
+        for known in sorted(self._by_checkpoint):
+            if known > checkpoint_id:
+                back += self._by_checkpoint[known].pop(subtask, [])
+        back += self._latest.pop(subtask, [])
+        return back

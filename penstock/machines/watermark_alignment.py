@@ -1,0 +1,33 @@
+"""WatermarkAlignment: how far the sources of one group may run ahead of the slowest one.
+
+Readers report their watermark now and then; everybody is told `minimum + drift` and waits above it. Knows no clock and
+no source. Source: Flink SourceCoordinator.WatermarkAggregator (spec 6.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final
+
+HIGHEST: Final = 2**63 - 1
+
+
+class WatermarkAlignment:
+    """One group. A reader is any hashable (source and subtask)."""
+
+    def __init__(self) -> None:
+        self._watermarks: dict[Hashable, int] = {}
+
+    def report(self, reader: Hashable, watermark_ms: int) -> None:
+        """Idle and finished readers report 2^63-1; those without a watermark so far report nothing."""
+        self._watermarks[reader] = watermark_ms
+
+    def forget(self, reader: Hashable) -> None:
+        """The reader starts again: its new attempt reports anew."""
+        self._watermarks.pop(reader, None)
+
+    def max_allowed_ms(self, max_drift_ms: int) -> int | None:
+        """Watermark above which a reader waits; None while nobody has reported."""
+        if not self._watermarks:
+            return None
+        return min(min(self._watermarks.values()) + max_drift_ms, HIGHEST)

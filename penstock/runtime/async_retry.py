@@ -1,0 +1,174 @@
+"""When a call of an async function is made again. Pure; with PyFlink's names.
+
+Source: pyflink.datastream.functions (AsyncRetryStrategy, AsyncRetryPredicate), async_retry_strategies; differs: the
+exponential strategy keeps nothing between calls.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+ResultPredicate: TypeAlias = Callable[[list[Any]], bool]
+ExceptionPredicate: TypeAlias = Callable[[BaseException], bool]
+
+
+class AsyncRetryPredicate(ABC):
+    """Which results and which errors ask for another attempt."""
+
+    @abstractmethod
+    def result_predicate(self) -> ResultPredicate | None:
+        """`(results) -> whether to try again`; None: never because of results."""
+
+    @abstractmethod
+    def exception_predicate(self) -> ExceptionPredicate | None:
+        """`(error) -> whether to try again`; None: never because of errors."""
+
+
+class AsyncRetryStrategy(ABC):
+    """How often and after what time. Attempts count from 1."""
+
+    @abstractmethod
+    def can_retry(self, current_attempts: int) -> bool: ...
+
+    @abstractmethod
+    def get_backoff_time_millis(self, current_attempts: int) -> int: ...
+
+    @abstractmethod
+    def get_retry_predicate(self) -> AsyncRetryPredicate: ...
+
+    @staticmethod
+    def no_restart() -> AsyncRetryStrategy:
+        return NoRetryStrategy()
+
+    @staticmethod
+    def fixed_delay(
+        max_attempts: int,
+        backoff_time_millis: int,
+        result_predicate: ResultPredicate | None = None,
+        exception_predicate: ExceptionPredicate | None = None,
+    ) -> AsyncRetryStrategy:
+        """At most `max_attempts` more attempts, `backoff_time_millis` apart."""
+        return FixedDelayRetryStrategy(
+            max_attempts, backoff_time_millis, result_predicate, exception_predicate
+        )
+
+    @staticmethod
+    def exponential_backoff(
+        max_attempts: int,
+        initial_delay: int,
+        max_retry_delay: int,
+        multiplier: float,
+        result_predicate: ResultPredicate | None = None,
+        exception_predicate: ExceptionPredicate | None = None,
+    ) -> AsyncRetryStrategy:
+        """At most `max_attempts` more attempts; delays (ms) grow by `multiplier` up to `max_retry_delay`."""
+        return ExponentialBackoffDelayRetryStrategy(
+            max_attempts,
+            initial_delay,
+            max_retry_delay,
+            multiplier,
+            result_predicate,
+            exception_predicate,
+        )
+
+
+class RetryPredicate(AsyncRetryPredicate):
+    """Two functions, or None."""
+
+    def __init__(
+        self,
+        result_predicate: ResultPredicate | None = None,
+        exception_predicate: ExceptionPredicate | None = None,
+    ) -> None:
+        self._result_predicate = result_predicate
+        self._exception_predicate = exception_predicate
+
+    def result_predicate(self) -> ResultPredicate | None:
+        return self._result_predicate
+
+    def exception_predicate(self) -> ExceptionPredicate | None:
+        return self._exception_predicate
+
+
+class NoRetryStrategy(AsyncRetryStrategy):
+    """One attempt."""
+
+    def can_retry(self, current_attempts: int) -> bool:
+        return False
+
+    def get_backoff_time_millis(self, current_attempts: int) -> int:
+        return -1
+
+    def get_retry_predicate(self) -> AsyncRetryPredicate:
+        return RetryPredicate()
+
+
+class FixedDelayRetryStrategy(AsyncRetryStrategy):
+    """Attempts a fixed time apart."""
+
+    def __init__(
+        self,
+        max_attempts: int,
+        backoff_time_millis: int,
+        result_predicate: ResultPredicate | None = None,
+        exception_predicate: ExceptionPredicate | None = None,
+    ) -> None:
+        _check(max_attempts, backoff_time_millis)
+        self._max_attempts = max_attempts
+        self._backoff_ms = backoff_time_millis
+        self._predicate = RetryPredicate(result_predicate, exception_predicate)
+
+    def can_retry(self, current_attempts: int) -> bool:
+        return current_attempts <= self._max_attempts
+
+    def get_backoff_time_millis(self, current_attempts: int) -> int:
+        return self._backoff_ms
+
+    def get_retry_predicate(self) -> AsyncRetryPredicate:
+        return self._predicate
+
+
+class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy):
+    """Attempts that come further and further apart."""
+
+    def __init__(
+        self,
+        max_attempts: int,
+        initial_delay: int,
+        max_retry_delay: int,
+        multiplier: float,
+        result_predicate: ResultPredicate | None = None,
+        exception_predicate: ExceptionPredicate | None = None,
+    ) -> None:
+        _check(max_attempts, initial_delay)
+        if multiplier < 1 or max_retry_delay < initial_delay:
+            raise ValueError(
+                "exponential backoff needs a multiplier of 1 or more and a largest delay not below the initial one, "
+                f"got {multiplier} and {max_retry_delay} ms with an initial delay of {initial_delay} ms"
+            )
+        self._max_attempts = max_attempts
+        self._initial_ms = initial_delay
+        self._max_ms = max_retry_delay
+        self._multiplier = multiplier
+        self._predicate = RetryPredicate(result_predicate, exception_predicate)
+
+    def can_retry(self, current_attempts: int) -> bool:
+        return current_attempts <= self._max_attempts
+
+    def get_backoff_time_millis(self, current_attempts: int) -> int:
+        delay = float(self._initial_ms)
+        for _ in range(current_attempts - 1):
+            delay = min(delay * self._multiplier, self._max_ms)
+        return int(delay)
+
+    def get_retry_predicate(self) -> AsyncRetryPredicate:
+        return self._predicate
+
+
+def _check(max_attempts: int, delay_ms: int) -> None:
+    if max_attempts < 1 or delay_ms < 1:
+        raise ValueError(
+            f"a retry strategy needs at least 1 attempt and 1 ms between attempts, got {max_attempts} and {delay_ms} ms"
+        )

@@ -1,0 +1,89 @@
+"""LatencyStats: histograms of how long records queued on their way from a source to an operator.
+
+Fed with LatencyMarkers by the chain. Knows no clock. Source: Flink LatencyStats, DescriptiveStatisticsHistogram
+(spec 7); differs: the last 128 values are kept in one array.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from penstock.model.messages import LatencySummary
+from penstock.runtime.elements import Int64s, LatencyMarker
+
+HISTORY_SIZE: Final = 128
+
+
+class Granularity(StrEnum):
+    """What has a histogram of its own in an operator's subtask: everything, a source, a source's subtask."""
+
+    SINGLE = "single"
+    OPERATOR = "operator"
+    SUBTASK = "subtask"
+
+
+Pair: TypeAlias = tuple[str, int]
+"""(source operator id, its subtask); '' and -1 where the granularity does not tell."""
+
+
+@dataclass(slots=True)
+class Histogram:
+    """The last HISTORY_SIZE values, and how many there were."""
+
+    values: Int64s
+    count: int = 0
+
+    @staticmethod
+    def empty() -> Histogram:
+        return Histogram(np.zeros(HISTORY_SIZE, np.int64))
+
+    def add(self, value: int) -> None:
+        self.values[self.count % HISTORY_SIZE] = value
+        self.count += 1
+
+    def kept(self) -> Int64s:
+        """The values that are left, in no order."""
+        return self.values[: min(self.count, HISTORY_SIZE)]
+
+
+class LatencyStats:
+    """All histograms of one operator in one subtask."""
+
+    def __init__(self, granularity: Granularity = Granularity.OPERATOR) -> None:
+        self._granularity = granularity
+        self.histograms: dict[Pair, Histogram] = {}
+
+    def report(self, marker: LatencyMarker, now_ms: int) -> None:
+        """A marker is here. A clock that is behind the source's gives no negative latency."""
+        pair = self._pair(marker)
+        histogram = self.histograms.get(pair) or Histogram.empty()
+        histogram.add(max(0, now_ms - marker.marked_at_ms))
+        self.histograms[pair] = histogram  # not before: the heartbeat's thread reads it
+
+    def summaries(self, operator_id: str) -> tuple[LatencySummary, ...]:
+        """One for each pair, sorted by it."""
+        return tuple(
+            _summary(pair, operator_id, histogram)
+            for pair, histogram in sorted(self.histograms.items())
+        )
+
+    def _pair(self, marker: LatencyMarker) -> Pair:
+        if self._granularity is Granularity.SINGLE:
+            return "", -1
+        if self._granularity is Granularity.OPERATOR:
+            return marker.operator_id, -1
+        return marker.operator_id, marker.subtask
+
+
+def _summary(pair: Pair, operator_id: str, histogram: Histogram) -> LatencySummary:
+    kept = histogram.kept()
+    p50, p95, p99 = np.percentile(kept, (50, 95, 99)).tolist()
+    return LatencySummary(
+        source_id=pair[0], source_subtask=pair[1], operator_id=operator_id, count=histogram.count,
+        min_ms=int(kept.min()), max_ms=int(kept.max()), mean_ms=float(kept.mean()),
+        p50_ms=p50, p95_ms=p95, p99_ms=p99,
+    )  # fmt: skip

@@ -1,0 +1,189 @@
+"""Interval join: pairs of two keyed streams whose timestamps are at most so far apart. Event time only.
+
+Matches iff `left + lower <= right <= left + upper`. Each side is kept by timestamp in a map state and dropped by an
+event-time timer once no record of the other side can match any more (spec 8.7).
+Source: Flink IntervalJoinOperator; differs: a side with more timestamps than the interval is wide is looked up, not
+scanned, and pairs of one record come by the other side's timestamp. Knows no API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from penstock.runtime.context import UserFunction
+from penstock.runtime.elements import (
+    MIN_WATERMARK,
+    NO_TIMESTAMP,
+    Batch,
+    RowBatch,
+    Tagged,
+    Watermark,
+)
+from penstock.runtime.keys import KeySelection
+from penstock.runtime.operator import Emitted, OperatorContext
+from penstock.runtime.operators.keyed import KeyedOperator
+from penstock.runtime.operators.process import separated
+from penstock.runtime.operators.stateless import StampedCollector, rows_of
+from penstock.runtime.operators.two_input import TwoInputs
+from penstock.runtime.state import MapState
+from penstock.runtime.state_descriptors import MapStateDescriptor
+
+LEFT: Final = 0
+_CLEANUP: Final = ("CLEANUP_LEFT", "CLEANUP_RIGHT")
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Bounds of `right.timestamp - left.timestamp` in ms, both inclusive.
+
+    Raises: ValueError when the lower bound is above the upper one.
+    """
+
+    lower_ms: int
+    upper_ms: int
+
+    def __post_init__(self) -> None:
+        if self.lower_ms > self.upper_ms:
+            raise ValueError(
+                f"interval join between({self.lower_ms} ms, {self.upper_ms} ms): the lower bound must not "
+                "be above the upper bound"
+            )
+
+
+class ProcessJoinContext:
+    """`ctx` of ProcessJoinFunction: the timestamps of a pair, in ms."""
+
+    def __init__(self) -> None:
+        self.pair = (NO_TIMESTAMP, NO_TIMESTAMP)
+
+    def get_left_timestamp(self) -> int:
+        return self.pair[0]
+
+    def get_right_timestamp(self) -> int:
+        return self.pair[1]
+
+    def get_timestamp(self) -> int:
+        """Of the results: the later one."""
+        return max(self.pair)
+
+    timestamp = get_timestamp
+
+
+class IntervalJoinOperator(TwoInputs, KeyedOperator):
+    """`process_element(left, right, ctx)` for each matching pair of a key.
+
+    `is_exclusive`: whether the lower and the upper bound themselves do not match. `late_tags`: side outputs for late
+    records of the left and of the right stream; None: they are dropped and counted.
+    """
+
+    def __init__(
+        self,
+        function: UserFunction,
+        side_keys: tuple[KeySelection, KeySelection],
+        interval: Interval,
+        is_exclusive: tuple[bool, bool] = (False, False),
+        late_tags: tuple[str | None, str | None] = (None, None),
+    ) -> None:
+        super().__init__(function, side_keys[0])
+        self.side_keys = side_keys
+        self.interval = interval
+        self.is_exclusive = is_exclusive
+        self.late_tags = late_tags
+        self.has_side_outputs: tuple[str, ...] = ()
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self._count_late = context.late_records_dropped
+        self._context = ProcessJoinContext()
+        below, above = self.is_exclusive
+        lower, upper = self.interval.lower_ms + below, self.interval.upper_ms - above
+        self._reaches = ((lower, upper), (-upper, -lower))
+        self._buffers: tuple[MapState, MapState] = (
+            self.state.get_map_state(MapStateDescriptor("left_buffer")),
+            self.state.get_map_state(MapStateDescriptor("right_buffer")),
+        )
+
+    def cleanup_ms(self, side: int, stamp: int) -> int:
+        """When a record of `side` can match nothing any more."""
+        return stamp + max(0, self._reaches[side][1])
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        self.keys = self.side_keys[input_index]
+        late: list[tuple[Any, int]] = []
+        joined = self._joined(rows_of(batch), input_index, late)
+        yield from separated(joined, self.has_side_outputs)
+        yield from self._late(late, self.late_tags[input_index])
+
+    def process_watermark(self, watermark: Watermark, input_index: int) -> Emitted:
+        for element in super().process_watermark(watermark, input_index):
+            if isinstance(element, Watermark):
+                self._clean_up(element.timestamp_ms)
+            yield element
+
+    def _joined(self, rows: RowBatch, side: int, late: list[tuple[Any, int]]) -> Iterator[RowBatch]:
+        collector = StampedCollector(self)
+        mine = self._buffers[side]
+        watermark = self.timers.current_watermark
+        for value in self.entering(rows):
+            stamp = self.stamp
+            if stamp == NO_TIMESTAMP:
+                raise ValueError(
+                    "an interval join got a record without a timestamp: give its stream "
+                    "assign_timestamps_and_watermarks(...), or a source with a watermark strategy"
+                )
+            if watermark != MIN_WATERMARK and stamp < watermark:
+                late.append((value, stamp))
+                continue
+            bucket = mine.get(stamp) or []
+            bucket.append(value)
+            mine.put(stamp, bucket)
+            cleanup = self.cleanup_ms(side, stamp)
+            self.timers.register_event(cleanup, self.state.skey, _CLEANUP[side])
+            yield from self._pairs(side, value, stamp, collector)
+        yield from collector.take()
+
+    def _pairs(
+        self, side: int, value: Any, stamp: int, collector: StampedCollector
+    ) -> Iterator[RowBatch]:
+        call, context = self.function.call, self._context
+        for other, bucket in self._matching(1 - side, stamp, self._reaches[side]):
+            left_stamp, right_stamp = (stamp, other) if side == LEFT else (other, stamp)
+            context.pair = (left_stamp, right_stamp)
+            for match in bucket:
+                pair = (value, match) if side == LEFT else (match, value)
+                results = call(*pair, context)
+                if results is not None:
+                    yield from collector.add(results, max(stamp, other))
+
+    def _matching(
+        self, side: int, stamp: int, reach: tuple[int, int]
+    ) -> list[tuple[int, list[Any]]]:
+        """Timestamps of a side within reach, in order, each with its records."""
+        buffer = self._buffers[side]
+        first, last = stamp + reach[0], stamp + reach[1]
+        kept = buffer.keys()
+        if len(kept) > last - first:
+            kept = [other for other in range(first, last + 1) if buffer.contains(other)]
+        else:
+            kept = sorted(other for other in kept if first <= other <= last)
+        return [(other, buffer.get(other)) for other in kept]
+
+    def _clean_up(self, watermark_ms: int) -> None:
+        for cleanup, skey, namespace in self.timers.due_event(watermark_ms):
+            self.enter_timer(skey, cleanup)
+            side = _CLEANUP.index(namespace)
+            stamp = cleanup - max(0, self._reaches[side][1])
+            self._buffers[side].remove(stamp)
+
+    def _late(self, late: list[tuple[Any, int]], tag: str | None) -> Iterator[Tagged]:
+        if not late:
+            return
+        if tag is not None:
+            stamps = np.array([stamp for _, stamp in late], np.int64)
+            yield Tagged(tag, RowBatch([value for value, _ in late], stamps))
+        elif self._count_late is not None:
+            self._count_late.inc(len(late))

@@ -1,0 +1,137 @@
+"""Watermark alignment and latency markers through whole jobs, run in threads of this process."""
+
+import pytest
+
+from penstock.common import Duration, WatermarkStrategy
+from penstock.common.watermark_strategy import TimestampAssigner
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream.connectors.base import (
+    Boundedness,
+    QueueEnumerator,
+    ReaderStatus,
+    Source,
+    SourceReader,
+    SplitBatch,
+    SplitFinished,
+)
+from penstock.hosting.executor import MiniCluster
+from penstock.runtime.elements import RowBatch
+
+RECORDS = 20_000
+STEP_MS = 100
+STALLED_POLLS = 50
+PROGRESS = {"fast": 0, "stalled_at": None}
+
+
+class Numbers(Source):
+    """`reader_class` reads the one split."""
+
+    boundedness = Boundedness.BOUNDED
+
+    def __init__(self, reader_class):
+        self._reader_class = reader_class
+
+    def create_enumerator(self, context):
+        return QueueEnumerator(context, ["s"])
+
+    def create_reader(self, context):
+        return self._reader_class(context)
+
+
+class OneSplit(SourceReader):
+    def __init__(self, context):
+        self.context = context
+        self.splits = []
+        self.is_over = self.has_no_more = False
+
+    def start(self):
+        self.context.send_split_request()
+
+    def add_splits(self, splits):
+        self.splits += splits
+
+    def notify_no_more_splits(self):
+        self.has_no_more = True
+
+    def poll_next(self):
+        if not self.splits:
+            return ReaderStatus.END_OF_INPUT if self.has_no_more else ReaderStatus.NOTHING_AVAILABLE
+        polled = self.read()
+        if isinstance(polled, SplitFinished):
+            self.splits.clear()
+            self.context.send_split_request()
+        return polled
+
+
+class Fast(OneSplit):
+    def read(self):
+        if PROGRESS["fast"] == RECORDS:
+            return SplitFinished("s")
+        PROGRESS["fast"] += 1
+        return SplitBatch(RowBatch([PROGRESS["fast"] * STEP_MS]), "s")
+
+
+class Slow(OneSplit):
+    """Holds its group at its first record until the fast source stands still."""
+
+    seen = stalled = 0
+
+    def read(self):
+        if not self.seen:
+            self.seen = 1
+            return SplitBatch(RowBatch([0]), "s")
+        self.stalled = self.stalled + 1 if self.seen == PROGRESS["fast"] else 0
+        self.seen = max(1, PROGRESS["fast"])
+        if self.stalled == STALLED_POLLS:
+            PROGRESS["stalled_at"] = self.seen
+            return SplitFinished("s")
+        self.context.wake_at(self.context.monotonic_ms() + 5)
+        return ReaderStatus.NOTHING_AVAILABLE
+
+
+class Itself(TimestampAssigner):
+    def extract_timestamp(self, value, record_timestamp):
+        return value
+
+
+@pytest.fixture
+def env():
+    executor = MiniCluster(parallelism=1).executor()
+    return StreamExecutionEnvironment.get_execution_environment().use_executor(executor)
+
+
+def test_a_fast_source_waits_for_the_slow_one_of_its_group_and_then_goes_on(env):
+    PROGRESS.update(fast=0, stalled_at=None)
+    env.get_config().set_auto_watermark_interval(10)
+    aligned = (
+        WatermarkStrategy
+        .for_monotonous_timestamps()
+        .with_timestamp_assigner(Itself())
+        .with_watermark_alignment("group", Duration.of_millis(1000), Duration.of_millis(20))
+    )
+    fast = env.from_source(Numbers(Fast), aligned, "fast")
+    slow = env.from_source(Numbers(Slow), aligned, "slow")
+    with fast.union(slow).execute_and_collect("aligned") as results:
+        assert len(list(results)) == RECORDS + 1
+    assert PROGRESS["stalled_at"] is not None
+    assert PROGRESS["stalled_at"] < RECORDS
+
+
+def test_latency_histograms_of_each_operator_reach_the_driver(env):
+    env.get_config().set_latency_tracking_interval(5)
+    numbers = env.from_collection(list(range(1000)))
+    stream = numbers.key_by(lambda n: n % 3).map(lambda n: n).name("Mapped")
+    stream.print()
+    client = env.execute_async("markers")
+    client.get_job_execution_result().result()
+    found = client.get_latencies().result()
+    assert {summary.operator_id for _, _, summary in found}
+    assert all(summary.count >= 1 and summary.source_id for _, _, summary in found)
+    assert all(0 <= s.min_ms <= s.p50_ms <= s.p99_ms <= s.max_ms for _, _, s in found)
+
+
+def test_without_an_interval_there_are_no_markers(env):
+    env.from_collection([1]).map(lambda n: n).print()
+    client = env.execute_async("no markers")
+    client.get_job_execution_result().result()
+    assert client.get_latencies().result() == []

@@ -1,0 +1,108 @@
+"""A TaskManager's directories: made late, removed at the end, and what the dead left is removed by the next."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from penstock.hosting.io_directories import PREFIX, IoDirectories, sweep
+from penstock.model.errors import ResultWriteError
+
+# Says its path, then dies as from kill -9 when stdin ends.
+DYING = """
+import os, sys
+from penstock.hosting.io_directories import IoDirectories
+path = IoDirectories([sys.argv[1]], "dying").new_path()
+open(path, "w").close()
+print(path, flush=True)
+sys.stdin.read()
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.fixture
+def directories(tmp_path):
+    made = IoDirectories([str(tmp_path)], "tm-1")
+    yield made
+    made.close()
+
+
+def test_nothing_is_made_before_a_file_is_wanted(directories, tmp_path):
+    assert os.listdir(tmp_path) == []
+    path = directories.new_path()
+    assert not os.path.exists(path)
+    (folder,) = directories.paths
+    assert os.path.dirname(path) == folder
+    assert os.path.basename(folder).startswith(f"{PREFIX}tm-1-")
+    assert os.stat(folder).st_mode & 0o777 == 0o700
+
+
+def test_files_have_names_of_their_own_and_go_to_all_roots_in_turn(tmp_path):
+    roots = [str(tmp_path / "a"), str(tmp_path / "b")]
+    made = IoDirectories(roots, "tm")
+    paths = [made.new_path() for _ in range(4)]
+    assert len(set(paths)) == 4
+    assert [path.startswith(roots[0]) for path in paths] == [True, False, True, False]
+    made.close()
+    assert [os.listdir(root) for root in roots] == [[], []]
+
+
+def test_everything_goes_at_the_end_and_nothing_comes_after_it(directories, tmp_path):
+    with open(directories.new_path(), "w") as file:
+        file.write("x")
+    directories.close()
+    directories.close()
+    assert os.listdir(tmp_path) == []
+    with pytest.raises(ResultWriteError, match="ending"):
+        directories.new_path()
+
+
+def test_a_directory_that_cannot_be_made_says_which_option_to_change(tmp_path):
+    in_the_way = tmp_path / "file"
+    in_the_way.write_text("")
+    made = IoDirectories([str(in_the_way / "below")], "tm")
+    with pytest.raises(ResultWriteError, match=r"below.*io\.tmp\.dirs"):
+        made.new_path()
+
+
+def test_live_taskmanagers_do_not_sweep_each_other(directories, tmp_path):
+    path = directories.new_path()
+    other = IoDirectories([str(tmp_path)], "tm-2")
+    other.new_path()
+    sweep(str(tmp_path))
+    assert os.path.isdir(os.path.dirname(path))
+    assert len(os.listdir(tmp_path)) == 2
+    other.close()
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_that_starts(directories, tmp_path):
+    mine = directories.new_path()
+    with subprocess.Popen(
+        [sys.executable, "-c", DYING, str(tmp_path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        left = process.stdout.readline().strip()
+        IoDirectories([str(tmp_path)], "while it lives").close()
+        assert os.path.exists(left)
+        process.stdin.close()
+        assert process.wait(30) == -9
+    assert os.path.exists(left)
+    IoDirectories([str(tmp_path)], "afterwards").close()
+    assert not os.path.exists(os.path.dirname(left))
+    assert os.path.isdir(os.path.dirname(mine))
+
+
+def test_directories_of_others_and_half_made_ones_stay(tmp_path):
+    (tmp_path / "penstock-new-young").mkdir()
+    (tmp_path / "somebody").mkdir()
+    (tmp_path / "penstock-io-file").write_text("")
+    sweep(str(tmp_path))
+    assert sorted(os.listdir(tmp_path)) == ["penstock-io-file", "penstock-new-young", "somebody"]
+    os.utime(tmp_path / "penstock-new-young", (0, 0))
+    sweep(str(tmp_path))
+    assert sorted(os.listdir(tmp_path)) == ["penstock-io-file", "somebody"]
+
+
+def test_a_root_that_is_not_there_is_nothing_to_sweep(tmp_path):
+    sweep(str(tmp_path / "nowhere"))
