@@ -75,13 +75,16 @@ class BuiltTask:
             self._readers.setdefault(deployed.data_set_id, []).append((gate, deployed))
 
     def start(self) -> None:
-        """Open operators, publish partitions, ask for inputs."""
-        self.chain.open(self._context_for)
+        """Publish partitions, open operators, ask for inputs.
+
+        Partitions first: an operator may take its time to open, and consumers wait for a partition only so long.
+        """
         for partition in self._partitions:
             plane = self._thread.host.data_plane
             partition.setup(plane.registry, pool_of(partition, plane.memory, plane.network))
         for gate in self._gates:
             gate.setup()
+        self.chain.open(self._context_for)
         for deployed in self._thread.deployment.gates:
             self.connect(deployed.channels)
         for gate in self._gates:
@@ -138,6 +141,11 @@ class BuiltTask:
     def next_poll_ms(self) -> int | None:
         source = self.task.input
         return source.wake_at_ms if isinstance(source, SourceInput) else None
+
+    @property
+    def bytes_in(self) -> int:
+        """All that was read; rows that never were bytes are counted by a guess."""
+        return sum(gate.bytes_in for gate in self._gates)
 
     def remote_bytes(self) -> tuple[int, int]:
         """Bytes in and out that crossed a socket."""
