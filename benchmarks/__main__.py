@@ -1,5 +1,4 @@
-"""python -m benchmarks [word_count] [q5] [exchange] [operators] [startup] [latency] [scheduler] [--events N] [--runs K]
-[--write]
+"""python -m benchmarks [NAME ...] [--events N] [--runs K] [--write]
 
 Prints one JSON line per figure to stdout; --write also writes their sections of
 benchmarks/RESULTS.md.
@@ -7,7 +6,18 @@ benchmarks/RESULTS.md.
 
 import argparse
 
-from benchmarks import exchange, latency, operators, q5, scheduler, startup, word_count
+from benchmarks import (
+    exchange,
+    fan_out,
+    flat_memory,
+    latency,
+    operators,
+    q5,
+    scheduler,
+    slow_consumer,
+    startup,
+    word_count,
+)
 from benchmarks.report import ON_SPARK, Section, write_results
 
 BENCHMARKS = {
@@ -18,8 +28,17 @@ BENCHMARKS = {
     "startup": startup.measure,
     "latency": latency.measure,
     "scheduler": scheduler.measure,
+    "flat_memory": flat_memory.measure,
+    "slow_consumer": slow_consumer.measure,
+    "fan_out": fan_out.measure,
 }
-ABOUT = {"scheduler": scheduler.ABOUT}  # the others run on Spark
+ABOUT = {  # the others are described by `ON_SPARK`
+    "scheduler": scheduler.ABOUT,
+    "flat_memory": flat_memory.ABOUT,
+    "slow_consumer": slow_consumer.ABOUT,
+    "fan_out": fan_out.ABOUT,
+}
+WITHOUT_SPARK = frozenset({"scheduler", "slow_consumer", "fan_out"})
 LEAST_RUNS = 3
 LEAST_EVENTS = 1000
 
@@ -27,7 +46,7 @@ LEAST_EVENTS = 1000
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(BENCHMARKS)}")
-    parser.add_argument("--events", type=int, help="words of word_count, events of q5")
+    parser.add_argument("--events", type=int, help="words of word_count, events of q5, ...")
     parser.add_argument("--runs", type=int, default=LEAST_RUNS, help="per figure, at least 3")
     parser.add_argument("--write", action="store_true", help="write benchmarks/RESULTS.md")
     arguments = parser.parse_args()
@@ -41,7 +60,7 @@ def main() -> None:
         parser.error(f"--events must be at least {LEAST_EVENTS}, got {arguments.events}")
 
     names = list(dict.fromkeys(arguments.names)) or list(BENCHMARKS)
-    if set(names) - set(ABOUT):
+    if set(names) - WITHOUT_SPARK:
         startup.first_row_and_end()  # starts Spark and its first Python workers
     sections: list[Section] = []
     for name in names:

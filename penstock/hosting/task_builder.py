@@ -26,6 +26,7 @@ from penstock.model.errors import EngineBug
 from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
 from penstock.model.ids import DataSetId, ResultPartitionId
 from penstock.runtime.chain import OperatorChain, OperatorTimer
+from penstock.runtime.gate.debloater import DebloatTarget, GateDebloating
 from penstock.runtime.gate.network_input import NetworkInput, WakeListener, network_inputs
 from penstock.runtime.gate.ports import GateContext
 from penstock.runtime.gate.producer_check import ProducerAnswer
@@ -68,22 +69,27 @@ class BuiltTask:
         self._thread = thread
         self._gates = gates
         self._partitions = partitions
+        self.debloating: list[GateDebloating] = []
         self._readers: dict[DataSetId, list[tuple[SingleInputGate, InputGateDeployment]]] = {}
         for gate, deployed in zip(gates, thread.deployment.gates, strict=True):
             self._readers.setdefault(deployed.data_set_id, []).append((gate, deployed))
 
     def start(self) -> None:
-        """Open operators, publish partitions, ask for inputs."""
-        self.chain.open(self._context_for)
+        """Publish partitions, open operators, ask for inputs.
+
+        Partitions first: an operator may take its time to open, and consumers wait for a partition only so long.
+        """
         for partition in self._partitions:
             plane = self._thread.host.data_plane
             partition.setup(plane.registry, pool_of(partition, plane.memory, plane.network))
         for gate in self._gates:
             gate.setup()
+        self.chain.open(self._context_for)
         for deployed in self._thread.deployment.gates:
             self.connect(deployed.channels)
         for gate in self._gates:
             gate.request_partitions()
+        self._start_debloating()
         source = self.task.input
         if isinstance(source, SourceInput):
             source.start()
@@ -97,6 +103,32 @@ class BuiltTask:
                 if 0 <= place < gate.channels:
                     gate.update_channel(place, descriptor, deployed.subpartition_index)
 
+    def _start_debloating(self) -> None:
+        network = self._thread.host.data_plane.network
+        debloat = network.debloat
+        if not debloat.is_enabled or not self._gates:
+            return
+        target = DebloatTarget(
+            target_ms=debloat.target_ms,
+            max_bytes=self._thread.host.task_settings.frame_bytes,
+            min_bytes=network.min_segment_bytes,
+            threshold_percent=debloat.threshold_percent,
+            samples=debloat.samples,
+        )
+        self.debloating = [GateDebloating(gate, target) for gate in self._gates]
+        self._debloat(debloat.period_ms)
+
+    def _debloat(self, period_ms: int) -> None:
+        """Now and in a while again, as long as the task takes mails."""
+        thread = self._thread
+        for one in self.debloating:
+            one.tick(time.perf_counter_ns(), thread.processor.idle_ns)
+
+        def again() -> None:
+            thread.mail(lambda: self._debloat(period_ms), "debloat the input buffers")
+
+        thread.host.data_plane.call_later(period_ms, again)
+
     def add_splits(self, splits: Sequence[Any]) -> None:
         self._source_input().add_splits(splits)
 
@@ -109,6 +141,11 @@ class BuiltTask:
     def next_poll_ms(self) -> int | None:
         source = self.task.input
         return source.wake_at_ms if isinstance(source, SourceInput) else None
+
+    @property
+    def bytes_in(self) -> int:
+        """All that was read; rows that never were bytes are counted by a guess."""
+        return sum(gate.bytes_in for gate in self._gates)
 
     def remote_bytes(self) -> tuple[int, int]:
         """Bytes in and out that crossed a socket."""

@@ -36,7 +36,7 @@ class TaskMetrics:
         return TaskIo(
             records_in=task.input.records_in,
             records_out=sum(output.records_out for output in task.outputs),
-            bytes_in=remote_in,
+            bytes_in=built.bytes_in,
             bytes_out=remote_out,
             remote_bytes_in=remote_in,
             remote_bytes_out=remote_out,

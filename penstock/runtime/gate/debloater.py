@@ -5,7 +5,8 @@ Source: Flink BufferDebloater, BufferSizeEMA.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,11 @@ class BufferDebloater:
         self._alpha = 2 / (target.samples + 1)
         self._size = target.max_bytes
 
+    def limit(self, max_bytes: int) -> None:
+        """The largest size is another one now."""
+        if max_bytes != self.target.max_bytes:
+            self.target = replace(self.target, max_bytes=max_bytes)
+
     def recalculate(self, bytes_per_s: int, buffers_in_use: int) -> int | None:
         """The size to announce, or None where it stays."""
         target = self.target
@@ -55,3 +61,56 @@ class BufferDebloater:
             return False
         least = int(self.announced_bytes * (self.target.threshold_percent / 100))
         return abs(size - self.announced_bytes) < least
+
+
+class DebloatedGate(Protocol):
+    """A gate whose producers are told how large its buffers should be."""
+
+    @property
+    def bytes_in(self) -> int: ...
+    @property
+    def buffers_in_use(self) -> int: ...
+    @property
+    def largest_buffer_bytes(self) -> int: ...
+    @property
+    def is_finished(self) -> bool: ...
+    def debloat_to(self, buffer_bytes: int) -> None: ...
+
+
+class GateDebloating:
+    """Measures how fast one gate is read, idle time left out, and announces what follows. Mailbox thread.
+
+    Source: Flink SingleInputGate.triggerDebloating, ThroughputCalculator.
+    """
+
+    def __init__(self, gate: DebloatedGate, target: DebloatTarget) -> None:
+        """`target`: its largest size is limited by the gate's pool."""
+        self._gate = gate
+        self._target = target
+        self.debloater = BufferDebloater(target)
+        self._seen_ns = 0
+        self._seen_idle_ns = 0
+        self._seen_bytes = 0
+        self._bytes_per_s = 0
+
+    def tick(self, now_ns: int, idle_ns: int) -> None:
+        """The first one only begins the measurement. `idle_ns`: how long the task has waited for input so far."""
+        gate = self._gate
+        is_first = self._seen_ns == 0
+        read, busy_ns = self._progress(now_ns, idle_ns)
+        if is_first or gate.is_finished:
+            return
+        if busy_ns > 0:
+            self._bytes_per_s = read * 1_000_000_000 // busy_ns
+        self.debloater.limit(min(self._target.max_bytes, gate.largest_buffer_bytes))
+        size = self.debloater.recalculate(self._bytes_per_s, gate.buffers_in_use)
+        if size is not None:
+            gate.debloat_to(size)
+
+    def _progress(self, now_ns: int, idle_ns: int) -> tuple[int, int]:
+        """Bytes read and time not idle since the last tick."""
+        total = self._gate.bytes_in
+        read, elapsed = total - self._seen_bytes, now_ns - self._seen_ns
+        busy = elapsed - (idle_ns - self._seen_idle_ns)
+        self._seen_bytes, self._seen_ns, self._seen_idle_ns = total, now_ns, idle_ns
+        return read, busy

@@ -7,7 +7,7 @@ the partition's arrival ends the wait for the next try, so that the order of dep
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.model.errors import ExternalError, PartitionNotFound
 from penstock.runtime.elements import ColumnBatch, RowBatch
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from penstock.runtime.gate.ports import ChannelHost, ConsumerView
     from penstock.runtime.gate.single import SingleInputGate
     from penstock.runtime.subpartition_view import Polled
+
+BYTES_PER_ROW: Final = 64
+"""Rows of the same process count as this much each: nobody knows what objects weigh."""
 
 
 class LocalInputChannel(InputChannel):
@@ -102,6 +105,7 @@ class LocalInputChannel(InputChannel):
                     if polled.next is NextType.NONE:
                         return None  # what is still being gathered is left alone
                     continue
+                self.bytes_in += len(element.values) * BYTES_PER_ROW
             elif isinstance(element, ColumnBatch):
                 self.bytes_in += element.data.nbytes
             self.buffers_in += 1

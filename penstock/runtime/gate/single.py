@@ -275,8 +275,13 @@ class SingleInputGate:
     @property
     def buffer_bytes(self) -> int:
         """How large the producers' frames should be."""
-        largest = self.pool.buffer_bytes
+        largest = self.largest_buffer_bytes
         return largest if self._wanted_bytes is None else min(self._wanted_bytes, largest)
+
+    @property
+    def largest_buffer_bytes(self) -> int:
+        """What the pool allows."""
+        return self.pool.buffer_bytes
 
     def debloat_to(self, buffer_bytes: int) -> None:
         """Ask all producers for buffers of this size from now on."""

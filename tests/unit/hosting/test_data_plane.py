@@ -303,3 +303,22 @@ def test_a_call_that_is_due_later_runs_on_the_network_thread(planes):
     planes[0].call_later(1, lambda: ran.put(threading.current_thread().name))
     assert ran.get(timeout=10) == "penstock-network-tm-1"
     assert ran.get(timeout=10) == "second"
+
+
+def test_a_consumer_that_does_not_read_holds_up_nobody_else_on_its_connection(planes):
+    here, there = planes
+    parts = [partition(index) for index in range(4)]
+    for part in parts:
+        here.registry.register(part)
+    stuck, *others = [Consumer(there).read(0, descriptor(here, part)) for part in parts]
+    for value in range(200):
+        for part in parts:
+            if part is parts[0] and not part.is_available:
+                continue
+            part.subpartitions[0].add_frame(RowBatch([value]), is_finished=True)
+        for consumer in others:
+            assert consumer.next().values == [value]
+    assert not parts[0].is_available
+    held = len(stuck.gate.channel(0)._frames)
+    assert held == stuck.gate.buffers.exclusive + stuck.gate.buffers.total_floating
+    assert stuck.next().values == [0]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from penstock.model.errors import ConfigurationError
 from penstock.model.states import ExecutionState
 from penstock.runtime.gate.backoff import Backoff, ListenerBackoff
-from penstock.runtime.gate.debloater import BufferDebloater, DebloatTarget
+from penstock.runtime.gate.debloater import BufferDebloater, DebloatTarget, GateDebloating
 from penstock.runtime.gate.producer_check import NoState, Reaction, reaction
 
 
@@ -92,6 +92,59 @@ def test_sizes_stay_within_their_bounds_and_repeat_never(measurements):
             assert size != last
             last = size
         assert one.announced_bytes == last
+
+
+class MeasuredGate:
+    bytes_in = 0
+    buffers_in_use = 10
+    largest_buffer_bytes = 1000
+    is_finished = False
+
+    def __init__(self) -> None:
+        self.told = []
+
+    def debloat_to(self, buffer_bytes) -> None:
+        self.told.append(buffer_bytes)
+
+
+def measured(**target) -> tuple[MeasuredGate, GateDebloating]:
+    gate = MeasuredGate()
+    sizes = {"max_bytes": 1000, "min_bytes": 50, **target}
+    return gate, GateDebloating(
+        gate, DebloatTarget(target_ms=1000, threshold_percent=25, samples=1, **sizes)
+    )
+
+
+SECOND = 1_000_000_000
+
+
+def test_a_gate_is_measured_over_the_time_in_which_its_task_was_not_idle():
+    gate, debloating = measured()
+    debloating.tick(5 * SECOND, 0)
+    assert gate.told == []
+    gate.bytes_in = 1000
+    debloating.tick(7 * SECOND, SECOND)  # one of two seconds idle: 1000 bytes/s for 10 buffers
+    assert gate.told == [100]
+    debloating.tick(8 * SECOND, 2 * SECOND)  # idle all the time: the last rate stands
+    assert gate.told == [100]
+
+
+def test_a_size_never_goes_beyond_what_the_pool_allows():
+    gate, debloating = measured()
+    gate.largest_buffer_bytes = 300
+    gate.buffers_in_use = 1
+    debloating.tick(SECOND, 0)
+    for second in range(2, 8):
+        gate.bytes_in += 50 if second == 2 else 10**9
+        debloating.tick(second * SECOND, 0)
+    assert gate.told == [50, 100, 200, 300]
+
+
+def test_a_finished_gate_is_left_alone():
+    gate, debloating = measured()
+    gate.is_finished = True
+    debloating.tick(SECOND, 0)
+    assert gate.told == []
 
 
 # ------------------------------------------------------------------------------- missing partitions

@@ -1,0 +1,13 @@
+"""Resident memory of a process, from outside. Linux only."""
+
+import os
+from pathlib import Path
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+MIB = 1 << 20
+
+
+def resident_mib(pid: int) -> float:
+    """Of a process that lives. Raises: OSError: it does not."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="utf-8").split()[1])
+    return pages * PAGE / MIB
