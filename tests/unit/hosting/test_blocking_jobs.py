@@ -3,7 +3,6 @@
 import errno
 import os
 from collections import Counter
-from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +12,6 @@ from penstock.datastream import CoMapFunction
 from penstock.datastream.connectors import NumberSequenceSource
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.model.errors import JobExecutionError
-from penstock.runtime.partition import bounded_data
 from tests.unit.hosting.blocking_programs import (
     BATCH,
     NETWORK_BYTES,
@@ -99,8 +97,7 @@ def test_a_full_disk_fails_the_job_and_says_so(tmp_path, monkeypatch):
     def full(*_arguments):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    kept = {name: getattr(os, name) for name in ("open", "close", "unlink", "stat", "O_CREAT", "O_EXCL", "O_RDWR")}  # fmt: skip
-    monkeypatch.setattr(bounded_data, "os", SimpleNamespace(**kept, writev=full))
+    monkeypatch.setattr(os, "writev", full)
     env, _ = environment(tmp_path, **{"restart-strategy_type": "none"})
     blocking_stream(env).map(Consumer("reader")).sink_to(Totals())
     with pytest.raises(JobExecutionError) as caught:

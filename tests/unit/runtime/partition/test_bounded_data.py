@@ -4,14 +4,12 @@ import errno
 import mmap
 import os
 from contextlib import closing
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.model.errors import EngineBug, ResultDataLost, ResultWriteError
-from penstock.runtime.partition import bounded_data
 from penstock.runtime.partition.bounded_data import (
     DATA,
     EVENT,
@@ -123,10 +121,8 @@ def test_a_full_disk_is_said_to_be_one(data, monkeypatch):
     def full(*_arguments):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    fake = {name: getattr(os, name) for name in ("ftruncate", "close", "unlink", "open", "stat")}
-    monkeypatch.setattr(
-        bounded_data, "os", SimpleNamespace(**fake, writev=full, posix_fallocate=full)
-    )
+    for name in ("writev", "posix_fallocate"):
+        monkeypatch.setattr(os, name, full)
     with pytest.raises(ResultWriteError, match=r"No space left on device.*io\.tmp\.dirs"):
         data.write(DiskBuffer(DATA, False, b"x"))
 
