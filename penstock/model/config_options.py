@@ -90,7 +90,7 @@ taskmanager.memory.min-segment-size | memory | 256 bytes | Smallest debloated bu
 taskmanager.network.memory.buffers-per-channel | int | 2 | Exclusive buffers per remote channel.
 taskmanager.network.memory.floating-buffers-per-gate | int | 8 | Buffers that channels share.
 taskmanager.network.memory.max-buffers-per-channel | int | 10 |
-    A task is held back when one of its subpartitions has so many buffers.
+    A task is held back when one of its subpartitions has so many buffers; at four full ones in any case.
 taskmanager.network.memory.max-overdraft-buffers-per-gate | int | 5 |
     Buffers that a task without any may still take to complete a record.
 taskmanager.network.memory.read-buffer.required-per-gate.max | int | - |
