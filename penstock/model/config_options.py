@@ -37,6 +37,8 @@ penstock.jobmanager.silence-timeout | duration | 50 s |
     A TaskManager that hears nothing of its JobManager for so long ends.
 penstock.taskmanager.frozen-timeout | duration | 30 s |
     A TaskManager in which nothing moves for so long (a C call may hold the GIL) is replaced.
+penstock.task.check-threads | bool | false |
+    Debugging: an error when another thread than a task's own touches its state. Always so on a MiniCluster.
 penstock.task.slow-call | duration | 10 s |
     A function that has not come back for so long is named, with its stack; 0: never.
 penstock.spark.master | str | - | Master of the embedded session; none: local with enough cores.
