@@ -14,7 +14,6 @@ from typing import Final, Protocol
 from penstock.model.errors import EngineBug
 from penstock.runtime.network_memory import BufferListener
 
-
 _LEAST_LOT: Final = 2
 
 
