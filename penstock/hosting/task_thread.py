@@ -29,7 +29,7 @@ from penstock.hosting.user_output import end_thread
 from penstock.hosting.waker import Waker
 from penstock.machines.task_lifecycle import TaskLifecycle
 from penstock.model.deployment import ShuffleDescriptor, TaskDeployment
-from penstock.model.errors import ExternalError, UserCodeError
+from penstock.model.errors import ExternalError, UserCodeError, UserError
 from penstock.model.graph.chain import ChainSpec
 from penstock.model.messages import Committable, FailureInfo, TaskIo, TaskStateChanged
 from penstock.model.states import ExecutionState
@@ -62,6 +62,7 @@ class TaskSettings:
     may_leave_splits_unaligned: bool = False
     cancellation_interval_ms: int = 500
     slow_call_ms: int = 10_000
+    checks_threads: bool = False
     job_parameters: tuple[tuple[str, str], ...] = ()
     network: NetworkSettings = field(default_factory=NetworkSettings)
     blocking: BlockingSettings = field(default_factory=BlockingSettings)
@@ -343,7 +344,18 @@ class TaskThread:
         self._committables.append(Committable(node_id, dumps_records(payload)))
 
     def enter_operator(self, name: str) -> None:
+        """The chain runs this operator from now on."""
+        if self.host.task_settings.checks_threads:
+            self.check_is_mine()
         self.operator = name
+
+    def check_is_mine(self) -> None:
+        """Raises: UserError: another thread than the task's own touches what is the task's."""
+        if not self._is_mine():
+            raise UserError(
+                f"thread {threading.current_thread().name!r} used state or operators of {self._thread.name!r}. Only the "
+                "task's own thread may: let an AsyncFunction wait for what takes long, and use its result there."
+            )
 
 
 def failure_info(error: BaseException, where: str) -> FailureInfo:
