@@ -253,6 +253,38 @@ def test_both_window_engines_agree(records, watermarks, assigner, lateness):
         assert fast == general
 
 
+LAST = ReduceContents(UserFunction(lambda _first, second: second))
+DISORDER = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 40)), min_size=20, max_size=60)
+
+
+@given(DISORDER, CUTS, st.integers(0, 40), ASSIGNERS, st.sampled_from([0, 7]))
+def test_windows_keep_the_order_in_which_records_came_however_they_are_batched(
+    records, cuts, watermark, assigner, lateness
+):
+    numbered = [(key, stamp, number) for number, (key, stamp) in enumerate(records)]
+
+    def results(engine, batches, contents):
+        op = OperatorHarness(
+            engine(
+                keys=FIRST,
+                assigner=assigner,
+                contents=contents,
+                allowed_lateness_ms=lateness,
+                function=UserFunction(lambda _key, window, found: [(window, tuple(found))]),
+            )
+        )
+        op.watermark(watermark)
+        for batch in batches:
+            op.feed(batch, [stamp for _, stamp, _ in batch])
+        op.watermark(MAX_WATERMARK)
+        return Counter(op.values), op.late.get_count()
+
+    for contents in (ListContents(), LAST):
+        one_by_one = results(RecordWindowOperator, [[one] for one in numbered], contents)
+        assert results(GridWindowOperator, [numbered], contents) == one_by_one
+        assert results(GridWindowOperator, cut(numbered, cuts), contents) == one_by_one
+
+
 @given(STAMPED, CUTS)
 def test_sessions_do_not_see_batches_nor_their_order(records, cuts):
     assigner = EventTimeSessionWindows.with_gap(5)
