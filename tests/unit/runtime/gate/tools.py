@@ -81,7 +81,6 @@ class ScriptedView:
 
     def resume(self) -> None:
         self.resumed += 1
-        self.on_resume()
 
     def new_buffer_size(self, buffer_bytes: int) -> None:
         self.wanted_bytes = buffer_bytes
