@@ -225,7 +225,9 @@ class SingleBarrierHandler:
     def _time_out(self) -> None:
         """From aligned to unaligned. With a barrier there already the snapshot is taken at once."""
         if self._alignment is not Alignment.ALTERNATING:
-            raise EngineBug(f"an unaligned barrier of checkpoint {self._current} came to a task that aligns only")
+            raise EngineBug(
+                f"an unaligned barrier of checkpoint {self._current} came to a task that aligns only"
+            )
         if self._announced:
             self._actions.append(Prioritize(tuple(self._announced.items())))
         self._is_unaligned = True
