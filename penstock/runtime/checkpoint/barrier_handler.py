@@ -85,8 +85,9 @@ class SingleBarrierHandler:
                 self._announced[channel] = sequence
         return self._actions
 
-    def on_cancel(self, checkpoint_id: int) -> list[Action]:
+    def on_cancel(self, checkpoint_id: int, channel: int = 0) -> list[Action]:
         """A marker instead of a barrier: somebody upstream gave it up."""
+        del channel
         self._actions = []
         is_current = checkpoint_id == self._current and bool(self._aligned)
         if checkpoint_id > self._current or is_current:
