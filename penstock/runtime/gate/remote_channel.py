@@ -13,7 +13,8 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.model.errors import BufferReordering, EngineBug, PartitionNotFound, ResultDataLost
-from penstock.runtime.codec import ChannelDecoder, FrameKind
+from penstock.runtime.codec import ChannelDecoder
+from penstock.runtime.event_codec import FrameKind
 from penstock.runtime.gate.backoff import Backoff, ListenerBackoff
 from penstock.runtime.gate.channel import InputChannel
 from penstock.runtime.gate.credit import ReceiverCredit
