@@ -6,7 +6,7 @@ SEEDS ?= 2000
 PY := .venv/bin/python
 STAMP := .venv/.ready
 
-.PHONY: run test check sim bench plan q5 clean java
+.PHONY: run test check sim bench soak plan q5 clean java
 
 run: $(STAMP) java
 	$(PY) examples/word_count.py $(if $(INPUT),--input "$(INPUT)") $(ARGS)
@@ -26,6 +26,10 @@ check: $(STAMP)
 
 sim: $(STAMP)
 	$(PY) -m penstock.hosting.sim --seeds $(SEEDS) $(ARGS)
+
+MINUTES ?= 10
+soak: $(STAMP) java
+	$(PY) -m benchmarks.soak --minutes $(MINUTES)
 
 bench: $(STAMP) java
 	$(PY) -m benchmarks $(ARGS)

@@ -11,6 +11,7 @@ from benchmarks import (
     fan_out,
     flat_memory,
     latency,
+    metrics,
     operators,
     q5,
     scheduler,
@@ -31,14 +32,16 @@ BENCHMARKS = {
     "flat_memory": flat_memory.measure,
     "slow_consumer": slow_consumer.measure,
     "fan_out": fan_out.measure,
+    "metrics": metrics.measure,
 }
 ABOUT = {  # the others are described by `ON_SPARK`
     "scheduler": scheduler.ABOUT,
     "flat_memory": flat_memory.ABOUT,
     "slow_consumer": slow_consumer.ABOUT,
     "fan_out": fan_out.ABOUT,
+    "metrics": metrics.ABOUT,
 }
-WITHOUT_SPARK = frozenset({"scheduler", "slow_consumer", "fan_out"})
+WITHOUT_SPARK = frozenset({"scheduler", "slow_consumer", "fan_out", "metrics"})
 LEAST_RUNS = 3
 LEAST_EVENTS = 1000
 

@@ -13,7 +13,7 @@ from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
 from penstock.model import states
 from penstock.model.errors import JobCancelledError, JobExecutionError, JobSuspendedError
-from penstock.model.messages import LatencySummary
+from penstock.model.messages import LatencySummary, TaskIo
 from penstock.model.program import JobControl, JobOutcome
 
 
@@ -45,7 +45,20 @@ class JobClient:
         """(vertex name, subtask, histogram in ms) of each source-operator pair; needs `metrics.latency.interval`.
         Not in PyFlink.
         """
-        return CompletableFuture.completed(self._control.latencies())
+        found = [
+            (vertex, subtask, summary)
+            for vertex, subtask, io in self._control.task_metrics()
+            for summary in io.latencies
+        ]
+        return CompletableFuture.completed(found)
+
+    def get_task_metrics(self) -> CompletableFuture[list[tuple[str, int, TaskIo]]]:
+        """(vertex name, subtask, counters and gauges) of each subtask, as of its last heartbeat. Not in PyFlink.
+
+        Among them: records and bytes, busy, idle and back-pressured milliseconds per second, the watermark, frames
+        that wait in front of and behind the task, dropped late records; see `TaskIo`.
+        """
+        return CompletableFuture.completed(self._control.task_metrics())
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         def fetch(timeout_s: float | None) -> JobExecutionResult:

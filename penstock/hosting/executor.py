@@ -40,7 +40,7 @@ from penstock.model.graph.builder import build_job_graph
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.ids import JobId
-from penstock.model.messages import LatencySummary
+from penstock.model.messages import TaskIo
 from penstock.model.program import JobControl, JobOutcome, ProgramSettings
 from penstock.model.slot_size import UNSIZED, SlotSize, describe
 from penstock.model.states import JobStatus
@@ -83,8 +83,8 @@ class JobHandle:
     def cancel(self) -> None:
         self.manager.cancel()
 
-    def latencies(self) -> list[tuple[str, int, LatencySummary]]:
-        return self.manager.job_master.latencies()
+    def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
+        return self.manager.job_master.task_metrics()
 
     def collect(self, stream: str) -> Iterator[list[Any]]:
         return self.manager.collect(stream).batches()

@@ -12,7 +12,7 @@ from penstock.hosting.ha_guard import RecordedResult
 from penstock.hosting.ha_store import Ended
 from penstock.model.errors import JobExecutionError
 from penstock.model.ids import JobId
-from penstock.model.messages import LatencySummary
+from penstock.model.messages import TaskIo
 from penstock.model.program import JobControl, JobOutcome
 from penstock.model.states import JobStatus
 
@@ -37,7 +37,7 @@ class EndedJob:
     def cancel(self) -> None:
         return
 
-    def latencies(self) -> list[tuple[str, int, LatencySummary]]:
+    def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
         return []  # its tasks are gone
 
     def collect(self, stream: str) -> Iterator[list[Any]]:

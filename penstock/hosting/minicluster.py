@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from penstock.hosting.provider import MasterAddress, OnEnded
@@ -64,7 +65,7 @@ class ThreadProvider:
             slots=1 if size else self.slots_per_taskmanager,
             size=size,
             heartbeat_interval_s=master.heartbeat_interval_s,
-            task_settings=master.task_settings,
+            task_settings=replace(master.task_settings, checks_threads=True),
             silence_timeout_s=master.silence_timeout_s,
         )
         manager = TaskManager(config)

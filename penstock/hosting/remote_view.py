@@ -68,7 +68,9 @@ class RemoteView:
         self.pump()
 
     def notify_priority(self, sequence: int) -> None:
-        """Producer's thread: what has priority is at the head, and free of credit."""
+        """Producer's thread: what has priority is at the head, and free of credit. Frames that are encoded already
+        go before it: nobody would keep what is overtaken here.
+        """
         self.pump()
 
     def add_credit(self, frames: int) -> None:

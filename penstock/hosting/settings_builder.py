@@ -66,6 +66,7 @@ def job_manager_settings(settings: Settings, program: ProgramSettings) -> JobMan
             ),
             cancellation_interval_ms=settings.get_int("task.cancellation.interval"),
             slow_call_ms=settings.get_int("penstock.task.slow-call"),
+            checks_threads=settings.get_bool("penstock.task.check-threads"),
             job_parameters=_job_parameters(settings, program),
             network=network_settings_of(settings),
             blocking=blocking_settings_of(settings),

@@ -5,6 +5,7 @@ Runs on the mailbox thread of the task. Source: Flink Task.setupPartitionsAndGat
 
 from __future__ import annotations
 
+import functools
 import random
 import threading
 import time
@@ -26,11 +27,13 @@ from penstock.model.errors import EngineBug
 from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
 from penstock.model.ids import DataSetId, ResultPartitionId
 from penstock.runtime.chain import OperatorChain, OperatorTimer
+from penstock.runtime.checked_state import CheckedKeyedStateBackend
 from penstock.runtime.gate.debloater import DebloatTarget, GateDebloating
 from penstock.runtime.gate.network_input import NetworkInput, WakeListener, network_inputs
 from penstock.runtime.gate.ports import GateContext
 from penstock.runtime.gate.producer_check import ProducerAnswer
 from penstock.runtime.gate.single import SingleInputGate
+from penstock.runtime.heap_state import HeapKeyedStateBackend
 from penstock.runtime.input_processor import StreamMultipleInputProcessor, StreamOneInputProcessor
 from penstock.runtime.operator import OperatorContext
 from penstock.runtime.partition.blocking import BlockingFormat
@@ -42,6 +45,7 @@ from penstock.runtime.partition.result_partition import (
 )
 from penstock.runtime.partitioner import Partitioner, make_partitioner
 from penstock.runtime.source_operator import SourceOperator
+from penstock.runtime.state import MakeKeyedStateBackend
 from penstock.runtime.task import OutputWriter, StreamTask, TaskInput
 from penstock.runtime.writers import PartitionWriter
 
@@ -155,7 +159,7 @@ class BuiltTask:
     @property
     def buffers_in(self) -> int:
         """Frames on their way to the task."""
-        return sum(gate.buffers_in_use for gate in self._gates)
+        return sum(gate.queued_buffers for gate in self._gates)
 
     @property
     def buffers_out(self) -> int:
@@ -212,6 +216,7 @@ class BuiltTask:
             job_id=deployment.job_id,
             report_committable=lambda payload: thread.report_committable(spec.node_id, payload),
             file_prefix=job_prefix,
+            keyed_state=_keyed_state(thread),
             active_ms=lambda: wall_clock_ms() - thread.backpressured_ms,
             async_calls=AsyncCallThreads(thread.mail, f"penstock-async-{spec.name[:40]}"),
         )
@@ -316,6 +321,7 @@ def _result_partition(thread: TaskThread, part: PartitionDeployment) -> ResultPa
             thread.processor.notify_output,
             threading.Lock,
             part.result_type,
+            delivers_empty=host.task_settings.network.buffers_per_channel == 0,
         )
     blocking = host.task_settings.blocking
     return blocking_partition(
@@ -353,6 +359,12 @@ def _writer(
     writer = PartitionWriter(partition, partitioner, output.element_type, producer)
     writer.choose = random.randrange
     return writer
+
+
+def _keyed_state(thread: TaskThread) -> MakeKeyedStateBackend:
+    if thread.host.task_settings.checks_threads:
+        return functools.partial(CheckedKeyedStateBackend, check=thread.check_is_mine)
+    return HeapKeyedStateBackend
 
 
 def _partitioner(thread: TaskThread, output: ChainOutput, part: PartitionDeployment) -> Partitioner:

@@ -29,7 +29,7 @@ from penstock.hosting.user_output import end_thread
 from penstock.hosting.waker import Waker
 from penstock.machines.task_lifecycle import TaskLifecycle
 from penstock.model.deployment import ShuffleDescriptor, TaskDeployment
-from penstock.model.errors import ExternalError, UserCodeError
+from penstock.model.errors import ExternalError, UserCodeError, UserError
 from penstock.model.graph.chain import ChainSpec
 from penstock.model.messages import Committable, FailureInfo, TaskIo, TaskStateChanged
 from penstock.model.states import ExecutionState
@@ -43,7 +43,17 @@ from penstock.runtime.partition.settings import BlockingSettings
 MAX_WAIT_S: Final = 1.0
 _MIN_WAIT_S: Final = 0.001
 _INTERRUPT_ARRIVES: Final = 10
-_ENGINE: Final = f"{os.sep}penstock{os.sep}hosting{os.sep}"
+_HELD_LOCKS: Final = tuple(
+    os.sep.join(("", "penstock", *place))
+    for place in (
+        ("hosting", ""),
+        ("runtime", "gate", ""),
+        ("runtime", "partition", ""),
+        ("runtime", "network_memory.py"),
+        ("runtime", "prioritized_deque.py"),
+    )
+)
+"""Our code that may hold a lock, or be in the middle of what a lock guards."""
 
 
 class CancelSignal(BaseException):
@@ -62,6 +72,7 @@ class TaskSettings:
     may_leave_splits_unaligned: bool = False
     cancellation_interval_ms: int = 500
     slow_call_ms: int = 10_000
+    checks_threads: bool = False
     job_parameters: tuple[tuple[str, str], ...] = ()
     network: NetworkSettings = field(default_factory=NetworkSettings)
     blocking: BlockingSettings = field(default_factory=BlockingSettings)
@@ -327,7 +338,9 @@ class TaskThread:
         """
         ident = self._thread.ident
         frame = sys._current_frames().get(ident) if ident is not None else None
-        if ident is None or frame is None or _ENGINE in frame.f_code.co_filename:
+        if ident is None or frame is None:
+            return
+        if any(place in frame.f_code.co_filename for place in _HELD_LOCKS):
             return
         with self._leave_lock:
             if self._is_leaving:
@@ -343,7 +356,18 @@ class TaskThread:
         self._committables.append(Committable(node_id, dumps_records(payload)))
 
     def enter_operator(self, name: str) -> None:
+        """The chain runs this operator from now on."""
+        if self.host.task_settings.checks_threads:
+            self.check_is_mine()
         self.operator = name
+
+    def check_is_mine(self) -> None:
+        """Raises: UserError: another thread than the task's own touches what is the task's."""
+        if not self._is_mine():
+            raise UserError(
+                f"thread {threading.current_thread().name!r} used state or operators of {self._thread.name!r}. Only the "
+                "task's own thread may: let an AsyncFunction wait for what takes long, and use its result there."
+            )
 
 
 def failure_info(error: BaseException, where: str) -> FailureInfo:

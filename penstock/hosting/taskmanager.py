@@ -169,7 +169,7 @@ class TaskManager:
                 return f"nothing was heard of the JobManager for {now - heard_at:.1f} s"
             if now >= next_beat:
                 next_beat = now + self.config.heartbeat_interval_s
-                self.send(self._heartbeat())
+                self.send(self.heartbeat())
             self._free_unclaimed_slots(now)
             watch_s = self._watchdog.tick(int(now * 1000), list(self._tasks.values())) / 1000
             sock.settimeout(max(0.001, min(next_beat, watch_s) - time.monotonic()))
@@ -184,7 +184,7 @@ class TaskManager:
                 self._handle(message)
         return "shut down by the JobManager"
 
-    def _heartbeat(self) -> Heartbeat:
+    def heartbeat(self) -> Heartbeat:
         tasks = list(self._tasks.values())
         progress = self._ended_tasks_progress + sum(task.progress for task in tasks)
         return Heartbeat(

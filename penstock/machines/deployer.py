@@ -158,6 +158,11 @@ class Deployer:
         emit(SetTimer(timer, now_ms + self._timeout_ms))
         return None
 
+    def tell_readers(self, vertex: ExecutionVertex, emit: Callable[[JobEffect], None]) -> None:
+        """What the vertex makes can be read now: those that were deployed before that are told."""
+        for update in self._deployments.updates_for(vertex):
+            emit(update)
+
     def is_waiting(self, vertex: ExecutionVertex) -> bool:
         return vertex.index in self._bulk_of
 
@@ -183,8 +188,7 @@ class Deployer:
             assert location is not None
             emit(DeployTask(location.resource_id, self._deployments.of(vertex)))
         for vertex in placed:
-            for update in self._deployments.updates_for(vertex):
-                emit(update)
+            self.tell_readers(vertex, emit)
 
     def _drop(self, bulk: Bulk) -> None:
         self._bulks.pop(bulk.timer, None)

@@ -116,6 +116,8 @@ class ResultPartition:
         self.is_all_data_produced = True
         for group in self.consumed_groups:
             group.unfinished -= 1
+        if self.result_type.is_blocking:  # from now on it can be read
+            self.forget_descriptors()
 
     def reset(self) -> None:
         """The producer starts again: nothing is produced, nobody knows where it will be."""

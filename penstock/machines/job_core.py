@@ -307,6 +307,7 @@ class JobCore:
             self.shared_slots.leave(vertex, self.now_ms)
             if new is ExecutionState.FINISHED:
                 self.graph.mark_finished(vertex)
+                self.deployer.tell_readers(vertex, self.effects.append)
         cause = failure.kind if failure is not None else ""
         changed = ExecutionStateChanged(execution.attempt_id, old, new, self.now_ms, cause)
         self.story.add(changed)

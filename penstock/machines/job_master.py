@@ -26,7 +26,7 @@ from penstock.machines.job_checks import check_job
 from penstock.machines.job_core import JobCore
 from penstock.machines.job_settings import FailoverMode, JobSettings
 from penstock.machines.job_status import JobStatusEvent
-from penstock.machines.job_views import TaskPlace, latencies_of, places_of, progress_of
+from penstock.machines.job_views import TaskPlace, places_of, progress_of, task_metrics_of
 from penstock.machines.partition_release import ReleaseByRegion
 from penstock.machines.regions import Regions
 from penstock.machines.scheduling import PipelinedRegionScheduling, SchedulingStrategy
@@ -45,7 +45,6 @@ from penstock.model.messages import (
     JobEvent,
     JobFinalized,
     JobStatusChanged,
-    LatencySummary,
     NotEnoughResources,
     PartitionDataProduced,
     SetTimer,
@@ -172,9 +171,9 @@ class JobMaster:
     def progress(self) -> list[VertexProgress]:
         return progress_of(self._core.graph)
 
-    def latencies(self) -> list[tuple[str, int, LatencySummary]]:
-        """(vertex name, subtask, histogram of one pair of source and operator) of the current attempts."""
-        return latencies_of(self._core.graph)
+    def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
+        """(vertex name, subtask, what it reported last) of the current attempts."""
+        return task_metrics_of(self._core.graph)
 
     def story(self, limit: int | None = None) -> list[ExecutionStateChanged | JobStatusChanged]:
         """The newest state changes, oldest first."""
@@ -313,6 +312,7 @@ class JobMaster:
         if vertex is None or partition is None or partition.producer is not vertex:
             return
         partition.mark_produced()
+        self._core.deployer.tell_readers(vertex, self._core.effects.append)
 
     def _on_task_manager_gone(self, event: TaskManagerGone) -> None:
         failure = lost_task_manager(event)

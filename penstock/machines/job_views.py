@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from penstock.machines.execution_graph import Execution, ExecutionGraph, ExecutionVertex
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.ids import AllocationId, AttemptId
-from penstock.model.messages import LatencySummary, TaskIo, VertexProgress
+from penstock.model.messages import TaskIo, VertexProgress
 from penstock.model.states import ExecutionState
 
 
@@ -36,12 +36,11 @@ def places_of(graph: ExecutionGraph) -> list[TaskPlace]:
     ]
 
 
-def latencies_of(graph: ExecutionGraph) -> list[tuple[str, int, LatencySummary]]:
-    """(vertex name, subtask, histogram of one pair of source and operator) of the current attempts."""
+def task_metrics_of(graph: ExecutionGraph) -> list[tuple[str, int, TaskIo]]:
+    """(vertex name, subtask, what it reported last) of the current attempts."""
     return [
-        (vertex.job_vertex.name, vertex.subtask, summary)
+        (vertex.job_vertex.name, vertex.subtask, vertex.execution.io or TaskIo())
         for vertex in graph.vertices
-        for summary in (vertex.execution.io or TaskIo()).latencies
     ]
 
 

@@ -20,6 +20,7 @@ from penstock.model.deployment import (
     PartitionDeployment,
     ShuffleDescriptor,
     TaskDeployment,
+    TaskManagerLocation,
     pack_producers,
 )
 from penstock.model.errors import BrokenInvariant
@@ -70,9 +71,11 @@ class TaskDeployments:
         )
 
     def updates_for(self, vertex: ExecutionVertex) -> list[UpdatePartitions]:
-        """Messages to those that were deployed before this producer was placed."""
+        """Messages to those that were deployed before what this vertex makes could be read."""
         updates: dict[AttemptId, list[ShuffleDescriptor]] = {}
         for partition in vertex.partitions:
+            if _readable_at(partition) is None:
+                continue
             for unaware in self._unaware.pop(partition.partition_id, ()):
                 for attempt_id in unaware.consumers:
                     updates.setdefault(attempt_id, []).append(_descriptor(partition))
@@ -116,27 +119,35 @@ class TaskDeployments:
 
     def _describe(self, group: ConsumedPartitionGroup) -> None:
         """Once for all consumers, until a producer moves. `_unaware_of` belongs to this list."""
-        executions = [partition.producer.execution for partition in group.partitions]
         first = group.partitions[0]
         group.descriptors = pack_producers(
             first.partition_id.data_set_id,
             first.producer.vertex_id.vertex_id,
             first.partition_id.index,
-            [(execution.attempt_id.attempt, execution.location) for execution in executions],
+            [(p.producer.execution.attempt_id.attempt, _readable_at(p)) for p in group.partitions],
         )
         self._unaware_of.pop(id(group), None)
         if group.result_type.must_be_pipelined_consumed:
             return
-        unknown = [p for p in group.partitions if p.producer.execution.location is None]
+        unknown = [p for p in group.partitions if _readable_at(p) is None]
         if unknown:
             self._unaware_of[id(group)] = unaware = _Unaware()
             for partition in unknown:
                 self._unaware.setdefault(partition.partition_id, []).append(unaware)
 
 
+def _readable_at(partition: ResultPartition) -> TaskManagerLocation | None:
+    """None while nobody knows where it will be, and for a blocking one before it is complete: its reader may be in
+    the producer's region, and is deployed with it.
+    """
+    if partition.result_type.is_blocking and not partition.is_all_data_produced:
+        return None
+    return partition.producer.execution.location
+
+
 def _descriptor(partition: ResultPartition) -> ShuffleDescriptor:
-    execution = partition.producer.execution
-    if execution.location is None:
+    location = _readable_at(partition)
+    if location is None:
         return ShuffleDescriptor(partition.partition_id, None, None)
-    made = ResultPartitionId(partition.partition_id, execution.attempt_id)
-    return ShuffleDescriptor(partition.partition_id, made, execution.location)
+    made = ResultPartitionId(partition.partition_id, partition.producer.execution.attempt_id)
+    return ShuffleDescriptor(partition.partition_id, made, location)

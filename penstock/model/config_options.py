@@ -37,6 +37,8 @@ penstock.jobmanager.silence-timeout | duration | 50 s |
     A TaskManager that hears nothing of its JobManager for so long ends.
 penstock.taskmanager.frozen-timeout | duration | 30 s |
     A TaskManager in which nothing moves for so long (a C call may hold the GIL) is replaced.
+penstock.task.check-threads | bool | false |
+    Debugging: an error when another thread than a task's own touches its state. Always so on a MiniCluster.
 penstock.task.slow-call | duration | 10 s |
     A function that has not come back for so long is named, with its stack; 0: never.
 penstock.spark.master | str | - | Master of the embedded session; none: local with enough cores.
@@ -90,7 +92,7 @@ taskmanager.memory.min-segment-size | memory | 256 bytes | Smallest debloated bu
 taskmanager.network.memory.buffers-per-channel | int | 2 | Exclusive buffers per remote channel.
 taskmanager.network.memory.floating-buffers-per-gate | int | 8 | Buffers that channels share.
 taskmanager.network.memory.max-buffers-per-channel | int | 10 |
-    A task is held back when one of its subpartitions has so many buffers.
+    A task is held back when one of its subpartitions has so many buffers; at four full ones in any case.
 taskmanager.network.memory.max-overdraft-buffers-per-gate | int | 5 |
     Buffers that a task without any may still take to complete a record.
 taskmanager.network.memory.read-buffer.required-per-gate.max | int | - |

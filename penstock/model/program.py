@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.ids import JobId
-from penstock.model.messages import LatencySummary
+from penstock.model.messages import TaskIo
 from penstock.model.states import JobStatus
 
 
@@ -58,8 +58,8 @@ class JobControl(Protocol):
     def cancel(self) -> None:
         """Ask for cancellation and return at once."""
 
-    def latencies(self) -> list[tuple[str, int, LatencySummary]]:
-        """(vertex name, subtask, histogram) of each source-operator pair, as of the last heartbeats."""
+    def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
+        """(vertex name, subtask, counters and gauges) of each subtask, as of the last heartbeats."""
 
     def collect(self, stream: str) -> Iterator[list[Any]]:
         """Batches of a collect stream until the job ends; JobExecutionError when it fails."""

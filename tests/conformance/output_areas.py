@@ -6,6 +6,7 @@ import pickle
 import re
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from penstock.model.errors import PenstockError
@@ -45,7 +46,14 @@ def _label(element: Any) -> Any:
         return element.values[0] if element.values else "empty"
     if isinstance(element, EndOfPartition):
         return "end_of_partition"
-    return "barrier" if isinstance(element, Barrier) else "event"
+    return element.name if isinstance(element, _Event) else "barrier"
+
+
+@dataclass(frozen=True)
+class _Event:
+    """Any event: only its name tells it from others."""
+
+    name: str = "event"
 
 
 def _answer(action: Callable[[], int]) -> str:
@@ -107,7 +115,8 @@ class _Pipelined:
                 )
             )
         if words & {"event", "watermark"}:
-            return self.sub.add(Watermark(0))
+            name = re.search(r"(?:event|watermark) (?!finished)(\w+)", op)
+            return self.sub.add(_Event(name[1]) if name else _Event())  # type: ignore[arg-type]
         name = re.search(r"data (?!finished|unfinished|bytes)(\w+)", op)
         batch = RowBatch([name[1] if name else "data"] * _bytes_of(op, 1))
         return self.sub.add_frame(batch, is_finished="unfinished" not in words)
@@ -341,7 +350,9 @@ def _words_of_kinds(text: str) -> list[tuple[bool, Any]]:
 
 
 def _bounded(path: str, kind: Any, given: Given) -> Given | Exception:
-    frame = 2 * mmap.ALLOCATIONGRANULARITY if "frame" in str(given.get("region_size")) else 100
+    named = [int(size) for op in given.get("ops", ()) for size in re.findall(r"\d+", op)]
+    too_large = 2 * mmap.ALLOCATIONGRANULARITY
+    frame = too_large if "frame" in str(given.get("region_size")) else max(named, default=100)
     made: list[Any] = []
     try:
         data = _made_data(path, kind, given)

@@ -113,7 +113,7 @@ class LocalInputChannel(InputChannel):
             return polled
 
     @property
-    def buffers_in_use(self) -> int:
+    def queued_buffers(self) -> int:
         """Behind the one that was polled last."""
         return self._backlog
 

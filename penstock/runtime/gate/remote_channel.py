@@ -206,6 +206,10 @@ class RemoteInputChannel(InputChannel):
         return NextType.DATA if head.kind <= FrameKind.COLUMNS else NextType.EVENT
 
     @property
+    def queued_buffers(self) -> int:
+        return len(self._frames)
+
+    @property
     def buffers_in_use(self) -> int:
         """Queued, and what the sender has beyond the first credit."""
         return len(self._frames) + max(0, self.credit.required - self.credit.exclusive)

@@ -88,6 +88,7 @@ class BoundedBlockingSubpartition:
     def use_pool(self, pool: LocalBufferPool) -> None:
         """What is gathered before it is written has one of the buffers that the partition gets in any case."""
         self._sizes.limit(pool.buffer_bytes)
+        self._serializer = RecordSerializer(min(self._format.buffer_bytes, pool.buffer_bytes))
 
     def limit_frames(self, frame_bytes: int) -> None:
         self._sizes.limit(frame_bytes)

@@ -9,12 +9,13 @@ Differs: a mapped file's blocks are allocated before they are written, since a f
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 import struct
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -28,6 +29,8 @@ DEFAULT_MAPPED_REGION: Final = 64 << 20
 READ_BUFFERS: Final = 2
 _HEADER: Final = struct.Struct("=hhi")
 _ALLOCATED_AT_ONCE: Final = 4 << 20
+_ZEROS: Final = bytes(1 << 16)
+_NOT_THIS_FILE_SYSTEM: Final = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 
 @dataclass(slots=True)
@@ -64,7 +67,8 @@ class BoundedData(ABC):
         self._is_finished = False
         self._is_closed = False
         try:
-            self._file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+            with self._opened(os.O_CREAT | os.O_EXCL | os.O_RDWR):
+                pass
         except OSError as error:
             raise _write_error(path, error) from error
 
@@ -121,6 +125,19 @@ class BoundedData(ABC):
         if found < self.file_bytes:
             raise truncated(self.path, found, self.file_bytes)
 
+    @contextlib.contextmanager
+    def _opened(self, flags: int) -> Generator[int, None, None]:
+        """For one write only: a task may have more subpartitions than the process may have open files."""
+        file = os.open(self.path, flags | os.O_CLOEXEC, 0o600)
+        try:
+            yield file
+        finally:
+            os.close(file)
+
+    def _append(self, header: bytes, data: Part) -> None:
+        with self._opened(os.O_WRONLY | os.O_APPEND) as file:
+            self.size += _write_all(file, header, data)
+
     @abstractmethod
     def _write(self, header: bytes, data: Part) -> None: ...
     @abstractmethod
@@ -138,14 +155,13 @@ class FileData(BoundedData):
         super().__init__(path)
         self._read_buffers = read_buffers
         self._largest = 0
-        self._is_open = True
 
     def _write(self, header: bytes, data: Part) -> None:
-        self.size += _write_all(self._file, header, data)
+        self._append(header, data)
         self._largest = max(self._largest, memoryview(data).nbytes)
 
     def _finish(self) -> None:
-        self._shut()
+        """All is in the file."""
 
     def _reader(self, on_data: Callable[[], None] | None) -> BoundedReader:
         self.check_length(self.path)
@@ -153,12 +169,7 @@ class FileData(BoundedData):
         return FileReader(self.path, self.size, free, on_data)
 
     def _close(self) -> None:
-        self._shut()
-
-    def _shut(self) -> None:
-        if self._is_open:
-            self._is_open = False
-            os.close(self._file)
+        """Nothing but the file."""
 
 
 class FileReader:
@@ -249,17 +260,12 @@ class MappedData(BoundedData):
         self.check_length(self.path)
         return MappedReader(self, self._regions)
 
-    def check_mapped(self) -> None:
-        """To read beyond the end of a mapped file would end the process. Raises: ResultDataLost."""
-        self.check_length(self._file)
-
     def _close(self) -> None:
         for region in self._regions:
-            # Batches that were decoded in place keep the memory until they go themselves.
+            # A buffer that somebody refers to keeps the memory until it goes itself.
             with contextlib.suppress(BufferError):
                 region.memory.close()
         self._regions = []
-        os.close(self._file)
 
 
 class MappedFileData(MappedData):
@@ -274,7 +280,7 @@ class MappedFileData(MappedData):
         self._check_fits(frame)
         if self.size + frame - self._mapped > self._region_bytes:
             self._map()
-        self.size += _write_all(self._file, header, data)
+        self._append(header, data)
 
     def _finish(self) -> None:
         self._map()
@@ -285,7 +291,8 @@ class MappedFileData(MappedData):
         if not length:
             return
         start = self._mapped % mmap.ALLOCATIONGRANULARITY
-        memory = _map(self._file, start + length, self._mapped - start, mmap.ACCESS_READ)
+        with self._opened(os.O_RDONLY) as file:
+            memory = _map(file, start + length, self._mapped - start, mmap.ACCESS_READ)
         self._regions.append(_Region(memory, start, length))
         self._mapped = self.size
 
@@ -318,8 +325,9 @@ class MemoryMappedData(MappedData):
 
     def _next_region(self) -> _Region:
         offset = len(self._regions) * self._region_bytes
-        os.ftruncate(self._file, offset + self._region_bytes)
-        memory = _map(self._file, self._region_bytes, offset, mmap.ACCESS_WRITE)
+        with self._opened(os.O_RDWR) as file:
+            os.ftruncate(file, offset + self._region_bytes)
+            memory = _map(file, self._region_bytes, offset, mmap.ACCESS_WRITE)
         self._regions.append(_Region(memory, 0, 0))
         self._allocated = max(self._allocated, offset)
         return self._regions[-1]
@@ -330,16 +338,18 @@ class MemoryMappedData(MappedData):
             return
         most = len(self._regions) * self._region_bytes
         ahead = min(max(end, self._allocated + _ALLOCATED_AT_ONCE), most)
-        try:
-            os.posix_fallocate(self._file, self._allocated, ahead - self._allocated)
-        except OSError:  # no room for that much ahead: what is needed will do
-            ahead = end
-            os.posix_fallocate(self._file, self._allocated, ahead - self._allocated)
+        with self._opened(os.O_RDWR) as file:
+            try:
+                _reserve(file, self._allocated, ahead)
+            except OSError:  # no room for that much ahead: what is needed will do
+                ahead = end
+                _reserve(file, self._allocated, ahead)
         self._allocated = ahead
 
     def _finish(self) -> None:
         """Give back what the last region does not need."""
-        os.ftruncate(self._file, self.file_bytes)
+        with self._opened(os.O_RDWR) as file:
+            os.ftruncate(file, self.file_bytes)
 
     @property
     def file_bytes(self) -> int:
@@ -356,9 +366,11 @@ class MappedReader:
     def __init__(self, data: MappedData, regions: list[_Region]) -> None:
         self._data = data
         self._regions = regions
+        self._file = os.open(data.path, os.O_RDONLY | os.O_CLOEXEC)
         self._views = [memoryview(region.memory) for region in regions]
         self._region = 0
         self._at = 0
+        self._is_closed = False
 
     def next_buffer(self) -> DiskBuffer | None:
         while self._region < len(self._views):
@@ -370,7 +382,7 @@ class MappedReader:
         return None
 
     def _cut(self, view: memoryview, region: _Region) -> DiskBuffer:
-        self._data.check_mapped()
+        self._data.check_length(self._file)  # to read beyond its end would end the process
         at = region.start + self._at
         code, is_compressed, length = _HEADER.unpack_from(view, at)
         at += _HEADER.size
@@ -380,8 +392,12 @@ class MappedReader:
         return DiskBuffer(code, bool(is_compressed), view[at : at + length])
 
     def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        os.close(self._file)
         for view in self._views:
-            with contextlib.suppress(BufferError):  # a decoded batch refers to it still
+            with contextlib.suppress(BufferError):  # somebody refers to a buffer still
                 view.release()
         self._views = []
 
@@ -391,6 +407,21 @@ def _map(file: int, length: int, offset: int, access: int) -> mmap.mmap:
     if sys.version_info >= (3, 13):
         options["trackfd"] = False  # else each region keeps a file descriptor
     return mmap.mmap(file, length, **options)
+
+
+def _reserve(file: int, start: int, end: int) -> None:
+    """Blocks for these bytes, none of which has been written. Raises: OSError: the disk is full."""
+    try:
+        os.posix_fallocate(file, start, end - start)
+    except AttributeError:  # not on this system
+        pass
+    except OSError as error:
+        if error.errno not in _NOT_THIS_FILE_SYSTEM:
+            raise
+    else:
+        return
+    for at in range(start, end, len(_ZEROS)):
+        os.pwrite(file, _ZEROS[: end - at], at)
 
 
 def _write_all(file: int, header: bytes, data: Part) -> int:

@@ -231,15 +231,25 @@ def pipelined_partition(
     producer_wake: Callable[[], None],
     make_lock: MakeLock = NO_LOCK,
     result_type: ResultPartitionType = ResultPartitionType.PIPELINED_BOUNDED,
+    *,
+    delivers_empty: bool = False,
 ) -> ResultPartition:
     """A partition in memory that is read once, while it is written.
 
     Args: frame_bytes: how large frames should be. make_lock: called once for each subpartition and once for
-    the partition; the default is for one thread only.
+    the partition; the default is for one thread only. delivers_empty: consumers have no buffers of their own, and
+    got one for each frame that they heard of.
     """
     partition = ResultPartition(partition_id, result_type, producer_wake, make_lock())
     partition.subpartitions = [
-        PipelinedSubpartition(index, partition, partition.marks, make_lock(), frame_bytes)
+        PipelinedSubpartition(
+            index,
+            partition,
+            partition.marks,
+            make_lock(),
+            frame_bytes,
+            delivers_empty=delivers_empty,
+        )
         for index in range(subpartitions)
     ]
     return partition

@@ -6,8 +6,8 @@ Source: Flink has buffers of bytes; a local exchange here passes objects, whose 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterable, Iterator
+from itertools import islice, pairwise
 from typing import Any, Final
 
 from penstock.runtime.elements import Batch, ColumnBatch
@@ -16,6 +16,7 @@ _FIRST_GUESS: Final = 64.0
 _SAMPLED_ROWS: Final = 3
 _SAMPLED_ITEMS: Final = 16
 _DEPTH: Final = 3
+_CONTAINERS: Final = (dict, list, tuple, set, frozenset)
 _FLAT: Final = frozenset({int, float, bool, str, bytes, type(None)})
 
 
@@ -53,7 +54,10 @@ class RowSize:
         """Guess from some rows. Heavier ones count at once, lighter ones by and by."""
         if self._is_measured or not len(batch):
             return
-        size = _row_bytes(batch)
+        try:
+            size = _row_bytes(batch)
+        except Exception:
+            return  # an object of the user's that cannot be looked at passes unweighed
         self.bytes_per_row = max(1.0, size, (3 * self.bytes_per_row + size) / 4)
         self._update()
 
@@ -89,17 +93,14 @@ def object_bytes(value: Any, depth: int) -> float:
     size = float(sys.getsizeof(value, 64))
     if type(value) in _FLAT or depth == 0:
         return size
-    if isinstance(value, dict):
-        items: list[Any] = list(value.values())
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        items = list(value)
-    else:
+    held = value
+    if not isinstance(value, _CONTAINERS):
         held = getattr(value, "__dict__", None)
-        if not held:
-            return size
-        items = list(held.values())
-    if not items:
+    if not held:
         return size
-    sample = items[:: max(1, len(items) // _SAMPLED_ITEMS)][:_SAMPLED_ITEMS]
-    inner = sum(object_bytes(item, depth - 1) for item in sample)
-    return size + inner * len(items) / len(sample)
+    if isinstance(held, (list, tuple)):
+        sample: Iterable[Any] = held[:: max(1, len(held) // _SAMPLED_ITEMS)]
+    else:
+        sample = held.values() if isinstance(held, dict) else held
+    sizes = [object_bytes(item, depth - 1) for item in islice(sample, _SAMPLED_ITEMS)]
+    return size + sum(sizes) * len(held) / len(sizes)

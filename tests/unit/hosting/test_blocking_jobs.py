@@ -3,16 +3,15 @@
 import errno
 import os
 from collections import Counter
-from types import SimpleNamespace
 
 import pytest
 
 from penstock.common import Time, Types, WatermarkStrategy
 from penstock.common.watermark_strategy import TimestampAssigner
+from penstock.datastream import CoMapFunction
 from penstock.datastream.connectors import NumberSequenceSource
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.model.errors import JobExecutionError
-from penstock.runtime.partition import bounded_data
 from tests.unit.hosting.blocking_programs import (
     BATCH,
     NETWORK_BYTES,
@@ -98,8 +97,7 @@ def test_a_full_disk_fails_the_job_and_says_so(tmp_path, monkeypatch):
     def full(*_arguments):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    kept = {name: getattr(os, name) for name in ("open", "close", "unlink", "stat", "O_CREAT", "O_EXCL", "O_RDWR")}  # fmt: skip
-    monkeypatch.setattr(bounded_data, "os", SimpleNamespace(**kept, writev=full))
+    monkeypatch.setattr(os, "writev", full)
     env, _ = environment(tmp_path, **{"restart-strategy_type": "none"})
     blocking_stream(env).map(Consumer("reader")).sink_to(Totals())
     with pytest.raises(JobExecutionError) as caught:
@@ -177,3 +175,38 @@ def test_event_time_goes_through_a_blocking_edge_as_through_another(tmp_path):
     pipelined = windowed(environment(tmp_path)[0], None)
     assert len(pipelined) == 30
     assert windowed(environment(tmp_path)[0], BATCH) == pipelined
+
+
+class Both(CoMapFunction):
+    """Says which input a value came by."""
+
+    def map1(self, value):
+        return "all", value
+
+    def map2(self, value):
+        return "even", value
+
+
+def even(value) -> bool:
+    return value % 2 == 0
+
+
+def test_one_operator_may_read_a_blocking_and_a_pipelined_edge_of_one_region(tmp_path):
+    env, _ = environment(tmp_path)
+    totals = Totals()
+    numbers = env.from_collection(range(1000), Types.LONG()).rebalance().map(abs)
+    evens = numbers.filter(even).disable_chaining().with_exchange_mode(BATCH).rebalance()
+    numbers.rebalance().connect(evens).map(Both()).sink_to(totals)
+    env.execute("mixed")
+    expected = [("all", n) for n in range(1000)] + [("even", n) for n in range(0, 1000, 2)]
+    assert totals.total == Counter(expected)
+
+
+def test_blocking_and_pipelined_streams_make_a_union(tmp_path):
+    env, _ = environment(tmp_path)
+    totals = Totals()
+    first = env.from_collection(range(100)).map(abs).with_exchange_mode(BATCH).rebalance()
+    second = env.from_collection(range(100, 200)).map(abs).rebalance()
+    first.union(second).map(str).sink_to(totals)
+    env.execute("union")
+    assert totals.total == Counter(map(str, range(200)))

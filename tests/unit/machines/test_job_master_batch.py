@@ -106,6 +106,65 @@ def test_of_one_graph_some_edges_may_be_blocking_and_others_not() -> None:
     assert released(bench.finish("C[0]")) == ["A[0]", "A[1]"]
 
 
+def test_a_blocking_result_inside_of_a_region_is_told_to_its_reader_when_it_is_complete() -> None:
+    graph = job_graph(
+        {"S": 1, "A": 1, "J": 2},
+        [("S", "A", A2A), ("S", "J", A2A), ("A", "J", A2A, BLOCKING)],
+    )
+    bench = Bench(graph, JobSettings(make_backoff=lambda: FixedDelayRestart(3, 0)))
+    bench.start()
+    effects = bench.offer("tm1", 2)
+    assert list(deployed(effects)) == ["S[0]", "A[0]", "J[0]", "J[1]"]  # one region, started as one
+    assert updates(effects) == []
+    (reader, _) = [e.deployment for e in effects if isinstance(e, DeployTask)][2:]
+    places = [d.location is not None for gate in reader.gates for d in gate.channels]
+    assert places == [True, False]
+    bench.run_all()
+    assert updates(bench.finish("A[0]")) == ["J[0]", "J[1]"]
+    bench.report("J[0]", S.FAILED, USER)
+    bench.confirm_cancels()
+    effects = bench.fire("restart")
+    assert updates(effects) == []  # A starts again as well: what it had made is of the past
+    bench.run_all()
+    assert updates(bench.finish("S[0]", "A[0]")) == ["J[0]", "J[1]"]
+
+
+def test_a_task_manager_stays_while_results_that_lie_there_are_wanted_and_no_longer() -> None:
+    graph = job_graph(
+        {"A": 2, "B": 1, "C": 1},
+        [("A", "B", A2A, BLOCKING), ("B", "C", A2A, BLOCKING)],
+        job_type=JobType.BATCH,
+    )
+    bench = Bench(graph, JobSettings(make_backoff=NoRestart))
+    bench.start()
+    bench.offer("tm1")
+    bench.offer("tm2")
+    bench.run_all()
+    bench.finish("A[0]")
+    (place,) = deployed(bench.finish("A[1]")).values()
+    bench.run_all()
+    assert freed(bench.fire("idle")) == []  # nothing runs in the other one, but B reads there
+    bench.finish("B[0]")
+    bench.run_all()
+    bench.fire("idle")
+    other = {"tm1": "tm2", "tm2": "tm1"}[place]
+    assert freed(bench.effects) == [other]
+
+
+def freed(effects) -> list[str]:
+    """TaskManagers that get a slot back."""
+    return [str(effect.resource_id) for effect in effects if isinstance(effect, FreeSlot)]
+
+
+def updates(effects) -> list[str]:
+    """Who is told where its producers are."""
+    return [
+        f"{e.attempt_id.execution_vertex_id.vertex_id}[{e.attempt_id.subtask}]"
+        for e in effects
+        if isinstance(e, UpdatePartitions)
+    ]
+
+
 def released(effects) -> list[str]:
     """Whose results are to go."""
     return sorted(

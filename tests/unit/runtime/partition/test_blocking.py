@@ -260,6 +260,17 @@ def test_a_damaged_buffer_is_not_unpacked_to_something_else():
     assert compressor.compress(os.urandom(100)) is None
 
 
+@pytest.mark.parametrize("kind", [FileData, MappedFileData])
+def test_many_subpartitions_do_not_keep_as_many_files_open(tmp_path, kind):
+    before = len(os.listdir("/dev/fd"))
+    part = blocking(tmp_path, kind, subpartitions=50)
+    for sub in part.subpartitions:
+        sub.write(RowBatch([1]))
+        sub.flush()
+    assert len(os.listdir("/dev/fd")) == before
+    part.release()
+
+
 def test_if_one_file_cannot_be_made_none_is_left(tmp_path):
     (tmp_path / "part-1").write_text("in the way")
     with pytest.raises(ResultWriteError):

@@ -4,14 +4,12 @@ import errno
 import mmap
 import os
 from contextlib import closing
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.model.errors import EngineBug, ResultDataLost, ResultWriteError
-from penstock.runtime.partition import bounded_data
 from penstock.runtime.partition.bounded_data import (
     DATA,
     EVENT,
@@ -123,10 +121,8 @@ def test_a_full_disk_is_said_to_be_one(data, monkeypatch):
     def full(*_arguments):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    fake = {name: getattr(os, name) for name in ("ftruncate", "close", "unlink", "open", "stat")}
-    monkeypatch.setattr(
-        bounded_data, "os", SimpleNamespace(**fake, writev=full, posix_fallocate=full)
-    )
+    for name in ("writev", "posix_fallocate"):
+        monkeypatch.setattr(os, name, full)
     with pytest.raises(ResultWriteError, match=r"No space left on device.*io\.tmp\.dirs"):
         data.write(DiskBuffer(DATA, False, b"x"))
 
@@ -213,4 +209,16 @@ def test_a_finished_mapped_file_takes_no_more_room_than_its_data(tmp_path):
     data = MemoryMappedData(str(tmp_path / "part"))
     written(data, b"abc")
     assert os.stat(data.path).st_size == data.size == 11
+    data.close()
+
+
+@pytest.mark.parametrize("refusal", [AttributeError(), OSError(errno.EOPNOTSUPP, "not here")])
+def test_where_blocks_cannot_be_asked_for_they_are_written(tmp_path, monkeypatch, refusal):
+    def refuse(*_arguments):
+        raise refusal
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    data = MemoryMappedData(str(tmp_path / "part"), 32 * PAGE)
+    expected = written(data, bytes(5 * PAGE), b"x" * PAGE)
+    assert everything(data.create_reader()) == expected
     data.close()

@@ -13,9 +13,17 @@ from penstock.runtime.elements import (
     Watermark,
 )
 from penstock.runtime.partition.pipelined import MAX_QUEUED, MAX_ROWS_PER_FRAME
+from penstock.runtime.partition.result_partition import pipelined_partition
 from penstock.runtime.partition.subpartition import REFUSED
 from penstock.runtime.subpartition_view import NextType
-from tests.unit.runtime.partition.tools import Barrier, Checkpoints, Listener, drained, pipelined
+from tests.unit.runtime.partition.tools import (
+    Barrier,
+    Checkpoints,
+    Listener,
+    drained,
+    pipelined,
+    result_partition_id,
+)
 from tests.unit.runtime.tasks import values_of
 
 
@@ -222,6 +230,15 @@ def test_a_frame_that_was_read_before_it_was_finished_is_passed_over():
     assert queue.poll()[0] == [1]
     assert queue.finished(2)
     assert queue.poll() == ([2], 0, "NONE")
+
+
+def test_a_consumer_without_buffers_of_its_own_learns_of_every_frame():
+    part = pipelined_partition(result_partition_id(), 1, 1 << 20, lambda: None, delivers_empty=True)
+    sub, view = part.subpartitions[0], part.create_view(0, Listener())
+    sub.add_frame(RowBatch([1]), is_finished=False)
+    assert view.poll().element.values == [1]
+    sub.add_frame(RowBatch([2]), is_finished=True)
+    assert [batch.values for batch in drained(view)] == [[], [2]]
 
 
 def test_the_end_is_always_told():

@@ -57,6 +57,30 @@ def test_objects_weigh_with_what_they_hold():
     assert object_bytes([], 3) < 100
 
 
+def test_an_object_that_cannot_be_looked_at_is_not_weighed():
+    class Shy:
+        def __sizeof__(self):
+            raise ValueError("do not look")
+
+    size = RowSize(1000, 100)
+    size.sample(RowBatch([Shy()]))
+    assert size.frame_rows == 15
+
+
+def test_of_a_long_container_some_items_tell():
+    looked_at = []
+
+    class Item:
+        def __sizeof__(self):
+            looked_at.append(self)
+            return 100
+
+    for container in (list, tuple, set, frozenset):
+        assert object_bytes(container(Item() for _ in range(10_000)), 3) >= 1_000_000
+    assert len(looked_at) <= 64
+    assert object_bytes({number: Item() for number in range(10_000)}, 3) >= 1_000_000
+
+
 def test_a_batch_without_rows_changes_no_guess():
     size = RowSize(1000, 100)
     size.sample(RowBatch([]))

@@ -1,0 +1,1 @@
+"""Checkpoints inside a task: barriers, alignment, what is in flight."""
