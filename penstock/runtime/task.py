@@ -135,6 +135,7 @@ class StreamTask:
         self._watermarks: dict[int, int] = {}
         self._triggers: deque[CheckpointBarrier] = deque()
         self.on_snapshot: TakeSnapshot | None = None
+        self._has_fired = False
         self._is_finishing = False
         self._is_done = False
 
@@ -214,9 +215,13 @@ class StreamTask:
     def _begin_next(self) -> bool:
         """Choose what runs next: due timers, the rest of the batch in hand, the next element."""
         due = self.chain.next_timer_ms()
-        if due is not None and due <= self._now_ms():
+        if due is not None and not self._has_fired and due <= self._now_ms():
+            self._has_fired = (
+                True  # then input has its turn: timers that set timers must not starve it
+            )
             self._current = self.chain.fire_timers(self._now_ms())
             return True
+        self._has_fired = False
         if self._triggers:
             self._current = self._checkpoint(self._triggers.popleft())
             return True
