@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
+from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
 from penstock.runtime.elements import (
     Batch,
     Element,
@@ -175,9 +176,9 @@ class Operator:
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
         """The checkpoint will not complete."""
 
-    def snapshot(self) -> dict[str, Any]:
-        """State to keep: plain data, keyed state by key group. Empty: stateless."""
-        return {}
+    def snapshot(self) -> OperatorSnapshot:
+        """State to keep; empty: stateless. Tables copied, objects in them not: the chain freezes those at once."""
+        return OperatorSnapshot()
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Before `open`, what `snapshot` gave (already redistributed)."""
+    def restore(self, snapshot: OperatorSnapshot) -> None:
+        """Before `open`: what snapshots gave, of any number of subtasks; keyed parts with this one's key groups."""
