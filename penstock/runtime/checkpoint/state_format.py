@@ -133,7 +133,7 @@ class _ByGroup:
             keys = part.keys
         order = np.argsort(groups, kind="stable")
         found, starts = np.unique(groups[order], return_index=True)
-        ends = [*starts[1:].tolist(), len(order)]
+        ends = [*starts.tolist(), len(order)][1:]
         self.bounds = {
             group: (start, end)
             for group, start, end in zip(found.tolist(), starts.tolist(), ends, strict=True)
