@@ -112,6 +112,10 @@ class OperatorContext:
     async_calls: AsyncCalls | None = None
     active_ms: Callable[[], int] | None = None
     """Processing time without what was spent in front of full outputs; None: processing time itself."""
+    restored_checkpoint_id: int | None = None
+    """The checkpoint that the attempt begins with; None: it begins with nothing."""
+    has_final_checkpoint: bool = False
+    """After the end of the input there is one more checkpoint: sinks wait for it."""
     keyed_state: MakeKeyedStateBackend | None = None
     """The kind of keyed state backend; None: on the heap."""
 

@@ -21,6 +21,7 @@ ADAPTER_MODULES = (
     "tests.conformance.task_areas",
     "tests.conformance.input_areas",
     "tests.conformance.barrier_area",
+    "tests.conformance.sink_areas",
 )
 
 

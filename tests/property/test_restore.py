@@ -4,6 +4,7 @@ Keyed state, timers and windows by key group, lists by their redistribution (spe
 """
 
 from collections import Counter
+from itertools import accumulate
 from operator import itemgetter
 
 import numpy as np
@@ -213,12 +214,10 @@ class Subtasks:
 
 def raised(steps):
     """Watermarks only rise."""
-    now, kept = -1, []
-    for step in steps:
-        if isinstance(step, int):
-            now = step = max(now, step)
-        kept.append(step)
-    return kept
+    highest = accumulate((step if isinstance(step, int) else -1 for step in steps), max)
+    return [
+        now if isinstance(step, int) else step for step, now in zip(steps, highest, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("name", OPERATORS)
