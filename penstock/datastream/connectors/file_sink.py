@@ -301,10 +301,8 @@ class _FileWriter:
         self._unique = _unique_name(context.attempt_prefix, f"{self._mark}.{self._writer}")
         # All names of the job start with the shorter of its two prefixes.
         prefix = min(context.job_prefix, context.attempt_prefix, key=len)
-        for leftover in _in_progress(Path(settings.base_path), prefix, self._mark):
-            if _attempt_of(leftover) < context.attempt:
-                leftover.unlink(missing_ok=True)
-        for leftover in _prepared_later(Path(settings.base_path), prefix, settings.token, context):
+        base = Path(settings.base_path)
+        for leftover in _leftovers(base, f".{prefix}", settings.token, context):
             leftover.unlink(missing_ok=True)
 
     def write(self, batch: Batch, watermark_ms: int) -> None:
@@ -420,22 +418,23 @@ def _in_progress(base: Path, job_prefix: str, mark: str) -> Iterator[Path]:
                     yield Path(directory) / name
 
 
-def _prepared_later(
-    base: Path, job_prefix: str, token: str, context: WriterContext
-) -> Iterator[Path]:
-    """Files prepared for checkpoints after the restored one, by this subtask and those that it follows."""
-    name = re.compile(rf"\.{re.escape(job_prefix)}.*\.{token}\.s(\d+)\..*\.c(\d+){PENDING}")
+def _leftovers(base: Path, start: str, token: str, context: WriterContext) -> Iterator[Path]:
+    """Files that this subtask, or one that it follows, began in an older attempt, or prepared for a checkpoint after the
+    restored one.
+    """
+    part = r"s(?P<subtask>\d+)\.\d+\.(?P<attempt>\d+)-\w+"
+    name = re.compile(
+        rf"{re.escape(start)}.*\.{token}\.{part}({IN_PROGRESS}|\.c(?P<id>\d+){PENDING})"
+    )
     restored = context.restored_checkpoint_id
     for directory, _subdirectories, names in os.walk(base):
-        for match in filter(None, map(name.fullmatch, names)):
-            is_mine = int(match[1]) % context.parallelism == context.subtask
-            if is_mine and (restored is None or int(match[2]) > restored):
-                yield Path(directory) / match[0]
-
-
-def _attempt_of(hidden: Path) -> int:
-    writer = hidden.name.removesuffix(IN_PROGRESS).rpartition(".")[2]
-    return int(writer.partition("-")[0])
+        for found in filter(None, map(name.fullmatch, names)):
+            if found["id"] is None:
+                is_left = int(found["attempt"]) < context.attempt
+            else:
+                is_left = restored is None or int(found["id"]) > restored
+            if is_left and int(found["subtask"]) % context.parallelism == context.subtask:
+                yield Path(directory) / found[0]
 
 
 def _pair(committable: object) -> tuple[object, object]:
