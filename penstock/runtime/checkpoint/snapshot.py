@@ -2,7 +2,7 @@
 
 An operator's `snapshot` hands over its tables copied flat; `freeze` then makes them independent of what user code does to
 the objects in them, before the next record is processed. What cannot change (numbers, text, tuples of them, lists and
-dicts of those, once copied) is kept as it is; everything else is pickled on the spot. Key groups, order and bytes are
+dicts of those, once copied, and Rows of them) is kept as it is; everything else is pickled on the spot. Key groups, order and bytes are
 left to the thread that writes (`state_format`).
 Source: Flink StateSnapshot, CopyOnWriteStateMap, RegisteredStateMetaInfoSnapshot; differs: values are live objects that
 their owners may change in place, so copying on write could not be noticed.
@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
 from itertools import chain
+from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 
 from penstock.model.checkpoints import RedistributionMode
 from penstock.model.errors import UserError
+from penstock.model.row import Row, RowKind
 from penstock.model.time import Instant
 from penstock.runtime.windowing.windows import Window
 
@@ -38,6 +40,7 @@ _ATOMS: Final = frozenset({
     int, float, complex, str, bytes, bool, type(None), Decimal, Instant, pa.Table,
     dt.date, dt.datetime, dt.time, dt.timedelta,
 })  # fmt: skip
+_PICKLED_TOGETHER: Final = 4096
 _ATOM_BASES: Final = (Enum, np.generic, Window)
 
 
@@ -56,12 +59,21 @@ class StateInfo:
 
 @dataclass(frozen=True, slots=True)
 class Pickled:
-    """A column as it was when the snapshot was taken."""
+    """A column as it was when the snapshot was taken, in pickled lists of a few thousand values."""
 
-    data: bytes
+    chunks: tuple[bytes, ...]
 
 
-Column: TypeAlias = "Sequence[Any] | Pickled"
+@dataclass(frozen=True, slots=True)
+class FrozenRows:
+    """A column of Rows that have the same fields and kind, as tuples of what cannot change."""
+
+    fields: tuple[str, ...] | None
+    row_kind: RowKind
+    values: list[tuple[Any, ...]]
+
+
+Column: TypeAlias = "Sequence[Any] | Pickled | FrozenRows"
 
 
 @dataclass(slots=True)
@@ -85,7 +97,7 @@ class KeyedPart:
 
 @dataclass(slots=True)
 class ListPart:
-    """One named operator state: its elements, which go to other subtasks as `mode` says."""
+    """One named operator state: its elements, which go to other subtasks as `mode` says. Frozen: pickled each."""
 
     mode: RedistributionMode
     elements: list[Any]
@@ -121,7 +133,7 @@ class OperatorSnapshot:
         for part in self.keyed.values():
             part.columns = [frozen(column, dumps) for column in part.columns]
         for state in self.lists.values():
-            state.elements = [Pickled(dumps(element)) for element in state.elements]
+            state.elements = [dumps(element) for element in state.elements]
         return self
 
 
@@ -132,7 +144,7 @@ def plain_dumps(value: object) -> bytes:
 
 def frozen(column: Column, dumps: Dumps) -> Column:
     """A column that nothing can change."""
-    if isinstance(column, Pickled):
+    if isinstance(column, Pickled | FrozenRows):
         return column
     kinds = set(map(type, column))
     if kinds == {list} and is_immutable(list(chain.from_iterable(column))):
@@ -141,7 +153,23 @@ def frozen(column: Column, dumps: Dumps) -> Column:
         item for table in column for pair in table.items() for item in pair
     ]):
         return list(map(dict.copy, column))
-    return column if is_immutable(column) else Pickled(dumps(list(column)))
+    if kinds == {Row} and (rows := _frozen_rows(column)) is not None:
+        return rows
+    if is_immutable(column):
+        return column
+    # In pieces: what a pickler remembers of a million objects costs more than the objects.
+    starts = range(0, len(column), _PICKLED_TOGETHER)
+    return Pickled(tuple(dumps(list(column[i : i + _PICKLED_TOGETHER])) for i in starts))
+
+
+def _frozen_rows(column: Sequence[Row]) -> FrozenRows | None:
+    """None when they differ in more than their values, or hold what can change."""
+    fields = set(map(attrgetter("_fields"), column))
+    row_kinds = set(map(attrgetter("_row_kind"), column))
+    if len(fields) > 1 or len(row_kinds) > 1:
+        return None
+    values = list(map(tuple, map(attrgetter("_values"), column)))
+    return FrozenRows(fields.pop(), row_kinds.pop(), values) if is_immutable(values) else None
 
 
 def is_immutable(values: Sequence[Any]) -> bool:

@@ -8,7 +8,7 @@ at another parallelism reads only chunks with groups of its own:
     column: encoding (1 byte) | length (8) | content
 
 Encodings: A: Arrow IPC stream of one column (numbers, text, bytes, bool, None); U: tuples of one length, a column per
-place; T: Arrow tables; P: pickle protocol 5, which goes through the `loads` that the caller gave, and nowhere else.
+place; R: Rows of one shape, as U; T: Arrow tables; P: pickle protocol 5, which goes through the `loads` that the caller gave, and nowhere else.
 Source: Flink HeapSnapshotStrategy, KeyGroupPartitioner, OperatorBackendSerializationProxy; differs: columns, and keys
 get their groups here.
 """
@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -31,9 +32,11 @@ from penstock.model.checkpoints import (
 )
 from penstock.model.completed_checkpoint import ListStateShare, OperatorRestore
 from penstock.model.errors import ExternalError
+from penstock.model.row import RowKind, make_row
 from penstock.runtime.checkpoint.snapshot import (
     Column,
     Dumps,
+    FrozenRows,
     KeyedPart,
     ListPart,
     Loads,
@@ -41,7 +44,7 @@ from penstock.runtime.checkpoint.snapshot import (
     Pickled,
     StateInfo,
 )
-from penstock.runtime.keys.hashing import key_groups, original_key, state_keys
+from penstock.runtime.keys.hashing import OtherKey, key_groups, original_key, state_keys
 
 Add: TypeAlias = Callable[[bytes], StateHandle]
 Read: TypeAlias = Callable[[StateHandle], bytes]
@@ -77,7 +80,7 @@ def _write_list(name: str, part: ListPart, add: Add) -> ListStateHandle:
     for element in part.elements:
         offsets.append(len(content))
         content += b"P"
-        content += element.data
+        content += element
     return ListStateHandle(name, part.mode, tuple(offsets), add(bytes(content)))
 
 
@@ -127,7 +130,9 @@ class _ByGroup:
     def __init__(self, part: KeyedPart, loads: Loads) -> None:
         groups = part.groups
         if groups is None:
-            keys = [original_key(skey) for skey in part.keys]
+            keys = part.keys
+            if OtherKey in set(map(type, keys)):
+                keys = [original_key(skey) for skey in keys]
             groups = key_groups(keys, part.max_parallelism, is_int32=part.is_int32)
         else:
             keys = part.keys
@@ -138,19 +143,33 @@ class _ByGroup:
             group: (start, end)
             for group, start, end in zip(found.tolist(), starts.tolist(), ends, strict=True)
         }
-        places = order.tolist()
-        columns: list[Column] = [keys, *part.columns]
-        self._columns = [
-            [values[place] for place in places]
-            for values in (loads(c.data) if isinstance(c, Pickled) else c for c in columns)
-        ]
+        self._columns = [_taken(column, order.tolist(), loads) for column in [keys, *part.columns]]
 
     def section(self, number: int, group: int, dumps: Dumps) -> Iterator[bytes]:
         if group in self.bounds:
             start, end = self.bounds[group]
             yield _SECTION.pack(number, end - start)
             for column in self._columns:
-                yield from encode_column(column[start:end], dumps)
+                if isinstance(column, FrozenRows):
+                    yield from _encode_rows(column, column.values[start:end], dumps)
+                else:
+                    yield from encode_column(column[start:end], dumps)
+
+
+def _taken(column: Column, places: list[int], loads: Loads) -> list[Any] | FrozenRows:
+    """The column in this order."""
+    if isinstance(column, FrozenRows):
+        return replace(column, values=list(map(column.values.__getitem__, places)))
+    if isinstance(column, Pickled):
+        column = [value for chunk in column.chunks for value in loads(chunk)]
+    return list(map(column.__getitem__, places))
+
+
+def _encode_rows(rows: FrozenRows, values: list[Any], dumps: Dumps) -> Iterator[bytes]:
+    shape = json.dumps({"fields": rows.fields, "kind": rows.row_kind.name}).encode()
+    content = _LENGTH.pack(len(shape)) + shape + b"".join(encode_column(values, dumps))
+    yield _COLUMN.pack(b"R", len(content))
+    yield content
 
 
 def encode_column(values: Sequence[Any], dumps: Dumps) -> Iterator[bytes]:
@@ -287,6 +306,13 @@ def decode_column(view: memoryview, position: int, loads: Loads) -> tuple[list[A
             values, inside = decode_column(content, inside, loads)
             columns.append(values)
         return list(zip(*columns, strict=True)), begin + length
+    if marker == b"R":
+        (size,) = _LENGTH.unpack_from(content)
+        shape = json.loads(bytes(content[_LENGTH.size : _LENGTH.size + size]))
+        fields = None if shape["fields"] is None else tuple(shape["fields"])
+        values, _ = decode_column(content, _LENGTH.size + size, loads)
+        row_kind = RowKind[shape["kind"]]
+        return [make_row(fields, list(row), row_kind) for row in values], begin + length
     if marker == b"T":
         return list(_read_tables(content)), begin + length
     if marker == b"A":
