@@ -34,7 +34,7 @@ class ReceivedFrame(NamedTuple):
     """`is_floating`: the kind of buffer that it fills; None: an event, which fills none."""
 
     kind: int
-    payload: bytes | bytearray
+    payload: bytes | memoryview
     sequence: int
     is_floating: bool | None
 
@@ -124,7 +124,7 @@ class RemoteInputChannel(InputChannel):
         self,
         kind: int,
         sequence: int,
-        payload: bytes | bytearray,
+        payload: bytes | memoryview,
         backlog: int = 0,
         *,
         has_priority: bool = False,
