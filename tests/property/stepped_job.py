@@ -1,13 +1,16 @@
 """A whole job on two make-believe TaskManagers in one thread: what the API built, stepped task by task.
 
-The graph, the deployments, the chains, writers, partitions, channels and gates are the product's; sources are lists,
-what goes to the driver is kept, sockets are calls, and whose turn it is is the test's choice.
+The graph, the deployments, the chains, writers, partitions, channels and gates are the product's; sources are lists of
+numbers, each its own timestamp too, what goes to the driver is kept, sockets are calls, and whose turn it is is the
+test's choice.
 """
 
 import os
 import pickle
 import threading
 from collections import deque
+
+import numpy as np
 
 from penstock.hosting import closures
 from penstock.machines.execution_graph import ExecutionGraph
@@ -190,8 +193,12 @@ class Subtask:
         subtask, step = self.vertex.subtask, self.job.batch
         values = self.job.sources[self.spec.operators[0].name.removeprefix("Source: ")]
         values = values[subtask :: self.deployment.parallelism]
-        batches = [RowBatch(values[at : at + step]) for at in range(0, len(values), step)]
-        elements = [*batches, Watermark(MAX_WATERMARK), EndOfData()]
+        elements: list = []
+        for at in range(0, len(values), step):
+            piece, rest = values[at : at + step], values[at + step :]
+            elements.append(RowBatch(piece, np.array(piece, np.int64)))
+            elements.append(Watermark(min(rest, default=MAX_WATERMARK) - 1))
+        elements += [Watermark(MAX_WATERMARK), EndOfData()]
         source = ListInput(is_closed=True, is_source=True)
         source.elements = deque((0, element) for element in elements)
         return source

@@ -7,21 +7,26 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.common import Types, WatermarkStrategy
+from penstock.common import Time, Types, WatermarkStrategy
 from penstock.datastream import (
     KeyedProcessFunction,
     OutputTag,
     ProcessFunction,
+    ProcessJoinFunction,
+    ProcessWindowFunction,
     StreamExchangeMode,
     StreamExecutionEnvironment,
 )
 from penstock.datastream.connectors import NumberSequenceSource
 from penstock.datastream.state import ValueStateDescriptor
+from penstock.datastream.window import TumblingEventTimeWindows
 from tests.property.stepped_job import SteppedJob
 from tests.unit.api.fakes import FakeExecutor
 
 MODULUS = 1009
 AT_THE_END = 1 << 62
+WINDOW = 50
+EARLIER, LATER = 30, 20
 
 
 @dataclass(frozen=True)
@@ -57,11 +62,19 @@ def mapped(value, number):
 
 
 def expanded(value, number):
-    return [value + i for i in range(value % (number + 1))]
+    return [value + i for i in range(value % (number + 1) % 3)]
 
 
 def is_kept(value, number):
     return value % (number + 2) != 0
+
+
+def key_of(value, number):
+    return value % (number + 1)
+
+
+def pair_of(left, right):
+    return (left * 31 + right) % MODULUS
 
 
 def result_of(key, total):
@@ -69,31 +82,51 @@ def result_of(key, total):
 
 
 def meaning(step, streams):
-    """The streams that a step adds, as multisets."""
+    """The streams that a step adds, as multisets of (value, timestamp)."""
     first = streams[step.inputs[0]]
     number = step.number
     if step.kind == "map":
-        return [counted((mapped(v, number), n) for v, n in first.items())]
+        return [counted(((mapped(v, number), t), n) for (v, t), n in first.items())]
     if step.kind == "flat_map":
-        return [counted((w, n) for v, n in first.items() for w in expanded(v, number))]
+        expansions = ((w, t, n) for (v, t), n in first.items() for w in expanded(v, number))
+        return [counted(((w, t), n) for w, t, n in expansions)]
     if step.kind == "filter":
-        return [counted((v, n) for v, n in first.items() if is_kept(v, number))]
+        return [counted((one, n) for one, n in first.items() if is_kept(one[0], number))]
     if step.kind == "split":
-        return [counted((v, n) for v, n in first.items() if v % 2 == odd) for odd in (0, 1)]
+        return [
+            counted((one, n) for one, n in first.items() if one[0] % 2 == odd) for odd in (0, 1)
+        ]
     if step.kind == "union":
         return [sum((streams[i] for i in step.inputs), Counter())]
     if step.kind == "spread":
         return [first]
+    if step.kind == "join":
+        return [joined(first, streams[step.inputs[-1]], number)]
+    return [summed(step.kind, first, number)]
+
+
+def joined(left, right, number):
+    return counted(
+        ((pair_of(v, w), max(t, u)), n * m)
+        for (v, t), n in left.items()
+        for (w, u), m in right.items()
+        if key_of(v, number) == key_of(w, number) and t - EARLIER <= u <= t + LATER
+    )
+
+
+def summed(kind, stream, number):
+    """Sums of keys, or of keys in windows."""
     totals: Counter = Counter()
-    for value, count in first.items():
-        totals[value % (number + 1)] += value * count
-    return [counted((result_of(key, total), 1) for key, total in totals.items())]
+    for (value, stamp), count in stream.items():
+        end = AT_THE_END if kind == "keyed" else stamp - stamp % WINDOW + WINDOW - 1
+        totals[key_of(value, number), end] += value * count
+    return counted(((result_of(k, total), end), 1) for (k, end), total in totals.items())
 
 
 def counted(pairs) -> Counter:
     found: Counter = Counter()
-    for value, count in pairs:
-        found[value] += count
+    for one, count in pairs:
+        found[one] += count
     return found
 
 
@@ -137,6 +170,16 @@ class OwnShare(ProcessFunction):
             yield value
 
 
+class WindowSum(ProcessWindowFunction):
+    def process(self, key, context, elements):
+        yield result_of(key, sum(elements))
+
+
+class Pairs(ProcessJoinFunction):
+    def process_element(self, left, right, ctx):
+        yield pair_of(left, right)
+
+
 def routed(stream, route):
     return stream if route == "default" else getattr(stream, route)()
 
@@ -147,10 +190,16 @@ def add(step, streams, setting, mode, parallelism):
     first = streams[step.inputs[0]].with_exchange_mode(mode)
     if step.kind == "union":
         return [first.union(*(streams[i] for i in step.inputs[1:]))]
+    by_key = first.key_by(lambda v: key_of(v, number), Types.LONG())
     if step.kind == "keyed":
-        made = first.key_by(lambda v: v % (number + 1), Types.LONG()).process(
-            SumAtTheEnd(), declared
-        )
+        made = by_key.process(SumAtTheEnd(), declared)
+    elif step.kind == "window":
+        window = TumblingEventTimeWindows.of(Time.milliseconds(WINDOW))
+        made = by_key.window(window).process(WindowSum(), declared)
+    elif step.kind == "join":
+        other = streams[step.inputs[-1]].key_by(lambda v: key_of(v, number), Types.LONG())
+        bounds = Time.milliseconds(-EARLIER), Time.milliseconds(LATER)
+        made = by_key.interval_join(other).between(*bounds).process(Pairs(), declared)
     elif step.kind == "spread":
         made = first.broadcast().process(OwnShare(), declared)
     elif step.kind == "split":
@@ -194,7 +243,7 @@ def built(plan, setting):
 
 # ---------------------------------------------------------------------- the law
 
-KINDS = ["map", "flat_map", "filter", "split", "union", "spread", "keyed"]
+KINDS = ["map", "flat_map", "filter", "split", "union", "spread", "keyed", "window", "join"]
 ROUTES = ["default", "rebalance", "rescale", "shuffle", "global_"]
 
 
@@ -203,9 +252,9 @@ def plans(draw):
     steps, streams = [], 2
     for _ in range(draw(st.integers(1, 6))):
         kind = draw(st.sampled_from(KINDS))
-        inputs = draw(
-            st.lists(st.integers(0, streams - 1), min_size=1 + (kind == "union"), max_size=3)
-        )
+        last = 1 if kind == "join" else streams - 1  # pairs of what was multiplied were too many
+        fewest = 1 + (kind in {"union", "join"})
+        inputs = draw(st.lists(st.integers(0, last), min_size=fewest, max_size=3))
         steps.append(
             Step(kind, tuple(inputs), draw(st.integers(0, 4)), draw(st.sampled_from(ROUTES)))
         )
@@ -222,16 +271,18 @@ SETTINGS = st.builds(
     st.integers(1, 40),
     st.lists(st.integers(0, 50), max_size=60),
 )
-RECORDS = st.lists(st.integers(0, MODULUS), max_size=40)
+RECORDS = st.lists(st.integers(0, MODULUS), max_size=30)
 
 
 @settings(deadline=None)
 @given(plans(), st.tuples(RECORDS, RECORDS), SETTINGS)
 def test_a_random_program_gives_the_same_results_however_it_is_run(plan, records, setting):
-    streams = [Counter(values) for values in records]
+    streams = [Counter((value, value) for value in values) for values in records]
     for step in plan:
         streams += meaning(step, streams)
-    expected = Counter({(i, v): n for i, found in enumerate(streams) for v, n in found.items()})
+    expected = counted(
+        ((i, v), n) for i, found in enumerate(streams) for (v, _), n in found.items()
+    )
     sources = {f"source {number}": values for number, values in enumerate(records)}
     with tempfile.TemporaryDirectory() as folder:
         job = SteppedJob(built(plan, setting), sources, setting.batch, folder)
