@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from penstock.hosting.data_frames import FrameType
 from penstock.hosting.remote_view import RemoteView
-from penstock.runtime.codec import FrameKind
 from penstock.runtime.elements import EndOfData, RowBatch, Watermark
+from penstock.runtime.event_codec import FrameKind
 from penstock.runtime.gate.ports import GateContext
 from penstock.runtime.gate.remote_channel import RemoteInputChannel
 from penstock.runtime.gate.single import SingleInputGate
