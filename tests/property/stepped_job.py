@@ -31,13 +31,18 @@ from penstock.runtime.network_settings import NetworkSettings
 from penstock.runtime.operator import OperatorContext
 from penstock.runtime.partition.blocking import BlockingFormat
 from penstock.runtime.partition.bounded_data import FileData
-from penstock.runtime.partition.result_partition import blocking_partition, pipelined_partition
+from penstock.runtime.partition.result_partition import (
+    blocking_partition,
+    pipelined_partition,
+    pool_of,
+)
 from penstock.runtime.partitioner import make_partitioner
 from penstock.runtime.source_operator import SourceOperator
 from penstock.runtime.task import StreamTask
 from penstock.runtime.writers import PartitionWriter
 from tests.property.remote import Remote
 from tests.unit.runtime.gate.tools import Host, Listener
+from tests.unit.runtime.partition.tools import Manager
 from tests.unit.runtime.tasks import MS, Clock, ListInput, Remembering
 
 FRAME_BYTES = 256
@@ -69,8 +74,7 @@ class SteppedJob:
 
     def run(self, turns) -> list:
         """Step in the given order of turns, then round robin, until all are done. Returns: what the driver got."""
-        for turn in turns:
-            self._step(self.tasks[turn % len(self.tasks)])
+        self.take(turns)
         rounds = 0
         while not all(task.is_done for task in self.tasks):
             for task in self.tasks:
@@ -79,8 +83,15 @@ class SteppedJob:
             assert rounds < ROUNDS, "the job does not come to an end"
         return [value for task in self.tasks for out in task.driver for value in out.values]
 
+    def take(self, turns) -> None:
+        """These steps only."""
+        for turn in turns:
+            self._step(self.tasks[turn % len(self.tasks)])
+
     def close(self) -> None:
+        """As a cancel does, wherever the tasks are: nothing may be left."""
         for task in self.tasks:
+            task.chain.close()
             for remote in task.remotes:
                 remote.view.release()
             for gate, _ in task.gates:
@@ -124,6 +135,7 @@ class Subtask:
             part.partition_id.data_set_id: self._partition(part)
             for part in self.deployment.partitions
         }
+        self.partitions = list(made.values())
         outputs = [self._output(output, made) for output in self.spec.outputs]
         self.gates: list = []
         self.served: set = set()
@@ -139,6 +151,9 @@ class Subtask:
         )
 
     def start(self) -> None:
+        context = self.job.contexts[self.vertex.execution.location.resource_id]
+        for partition in self.partitions:
+            partition.setup(Manager(), pool_of(partition, context.memory, context.settings))
         self.chain.open(self._context_for)
         for _, deployed in self.gates:
             self.connect(deployed.channels)

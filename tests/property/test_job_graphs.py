@@ -290,3 +290,15 @@ def test_a_random_program_gives_the_same_results_however_it_is_run(plan, records
             assert Counter(job.run(setting.turns)) == expected
         finally:
             job.close()
+
+
+@settings(deadline=None)
+@given(plans(), st.tuples(RECORDS, RECORDS), SETTINGS)
+def test_a_job_that_is_left_in_the_middle_leaves_nothing_behind(plan, records, setting):
+    sources = {f"source {number}": values for number, values in enumerate(records)}
+    with tempfile.TemporaryDirectory() as folder:
+        job = SteppedJob(built(plan, setting), sources, setting.batch, folder)
+        try:
+            job.take(setting.turns)
+        finally:
+            job.close()  # looks for what is left
