@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.common import Time, Types, WatermarkStrategy
 from penstock.datastream import (
+    CoMapFunction,
     KeyedProcessFunction,
     OutputTag,
     ProcessFunction,
@@ -100,6 +101,10 @@ def meaning(step, streams):
         return [sum((streams[i] for i in step.inputs), Counter())]
     if step.kind == "spread":
         return [first]
+    if step.kind == "connect":
+        second = streams[step.inputs[-1]].items()
+        mine = [((mapped(v, number), t), n) for (v, t), n in first.items()]
+        return [counted([*mine, *(((v + 1, t), n) for (v, t), n in second)])]
     if step.kind == "join":
         return [joined(first, streams[step.inputs[-1]], number)]
     return [summed(step.kind, first, number)]
@@ -175,6 +180,17 @@ class WindowSum(ProcessWindowFunction):
         yield result_of(key, sum(elements))
 
 
+class Sides(CoMapFunction):
+    def __init__(self, number):
+        self.number = number
+
+    def map1(self, value):
+        return mapped(value, self.number)
+
+    def map2(self, value):
+        return value + 1
+
+
 class Pairs(ProcessJoinFunction):
     def process_element(self, left, right, ctx):
         yield pair_of(left, right)
@@ -200,6 +216,9 @@ def add(step, streams, setting, mode, parallelism):
         other = streams[step.inputs[-1]].key_by(lambda v: key_of(v, number), Types.LONG())
         bounds = Time.milliseconds(-EARLIER), Time.milliseconds(LATER)
         made = by_key.interval_join(other).between(*bounds).process(Pairs(), declared)
+    elif step.kind == "connect":
+        other = routed(streams[step.inputs[-1]], step.route)
+        made = routed(first, step.route).connect(other).map(Sides(number), declared)
     elif step.kind == "spread":
         made = first.broadcast().process(OwnShare(), declared)
     elif step.kind == "split":
@@ -243,7 +262,18 @@ def built(plan, setting):
 
 # ---------------------------------------------------------------------- the law
 
-KINDS = ["map", "flat_map", "filter", "split", "union", "spread", "keyed", "window", "join"]
+KINDS = [
+    "map",
+    "flat_map",
+    "filter",
+    "split",
+    "union",
+    "spread",
+    "keyed",
+    "window",
+    "join",
+    "connect",
+]
 ROUTES = ["default", "rebalance", "rescale", "shuffle", "global_"]
 
 
@@ -253,7 +283,7 @@ def plans(draw):
     for _ in range(draw(st.integers(1, 6))):
         kind = draw(st.sampled_from(KINDS))
         last = 1 if kind == "join" else streams - 1  # pairs of what was multiplied were too many
-        fewest = 1 + (kind in {"union", "join"})
+        fewest = 1 + (kind in {"union", "join", "connect"})
         inputs = draw(st.lists(st.integers(0, last), min_size=fewest, max_size=3))
         steps.append(
             Step(kind, tuple(inputs), draw(st.integers(0, 4)), draw(st.sampled_from(ROUTES)))
