@@ -122,7 +122,7 @@ class HeapKeyedStateBackend(KeyedStateBackend):
 
     def _state(self, descriptor: StateDescriptor, kind: type[S]) -> S:
         identity = (kind.__name__.removeprefix("Heap"), descriptor.type_info)
-        known = self._descriptors.setdefault(descriptor.name, identity)
+        known = self._descriptors.get(descriptor.name, identity)
         if known != identity:
             raise UserError(
                 f"state {descriptor.name!r} is declared twice: as {known[0]} of {known[1]}, and as "
@@ -137,6 +137,7 @@ class HeapKeyedStateBackend(KeyedStateBackend):
                 state.put_back(restored)
                 del self._restored[descriptor.name]
             self._states[descriptor.name] = state
+            self._descriptors[descriptor.name] = identity
             if state.cleanup is not None and state.cleanup.runs_for_every_record:
                 self._cleaned_by_record.append(state.cleanup)
         return cast("S", state)
@@ -257,8 +258,10 @@ class IncrementalCleanup:
         for _ in range(times * self._size):
             place = next(self._round, None)
             if place is None:
-                tables = self._state.tables
-                self._round = iter([(n, skey) for n, table in tables.items() for skey in table])
+                noted = [
+                    (namespace, list(table)) for namespace, table in self._state.tables.items()
+                ]
+                self._round = ((namespace, skey) for namespace, keys in noted for skey in keys)
                 return
             self._state.drop_expired(*place)
 

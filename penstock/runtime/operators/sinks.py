@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.model.checkpoints import RedistributionMode
+from penstock.model.errors import EngineBug
 from penstock.runtime.checkpoint.snapshot import ListPart, OperatorSnapshot
 from penstock.runtime.checkpoint.two_phase_commit import CommitterState
 from penstock.runtime.elements import MIN_WATERMARK, Batch, LatencyMarker, RowBatch, Watermark
@@ -44,10 +45,8 @@ class SinkOperator(Operator):
             input_type=context.input_types[0] if context.input_types else None,
             restored_checkpoint_id=context.restored_checkpoint_id,
         )
-        committer = self.sink.create_committer()
-        if committer is not None:
-            self._committer = CommitterState(committer.commit)
-            self._commit_restored(self._committer)
+        if self._restored:
+            self._commit_restored()
         self._writer = self.sink.create_writer(writer_context)
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
@@ -88,9 +87,10 @@ class SinkOperator(Operator):
             prepared = writer.prepare_checkpoint(checkpoint_id)
         else:
             prepared = writer.prepare_commit()
-        if self._committer is not None:
-            self._committer.add(checkpoint_id, prepared)
-            self._committer.expect(checkpoint_id, len(prepared))
+        committer = self._make_committer()
+        if committer is not None:
+            committer.add(checkpoint_id, prepared)
+            committer.expect(checkpoint_id, len(prepared))
         return ()
 
     def snapshot(self) -> OperatorSnapshot:
@@ -108,14 +108,24 @@ class SinkOperator(Operator):
             self._committer.complete(checkpoint_id)
             self._schedule(self._committer)
 
-    def _commit_restored(self, committer: CommitterState) -> None:
+    def _commit_restored(self) -> None:
         """Their checkpoint has completed: whether they were committed then is not known."""
         restored, self._restored = self._restored, []
+        committer = self._make_committer()
+        if committer is None:
+            raise EngineBug(f"{self._context.operator_name} has no committer for what was prepared")
         for checkpoint_id, committable in restored:
             committer.add(checkpoint_id, (committable,))
-        if restored:
-            committer.complete(max(checkpoint_id for checkpoint_id, _ in restored))
-            self._schedule(committer)
+        committer.complete(max(checkpoint_id for checkpoint_id, _ in restored))
+        self._schedule(committer)
+
+    def _make_committer(self) -> CommitterState | None:
+        """Not before the first checkpoint: without checkpoints the driver commits."""
+        if self._committer is None:
+            committer = self.sink.create_committer()
+            if committer is not None:
+                self._committer = CommitterState(committer.commit)
+        return self._committer
 
     def _schedule(self, committer: CommitterState) -> None:
         if committer.retry_after_ms is not None:
