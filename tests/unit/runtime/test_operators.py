@@ -180,6 +180,21 @@ def test_reduce_passes_the_first_and_emits_running_results():
     assert restored.values == [("a", 16)]
 
 
+@pytest.mark.parametrize(
+    "make", [list, lambda pair: {0: pair[0], 1: pair[1]}, lambda pair: Row(*pair)]
+)
+def test_a_reduce_function_may_change_its_first_argument_in_place(make):
+    def add(first, second):
+        first[1] += second[1]
+        return first
+
+    records = [make(("a", 1)), make(("a", 2)), make(("a", 4))]
+    op = OperatorHarness(ReduceOperator(UserFunction(add), KeySelection(lambda record: record[0])))
+    op.feed(records)
+    assert [value[1] for value in op.values] == [1, 3, 7]
+    assert [record[1] for record in records] == [1, 2, 4]  # others may read them too
+
+
 def test_reduce_keeps_keys_apart_that_python_takes_for_equal():
     op = harness(ReduceOperator, lambda a, b: a + b, KeySelection(lambda v: v))
     op.feed([1, True, 1.0, 1])
