@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, Final
+
+_CHANGEABLE: Final = frozenset({list, dict, set, bytearray})
 
 
 class RowKind(Enum):
@@ -175,6 +177,14 @@ def make_row(
     _set_fields(row, fields)
     _set_kind(row, row_kind)
     return row
+
+
+def copied(record: Any) -> Any:
+    """The record, or a copy if its kind is one whose fields can be set: for who keeps what a user may change in place."""
+    kind = type(record)
+    if kind is Row:
+        return make_row(record._fields, list(record), record.get_row_kind())
+    return record.copy() if kind in _CHANGEABLE else record
 
 
 def _plain(value: Any) -> Any:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar, cast
 
 from penstock.model.errors import UserError
+from penstock.model.row import copied
 from penstock.runtime.keys.hashing import original_key, state_key
 from penstock.runtime.state import (
     AggregatingState,
@@ -368,7 +369,8 @@ class HeapReducingState(HeapMergingState, ReducingState):
 
     def add(self, value: Any) -> None:
         found = self._load()
-        self._store(value if found is _MISSING else self._reduce(found, value))
+        # The function may change its first argument in place, and the record is not only ours.
+        self._store(copied(value) if found is _MISSING else self._reduce(found, value))
 
     def _absorb(self, raw: Any) -> None:
         self.add(raw if self._ttl is None else raw[0])

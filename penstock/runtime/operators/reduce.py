@@ -11,7 +11,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Final
 
-from penstock.model.row import Row, make_row
+from penstock.model.row import Row, copied, make_row
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import Batch, RowBatch
 from penstock.runtime.keys import KeySelection, key_group, original_key, state_key, state_keys
@@ -34,7 +34,7 @@ class ReduceOperator(FunctionOperator):
     @property
     def _own(self) -> Callable[[Any], Any]:
         """What makes a record ours: a function may change its first argument in place and return that."""
-        return _same if isinstance(self.function.owner, Aggregate) else _copied
+        return _same if isinstance(self.function.owner, Aggregate) else copied
 
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         self._max_parallelism = context.max_parallelism
@@ -143,13 +143,6 @@ def _index(record: Row, name: str) -> int:
 
 def _same(record: Any) -> Any:
     return record
-
-
-def _copied(record: Any) -> Any:
-    """Another one with the same fields, of the kinds whose fields can be set."""
-    if type(record) is Row:
-        return make_row(record._fields, list(record), record.get_row_kind())
-    return record.copy() if type(record) in {list, dict, set, bytearray} else record
 
 
 def _sum(old: Any, new: Any) -> Any:
