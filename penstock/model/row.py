@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any, Final
 
-_CHANGEABLE: Final = frozenset({list, dict, set, bytearray})
-
 
 class RowKind(Enum):
     """What a row says about a table: inserted, updated (before, after), deleted."""
@@ -181,10 +179,15 @@ def make_row(
 
 def copied(record: Any) -> Any:
     """The record, or a copy if its kind is one whose fields can be set: for who keeps what a user may change in place."""
-    kind = type(record)
-    if kind is Row:
+    if type(record) not in CHANGEABLE:
+        return record
+    if type(record) is Row:
         return make_row(record._fields, list(record), record.get_row_kind())
-    return record.copy() if kind in _CHANGEABLE else record
+    return record.copy()
+
+
+CHANGEABLE: Final[frozenset[type]] = frozenset({list, dict, set, bytearray, Row})
+"""Kinds of records whose fields can be set."""
 
 
 def _plain(value: Any) -> Any:

@@ -180,6 +180,29 @@ def test_reduce_passes_the_first_and_emits_running_results():
     assert restored.values == [("a", 16)]
 
 
+def test_what_a_function_keeps_changes_and_emits_is_emitted_as_it_was_then():
+    class Counting:
+        def open(self, runtime_context):
+            self.state = runtime_context.get_state(
+                ValueStateDescriptor("counts", Types.PICKLED_BYTE_ARRAY())
+            )
+
+        def process_element(self, value, ctx):
+            counts = self.state.value() or {}
+            counts[value] = counts.get(value, 0) + 1
+            self.state.update(counts)
+            yield counts
+
+    function = Counting()
+    op = OperatorHarness(
+        KeyedProcessOperator(
+            UserFunction(function.process_element, function), KeySelection(lambda value: "k")
+        )
+    )
+    op.feed(["a", "b", "a"])
+    assert op.values == [{"a": 1}, {"a": 1, "b": 1}, {"a": 2, "b": 1}]
+
+
 @pytest.mark.parametrize(
     "make", [list, lambda pair: {0: pair[0], 1: pair[1]}, lambda pair: Row(*pair)]
 )
