@@ -1,0 +1,87 @@
+"""A checkpoint as a whole: what its metadata file holds and what a restart begins with. Plain data.
+
+Source: Flink CompletedCheckpoint, OperatorState, CheckpointMetadata.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.model.checkpoints import (
+    ChannelStateHandle,
+    CheckpointType,
+    KeyedStateHandle,
+    ListStateHandle,
+    OperatorSubtaskState,
+)
+from penstock.model.ids import JobId
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCheckpoint:
+    """One operator's part. `subtasks`: by index, None where a subtask had finished before.
+
+    `is_fully_finished`: all its subtasks had; a restored one starts as finished.
+    """
+
+    uid: str
+    name: str
+    parallelism: int
+    max_parallelism: int
+    subtasks: tuple[OperatorSubtaskState | None, ...]
+    is_fully_finished: bool = False
+    coordinator_state: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedCheckpoint:
+    """All tasks have acknowledged. `location`: of the metadata; None until it is written.
+
+    `target_directory`: of a savepoint, where the user wants it.
+    """
+
+    checkpoint_id: int
+    job_id: JobId
+    checkpoint_type: CheckpointType
+    timestamp_ms: int
+    operators: tuple[OperatorCheckpoint, ...]
+    location: str | None = None
+    target_directory: str | None = None
+
+    @property
+    def is_for_recovery(self) -> bool:
+        """A plain savepoint is the user's: no restart of the job begins with it."""
+        return self.checkpoint_type is not CheckpointType.SAVEPOINT
+
+
+@dataclass(frozen=True, slots=True)
+class ListStateShare:
+    """What a subtask gets of a list that some subtask wrote: its elements from `first` to `last`, inclusive."""
+
+    state: ListStateHandle
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorRestore:
+    """What one operator of an attempt begins with. `keyed`: handles that hold key groups of the attempt's range; they may
+    hold others beside them, which it leaves alone.
+    """
+
+    keyed: tuple[KeyedStateHandle, ...] = ()
+    lists: tuple[ListStateShare, ...] = ()
+    inputs_in_flight: tuple[ChannelStateHandle, ...] = ()
+    outputs_in_flight: tuple[ChannelStateHandle, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRestore:
+    """What an attempt begins with: the state of its operators, (uid, state), and from which checkpoint.
+
+    `is_finished`: all subtasks of its vertex had seen the end of their data: it only passes the end on.
+    """
+
+    checkpoint_id: int
+    operators: tuple[tuple[str, OperatorRestore], ...] = ()
+    is_finished: bool = False
