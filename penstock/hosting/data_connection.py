@@ -14,7 +14,8 @@ from typing import Final, Protocol
 from penstock.hosting.data_frames import HEADER, FrameType
 from penstock.model.errors import PartitionConnectionError
 from penstock.model.ids import ResourceId
-from penstock.runtime.codec import Parts, size_of
+from penstock.runtime.codec import size_of
+from penstock.runtime.event_codec import Parts
 
 _IOV_MAX: Final = 64
 

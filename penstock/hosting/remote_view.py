@@ -14,8 +14,9 @@ from penstock.hosting.closures import dumps_records
 from penstock.hosting.data_connection import DataConnection
 from penstock.hosting.data_frames import FailureKind, FrameType
 from penstock.model.errors import ExternalError, ProducerFailed, ResultDataLost
-from penstock.runtime.codec import ChannelEncoder, EncodedFrame, FrameKind, Parts, size_of
+from penstock.runtime.codec import ChannelEncoder, EncodedFrame, size_of
 from penstock.runtime.elements import ColumnBatch, RowBatch
+from penstock.runtime.event_codec import FrameKind, Parts
 from penstock.runtime.partition.subpartition import FrameView
 from penstock.runtime.subpartition_view import NextType
 

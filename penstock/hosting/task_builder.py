@@ -159,7 +159,7 @@ class BuiltTask:
     @property
     def buffers_in(self) -> int:
         """Frames on their way to the task."""
-        return sum(gate.buffers_in_use for gate in self._gates)
+        return sum(gate.queued_buffers for gate in self._gates)
 
     @property
     def buffers_out(self) -> int:

@@ -86,9 +86,7 @@ class JobCore:
         self.root = RootCause()
         self.story: Story[ExecutionStateChanged | JobStatusChanged] = Story(settings.story_size)
         self.effects: list[JobEffect] = []
-        self.checkpoints = JobCheckpoints(
-            self.graph, settings.checkpoints, completed, self._emit
-        )
+        self.checkpoints = JobCheckpoints(self.graph, settings.checkpoints, completed, self._emit)
         self.partition_release: PartitionRelease = ReleaseAtEnd()
         self.alive = len(self.graph.vertices)
         self.gone: set[ResourceId] = set()

@@ -97,9 +97,9 @@ class TaskSlots:
         """An attempt moves in. Raises ExternalError: no such slot, not active, or already there."""
         slot = self._by_allocation.get(allocation_id)
         if slot is None or slot.state is not SlotState.ACTIVE:
-            state = slot.state if slot else "not allocated"
+            state = f"it is {slot.state}" if slot else "slot not found here"
             raise ExternalError(
-                f"attempt {attempt_id} cannot run in slot {allocation_id}: it is {state}, and must "
+                f"attempt {attempt_id} cannot run in slot {allocation_id}: {state}, and it must "
                 "be ACTIVE. The JobMaster will place the task anew."
             )
         if attempt_id in slot.attempts or attempt_id in slot.ended:

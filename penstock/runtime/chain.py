@@ -158,12 +158,15 @@ class OperatorChain:
             self._guard(node, functools.partial(node.operator.open, context))
 
     def close(self) -> None:
-        """Tail to head, each whatever the others do; the first error is raised at the end."""
+        """Tail to head, each whatever the others do; the first error is raised at the end.
+
+        Also when one is interrupted by a cancel: what the others hold must be given back all the same.
+        """
         first: BaseException | None = None
         for node in reversed(self._nodes):
             try:
                 self._guard(node, node.operator.close)
-            except Exception as error:
+            except BaseException as error:
                 first = first or error
         if first is not None:
             raise first

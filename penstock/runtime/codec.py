@@ -11,56 +11,28 @@ from __future__ import annotations
 import pickle
 import struct
 from collections.abc import Callable, Sequence
-from enum import IntEnum
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.model.errors import EngineBug
 from penstock.runtime.elements import (
-    ACTIVE,
-    IDLE,
     Batch,
     ColumnBatch,
     Element,
-    EndOfData,
-    EndOfPartition,
     Int64s,
-    LatencyMarker,
     RowBatch,
-    Watermark,
-    WatermarkStatus,
 )
+from penstock.runtime.event_codec import FrameKind, Part, Parts, decode_event, encode_event
 
-Part: TypeAlias = "bytes | bytearray | memoryview | pa.Buffer"
-Parts: TypeAlias = "list[Part]"
-
-_I64: Final = struct.Struct("!q")
 _COLUMNS_HEAD: Final = struct.Struct(
     "!III"
 )  # bytes of schema, of timestamps, padding before the batch
 _WHOLE_STREAM: Final = (
     0xFFFFFFFF  # as bytes of schema: what follows is an Arrow stream of one batch
 )
-_LATENCY: Final = struct.Struct("!qi")
 _ALIGN: Final = 64  # Arrow wants its buffers aligned to read them in place
-
-
-class FrameKind(IntEnum):
-    """First byte of a frame. Only ROWS and COLUMNS take credit."""
-
-    ROWS = 0
-    COLUMNS = 1
-    WATERMARK = 2
-    STATUS = 3
-    LATENCY = 4
-    END_OF_DATA = 5
-    END_OF_PARTITION = 6
-
-    @property
-    def is_data(self) -> bool:
-        return self <= FrameKind.COLUMNS
 
 
 class EncodedFrame(NamedTuple):
@@ -99,7 +71,7 @@ class ChannelEncoder:
             return FrameKind.ROWS, [data]
         if type(element) is ColumnBatch:
             return FrameKind.COLUMNS, self._columns(element)
-        return _encode_event(element)
+        return encode_event(element)
 
     def encode_to_size(self, batch: Batch, limit: int) -> list[tuple[FrameKind, Parts, int]]:
         """Encode, halving until each frame is at most `limit` bytes; a single record passes alone.
@@ -152,7 +124,7 @@ class ChannelDecoder:
             return RowBatch(values, None if stamps is None else np.frombuffer(stamps, np.int64))
         if kind == FrameKind.COLUMNS:
             return self._columns(memoryview(payload))
-        return _decode_event(kind, payload)
+        return decode_event(kind, payload)
 
     def _columns(self, payload: memoryview) -> ColumnBatch:
         schema_size, stamps_size, padding = _COLUMNS_HEAD.unpack_from(payload)
@@ -234,34 +206,3 @@ def _concat_timestamps(batches: Sequence[Batch]) -> Int64s | None:
         np.full(len(batch), missing, np.int64) if batch.timestamps is None else batch.timestamps
         for batch in batches
     ])
-
-
-def _encode_event(element: Element) -> tuple[FrameKind, Parts]:
-    if isinstance(element, Watermark):
-        return FrameKind.WATERMARK, [_I64.pack(element.timestamp_ms)]
-    if isinstance(element, WatermarkStatus):
-        return FrameKind.STATUS, [bytes([element.idle])]
-    if isinstance(element, LatencyMarker):
-        fixed = _LATENCY.pack(element.marked_at_ms, element.subtask)
-        return FrameKind.LATENCY, [fixed + element.operator_id.encode()]
-    if isinstance(element, EndOfData):
-        return FrameKind.END_OF_DATA, [bytes([element.drain])]
-    if isinstance(element, EndOfPartition):
-        return FrameKind.END_OF_PARTITION, [b""]
-    raise EngineBug(f"cannot send {element!r}: no frame kind for {type(element).__name__}")
-
-
-def _decode_event(kind: int, payload: Part) -> Element:
-    data = bytes(memoryview(payload))
-    if kind == FrameKind.WATERMARK:
-        return Watermark(_I64.unpack(data)[0])
-    if kind == FrameKind.STATUS:
-        return IDLE if data[0] else ACTIVE
-    if kind == FrameKind.LATENCY:
-        marked_at_ms, subtask = _LATENCY.unpack_from(data)
-        return LatencyMarker(marked_at_ms, data[_LATENCY.size :].decode(), subtask)
-    if kind == FrameKind.END_OF_DATA:
-        return EndOfData(drain=bool(data[0]))
-    if kind == FrameKind.END_OF_PARTITION:
-        return EndOfPartition()
-    raise EngineBug(f"unknown frame kind {kind}; both ends must run one version of penstock")

@@ -8,13 +8,15 @@ Source: Flink StreamElement, StreamRecord, Watermark, WatermarkStatus, LatencyMa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+
+from penstock.model.checkpoints import CheckpointOptions
 
 Int64s: TypeAlias = NDArray[np.int64]
 
@@ -115,6 +117,50 @@ class EndOfPartition:
     """Last thing on a channel."""
 
 
+@dataclass(frozen=True, slots=True)
+class CheckpointBarrier:
+    """What came before it belongs to the checkpoint, what comes after does not.
+
+    `aligned_timeout_ms`: after so long it may overtake data; None: never. `is_unaligned`: it does so at once.
+    """
+
+    checkpoint_id: int
+    timestamp_ms: int
+    options: CheckpointOptions = field(default_factory=CheckpointOptions)
+
+    @property
+    def is_unaligned(self) -> bool:
+        return self.options.is_unaligned
+
+    @property
+    def aligned_timeout_ms(self) -> int | None:
+        return self.options.aligned_timeout_ms
+
+    @property
+    def has_priority(self) -> bool:
+        return self.options.is_unaligned
+
+    @property
+    def blocks_upstream(self) -> bool:
+        """Its channel waits until the consumer has all barriers."""
+        return self.options.is_exactly_once and not self.options.is_unaligned
+
+    @property
+    def is_timeoutable(self) -> bool:
+        return self.blocks_upstream and self.options.aligned_timeout_ms is not None
+
+    def as_unaligned(self) -> CheckpointBarrier:
+        options = replace(self.options, is_unaligned=True, aligned_timeout_ms=None)
+        return CheckpointBarrier(self.checkpoint_id, self.timestamp_ms, options)
+
+
+@dataclass(frozen=True, slots=True)
+class CancelCheckpointMarker:
+    """Instead of a barrier: this checkpoint will not be."""
+
+    checkpoint_id: int
+
+
 @dataclass(slots=True)
 class Tagged:
     """A batch for a side output. `tag`: the OutputTag's id."""
@@ -124,5 +170,13 @@ class Tagged:
 
 
 Element: TypeAlias = (
-    Batch | Watermark | WatermarkStatus | LatencyMarker | EndOfData | EndOfPartition | Tagged
+    Batch
+    | Watermark
+    | WatermarkStatus
+    | LatencyMarker
+    | CheckpointBarrier
+    | CancelCheckpointMarker
+    | EndOfData
+    | EndOfPartition
+    | Tagged
 )

@@ -75,19 +75,26 @@ class StreamMultipleInputProcessor:
         self._is_one_by_one = next_selection is not None
         self._held: list[deque[Element]] = [deque() for _ in inputs]
         self._is_started = False
+        self._last_read: tuple[int, InputStatus] | None = None
 
     def poll(self) -> tuple[int, Sequence[Element]] | None:
+        """What was given before has been processed: only then the operator selects anew."""
         handler = self._handler
         if not self._is_started:
             self._is_started = True
             handler.start()
+        if self._last_read is not None:
+            last, self._last_read = self._last_read, None
+            handler.was_read(*last)
         if handler.wants_recheck:
             self._look()
         while (index := handler.next_input()) != NONE_AVAILABLE:
             elements = self._read(index)
-            handler.was_read(index, self._status(index, elements))
+            status = self._status(index, elements)
             if elements:
+                self._last_read = index, status
                 return index, elements
+            handler.was_read(index, status)
         return None
 
     @property

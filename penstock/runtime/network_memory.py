@@ -151,6 +151,9 @@ class NetworkMemory:
         self._lock = lock_factory()
         self._pools: list[LocalBufferPool] = []
         self._exclusive = 0
+        self._required = 0  # by pools and channels
+        self._demand = 0  # the same with the maximum of those pools that have one
+        self._without_limit = 0  # pools
         self.buffer_bytes = self._max_buffer_bytes
 
     @property
@@ -177,6 +180,7 @@ class NetworkMemory:
             self._check_fits(limits.required)
             pool = LocalBufferPool(self, limits, self._lock_factory(), on_available, on_resize)
             self._pools.append(pool)
+            self._count(limits, 1)
             news = self._redistribute()
         _tell(news)
         return pool
@@ -185,25 +189,24 @@ class NetworkMemory:
         """Exclusive buffers of a channel. Raises: InsufficientBuffers."""
         with self._lock:
             self._check_fits(buffers)
-            self._exclusive += buffers
-            news = self._redistribute()
+            news = self._change_exclusive(buffers)
         _tell(news)
 
     def unreserve(self, buffers: int) -> None:
         with self._lock:
-            self._exclusive -= buffers
-            news = self._redistribute()
+            news = self._change_exclusive(-buffers)
         _tell(news)
 
     def forget(self, pool: LocalBufferPool) -> None:
         """Called by the pool as it is destroyed; the others share what it had."""
         with self._lock:
             self._pools.remove(pool)
+            self._count(pool.limits, -1)
             news = self._redistribute()
         _tell(news)
 
     def _check_fits(self, required: int) -> None:
-        taken = self._exclusive + sum(pool.limits.required for pool in self._pools)
+        taken = self._required
         if taken + required > self.total_segments:
             raise InsufficientBuffers(
                 f"insufficient number of network buffers: required {required}, but only "
@@ -213,26 +216,42 @@ class NetworkMemory:
                 "per TaskManager."
             )
 
+    def _count(self, limits: PoolLimits, change: int) -> None:
+        maximum = limits.required if limits.maximum is None else limits.maximum
+        self._required += change * limits.required
+        self._demand += change * maximum
+        self._without_limit += change * (limits.maximum is None)
+
+    def _change_exclusive(self, change: int) -> list[Callable[[], None]]:
+        """A gate has many channels: where everybody has the maximum before and after, nobody is asked."""
+        had_plenty = self._has_plenty
+        self._exclusive += change
+        self._required += change
+        self._demand += change
+        if had_plenty and self._has_plenty and self._fitting() == self.buffer_bytes:
+            return []
+        return self._redistribute()
+
+    @property
+    def _has_plenty(self) -> bool:
+        return not self._without_limit and self._demand * self.buffer_bytes <= self.total_bytes
+
     def _redistribute(self) -> list[Callable[[], None]]:
         """Returns: whom to tell, once the lock is given back."""
-        demand = self._exclusive
-        required = self._exclusive
-        for pool in self._pools:
-            limits = pool.limits
-            required += limits.required
-            demand += limits.required if limits.maximum is None else limits.maximum
-        self.buffer_bytes = self._fitting(demand)
-        available = self.total_bytes // self.buffer_bytes - required
+        self.buffer_bytes = self._fitting()
+        available = self.total_bytes // self.buffer_bytes - self._required
         extra = shares(available, [pool.limits.excess for pool in self._pools])
         news: list[Callable[[], None]] = []
         for pool, more in zip(self._pools, extra, strict=True):
-            news += pool.set_size(pool.limits.required + more, self.buffer_bytes)
+            size = pool.limits.required + more
+            if size != pool.size or self.buffer_bytes != pool.buffer_bytes:
+                news += pool.set_size(size, self.buffer_bytes)
         return news
 
-    def _fitting(self, demand: int) -> int:
-        """Largest power of two of segments with which `demand` buffers fit: few steps, so few changes."""
+    def _fitting(self) -> int:
+        """Largest power of two of segments with which the demand fits: few steps, so few changes."""
         size = self._max_buffer_bytes
-        while size > self._segment_bytes and size * demand > self.total_bytes:
+        while size > self._segment_bytes and size * self._demand > self.total_bytes:
             size //= 2
         return max(size, self._segment_bytes)
 

@@ -11,15 +11,17 @@ in the middle of a batch: what an operator emitted before its timer stays before
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from penstock.model.errors import EngineBug
 from penstock.runtime.chain import OperatorChain, Routed
 from penstock.runtime.elements import (
     MIN_WATERMARK,
     Batch,
+    CancelCheckpointMarker,
+    CheckpointBarrier,
     ColumnBatch,
     Element,
     EndOfData,
@@ -59,6 +61,20 @@ class OutputWriter(Protocol):
     def is_available(self) -> bool: ...
     @property
     def records_out(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSnapshot:
+    """Synchronous part of a checkpoint. `operators`: state by uid. `in_hand`: what was read and not yet processed, by input;
+    it comes first after a restore.
+    """
+
+    barrier: CheckpointBarrier
+    operators: dict[str, dict[str, Any]]
+    in_hand: tuple[tuple[int, Element], ...]
+
+
+TakeSnapshot: TypeAlias = Callable[[TaskSnapshot], None]
 
 
 class SliceSizer:
@@ -117,6 +133,9 @@ class StreamTask:
         self._slice_started_ns = 0
         self._ended_inputs: set[int] = set()
         self._watermarks: dict[int, int] = {}
+        self._triggers: deque[CheckpointBarrier] = deque()
+        self.on_snapshot: TakeSnapshot | None = None
+        self._has_fired = False
         self._is_finishing = False
         self._is_done = False
 
@@ -154,6 +173,14 @@ class StreamTask:
             return MIN_WATERMARK
         return min(self._watermarks.values())
 
+    def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
+        """From outside, for a task without inputs: a snapshot between this slice and the next."""
+        self._triggers.append(barrier)
+
+    def restore_in_hand(self, elements: Iterable[tuple[int, Element]]) -> None:
+        """Before the first turn: what a snapshot found read and not yet processed."""
+        self._inbox.extend(elements)
+
     def flush(self) -> None:
         """Make everything written visible."""
         for output in self.outputs:
@@ -188,8 +215,15 @@ class StreamTask:
     def _begin_next(self) -> bool:
         """Choose what runs next: due timers, the rest of the batch in hand, the next element."""
         due = self.chain.next_timer_ms()
-        if due is not None and due <= self._now_ms():
+        if due is not None and not self._has_fired and due <= self._now_ms():
+            self._has_fired = (
+                True  # then input has its turn: timers that set timers must not starve it
+            )
             self._current = self.chain.fire_timers(self._now_ms())
+            return True
+        self._has_fired = False
+        if self._triggers:
+            self._current = self._checkpoint(self._triggers.popleft())
             return True
         if not self.chain.takes_input:
             return False
@@ -204,6 +238,10 @@ class StreamTask:
                 raise EngineBug(f"input {input_index} has ended, but {len(element)} records came")
             self._remainder = _Remainder(input_index, element)
             self._current = self._next_slice(self._remainder)
+        elif isinstance(element, CheckpointBarrier):
+            self._current = self._checkpoint(element)
+        elif isinstance(element, CancelCheckpointMarker):
+            self._current = self._to_all(element)
         elif isinstance(element, EndOfData):
             self._ended_inputs.add(input_index)
             self._current = iter(()) if self.input.is_source else self.chain.end_input(input_index)
@@ -241,6 +279,22 @@ class StreamTask:
         if self.input.is_source:
             return self.chain.emit_from_head(element)
         return self.chain.feed(element, input_index)
+
+    def _checkpoint(self, barrier: CheckpointBarrier) -> Iterator[Routed]:
+        """What operators send ahead, the barrier to all, then the snapshot: nothing is processed in between."""
+        yield from self.chain.prepare_snapshot_pre_barrier(barrier.checkpoint_id)
+        yield from self._to_all(barrier)
+        if self.on_snapshot is not None:
+            in_hand = list(self._inbox)
+            if self._remainder is not None:
+                rest = self._remainder
+                batch = rest.batch.slice(rest.offset, len(rest.batch))
+                in_hand.insert(0, (rest.input_index, batch))
+            self.on_snapshot(TaskSnapshot(barrier, self.chain.snapshot(), tuple(in_hand)))
+
+    def _to_all(self, element: Element) -> Iterator[Routed]:
+        for index in range(len(self.outputs)):
+            yield index, element
 
     def _begin_finish(self) -> bool:
         if not self.input.is_finished or self._is_finishing or not self.chain.is_drained:

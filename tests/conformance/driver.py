@@ -15,12 +15,12 @@ from tests.conformance.scheduler_areas import AREAS as SCHEDULER_AREAS
 CLASSIC = "classic"
 _BROKEN_ADAPTER = (AttributeError, NameError, ImportError)
 ADAPTER_MODULES = (
-    "tests.conformance.machine_areas",
     "tests.conformance.runtime_areas",
     "tests.conformance.output_areas",
     "tests.conformance.operator_areas",
     "tests.conformance.task_areas",
     "tests.conformance.input_areas",
+    "tests.conformance.barrier_area",
 )
 
 

@@ -10,8 +10,8 @@ from penstock.hosting.remote_view import RemoteView
 from penstock.model.errors import BufferReordering, ExternalError
 from penstock.model.graph.job_graph import ResultPartitionType
 from penstock.model.states import ExecutionState
-from penstock.runtime.codec import FrameKind
 from penstock.runtime.elements import EndOfData, EndOfPartition, RowBatch, Watermark
+from penstock.runtime.event_codec import FrameKind
 from penstock.runtime.gate.backoff import Backoff, ListenerBackoff
 from penstock.runtime.gate.channel import InputChannel
 from penstock.runtime.gate.credit import ReceiverCredit

@@ -358,8 +358,8 @@ def _bounded(path: str, kind: Any, given: Given) -> Given | Exception:
         data = _made_data(path, kind, given)
         made.append(data)
         reads = given.get("reads_without_recycle", 0)
-        for _ in range(max(reads + 1, len([op for op in given.get("ops", ()) if "write" in op]))):
-            data.write(DiskBuffer(DATA, False, bytes(frame)))
+        for op in given.get("ops", ["write"] * (reads + 1)):
+            _bounded_op(data, op, frame)
         data.finish_write()
         return _reads(data, reads)
     except Exception as error:
@@ -367,6 +367,15 @@ def _bounded(path: str, kind: Any, given: Given) -> Given | Exception:
     finally:
         for data in made:
             data.close()
+
+
+def _bounded_op(data: Any, op: str, frame: int) -> None:
+    if "reader" in op:
+        data.create_reader(lambda: None).close()
+    elif "finish" in op:
+        data.finish_write()
+    else:
+        data.write(DiskBuffer(DATA, False, bytes(frame)))
 
 
 def _made_data(path: str, kind: Any, given: Given) -> Any:

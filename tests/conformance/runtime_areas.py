@@ -1,5 +1,6 @@
 """Adapters of the data plane's areas: each builds the real object, feeds it, and says what it answered."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -108,8 +109,8 @@ def watermark_generator(given: Given) -> Given:
 
 
 def _idle_outputs(given: Given) -> list[str]:
-    words = str(given.get("inner", "bounded_out_of_orderness 0")).split()
-    delay_ms = int(words[-1]) if words[-1].isdigit() else 0
+    found = re.search(r"-?\d+", str(given.get("inner", "")))
+    delay_ms = int(found[0]) if found else 0
     generator = WatermarksWithIdleness(BoundedOutOfOrderness(delay_ms), given["timeout_ms"])
     outputs = []
     for step in given["steps"]:
@@ -160,6 +161,7 @@ def key_group_ranges(given: Given) -> Given:
     answers: Given = {}
     parallelism = given.get("parallelism")
     if parallelism is not None:
+        check_parallelism(max_parallelism, parallelism)
         ranges = [
             list(key_group_range(max_parallelism, parallelism, i)) for i in range(parallelism)
         ]

@@ -1,4 +1,4 @@
-"""The sample cases, one test each. The driver is `python -m tests.conformance`."""
+"""The sample cases and our own, one test each. The driver is `python -m tests.conformance`."""
 
 from pathlib import Path
 
@@ -11,9 +11,10 @@ HERE = Path(__file__).parent
 LEFT_OUT = {"adaptive_parallelism", "adaptive_batch_parallelism", "slow_task_detection"}
 SCHEDULER = load(HERE / "scheduler_public.json")
 RUNTIME = load(HERE / "runtime_public.json")
+OWN = load(HERE / "own_cases.json")
 
 
-@pytest.mark.parametrize("case", [*SCHEDULER, *RUNTIME], ids=lambda case: case["id"])
+@pytest.mark.parametrize("case", [*SCHEDULER, *RUNTIME, *OWN], ids=lambda case: case["id"])
 def test_case(case: dict) -> None:
     outcome = run_case(case)
     assert outcome.verdict is not Verdict.FAILED, outcome.text
@@ -25,7 +26,11 @@ def test_every_scheduler_area_but_those_left_out_is_covered() -> None:
 
 
 def test_areas_with_variants_answer_as_one_generation() -> None:
-    assert not [outcome for outcome in run(RUNTIME) if outcome.verdict is Verdict.FAILED]
+    assert not [outcome for outcome in run([*RUNTIME, *OWN]) if outcome.verdict is Verdict.FAILED]
+
+
+def test_our_own_cases_are_all_covered() -> None:
+    assert not {o.case_id for o in run(OWN) if o.verdict is Verdict.NOT_COVERED}
 
 
 def test_a_wrong_answer_is_a_failure() -> None:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from penstock.hosting.data_frames import FrameType
 from penstock.hosting.remote_view import RemoteView
-from penstock.runtime.codec import FrameKind
 from penstock.runtime.elements import EndOfData, RowBatch, Watermark
+from penstock.runtime.event_codec import FrameKind
 from penstock.runtime.gate.ports import GateContext
 from penstock.runtime.gate.remote_channel import RemoteInputChannel
 from penstock.runtime.gate.single import SingleInputGate
@@ -161,6 +161,8 @@ class World:
             self.link.deliver_message()
         elif action == 5 and which % len(self.gates) != stuck:
             self.poll(which % len(self.gates))
+        elif action == 6:
+            self.gates[which % len(self.gates)].debloat_to(BUFFER >> which % 5)
 
     def settle(self, stuck: int) -> None:
         """Until nothing moves any more."""
@@ -216,7 +218,7 @@ def _fail(error: Exception) -> None:
     raise error
 
 
-STEPS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 40)), max_size=150)
+STEPS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 40)), max_size=150)
 
 
 @given(
@@ -252,9 +254,9 @@ def test_long_runs_keep_the_same_laws(seed):
     per_channel, floating = chance.randint(0, 2), chance.randint(1, 6)
     world = World(chance.randint(1, 3), chance.randint(1, 4), per_channel, floating, None)
     for _ in range(600):
-        world.step(chance.randint(0, 5), chance.randint(0, 40), stuck=-1)
+        world.step(chance.randint(0, 6), chance.randint(0, 40), stuck=-1)
         world.check()
-    assert sum(world.written) > 100
+    assert sum(world.written) > 20
     world.settle(stuck=-1)
     assert world.read == [list(range(count)) for count in world.written]
 
@@ -277,7 +279,7 @@ def test_a_task_that_does_not_read_holds_up_its_own_producers_only(
     for number, count in enumerate(world.written):
         if number >= channels:
             assert world.read[number] == list(range(count))
-            assert count >= 300
+            assert count > 250
     world.settle(stuck=-1)
     assert world.read == [list(range(count)) for count in world.written]
 

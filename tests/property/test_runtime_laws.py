@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.model.row import Row
 from penstock.model.types import Types
-from penstock.runtime.columns import count, sum_
+from penstock.runtime.columns import count, first, last, sum_
 from penstock.runtime.context import UserFunction
 from penstock.runtime.convert import enforce, to_columns, to_rows
 from penstock.runtime.elements import MAX_WATERMARK, ColumnBatch, RowBatch
@@ -253,6 +253,38 @@ def test_both_window_engines_agree(records, watermarks, assigner, lateness):
         assert fast == general
 
 
+LAST = ReduceContents(UserFunction(lambda _first, second: second))
+DISORDER = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 40)), min_size=20, max_size=60)
+
+
+@given(DISORDER, CUTS, st.integers(0, 40), ASSIGNERS, st.sampled_from([0, 7]))
+def test_windows_keep_the_order_in_which_records_came_however_they_are_batched(
+    records, cuts, watermark, assigner, lateness
+):
+    numbered = [(key, stamp, number) for number, (key, stamp) in enumerate(records)]
+
+    def results(engine, batches, contents):
+        op = OperatorHarness(
+            engine(
+                keys=FIRST,
+                assigner=assigner,
+                contents=contents,
+                allowed_lateness_ms=lateness,
+                function=UserFunction(lambda _key, window, found: [(window, tuple(found))]),
+            )
+        )
+        op.watermark(watermark)
+        for batch in batches:
+            op.feed(batch, [stamp for _, stamp, _ in batch])
+        op.watermark(MAX_WATERMARK)
+        return Counter(op.values), op.late.get_count()
+
+    for contents in (ListContents(), LAST):
+        one_by_one = results(RecordWindowOperator, [[one] for one in numbered], contents)
+        assert results(GridWindowOperator, [numbered], contents) == one_by_one
+        assert results(GridWindowOperator, cut(numbered, cuts), contents) == one_by_one
+
+
 @given(STAMPED, CUTS)
 def test_sessions_do_not_see_batches_nor_their_order(records, cuts):
     assigner = EventTimeSessionWindows.with_gap(5)
@@ -276,6 +308,32 @@ def test_windows_on_columns_give_what_windows_on_rows_give(records, watermarks, 
     _, expected, late = run_windows(RecordWindowOperator, assigner, steps, 0)
     assert found == expected
     assert op.late.get_count() == late
+
+
+@given(DISORDER, CUTS, ASSIGNERS, st.sets(st.integers(0, 60)))
+def test_first_and_last_of_columns_are_what_came_first_and_last(records, cuts, assigner, nulls):
+    numbered = [
+        (key, stamp, None if number in nulls else number)
+        for number, (key, stamp) in enumerate(records)
+    ]
+    expected = {}
+    for key, stamp, number in numbered:
+        for window in assigner.windows_at(stamp):
+            found = expected.setdefault((key, window.max_timestamp()), [])
+            found += [] if number is None else [number]
+    op = OperatorHarness(
+        ColumnWindowOperator(assigner, KeySelection(("k",)), (first("n"), last("n")))
+    )
+    for batch in cut(numbered, cuts):
+        if batch:
+            numbers = pa.array([number for *_, number in batch], pa.int64())
+            data = pa.record_batch({"k": [key for key, *_ in batch], "n": numbers})
+            op.feed_batch(ColumnBatch(data, np.array([stamp for _, stamp, _ in batch], np.int64)))
+    op.watermark(MAX_WATERMARK)
+    given_back = {(row["k"], stamp): (row["first_n"], row["last_n"]) for row, stamp in op.stamped}
+    assert given_back == {
+        place: (found[0], found[-1]) if found else (None, None) for place, found in expected.items()
+    }
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50)), max_size=60))

@@ -45,7 +45,7 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """This checkpoint will not be: forget it and tell those downstream."""
+    """The checkpoint will not be: forget it and tell those downstream."""
 
     checkpoint_id: int
     reason: DeclineReason

@@ -85,8 +85,9 @@ class SingleBarrierHandler:
                 self._announced[channel] = sequence
         return self._actions
 
-    def on_cancel(self, checkpoint_id: int) -> list[Action]:
+    def on_cancel(self, checkpoint_id: int, channel: int = 0) -> list[Action]:
         """A marker instead of a barrier: somebody upstream gave it up."""
+        del channel
         self._actions = []
         is_current = checkpoint_id == self._current and bool(self._aligned)
         if checkpoint_id > self._current or is_current:
@@ -225,7 +226,9 @@ class SingleBarrierHandler:
     def _time_out(self) -> None:
         """From aligned to unaligned. With a barrier there already the snapshot is taken at once."""
         if self._alignment is not Alignment.ALTERNATING:
-            raise EngineBug(f"an unaligned barrier of checkpoint {self._current} came to a task that aligns only")
+            raise EngineBug(
+                f"an unaligned barrier of checkpoint {self._current} came to a task that aligns only"
+            )
         if self._announced:
             self._actions.append(Prioritize(tuple(self._announced.items())))
         self._is_unaligned = True

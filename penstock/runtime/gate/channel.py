@@ -71,9 +71,14 @@ class InputChannel:
         """Ask the producer for buffers of at most this size from now on."""
 
     @property
-    def buffers_in_use(self) -> int:
-        """Data buffers that are queued here."""
+    def queued_buffers(self) -> int:
+        """What waits here for the reader."""
         return 0
+
+    @property
+    def buffers_in_use(self) -> int:
+        """The same with what the sender has told us of."""
+        return self.queued_buffers
 
     def release(self) -> None:
         """Nothing more is wanted. Mailbox thread; may be called twice."""

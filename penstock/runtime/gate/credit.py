@@ -9,10 +9,12 @@ about to be told of. Exclusive ones are the channel's own, floating ones come fr
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from penstock.model.errors import EngineBug
 from penstock.runtime.network_memory import BufferListener
+
+_LEAST_LOT: Final = 2
 
 
 class FloatingBuffers(Protocol):
@@ -102,11 +104,14 @@ class ReceiverCredit:
 
     @property
     def is_worth_telling(self) -> bool:
-        """The sender has no more credit than a message would bring: until then one message can carry more.
+        """The sender has used all its credit, or has no more than a message would bring, which is not for one frame.
 
-        What it still has is used up by frames, after each of which this is looked at again.
+        Until then one message can carry more: what the sender still has is used up by frames, after each of
+        which this is looked at again.
         """
-        return 0 < self.unannounced >= self.outstanding
+        if self.outstanding == 0:
+            return self.unannounced > 0
+        return self.unannounced >= max(self.outstanding, _LEAST_LOT)
 
     def announce(self) -> int:
         """All that has come together, for one message."""

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from penstock.model.errors import EngineBug
+from penstock.runtime.checkpoint.input_checkpoints import BarrierHandler, InputCheckpoints
 from penstock.runtime.elements import (
+    CancelCheckpointMarker,
+    CheckpointBarrier,
     ColumnBatch,
     Element,
     EndOfData,
@@ -39,14 +42,20 @@ class WakeListener:
 
 
 class NetworkInput:
-    """`index`: of the logical input. `records_in`: so far. Mailbox thread."""
+    """`index`: of the logical input. `records_in`: so far. Mailbox thread.
 
-    __slots__ = ("_valve", "gate", "index", "records_in")
+    `first_channel`: number of its first one among all channels of the task. `checkpoints`: what takes the barriers; None:
+    the job has none.
+    """
+
+    __slots__ = ("_valve", "checkpoints", "first_channel", "gate", "index", "records_in")
 
     def __init__(self, index: int, gate: InputGate) -> None:
         self.index = index
         self.gate = gate
         self.records_in = 0
+        self.first_channel = 0
+        self.checkpoints: InputCheckpoints | None = None
         self._valve = StatusWatermarkValve(gate.channels)
 
     @property
@@ -85,8 +94,17 @@ class NetworkInput:
             if status is EndOfDataStatus.NOT_END_OF_DATA:
                 return ()
             return (EndOfData(drain=status is EndOfDataStatus.DRAINED),)
+        return self._accept_for_checkpoints(element)
+
+    def _accept_for_checkpoints(self, element: Element) -> Sequence[Element]:
+        channel = self.first_channel + self.gate.last_channel
+        checkpoints = self.checkpoints
         if isinstance(element, EndOfPartition):
-            return ()
+            return () if checkpoints is None else checkpoints.on_end_of_partition(channel)
+        if checkpoints is not None and isinstance(element, CheckpointBarrier):
+            return checkpoints.on_barrier(element, channel)
+        if checkpoints is not None and isinstance(element, CancelCheckpointMarker):
+            return checkpoints.on_cancel(element, channel)
         raise EngineBug(f"unexpected element {element!r} on channel {self.gate.last_channel}")
 
 
@@ -102,3 +120,28 @@ def network_inputs(
             gate = UnionInputGate(mine, new_lock(), WakeListener(wake))
         inputs.append(NetworkInput(index, gate))
     return inputs
+
+
+def take_barriers(
+    inputs: Sequence[NetworkInput],
+    handler_of: Callable[[int], BarrierHandler],
+    now_ms: Callable[[], int],
+) -> InputCheckpoints:
+    """From now on barriers of all these inputs go to one handler. `handler_of(channels)` makes it."""
+    first = 0
+    for one in inputs:
+        one.first_channel = first
+        first += one.gate.channels
+
+    def resume(channel: int) -> None:
+        owner = max((one for one in inputs if one.first_channel <= channel), key=_first_channel)
+        owner.gate.resume(channel - owner.first_channel)
+
+    checkpoints = InputCheckpoints(handler_of(first), now_ms, resume)
+    for one in inputs:
+        one.checkpoints = checkpoints
+    return checkpoints
+
+
+def _first_channel(one: NetworkInput) -> int:
+    return one.first_channel

@@ -3,7 +3,8 @@
 Knows no socket: a `PartitionClient` sends what it has to say. The network thread puts frames in, the mailbox takes
 them out; the lock between them is never held while somebody else is called. Source: Flink RemoteInputChannel
 (spec 3.4, 3.6, 3.7). Differs: a credit message waits until the sender has no more credit left than it would bring;
-a buffer is empty again when its frame is decoded, so the one batch in the mailbox's hand counts no longer.
+a buffer is empty again when its frame is taken, so the one batch in the mailbox's hand counts no longer. Barriers
+that are announced ahead of their turn, and recovered channels, come with checkpoints.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.model.errors import BufferReordering, EngineBug, PartitionNotFound, ResultDataLost
-from penstock.runtime.codec import ChannelDecoder, FrameKind
+from penstock.runtime.codec import ChannelDecoder
+from penstock.runtime.event_codec import FrameKind
 from penstock.runtime.gate.backoff import Backoff, ListenerBackoff
 from penstock.runtime.gate.channel import InputChannel
 from penstock.runtime.gate.credit import ReceiverCredit
@@ -204,6 +206,10 @@ class RemoteInputChannel(InputChannel):
         if self._frames.priority_count:
             return NextType.PRIORITY_EVENT
         return NextType.DATA if head.kind <= FrameKind.COLUMNS else NextType.EVENT
+
+    @property
+    def queued_buffers(self) -> int:
+        return len(self._frames)
 
     @property
     def buffers_in_use(self) -> int:

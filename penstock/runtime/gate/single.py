@@ -307,6 +307,11 @@ class SingleInputGate:
         return sum(channel.bytes_in for channel in remote)
 
     @property
+    def queued_buffers(self) -> int:
+        """What waits for the reader, as far as it is here or was told."""
+        return sum(channel.queued_buffers for channel in self.made)
+
+    @property
     def buffers_in_use(self) -> int:
         """Data buffers on their way to the reader, those that senders have announced too."""
         return sum(channel.buffers_in_use for channel in self.made)

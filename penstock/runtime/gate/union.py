@@ -84,6 +84,11 @@ class UnionInputGate:
         is_stopped = EndOfDataStatus.STOPPED in found
         return EndOfDataStatus.STOPPED if is_stopped else EndOfDataStatus.DRAINED
 
+    def resume(self, place: int) -> None:
+        """Go on with a channel, by its index in the union. As `SingleInputGate.resume`."""
+        member = max((m for m in self._members if m.offset <= place), key=_offset)
+        member.gate.resume(place - member.offset)
+
     def poll(self) -> Polled | None:
         """One element of the gate that waits longest, or None for now. Raises: as `SingleInputGate.poll`."""
         while True:
@@ -119,6 +124,10 @@ class _Member:
 
     def notify_priority(self) -> None:
         self._union.on_gate_priority(self)
+
+
+def _offset(member: _Member) -> int:
+    return member.offset
 
 
 InputGate: TypeAlias = SingleInputGate | UnionInputGate

@@ -2,7 +2,8 @@
 
 A part holds the partial aggregates of some rows of one pane, a row for each key: an Arrow table, made by
 grouping. Counts by one integer key whose values lie close together, the usual case of ids that grow, are
-counted in an array instead (`Counts`): no hash table, a fifth of the time.
+counted in an array instead (`Counts`): no hash table, a fifth of the time. What came first or last is told by numbers that
+rows get as they come: panes of one window do not follow each other in the order of arrival.
 """
 
 from __future__ import annotations
@@ -19,20 +20,21 @@ from penstock.runtime.columns import ColumnAggregate
 from penstock.runtime.elements import Int64s
 
 PANE: Final = "__pane__"
+_ARRIVAL: Final = "__arrival__"
 _DENSE_CELLS_PER_ROW: Final = 4
 _DENSE_CELLS_MIN: Final = 1 << 16
 _BATCH_ROWS_MIN: Final = 1024
 _PARTIALS: Final = {
     "count": ("count",), "sum": ("sum",), "min": ("min",), "max": ("max",),
-    "first": ("first",), "last": ("last",), "avg": ("sum", "count_values"),
+    "first": ("first_at",), "last": ("last_at",), "avg": ("sum", "count_values"),
 }  # fmt: skip
 _ARROW: Final = {
     "count": "count_all", "count_values": "count", "sum": "sum", "min": "min", "max": "max",
-    "first": "first", "last": "last",
+    "first_at": "min", "last_at": "max",
 }  # fmt: skip
 _COMBINE: Final = {
     "count": "sum", "count_values": "sum", "sum": "sum", "min": "min", "max": "max",
-    "first": "first", "last": "last",
+    "first_at": "min", "last_at": "max",
 }  # fmt: skip
 
 
@@ -59,6 +61,8 @@ class Partials:
                 self.columns[self.name(kind, aggregate.column)] = (kind, aggregate.column)
         inputs = [column for _, column in self.columns.values() if column is not None]
         self.inputs = tuple(dict.fromkeys([*keys, *inputs]))
+        self.arrived = 0
+        self._ordered = [a for a in self.aggregates if a.kind in {"first", "last"}]
 
     @staticmethod
     def name(kind: str, column: str | None) -> str:
@@ -66,18 +70,55 @@ class Partials:
 
     def first(self, rows: pa.Table) -> Iterator[tuple[int, Part]]:
         """Rows, with their panes in the column PANE, to parts. A pane may come several times."""
+        rows = self._numbered(rows) if self._ordered else rows
         wanted = [
-            ([], "count_all") if column is None else (column, _ARROW[kind])
+            ([], "count_all")
+            if column is None
+            else (_ARRIVAL + column if kind.endswith("_at") else column, _ARROW[kind])
             for kind, column in self.columns.values()
         ]
         grouped = rows.group_by([PANE, *self.keys], use_threads=False).aggregate(wanted)
-        return _by_pane(_renamed(grouped, [PANE, *self.keys], list(self.columns)))
+        grouped = _renamed(grouped, [PANE, *self.keys], list(self.columns))
+        for aggregate in self._ordered:
+            column = aggregate.column or ""
+            numbers = rows.column(_ARRIVAL + column)
+            grouped = self._with_values(grouped, aggregate, rows.column(column), numbers)
+        return _by_pane(grouped)
 
     def combine(self, parts: Sequence[Part]) -> Part:
-        """Parts to one, in their order."""
+        """Parts to one."""
         wanted = [(name, _COMBINE[kind]) for name, (kind, _) in self.columns.items()]
-        grouped = self.table(parts).group_by(self.keys, use_threads=False).aggregate(wanted)
-        return _renamed(grouped, self.keys, list(self.columns))
+        table = self.table(parts)
+        grouped = table.group_by(self.keys, use_threads=False).aggregate(wanted)
+        grouped = _renamed(grouped, self.keys, list(self.columns))
+        for aggregate in self._ordered:
+            values, numbers = (
+                table.column(self.name(kind, aggregate.column))
+                for kind in (aggregate.kind, f"{aggregate.kind}_at")
+            )
+            grouped = self._with_values(grouped, aggregate, values, numbers)
+        return grouped
+
+    def _numbered(self, rows: pa.Table) -> pa.Table:
+        """With the row's number for each column whose first or last value is asked for; nulls are passed over."""
+        first = self.arrived
+        self.arrived += rows.num_rows
+        numbers = pa.array(np.arange(first, self.arrived))
+        for column in dict.fromkeys(aggregate.column or "" for aggregate in self._ordered):
+            numbered = pc.if_else(rows.column(column).is_valid(), numbers, None)
+            rows = rows.append_column(_ARRIVAL + column, numbered)
+        return rows
+
+    def _with_values(
+        self, grouped: pa.Table, aggregate: ColumnAggregate, values: Any, numbers: Any
+    ) -> pa.Table:
+        """The values that have the numbers in `grouped`."""
+        name = self.name(aggregate.kind, aggregate.column)
+        if name in grouped.column_names:
+            return grouped
+        wanted = grouped.column(self.name(f"{aggregate.kind}_at", aggregate.column))
+        places = pc.index_in(wanted, value_set=_one_array(numbers), skip_nulls=True)
+        return grouped.append_column(name, values.take(places))
 
     def table(self, parts: Sequence[Part]) -> pa.Table:
         """Parts one below the other."""

@@ -90,6 +90,7 @@ class ColumnWindowOperator(Operator):
         self._row_count = 0
         self._panes: dict[int, list[Part]] = self._restored.pop("panes", {})
         self._to_fire: list[int] = list(self._restored.pop("to_fire", ()))
+        self._partials.arrived = self._restored.pop("arrived", 0)
         self._known = set(self._to_fire)
         heapify(self._to_fire)
 
@@ -223,7 +224,7 @@ class ColumnWindowOperator(Operator):
         """Partials per pane, as Arrow tables."""
         self._flush()
         panes = {pane: [self._partials.table(parts)] for pane, parts in self._panes.items()}
-        return {"panes": panes, "to_fire": list(self._to_fire)}
+        return {"panes": panes, "to_fire": list(self._to_fire), "arrived": self._partials.arrived}
 
     def restore(self, state: dict[str, Any]) -> None:
         self._restored = dict(state)

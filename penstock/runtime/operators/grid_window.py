@@ -54,46 +54,78 @@ class GridWindowOperator(WindowOperator):
             index = 0 if stamps is None else int(np.argmin(stamps))
             checked_timestamp(NO_TIMESTAMP, rows.values[index] if rows.values else None)
             return
-        keys = self.keys.keys_of_rows(self.watched(rows.values))
-        skeys = state_keys(keys)
+        skeys = state_keys(self.keys.keys_of_rows(self.watched(rows.values)))
+        panes = (stamps - self._grid.offset) // self._pane_ms()
+        cuts = np.flatnonzero(panes[1:] != panes[:-1]) + 1
         collector = StampedCollector(self)
-        for pane_stamp, run_keys, run_values, run_stamps in self._runs(skeys, rows.values, stamps):
-            windows = self._grid.windows_at(pane_stamp)
-            open_ = [window for window in windows if not self.is_window_late(window)]
-            if not open_:
-                self._all_late(run_values, run_stamps)
-                continue
-            watermark = self.timers.current_watermark
-            for window in open_:
-                table = self._table(window.start)
-                if window.max_timestamp() > watermark:
-                    self._fold(table, run_keys, self.watched(run_values))
-                else:
-                    yield from self._add_and_fire(window, table, run_keys, run_values, collector)
+        is_in_disorder = len(cuts) > 8 and len(cuts) * 16 > len(panes)
+        if is_in_disorder:
+            yield from self._by_window(skeys, rows.values, stamps, panes, collector)
+        else:
+            yield from self._by_run(skeys, rows.values, stamps, cuts, collector)
         yield from collector.take()
         yield from self.take_late()
 
-    def _runs(
-        self, skeys: list[Any], values: list[Any], stamps: Int64s
-    ) -> Iterator[tuple[int, list[Any], list[Any], Int64s]]:
-        """Records that fall into the same windows: (a timestamp of them, keys, values, timestamps).
-
-        Sorted first (stable, so that order within a window stays) when runs would be short.
-        """
-        panes = (stamps - self._grid.offset) // self._pane_ms()
-        cuts = np.flatnonzero(panes[1:] != panes[:-1]) + 1
-        if len(cuts) > 8 and len(cuts) * 16 > len(values):
-            order = np.argsort(panes, kind="stable")
-            picked = order.tolist()
-            skeys, values = [skeys[i] for i in picked], [values[i] for i in picked]
-            stamps, panes = stamps[order], panes[order]
-            cuts = np.flatnonzero(panes[1:] != panes[:-1]) + 1
+    def _by_run(
+        self,
+        skeys: list[Any],
+        values: list[Any],
+        stamps: Int64s,
+        cuts: Int64s,
+        collector: StampedCollector,
+    ) -> Iterator[RowBatch]:
+        """Neighbours that fall into the same windows, together."""
         begin = 0
         for end in [*cuts.tolist(), len(values)]:
             if end > begin:
-                first = int(stamps[begin])
-                yield first, skeys[begin:end], values[begin:end], stamps[begin:end]
+                run = slice(begin, end)
+                windows = self._open_at(int(stamps[begin]))
+                if not windows:
+                    self._all_late(values[run], stamps[run])
+                for window in windows:
+                    yield from self._into(window, skeys[run], values[run], collector)
             begin = end
+
+    def _by_window(
+        self,
+        skeys: list[Any],
+        values: list[Any],
+        stamps: Int64s,
+        panes: Int64s,
+        collector: StampedCollector,
+    ) -> Iterator[RowBatch]:
+        """Runs would be short: window by window, its records in the order in which they came."""
+        order = np.argsort(panes, kind="stable")
+        cuts = np.flatnonzero(np.diff(panes[order])) + 1
+        members: dict[TimeWindow, list[Int64s]] = {}
+        late: list[Int64s] = []
+        for group in np.split(order, cuts):
+            windows = self._open_at(int(stamps[group[0]]))
+            for window in windows:
+                members.setdefault(window, []).append(group)
+            if not windows:
+                late.append(group)
+        for window, groups in members.items():
+            picked = np.sort(np.concatenate(groups)).tolist()
+            chosen = [values[i] for i in picked]
+            yield from self._into(window, [skeys[i] for i in picked], chosen, collector)
+        if late:
+            at = np.sort(np.concatenate(late))
+            self._all_late([values[i] for i in at.tolist()], stamps[at])
+
+    def _open_at(self, stamp: int) -> list[TimeWindow]:
+        """Windows of this time that are not late."""
+        windows = self._grid.windows_at(stamp)
+        return [window for window in windows if not self.is_window_late(window)]
+
+    def _into(
+        self, window: TimeWindow, skeys: list[Any], values: list[Any], collector: StampedCollector
+    ) -> Iterator[RowBatch]:
+        table = self._table(window.start)
+        if window.max_timestamp() > self.timers.current_watermark:
+            self._fold(table, skeys, self.watched(values))
+        else:
+            yield from self._add_and_fire(window, table, skeys, values, collector)
 
     def _pane_ms(self) -> int:
         """Width on which all records share their windows."""

@@ -12,17 +12,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from penstock.model.errors import EngineBug, ResultDataLost
-from penstock.runtime.codec import (
-    ChannelDecoder,
-    ChannelEncoder,
-    EncodedFrame,
-    FrameKind,
-    Part,
-    Parts,
-    can_join,
-    concat,
-)
+from penstock.runtime.codec import ChannelDecoder, ChannelEncoder, EncodedFrame, can_join, concat
 from penstock.runtime.elements import Batch, Element, EndOfPartition
+from penstock.runtime.event_codec import FrameKind, Part, Parts
 from penstock.runtime.network_memory import LocalBufferPool
 from penstock.runtime.partition.bounded_data import DATA, EVENT, BoundedData, DiskBuffer
 from penstock.runtime.partition.compression import BufferCompressor

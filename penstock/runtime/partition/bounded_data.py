@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from penstock.model.errors import EngineBug, ResultDataLost, ResultWriteError
-from penstock.runtime.codec import Part
+from penstock.runtime.event_codec import Part
 
 DATA: Final = 0
 EVENT: Final = 1

@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 
 from penstock.model.errors import ConfigurationError, ResultDataLost
-from penstock.runtime.codec import Part
+from penstock.runtime.event_codec import Part
 
 _SIZE: Final = struct.Struct("=i")
 _CODECS: Final = {"LZ4": "lz4_raw", "ZSTD": "zstd"}

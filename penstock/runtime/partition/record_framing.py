@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from penstock.model.errors import EngineBug
-from penstock.runtime.codec import Part
+from penstock.runtime.event_codec import Part
 
 _LENGTH: Final = struct.Struct("!I")
 

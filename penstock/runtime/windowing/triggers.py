@@ -333,7 +333,12 @@ class ContinuousEventTimeTrigger(_Continuous):
 
 
 class ContinuousProcessingTimeTrigger(_Continuous):
-    """Fires at multiples of the interval by the clock."""
+    """Fires at multiples of the interval by the clock, and at the end of a window of processing time."""
+
+    def _next(self, time: int, window: Any) -> int:
+        """An end that lies behind is one of event time: to fire at it again and again would never end."""
+        is_over = int(window.max_timestamp()) <= time
+        return time + self._interval if is_over else super()._next(time, window)
 
     @staticmethod
     def of(interval: Any) -> ContinuousProcessingTimeTrigger:

@@ -164,7 +164,7 @@ class MergingWindowSet:
         for result, members in found:
             is_merged = True
             if window in members:
-                members = [member for member in members if member != window]  # ruff: ignore[redefined-loop-name]
+                members.remove(window)  # once: an equal one may be in flight
                 result_window = result
             existing = [member for member in members if member in self.mapping]
             if not existing:

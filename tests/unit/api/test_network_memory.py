@@ -20,6 +20,8 @@ class Shared:
 
     def __init__(self) -> None:
         self.read = 0
+        self.failures = 0
+        self.values = set()
         self.held = threading.Event()
         self.go_on = threading.Event()
 
@@ -122,3 +124,29 @@ def test_too_little_network_memory_is_told_with_the_option_to_change():
     with pytest.raises(JobExecutionError, match="insufficient number of network buffers") as failed:
         env.execute("too small")
     assert "taskmanager.memory.network" in str(failed.value)
+
+
+class FailsAtFirst(MapFunction):
+    """Several times over."""
+
+    def map(self, value):
+        if SHARED.failures < 8:
+            SHARED.failures += 1
+            raise ValueError(f"failure {SHARED.failures}")
+        SHARED.values.add(value)
+        return value
+
+
+def test_tasks_that_fail_give_their_buffers_back():
+    env, _ = environment(
+        taskmanager_memory_network="320 kb",  # ten buffers: one attempt requires six in each TaskManager
+        **{
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": "9",
+            "restart-strategy.fixed-delay.delay": "0 ms",
+        },
+    )
+    numbers(env, 2000).rebalance().map(FailsAtFirst()).filter(lambda value: value < 0).print()
+    env.execute("restarted")
+    assert SHARED.failures == 8
+    assert SHARED.values == set(range(1, 2001))

@@ -322,3 +322,22 @@ def test_a_consumer_that_does_not_read_holds_up_nobody_else_on_its_connection(pl
     held = len(stuck.gate.channel(0)._frames)
     assert held == stuck.gate.buffers.exclusive + stuck.gate.buffers.total_floating
     assert stuck.next().values == [0]
+
+
+def test_a_size_that_changes_counts_from_then_on(planes):
+    here, there = planes
+    part = partition(0)
+    here.registry.register(part)
+    consumer = Consumer(there).read(0, descriptor(here, part))
+    part.subpartitions[0].write(RowBatch([f"{n:0100}" for n in range(100)]))
+    part.flush()
+    assert len(consumer.next()) == 100
+    consumer.gate.debloat_to(1000)
+    deadline = time.monotonic() + 10
+    while part.subpartitions[0].sizes.frame_bytes != 1000:
+        assert time.monotonic() < deadline, "the producer was not told"
+    part.subpartitions[0].write(RowBatch([f"{n:0100}" for n in range(100)]))
+    part.finish()
+    sizes = [len(element) for element in consumer.all()]
+    assert sum(sizes) == 100
+    assert max(sizes) < 10

@@ -5,8 +5,8 @@ import pickle
 
 from penstock.hosting.data_frames import FailureKind, FrameType
 from penstock.hosting.remote_view import RemoteView
-from penstock.runtime.codec import FrameKind
 from penstock.runtime.elements import RowBatch, Watermark
+from penstock.runtime.event_codec import FrameKind
 from penstock.runtime.partition.blocking import BlockingFormat
 from penstock.runtime.partition.bounded_data import FileData
 from penstock.runtime.partition.result_partition import blocking_partition

@@ -47,7 +47,7 @@ def test_a_slot_with_tasks_is_freed_when_the_last_one_ends() -> None:
 
 def test_tasks_need_an_active_slot_and_come_once() -> None:
     slots = TaskSlots(1)
-    with pytest.raises(ExternalError, match="not allocated"):
+    with pytest.raises(ExternalError, match="not found"):
         slots.add_task(A1, TASK)
     slots.allocate(0, JOB, A1)
     with pytest.raises(ExternalError, match="ALLOCATED"):

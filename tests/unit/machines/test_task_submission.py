@@ -44,7 +44,7 @@ def test_a_task_makes_its_slot_active_and_moves_in(slots, submissions):
     [
         (JobId("other"), TOKEN, SLOT, "no connection to a JobMaster of job other"),
         (JOB, FencingToken("former"), SLOT, "under fencing token former"),
-        (JOB, TOKEN, AllocationId("a2"), "not allocated"),
+        (JOB, TOKEN, AllocationId("a2"), "slot not found"),
     ],
 )
 def test_who_is_refused_changes_nothing(slots, submissions, job, token, allocation, text):

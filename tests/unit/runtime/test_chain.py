@@ -166,6 +166,18 @@ def test_all_operators_are_closed_and_the_first_error_is_raised():
     assert [name for name, what, *_ in log if what == "close"] == ["tail", "middle", "head"]
 
 
+def test_all_operators_are_closed_also_when_one_is_interrupted():
+    class Interrupted(Logging):
+        def close(self) -> None:
+            raise GeneratorExit
+
+    log = []
+    chain = opened([Logging("head", log), Interrupted("tail", log)])
+    with pytest.raises(GeneratorExit):
+        chain.close()
+    assert ("head", "close") in log
+
+
 def test_only_due_timers_fire_and_each_once():
     clock, head, tail = Clock(), Logging("head"), Logging("tail")
     chain = opened([head, tail], clock)

@@ -96,6 +96,17 @@ def test_an_operator_that_selects_gets_its_records_one_by_one_from_the_input_it_
     assert values(read_all(processor, 5)) == [(0, 1), (1, "a"), (1, "b"), (0, 2), (0, 3)]
 
 
+def test_an_operator_selects_when_it_has_processed_what_it_was_given():
+    wanted = [FIRST]
+    inputs = [Fake(RowBatch([1, 2]), is_endless=True), Fake(RowBatch(["a"]), is_endless=True)]
+    processor = StreamMultipleInputProcessor(inputs, lambda: wanted[0])
+    assert processor.poll()[0] == 0
+    wanted[0] = SECOND  # what the record made the operator want
+    assert processor.poll()[0] == 1
+    wanted[0] = FIRST
+    assert processor.poll()[0] == 0
+
+
 def test_an_operator_that_selects_only_what_has_ended_is_told_so():
     inputs = [Fake(RowBatch([1]), EndOfData(drain=True)), Fake(RowBatch([2]), is_endless=True)]
     processor = StreamMultipleInputProcessor(inputs, lambda: FIRST)

@@ -235,3 +235,18 @@ def test_the_pools_together_never_get_more_than_the_memory(buffers, steps):
         assert sum(pool.size * pool.buffer_bytes for pool in pools) <= buffers * 4096
         assert all(pool.size >= pool.limits.required for pool in pools)
         assert len({pool.buffer_bytes for pool in pools}) <= 1
+
+
+def test_channels_that_change_nothing_for_others_ask_nobody():
+    network = memory(64 * MIB)
+    asked = []
+    pool = network.create_pool(PoolLimits(1, 8))
+    divide = pool.set_size
+    pool.set_size = lambda *division: asked.append(division) or divide(*division)
+    for _ in range(20):
+        network.reserve(2)
+    assert asked == []
+    network.reserve(20)  # 68 buffers: a megabyte each is too much
+    assert asked == [(8, 512 * KIB)]
+    network.unreserve(60)
+    assert asked[1:] == [(8, MIB)]

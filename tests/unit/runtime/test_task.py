@@ -98,6 +98,22 @@ def test_a_due_timer_fires_between_two_slices_of_a_long_batch():
     assert task.next_timer_ms() is None
 
 
+def test_timers_that_are_always_due_leave_input_its_turn():
+    class Ticking(Logging):
+        def on_processing_time(self, now_ms):
+            clock.spend_ms(2)
+            self.context.timers.schedule(now_ms)
+            return ()
+
+    clock, out = Clock(), Remembering()
+    head = Ticking()
+    task = task_of([head], ListInput(*((0, RowBatch([n])) for n in range(5))), [out], clock)
+    head.context.timers.schedule(0)
+    for _ in range(20):
+        task.process_input()
+    assert out.values == list(range(5))
+
+
 def test_a_timer_waits_for_the_end_of_a_record_whose_output_is_open():
     clock, out, log = Clock(), Remembering(), []
     head, tail = Expanding(clock, 10, ms_each=6), Logging("tail", log)

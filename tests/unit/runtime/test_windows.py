@@ -25,10 +25,12 @@ from penstock.runtime.windowing import (
     CountTumblingWindowAssigner,
     EventTimeSessionWindows,
     GlobalWindows,
+    MergingWindowSet,
     ProcessingTimeSessionWindows,
     PurgingTrigger,
     SessionWindowTimeGapExtractor,
     SlidingEventTimeWindows,
+    TimeWindow,
     Trigger,
     TriggerResult,
     TumblingEventTimeWindows,
@@ -292,6 +294,43 @@ def test_continuous_processing_time_fires_at_multiples():
     for now in (10, 11, 21):
         op.advance(now)
     assert op.values == [("a", 1), ("a", 1)]
+
+
+def test_continuous_processing_time_goes_on_when_a_window_of_event_time_is_long_over():
+    op = windowed(
+        TumblingEventTimeWindows.of(Time.milliseconds(10)),
+        trigger=ContinuousProcessingTimeTrigger.of(Time.milliseconds(100)),
+    )
+    op.timers.now = 1030
+    op.feed([("a", 1)], [5])
+    op.advance(1101)
+    assert op.values == [("a", 1)]
+    op.feed([("a", 2)], [6])
+    op.advance(1201)
+    assert op.values == [("a", 1), ("a", 3)]
+    op.watermark(9)  # its end: dropped, and no timer is left
+    op.advance(5000)
+    assert op.values == [("a", 1), ("a", 3)]
+
+
+def test_a_merge_takes_in_a_window_in_flight_that_equals_the_new_one():
+    merged = []
+    windows = MergingWindowSet({TimeWindow(0, 5): "s1", TimeWindow(10, 15): "s2"})
+
+    def merge_all(found, callback):
+        callback(found, TimeWindow(0, 15))
+
+    result = windows.add(
+        TimeWindow(0, 5),
+        merge_all,
+        lambda result, old, state, others: merged.append((result, old, state, others)),
+    )
+    assert result == TimeWindow(0, 15)
+    assert set(windows.mapping) == {TimeWindow(0, 15)}
+    ((into, old, state, others),) = merged
+    assert into == result
+    assert sorted(old) == [TimeWindow(0, 5), TimeWindow(10, 15)]
+    assert {state, *others} == {"s1", "s2"}
 
 
 def test_late_merges_into_the_past_cannot_happen_quietly():

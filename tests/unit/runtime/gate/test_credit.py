@@ -131,3 +131,21 @@ def test_a_channel_that_lets_go_waits_for_nothing_and_says_what_it_had():
     assert not credit.is_waiting
     assert credit.available_floating == 0
     assert pool.add_listener(lambda: True), "nobody is before it"
+
+
+def test_one_credit_is_not_worth_a_message_while_the_sender_has_one():
+    credit, _ = credit_of(exclusive=2, floating=0)
+    credit.take()
+    credit.recycle_exclusive()
+    assert (credit.unannounced, credit.outstanding) == (1, 1)
+    assert not credit.is_worth_telling
+    credit.take()
+    assert credit.is_worth_telling, "it has none left"
+
+
+def test_a_sender_without_credit_is_told_of_one_at_once():
+    credit, _ = credit_of(exclusive=1, floating=0)
+    credit.take()
+    assert not credit.is_worth_telling
+    credit.recycle_exclusive()
+    assert credit.is_worth_telling

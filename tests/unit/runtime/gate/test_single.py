@@ -1,10 +1,17 @@
 """SingleInputGate: turns, priority, ends, errors, closing, channels made when asked for (spec 3.2)."""
 
+import pyarrow as pa
 import pytest
 
 from penstock.model.errors import EngineBug, ExternalError, InsufficientBuffers, PartitionNotFound
 from penstock.model.graph.job_graph import ResultPartitionType
-from penstock.runtime.elements import EndOfData, EndOfPartition, Watermark
+from penstock.runtime.elements import (
+    ColumnBatch,
+    EndOfData,
+    EndOfPartition,
+    RowBatch,
+    Watermark,
+)
 from penstock.runtime.gate.channel import UnknownInputChannel
 from penstock.runtime.gate.ports import InputClosed
 from penstock.runtime.gate.single import EndOfDataStatus, SingleInputGate
@@ -301,6 +308,14 @@ def test_a_partition_that_is_not_found_here_is_asked_for_again_with_back_off():
     assert times == [100, 300, 700]
     with pytest.raises(PartitionNotFound):
         gate.poll()
+
+
+def test_rows_of_the_same_process_are_counted_by_a_guess_and_columns_by_what_some_weigh():
+    columns = ColumnBatch(pa.record_batch({"a": pa.array([1, 2, 3, 4])}))
+    gate = local_gate([RowBatch([1, 2]), columns, columns.slice(0, 1), Watermark(1)])
+    drained(gate)
+    assert gate.bytes_in == 2 * 64 + 4 * 8 + 8
+    assert gate.remote_bytes_in == 0
 
 
 def test_a_partition_that_comes_ends_the_wait():

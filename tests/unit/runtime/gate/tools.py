@@ -99,6 +99,7 @@ class Client:
         self.resumed = 0
         self.is_cancelled = False
         self.on_credit: Callable[[int], None] = lambda _: None
+        self.on_resume: Callable[[], None] = lambda: None
 
     def add_credit(self, credit: int) -> None:
         self.credits.append(credit)
@@ -109,6 +110,7 @@ class Client:
 
     def resume(self) -> None:
         self.resumed += 1
+        self.on_resume()
 
     def task_event(self, event: Any) -> None:
         self.events.append(event)

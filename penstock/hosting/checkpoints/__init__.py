@@ -1,0 +1,1 @@
+"""Checkpoints on a file system: files of state, metadata, and what both must prove before they are used."""

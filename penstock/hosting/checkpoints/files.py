@@ -1,0 +1,229 @@
+"""A file system as checkpoints see it: any that `pyarrow.fs` knows, local ones with what durability asks for.
+
+Knows no checkpoint. Source: Flink FsCheckpointStorageAccess, FSDataOutputStream.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from penstock.model.errors import ConfigurationError, ExternalError
+
+
+class CheckpointIoError(ExternalError):
+    """Writing or reading a checkpoint failed: the disk is full, the file system gone, the path not allowed."""
+
+
+class CheckpointDamaged(ExternalError):
+    """A file of a checkpoint is not what was written: torn, truncated, altered or missing."""
+
+
+class ByteSink(Protocol):
+    """A file that is written from its beginning to its end."""
+
+    def write(self, data: bytes, /) -> Any: ...
+    def close(self) -> None: ...
+
+
+class Files(Protocol):
+    """Paths are absolute, with `/`. Every method raises CheckpointIoError, but `read` CheckpointDamaged for a file that is
+    not there or too short.
+    """
+
+    def create(self, path: str) -> ByteSink:
+        """A new file, written in order; whole and durable once it is closed. Its folders are made."""
+        ...
+
+    def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes: ...
+    def replace(self, source: str, target: str) -> None:
+        """Rename; on local file systems in one step."""
+        ...
+
+    def list(self, folder: str) -> Iterator[tuple[str, bool]]:
+        """(name, is a folder) of everything in it; nothing when it is not there."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """A file or folder with all in it; nothing happens when it is not there."""
+        ...
+
+
+def open_files(uri: str) -> tuple[Files, str]:
+    """The file system of a URI or plain path, and the path in it. Raises: ConfigurationError: none that is known."""
+    if not uri.strip():
+        raise ConfigurationError(
+            "execution.checkpointing.dir is empty. Give a directory that driver and executors share, such as "
+            "file:///mnt/checkpoints or s3://bucket/checkpoints."
+        )
+    if "://" not in uri and not uri.startswith("file:"):
+        return LocalFiles(), str(Path(uri).absolute())
+    if uri.startswith("file:"):
+        return LocalFiles(), "/" + uri.removeprefix("file:").lstrip("/")
+    from pyarrow import ArrowInvalid, ArrowNotImplementedError, fs
+
+    try:
+        system, path = fs.FileSystem.from_uri(uri)
+    except (ArrowInvalid, ArrowNotImplementedError, OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"checkpoint directory {uri!r} cannot be opened: {error}. Known are paths and URIs of pyarrow.fs (file, s3, gs, "
+            "hdfs, abfs)."
+        ) from error
+    return ArrowFiles(system), path
+
+
+class LocalFiles:
+    """Of the machine, or mounted there."""
+
+    def create(self, path: str) -> ByteSink:
+        with _io_errors(f"create {path}"):
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            return _Durable(path)
+
+    def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
+        with _missing(path), _io_errors(f"read {path}"), open(path, "rb") as file:
+            file.seek(offset)
+            data = file.read() if size is None else file.read(size)
+        return _whole(data, path, offset, size)
+
+    def replace(self, source: str, target: str) -> None:
+        with _io_errors(f"rename {source} to {target}"):
+            os.replace(source, target)
+            _sync_folder(os.path.dirname(target))
+
+    def list(self, folder: str) -> Iterator[tuple[str, bool]]:
+        with _io_errors(f"list {folder}"):
+            try:
+                entries = list(os.scandir(folder))
+            except FileNotFoundError:
+                return
+        for entry in entries:
+            yield entry.name, entry.is_dir(follow_symlinks=False)
+
+    def remove(self, path: str) -> None:
+        import shutil
+
+        with _io_errors(f"remove {path}"), contextlib.suppress(FileNotFoundError):
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path)
+            else:
+                os.unlink(path)
+
+
+class _Durable:
+    """A local file whose bytes and name are on the disk once it is closed."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file = open(path, "xb")  # ruff: ignore[open-file-with-context-handler] - `close` does
+
+    def write(self, data: bytes) -> None:
+        with _io_errors(f"write {self._path}"):
+            self._file.write(data)
+
+    def close(self) -> None:
+        if self._file.closed:
+            return
+        with _io_errors(f"write {self._path}"):
+            try:
+                self._file.flush()
+                os.fsync(self._file.fileno())
+            finally:
+                self._file.close()
+            _sync_folder(os.path.dirname(self._path))
+
+
+class ArrowFiles:
+    """Of a `pyarrow.fs.FileSystem`."""
+
+    def __init__(self, system: Any) -> None:
+        self._system = system
+
+    def create(self, path: str) -> ByteSink:
+        with _io_errors(f"create {path}"):
+            self._system.create_dir(path.rpartition("/")[0], recursive=True)
+            return _ArrowSink(path, self._system.open_output_stream(path))
+
+    def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
+        with _missing(path), _io_errors(f"read {path}"), self._system.open_input_file(path) as file:
+            file.seek(offset)
+            data: bytes = file.read() if size is None else file.read(size)
+        return _whole(data, path, offset, size)
+
+    def replace(self, source: str, target: str) -> None:
+        with _io_errors(f"rename {source} to {target}"):
+            self._system.move(source, target)
+
+    def list(self, folder: str) -> Iterator[tuple[str, bool]]:
+        from pyarrow import fs
+
+        with _io_errors(f"list {folder}"):
+            selector = fs.FileSelector(folder, allow_not_found=True)
+            found = self._system.get_file_info(selector)
+        for info in found:
+            yield info.base_name, info.type is fs.FileType.Directory
+
+    def remove(self, path: str) -> None:
+        from pyarrow import fs
+
+        with _io_errors(f"remove {path}"):
+            kind = self._system.get_file_info(path).type
+            if kind is fs.FileType.Directory:
+                self._system.delete_dir(path)
+            elif kind is not fs.FileType.NotFound:
+                self._system.delete_file(path)
+
+
+class _ArrowSink:
+    """An output stream of Arrow's, with our errors."""
+
+    def __init__(self, path: str, stream: Any) -> None:
+        self._path = path
+        self._stream = stream
+
+    def write(self, data: bytes) -> None:
+        with _io_errors(f"write {self._path}"):
+            self._stream.write(data)
+
+    def close(self) -> None:
+        with _io_errors(f"write {self._path}"):
+            self._stream.close()
+
+
+def _whole(data: bytes, path: str, offset: int, size: int | None) -> bytes:
+    if size is not None and len(data) != size:
+        raise CheckpointDamaged(
+            f"{path} is too short: {size:,} bytes were to be read at {offset:,}, and there are {len(data):,}"
+        )
+    return data
+
+
+@contextlib.contextmanager
+def _missing(path: str) -> Generator[None, None, None]:
+    try:
+        yield
+    except CheckpointIoError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            raise CheckpointDamaged(f"{path} is missing") from error
+        raise
+
+
+@contextlib.contextmanager
+def _io_errors(what: str) -> Generator[None, None, None]:
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointIoError(f"cannot {what}: {error}") from error
+
+
+def _sync_folder(folder: str) -> None:
+    """A new name is durable when its folder is. Not everywhere can a folder be opened."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,181 @@
+"""The metadata file of a checkpoint: which state there is and where. No pickle.
+
+    magic, version, length of the structure, CRC-32 of all that follows
+    the structure as JSON; state that lies inline is named by its place in the last part
+    inline state, one after the other
+
+Knows no file system. Source: Flink MetadataV4Serializer; differs: JSON for the structure.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from penstock.hosting.checkpoints.files import CheckpointDamaged
+from penstock.model.checkpoints import (
+    ChannelStateHandle,
+    CheckpointType,
+    FileHandle,
+    InlineHandle,
+    KeyedStateHandle,
+    ListStateHandle,
+    OperatorSubtaskState,
+    RedistributionMode,
+    StateHandle,
+)
+from penstock.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
+from penstock.model.ids import JobId
+
+MAGIC: Final = b"PENSTOCK-CHECKPOINT\n"
+VERSION: Final = 1
+_HEAD: Final = struct.Struct("!HQI")
+
+
+def encode_metadata(checkpoint: CompletedCheckpoint) -> bytes:
+    """All of it but `location`, which is where it is found."""
+    blobs = _Blobs()
+    structure = {
+        "checkpoint_id": checkpoint.checkpoint_id,
+        "job_id": checkpoint.job_id,
+        "type": checkpoint.checkpoint_type.value,
+        "timestamp_ms": checkpoint.timestamp_ms,
+        "operators": [_operator(one, blobs) for one in checkpoint.operators],
+    }
+    body = json.dumps(structure, separators=(",", ":")).encode()
+    rest = b"".join((body, *blobs.parts))
+    return MAGIC + _HEAD.pack(VERSION, len(body), zlib.crc32(rest)) + rest
+
+
+def decode_metadata(data: bytes, location: str) -> CompletedCheckpoint:
+    """Raises: CheckpointDamaged, naming `location`: it is none, of another version, or not whole."""
+    if not data.startswith(MAGIC):
+        raise CheckpointDamaged(
+            f"{location} is no metadata of a checkpoint, or its beginning is lost"
+        )
+    if len(data) < len(MAGIC) + _HEAD.size:
+        raise CheckpointDamaged(f"{location} is torn: it ends in its head")
+    version, body_size, checksum = _HEAD.unpack_from(data, len(MAGIC))
+    if version != VERSION:
+        raise CheckpointDamaged(f"{location} has version {version}; this Penstock reads {VERSION}")
+    rest = memoryview(data)[len(MAGIC) + _HEAD.size :]
+    found = zlib.crc32(rest)
+    if found != checksum:
+        raise CheckpointDamaged(
+            f"{location} is torn or altered: its checksum is {found:#010x}, written was {checksum:#010x}"
+        )
+    structure = json.loads(bytes(rest[:body_size]))
+    blobs = rest[body_size:]
+    return CompletedCheckpoint(
+        checkpoint_id=structure["checkpoint_id"],
+        job_id=JobId(structure["job_id"]),
+        checkpoint_type=CheckpointType(structure["type"]),
+        timestamp_ms=structure["timestamp_ms"],
+        operators=tuple(_read_operator(one, blobs) for one in structure["operators"]),
+        location=location,
+    )
+
+
+class _Blobs:
+    """Inline state, in the order in which it was met."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self._size = 0
+
+    def add(self, data: bytes) -> list[int]:
+        place = [self._size, len(data)]
+        self.parts.append(data)
+        self._size += len(data)
+        return place
+
+
+def _operator(operator: OperatorCheckpoint, blobs: _Blobs) -> dict[str, Any]:
+    coordinator = operator.coordinator_state
+    return {
+        "uid": operator.uid,
+        "name": operator.name,
+        "parallelism": operator.parallelism,
+        "max_parallelism": operator.max_parallelism,
+        "is_fully_finished": operator.is_fully_finished,
+        "coordinator": None if coordinator is None else blobs.add(coordinator),
+        "subtasks": [None if one is None else _subtask(one, blobs) for one in operator.subtasks],
+    }
+
+
+def _read_operator(found: dict[str, Any], blobs: memoryview) -> OperatorCheckpoint:
+    coordinator = found["coordinator"]
+    return OperatorCheckpoint(
+        uid=found["uid"],
+        name=found["name"],
+        parallelism=found["parallelism"],
+        max_parallelism=found["max_parallelism"],
+        subtasks=tuple(
+            None if one is None else _read_subtask(one, blobs) for one in found["subtasks"]
+        ),
+        is_fully_finished=found["is_fully_finished"],
+        coordinator_state=None if coordinator is None else _blob(coordinator, blobs),
+    )
+
+
+def _subtask(state: OperatorSubtaskState, blobs: _Blobs) -> dict[str, Any]:
+    def channels(handles: Sequence[ChannelStateHandle]) -> list[Any]:
+        return [[one.gate, one.channel, _handle(one.handle, blobs)] for one in handles]
+
+    return {
+        "keyed": [
+            [one.first_group, one.last_group, one.offsets, _handle(one.handle, blobs)]
+            for one in state.keyed
+        ],
+        "lists": [
+            [one.name, one.mode.value, one.offsets, _handle(one.handle, blobs)]
+            for one in state.lists
+        ],
+        "inputs": channels(state.inputs_in_flight),
+        "outputs": channels(state.outputs_in_flight),
+    }
+
+
+def _read_subtask(found: dict[str, Any], blobs: memoryview) -> OperatorSubtaskState:
+    def handle(place: Any) -> StateHandle:
+        return _read_handle(place, blobs)
+
+    return OperatorSubtaskState(
+        keyed=tuple(
+            KeyedStateHandle(first, last, tuple(offsets), handle(place))
+            for first, last, offsets, place in found["keyed"]
+        ),
+        lists=tuple(
+            ListStateHandle(name, RedistributionMode(mode), tuple(offsets), handle(place))
+            for name, mode, offsets, place in found["lists"]
+        ),
+        inputs_in_flight=_read_channels(found["inputs"], handle),
+        outputs_in_flight=_read_channels(found["outputs"], handle),
+    )
+
+
+def _read_channels(
+    found: list[Any], handle: Callable[[Any], StateHandle]
+) -> tuple[ChannelStateHandle, ...]:
+    return tuple(ChannelStateHandle(gate, channel, handle(place)) for gate, channel, place in found)
+
+
+def _handle(handle: StateHandle, blobs: _Blobs) -> list[Any]:
+    if isinstance(handle, InlineHandle):
+        return [None, *blobs.add(handle.data), handle.checksum]
+    return [handle.path, handle.offset, handle.size, handle.checksum]
+
+
+def _read_handle(place: list[Any], blobs: memoryview) -> StateHandle:
+    path, offset, size, checksum = place
+    if path is None:
+        return InlineHandle(_blob([offset, size], blobs), checksum)
+    return FileHandle(path, offset, size, checksum)
+
+
+def _blob(place: list[int], blobs: memoryview) -> bytes:
+    offset, size = place
+    return bytes(blobs[offset : offset + size])

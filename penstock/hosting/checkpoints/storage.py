@@ -1,0 +1,189 @@
+"""Where a job's checkpoints lie: files of state beside their metadata, which is written last and at once.
+
+    <directory>/<job id>/chk-7/<files of state>
+    <directory>/<job id>/chk-7/_metadata
+    <savepoint directory>/savepoint-<job>-<random>/<files of state, _metadata>
+
+A folder without metadata is no checkpoint, and nobody reads it. What is read is checked first: length and CRC-32 of each
+part. Used by the driver and, on other threads than the mailbox's, by tasks.
+Source: Flink FsCheckpointStorageLocation, FsCheckpointStreamFactory.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import zlib
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from penstock.hosting.checkpoints.files import (
+    ByteSink,
+    CheckpointDamaged,
+    CheckpointIoError,
+    Files,
+    open_files,
+)
+from penstock.hosting.checkpoints.metadata import decode_metadata, encode_metadata
+from penstock.model.checkpoints import INLINE_BYTES, FileHandle, InlineHandle, StateHandle
+from penstock.model.completed_checkpoint import CompletedCheckpoint
+from penstock.model.ids import JobId
+
+METADATA: Final = "_metadata"
+_CHECKPOINT: Final = re.compile(r"chk-(\d+)")
+_SAFE: Final = re.compile(r"[A-Za-z0-9_.-]+")
+
+
+class CheckpointStorage:
+    """Of one job. `root`: its own folder."""
+
+    def __init__(self, directory: str, job_id: JobId) -> None:
+        if not _SAFE.fullmatch(job_id) or set(job_id) == {"."}:
+            raise CheckpointIoError(f"job id {job_id!r} cannot be the name of a folder")
+        self._files, base = open_files(directory)
+        self.root = f"{base.rstrip('/')}/{job_id}"
+
+    # ------------------------------------------------------------------ writing
+
+    def folder_of(self, checkpoint_id: int) -> str:
+        return f"{self.root}/chk-{checkpoint_id}"
+
+    def new_savepoint(self, target: str) -> str:
+        """A folder for a savepoint, below what the user named; in the same file system. It is not made yet."""
+        _, path = open_files(target)
+        job = self.root.rpartition("/")[2][:6]
+        return f"{path.rstrip('/')}/savepoint-{job}-{secrets.token_hex(6)}"
+
+    def writer(self, folder: str, inline_bytes: int = INLINE_BYTES) -> StateWriter:
+        """For the state of one subtask."""
+        return StateWriter(self._files, folder, inline_bytes)
+
+    def complete(self, checkpoint: CompletedCheckpoint, folder: str) -> CompletedCheckpoint:
+        """Write the metadata: from now on this is a checkpoint. Returns it with its location. Raises: CheckpointIoError."""
+        location = f"{folder}/{METADATA}"
+        unfinished = f"{folder}/.{METADATA}-{secrets.token_hex(4)}"
+        stream = self._files.create(unfinished)
+        try:
+            stream.write(encode_metadata(checkpoint))
+        finally:
+            stream.close()
+        self._files.replace(unfinished, location)
+        return replace(checkpoint, location=location)
+
+    # ------------------------------------------------------------------ reading
+
+    def load(self, location: str) -> CompletedCheckpoint:
+        """Of a metadata file, or the folder of one. Raises: CheckpointDamaged, CheckpointIoError."""
+        if not location.endswith(f"/{METADATA}"):
+            location = f"{location.rstrip('/')}/{METADATA}"
+        return decode_metadata(self._files.read(location), location)
+
+    def read(self, handle: StateHandle) -> bytes:
+        """The bytes of a handle, checked. Raises: CheckpointDamaged, naming the file; CheckpointIoError."""
+        if isinstance(handle, InlineHandle):
+            _check(handle.data, handle.checksum, "state in the metadata")
+            return handle.data
+        data = self._files.read(handle.path, handle.offset, handle.size)
+        place = f"{handle.path}, {handle.size:,} bytes at {handle.offset:,},"
+        _check(data, handle.checksum, place)
+        return data
+
+    def newest(self) -> tuple[CompletedCheckpoint | None, list[str]]:
+        """The newest checkpoint that is whole, and why newer ones are not used."""
+        damaged: list[str] = []
+        for checkpoint_id in sorted(self._ids(), reverse=True):
+            folder = self.folder_of(checkpoint_id)
+            if not self._has_metadata(folder):
+                continue
+            try:
+                checkpoint = self.load(folder)
+                self.verify(checkpoint)
+            except CheckpointDamaged as error:
+                damaged.append(f"checkpoint {checkpoint_id}: {error}")
+            else:
+                return checkpoint, damaged
+        return None, damaged
+
+    def verify(self, checkpoint: CompletedCheckpoint) -> None:
+        """Read everything. Raises: CheckpointDamaged: what is wrong first."""
+        for operator in checkpoint.operators:
+            for state in operator.subtasks:
+                for handle in () if state is None else state.handles:
+                    self.read(handle)
+
+    # ------------------------------------------------------------------ removing
+
+    def discard(self, checkpoint: CompletedCheckpoint) -> None:
+        """Its metadata first, so that no reader takes it for whole; then all that lies beside it."""
+        if checkpoint.location is not None:
+            self._files.remove(checkpoint.location)
+            self._files.remove(checkpoint.location.rpartition("/")[0])
+
+    def sweep(self, keep: Iterable[int]) -> list[str]:
+        """Remove folders of checkpoints that are not kept: unfinished ones, and those of former drivers. Returns: them."""
+        kept = set(keep)
+        orphans = [self.folder_of(one) for one in sorted(self._ids()) if one not in kept]
+        for folder in orphans:
+            self._files.remove(f"{folder}/{METADATA}")
+            self._files.remove(folder)
+        return orphans
+
+    def _ids(self) -> list[int]:
+        found = (
+            _CHECKPOINT.fullmatch(name)
+            for name, is_folder in self._files.list(self.root)
+            if is_folder
+        )
+        return [int(match[1]) for match in found if match]
+
+    def _has_metadata(self, folder: str) -> bool:
+        return any(name == METADATA for name, _ in self._files.list(folder))
+
+
+class StateWriter:
+    """Parts of one subtask's state, in one file if they are large. `close` before its handles are told to anybody."""
+
+    def __init__(self, files: Files, folder: str, inline_bytes: int) -> None:
+        self._files = files
+        self._folder = folder
+        self._inline_bytes = inline_bytes
+        self._path = ""
+        self._stream: ByteSink | None = None
+        self._size = 0
+
+    def add(self, data: bytes) -> StateHandle:
+        """Raises: CheckpointIoError."""
+        checksum = zlib.crc32(data)
+        if len(data) < self._inline_bytes:
+            return InlineHandle(data, checksum)
+        if self._stream is None:
+            self._path = f"{self._folder}/{secrets.token_hex(16)}"
+            self._stream = self._files.create(self._path)
+        self._stream.write(data)
+        offset, self._size = self._size, self._size + len(data)
+        return FileHandle(self._path, offset, len(data), checksum)
+
+    def close(self) -> None:
+        """Everything is durable. Raises: CheckpointIoError."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
+
+    def abandon(self) -> None:
+        """Nobody wants it: remove the file."""
+        stream, self._stream = self._stream, None
+        try:
+            if stream is not None:
+                stream.close()
+        finally:
+            if self._path:
+                self._files.remove(self._path)
+
+
+def _check(data: bytes, checksum: int, place: str) -> None:
+    found = zlib.crc32(data)
+    if found != checksum:
+        raise CheckpointDamaged(
+            f"{place} has been altered: its checksum is {found:#010x}, written was {checksum:#010x}"
+        )

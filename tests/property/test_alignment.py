@@ -1,0 +1,156 @@
+"""Aligned checkpoints through an exchange: what a consumer's snapshot holds is what came before the barriers, and
+nothing else, whatever the order of turns.
+"""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.model.graph.partitioning import Partitioning, ShipStrategy
+from penstock.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
+from penstock.runtime.context import UserFunction
+from penstock.runtime.elements import CheckpointBarrier, EndOfData, RowBatch
+from penstock.runtime.gate.network_input import take_barriers
+from penstock.runtime.input_processor import StreamOneInputProcessor
+from penstock.runtime.keys import KeySelection
+from penstock.runtime.operator import Operator
+from penstock.runtime.operators import MapOperator
+from penstock.runtime.partitioner import make_partitioner
+from penstock.runtime.writers import PartitionWriter
+from tests.property.test_exchange import (
+    PRODUCER,
+    Remote,
+    batches,
+    plus_one,
+    result_partition,
+    run,
+)
+from tests.unit.runtime.gate.tools import (
+    HERE,
+    THERE,
+    Host,
+    context_of,
+    descriptor,
+    gate_of,
+    input_of,
+    result_id,
+)
+from tests.unit.runtime.tasks import Clock, ListInput, Remembering, task_of
+
+ROWS = st.lists(st.integers(0, 99), max_size=40)
+CUTS = st.lists(st.integers(1, 5), max_size=20)
+
+
+class Collecting(Operator):
+    """Keeps what it has seen; that is its state."""
+
+    def __init__(self) -> None:
+        self.seen: list = []
+
+    def process(self, batch, input_index):
+        self.seen += batch.values
+        return (batch,)
+
+    def snapshot(self):
+        return {"seen": list(self.seen)}
+
+
+class AlignedRemote(Remote):
+    """Goes on behind a barrier when its consumer says so."""
+
+    def __init__(self, part, index, gate, place) -> None:
+        super().__init__(part, index, gate, place)
+        gate.context.host.clients[self.channel].on_resume = self.on_resume
+
+    def on_resume(self) -> None:
+        self.view.resume()
+        self.notify_data()
+
+
+class Producer:
+    """A task without inputs that numbers its checkpoints; `positions`: rows out at each, by checkpoint."""
+
+    def __init__(self, index, rows, cuts, consumers) -> None:
+        self.partition = result_partition(index, consumers)
+        keys = KeySelection(lambda value: value)
+        hashed = Partitioning(ShipStrategy.HASH, keys)
+        writer = PartitionWriter(
+            self.partition, make_partitioner(hashed, consumers, index, 128, 0), None, PRODUCER
+        )
+        source = ListInput(*((0, b) for b in batches(rows, cuts)), (0, EndOfData()), is_closed=True)
+        self.emitted = Collecting()
+        operators = [MapOperator(UserFunction(plus_one)), self.emitted]
+        self.task = task_of(operators, source, [writer], Clock())
+        self.snapshots: dict = {}
+        self.task.on_snapshot = self.on_snapshot
+
+    def on_snapshot(self, snapshot) -> None:
+        in_hand = [v for _, e in snapshot.in_hand if isinstance(e, RowBatch) for v in e.values]
+        before = snapshot.operators["uid1"]["seen"]
+        self.snapshots[snapshot.barrier.checkpoint_id] = (before, in_hand)
+
+
+class Consumer:
+    def __init__(self, index, producers, where) -> None:
+        gate = gate_of(len(producers), context_of(Host()))
+        for place, producer in enumerate(producers):
+            gate.context.host.views[result_id(place)] = producer.partition
+            gate.update_channel(place, descriptor(place, where), index)
+        gate.request_partitions()
+        if where is THERE:
+            for place, producer in enumerate(producers):
+                AlignedRemote(producer.partition, index, gate, place)
+        network = input_of(gate)
+        take_barriers([network], handler, lambda: 0)
+        self.task = task_of(
+            [Collecting()], StreamOneInputProcessor(network), [Remembering()], Clock()
+        )
+        self.snapshots: dict = {}
+        self.task.on_snapshot = self.on_snapshot
+
+    def on_snapshot(self, snapshot) -> None:
+        assert snapshot.in_hand == ()
+        seen = snapshot.operators["uid0"]["seen"]
+        self.snapshots[snapshot.barrier.checkpoint_id] = seen
+
+
+def handler(channels):
+    return SingleBarrierHandler(channels, Alignment.ALIGNED)
+
+
+@given(
+    st.lists(ROWS, min_size=1, max_size=3), CUTS, st.integers(1, 3), st.sampled_from([HERE, THERE]),
+    st.data(),
+)  # fmt: skip
+def test_a_snapshot_holds_exactly_what_was_sent_before_the_barriers(
+    rows, cuts, consumers, where, data
+):
+    producers = [Producer(i, part, cuts, consumers) for i, part in enumerate(rows)]
+    readers = [Consumer(i, producers, where) for i in range(consumers)]
+    tasks = [one.task for one in (*producers, *readers)]
+    due = [(producer, number) for producer in producers for number in (1, 2)]
+    last: dict = {}
+    for turn in data.draw(st.lists(st.integers(0, len(tasks) + len(due)), max_size=40)):
+        if turn < len(tasks):
+            tasks[turn].process_input()
+            continue
+        waiting = [(p, n) for p, n in due if n == last.get(id(p), 0) + 1]
+        if waiting:
+            producer, number = waiting[turn % len(waiting)]
+            last[id(producer)] = number
+            due.remove((producer, number))
+            producer.task.trigger_checkpoint(CheckpointBarrier(number, 0))
+    for producer, number in due:
+        producer.task.trigger_checkpoint(CheckpointBarrier(number, 0))
+    run(tasks, [])
+    for number in (1, 2):
+        taken = [r.snapshots[number] for r in readers if number in r.snapshots]
+        if len(taken) < consumers or not all(number in p.snapshots for p in producers):
+            continue  # a producer had ended before its barrier: nothing was to be aligned
+        sent = sorted(v for p in producers for v in p.snapshots[number][0])
+        assert sorted(v for seen in taken for v in seen) == sent
+        for producer, part in zip(producers, rows, strict=True):
+            before, in_hand = producer.snapshots[number]
+            done = [value + 1 for value in part]
+            assert done[: len(before)] == before
+            left = [value + 1 for value in in_hand]
+            assert done[len(before) : len(before) + len(left)] == left
