@@ -236,6 +236,7 @@ class JobCore:
 
     def suspend(self) -> None:
         """Let go of everything at once, wait for nobody, and keep all results: they are another's to judge."""
+        self.checkpoints.follow(JobStatus.SUSPENDED, self.now_ms)
         self.restarts.clear()
         for vertex in self.graph.vertices:
             vertex.version += 1
