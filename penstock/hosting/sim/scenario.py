@@ -12,6 +12,7 @@ from random import Random
 from typing import Final
 
 from penstock.hosting.sim.graphs import random_graph
+from penstock.machines.checkpoints.settings import CheckpointSettings
 from penstock.machines.execution_graph import ExecutionGraph
 from penstock.machines.job_settings import FailoverMode, JobSettings, LoadBalanceMode
 from penstock.machines.regions import Regions
@@ -153,6 +154,7 @@ def job_plan(draw: Random, job_id: JobId, faults: Sequence[Fault]) -> JobPlan:
         load_balance=draw.choice(tuple(LoadBalanceMode)),
         is_local_recovery=draw.random() < 0.2,
         make_backoff=_backoff(draw),
+        checkpoints=_checkpoints(draw),
     )
     resources = ResourceSettings(
         load_balance=settings.load_balance.value,
@@ -162,6 +164,23 @@ def job_plan(draw: Random, job_id: JobId, faults: Sequence[Fault]) -> JobPlan:
     small = sum(fault.kind is FaultKind.FEWER_SLOTS for fault in faults)
     most = needed + small + draw.choice((1, 2, 4))
     return JobPlan(graph, settings, resources, slots_each, most)
+
+
+def _checkpoints(draw: Random) -> CheckpointSettings | None:
+    """Drawn aside, so that what else a seed means does not depend on it. Half the jobs take none."""
+    aside = Random()
+    aside.setstate(draw.getstate())
+    if aside.random() < 0.5:
+        return None
+    return CheckpointSettings(
+        interval_ms=aside.choice((3_000, 10_000, 30_000)),
+        min_pause_ms=aside.choice((0, 0, 5_000)),
+        timeout_ms=aside.choice((4_000, 20_000)),
+        max_concurrent=aside.choice((1, 1, 3)),
+        tolerable_failures=aside.choice((5, 1000)),
+        num_retained=aside.choice((1, 2)),
+        draw=lambda: 2 * aside.random() - 1,
+    )
 
 
 def _slots_wanted(graph: JobGraph) -> tuple[int, int]:
