@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pickle
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from penstock.runtime.elements import (
 )
 from penstock.runtime.event_codec import FrameKind, Part, Parts, decode_event, encode_event
 
+_SLACK_SHIFT: Final = 4
 _COLUMNS_HEAD: Final = struct.Struct(
     "!III"
 )  # bytes of schema, of timestamps, padding before the batch
@@ -74,20 +75,29 @@ class ChannelEncoder:
         return encode_event(element)
 
     def encode_to_size(self, batch: Batch, limit: int) -> list[tuple[FrameKind, Parts, int]]:
-        """Encode, halving until each frame is at most `limit` bytes; a single record passes alone.
+        """Encode in frames of about `limit` bytes at most (a sixteenth more for what describes the data); a single record
+        passes alone.
 
         Returns: (kind, parts, records) in order.
         """
-        schema_before = self._schema
+        limit += limit >> _SLACK_SHIFT
+        if type(batch) is ColumnBatch:
+            return [
+                (FrameKind.COLUMNS, self._columns(piece), len(piece))
+                for piece in _sized(batch, limit)
+            ]
+        return self._rows_to_size(batch, limit)
+
+    def _rows_to_size(self, batch: Batch, limit: int) -> list[tuple[FrameKind, Parts, int]]:
+        """How large they are, only pickling tells: halved until they fit."""
         kind, parts = self.encode(batch)
         rows = len(batch)
         if rows <= 1 or size_of(parts) <= limit:
             return [(kind, parts, rows)]
-        self._schema = schema_before  # the frame that carried it is not sent
         half = rows // 2
         return [
-            *self.encode_to_size(batch.slice(0, half), limit),
-            *self.encode_to_size(batch.slice(half, rows), limit),
+            *self._rows_to_size(batch.slice(0, half), limit),
+            *self._rows_to_size(batch.slice(half, rows), limit),
         ]
 
     def _columns(self, batch: ColumnBatch) -> Parts:
@@ -107,6 +117,19 @@ class ChannelEncoder:
         padding = -(_COLUMNS_HEAD.size + len(schema) + len(stamps)) % _ALIGN
         head = _COLUMNS_HEAD.pack(len(schema), len(stamps), padding)
         return [head + schema + stamps + bytes(padding), batch.data.serialize()]
+
+
+def _sized(batch: ColumnBatch, limit: int) -> Iterator[ColumnBatch]:
+    """Slices that encode to at most `limit` bytes each, as long as rows can be told apart; nothing is encoded for that."""
+    stamps = 0 if batch.timestamps is None else batch.timestamps.nbytes
+    size = pa.ipc.get_record_batch_size(batch.data) + stamps
+    rows = len(batch)
+    if size <= limit or rows <= 1:
+        yield batch
+        return
+    step = -(-rows // min(rows, -(-size // limit)))
+    for start in range(0, rows, step):
+        yield from _sized(batch.slice(start, min(start + step, rows)), limit)
 
 
 class ChannelDecoder:

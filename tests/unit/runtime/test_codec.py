@@ -78,6 +78,9 @@ class Wire:
         return self.decoder.decode(int(kind), joined(parts))
 
 
+HEAD_AND_ALIGNMENT = 12 + 63
+
+
 def joined(parts) -> bytes:
     return b"".join(bytes(memoryview(part)) for part in parts)
 
@@ -156,7 +159,7 @@ def test_a_slice_of_a_dictionary_column_takes_only_what_it_uses_along():
     st.integers(200, 2000),
     st.booleans(),
 )
-def test_encode_to_size_halves_until_frames_fit_and_a_single_record_passes_alone(
+def test_encode_to_size_cuts_until_frames_fit_and_a_single_record_passes_alone(
     values, limit, is_columns
 ):
     stamps = np.arange(len(values), dtype=np.int64)
@@ -165,14 +168,23 @@ def test_encode_to_size_halves_until_frames_fit_and_a_single_record_passes_alone
     else:
         batch = RowBatch(values, stamps)
     wire, got, got_stamps = Wire(), [], []
+    schema = batch.data.schema.serialize().size if is_columns else 0
     for kind, parts, rows in wire.encoder.encode_to_size(batch, limit):
-        assert size_of(parts) <= limit or rows == 1
+        described = schema + HEAD_AND_ALIGNMENT if is_columns else 0
+        assert size_of(parts) <= limit + limit // 16 + described or rows == 1
+        schema = 0  # it goes ahead of the first one only
         piece = wire.receive(kind, parts)
         assert len(piece) == rows
         got += piece.data.column("v").to_pylist() if is_columns else piece.values
         got_stamps += piece.timestamps.tolist()
     assert got == values
     assert got_stamps == stamps.tolist()
+
+
+def test_a_column_batch_of_just_the_size_is_not_cut_because_of_what_describes_it():
+    batch = ColumnBatch(pa.record_batch({"v": np.arange(1 << 17)}))  # one megabyte of values
+    (frame,) = ChannelEncoder().encode_to_size(batch, 1 << 20)
+    assert frame[2] == 1 << 17
 
 
 def test_a_batch_that_fits_is_one_frame():
