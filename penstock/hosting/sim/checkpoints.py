@@ -15,10 +15,11 @@ from penstock.hosting.sim.barriers import snapshot_of
 from penstock.hosting.sim.clock import SimClock
 from penstock.hosting.sim.invariants import Invariants, Name
 from penstock.hosting.sim.master import Master
+from penstock.hosting.sim.scenario import Moment
 from penstock.model.checkpoints import InlineHandle, OperatorSubtaskState, SubtaskState
 from penstock.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
 from penstock.model.deployment import TaskDeployment
-from penstock.model.ids import ExecutionVertexId, VertexId
+from penstock.model.ids import ExecutionVertexId, ResourceId, VertexId
 from penstock.model.messages import (
     AcknowledgeCheckpoint,
     CheckpointNotStored,
@@ -32,6 +33,7 @@ from penstock.model.messages import (
     SavepointAnswered,
     SnapshotCoordinators,
     StoreCheckpoint,
+    TriggerCheckpoint,
 )
 from penstock.model.states import ExecutionState
 
@@ -50,6 +52,7 @@ class SimCheckpoints:
         clock: SimClock,
         master: Master,
         invariants: Invariants,
+        on_moment: Callable[[Moment, ResourceId | None], None],
         trace: Callable[[str], None],
     ) -> None:
         self.latest: CompletedCheckpoint | None = None
@@ -57,6 +60,7 @@ class SimCheckpoints:
         self._clock = clock
         self._master = master
         self._invariants = invariants
+        self._on_moment = on_moment
         self._trace = trace
         self._chance = Random(clock.now_ms)
         self._acknowledged: set[tuple[str, int]] = set()
@@ -78,6 +82,8 @@ class SimCheckpoints:
             self._invariants.expect(Name.NOTIFIED_IF_COMPLETE, is_written, message)
         elif isinstance(message, DeployTask):
             self._deployed(message.deployment)
+        elif isinstance(message, TriggerCheckpoint):
+            self._on_moment(Moment.TRIGGER_TO_ACK, message.resource_id)
 
     def _deployed(self, deployment: TaskDeployment) -> None:
         if self._master.shell.job_master._core.checkpoints.coordinator is None:
@@ -135,6 +141,7 @@ class SimCheckpoints:
         self._trace(f"storing checkpoint {checkpoint.checkpoint_id}")
         for operator in checkpoint.operators:
             self._is_whole(checkpoint.checkpoint_id, operator)
+        self._on_moment(Moment.ACK_TO_COMPLETE, None)
         self._answer_later(_STORES_MS, lambda: self._outcome(checkpoint))
 
     def _outcome(self, checkpoint: CompletedCheckpoint) -> JobEvent:
@@ -146,6 +153,7 @@ class SimCheckpoints:
         self._written.add(checkpoint_id)
         self.latest = checkpoint
         self.completed += 1
+        self._on_moment(Moment.COMPLETE_TO_NOTIFY, None)
         return CheckpointStored(checkpoint_id, f"chk-{checkpoint_id}", self._clock.now_ms)
 
     def _is_whole(self, checkpoint_id: int, operator: OperatorCheckpoint) -> None:

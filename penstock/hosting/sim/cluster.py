@@ -137,7 +137,7 @@ class Cluster(Surroundings):
             clock, plan, host, SimObserver(self), SimCoordinators(self), self._on_send
         )
         shell = self.master.shell
-        self.checkpoints = SimCheckpoints(clock, self.master, invariants, trace)
+        self.checkpoints = SimCheckpoints(clock, self.master, invariants, faults.at_moment, trace)
         shell.checkpoints = self.checkpoints
         self.is_declining = self.checkpoints.is_declining
         self.on_snapshot = self.checkpoints.on_snapshot

@@ -75,6 +75,17 @@ class Moment(StrEnum):
     FAIL_TO_RESTART = "between fail and restart"
     CANCEL_TO_END = "between cancel and end"
     REGISTER_TO_REQUEST = "between registration and slot request"
+    TRIGGER_TO_ACK = "between trigger and acknowledgement"
+    ACK_TO_COMPLETE = "between acknowledgement and completion"
+    COMPLETE_TO_NOTIFY = "between completion and notification"
+
+
+CHECKPOINT_MOMENTS: Final[tuple[Moment, ...]] = (
+    Moment.TRIGGER_TO_ACK,
+    Moment.ACK_TO_COMPLETE,
+    Moment.COMPLETE_TO_NOTIFY,
+)
+_OTHER_MOMENTS: Final[tuple[Moment, ...]] = tuple(moment for moment in Moment if moment not in CHECKPOINT_MOMENTS)
 
 
 AT_MOMENTS: Final = (
@@ -167,9 +178,8 @@ def job_plan(draw: Random, job_id: JobId, faults: Sequence[Fault]) -> JobPlan:
 
 
 def _checkpoints(draw: Random) -> CheckpointSettings | None:
-    """Drawn aside, so that what else a seed means does not depend on it. Half the jobs take none."""
-    aside = Random()
-    aside.setstate(draw.getstate())
+    """Half the jobs take none."""
+    aside = _aside(draw)
     if aside.random() < 0.5:
         return None
     return CheckpointSettings(
@@ -181,6 +191,13 @@ def _checkpoints(draw: Random) -> CheckpointSettings | None:
         num_retained=aside.choice((1, 2)),
         draw=lambda: 2 * aside.random() - 1,
     )
+
+
+def _aside(draw: Random) -> Random:
+    """For what is drawn beside the rest, so that the rest of a seed's meaning does not depend on it."""
+    aside = Random()
+    aside.setstate(draw.getstate())
+    return aside
 
 
 def _slots_wanted(graph: JobGraph) -> tuple[int, int]:
@@ -209,9 +226,12 @@ def _fault(draw: Random, kind: FaultKind, end_ms: int) -> Fault:
     at_ms = draw.randrange(1000, end_ms - 30_000)
     duration_ms = draw.choice((300, 2_000, 8_000, 15_000, 40_000, 60_000, 90_000))
     is_at_moment = kind in AT_MOMENTS and draw.random() < 0.6
-    moment = draw.choice(tuple(Moment)) if is_at_moment else None
+    moment = draw.choice(_OTHER_MOMENTS) if is_at_moment else None
     if is_at_moment:  # most of the protocol happens while the job starts
         at_ms = draw.choice((0, 0, at_ms))
+        aside = _aside(draw)
+        if aside.random() < 0.4:
+            moment = aside.choice(CHECKPOINT_MOMENTS)
     return Fault(kind, at_ms, duration_ms, moment)
 
 

@@ -156,13 +156,12 @@ class CheckpointCoordinator:
                     self._abort(pending, Reason.CHECKPOINT_EXPIRED, text)
 
     def on_savepoint_wanted(self, event: TriggerSavepoint) -> None:
-        directory = event.target_directory or self._settings.savepoint_directory
         request = CheckpointRequest(
             event.now_ms,
             event.checkpoint_type,
             is_forced=not self._settings.is_unaligned,
             request_id=event.request_id,
-            target_directory=directory,
+            target_directory=event.target_directory,
         )
         refusal = self._what_refuses(request)
         if refusal is not None:

@@ -46,7 +46,6 @@ class CheckpointSettings:
     is_exactly_once: bool = True
     aligned_timeout_ms: int | None = None
     are_finished_tasks_allowed: bool = True
-    savepoint_directory: str | None = None
     is_unclaimed_state_ignored: bool = False
     first_id: int = 1
     draw: Callable[[], float] = field(default=_no_chance)
@@ -80,7 +79,6 @@ def checkpoint_settings_of(
         is_exactly_once=_is_exactly_once(settings),
         aligned_timeout_ms=_aligned_timeout(settings) if is_unaligned else None,
         are_finished_tasks_allowed=settings.get_bool(_PREFIX + "checkpoints-after-tasks-finish"),
-        savepoint_directory=settings.get_str(_PREFIX + "savepoint-dir"),
         is_unclaimed_state_ignored=settings.get_bool(
             "execution.state-recovery.ignore-unclaimed-state"
         ),

@@ -153,7 +153,10 @@ class CheckpointNotStored:
 
 @dataclass(frozen=True, slots=True)
 class TriggerSavepoint:
-    """A user asks for one, or, with a synchronous type, to stop with one. Answered by SavepointAnswered."""
+    """A user asks for one, or, with a synchronous type, to stop with one. Answered by SavepointAnswered.
+
+    `target_directory`: the savepoint's own; None: the user named none, and the configuration has none.
+    """
 
     request_id: str
     checkpoint_type: CheckpointType
