@@ -85,7 +85,9 @@ CHECKPOINT_MOMENTS: Final[tuple[Moment, ...]] = (
     Moment.ACK_TO_COMPLETE,
     Moment.COMPLETE_TO_NOTIFY,
 )
-_OTHER_MOMENTS: Final[tuple[Moment, ...]] = tuple(moment for moment in Moment if moment not in CHECKPOINT_MOMENTS)
+_OTHER_MOMENTS: Final[tuple[Moment, ...]] = tuple(
+    moment for moment in Moment if moment not in CHECKPOINT_MOMENTS
+)
 
 
 AT_MOMENTS: Final = (
