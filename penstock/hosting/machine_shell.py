@@ -30,6 +30,7 @@ from penstock.model.ids import NO_TOKEN, AttemptId, ResourceId
 from penstock.model.messages import (
     AnswerOffers,
     CancelTask,
+    CheckpointEnded,
     CoordinatorsCheckpointEnded,
     DeclareRequirements,
     DeployTask,
@@ -203,6 +204,9 @@ class MachineShell:
     def _do_coordinate(self, effect: Any) -> None:
         self.checkpoints.coordinate(effect)
 
+    def _do_checkpoint_ended(self, effect: CheckpointEnded) -> None:
+        self._observer.checkpoint_ended(effect)
+
     def _do_answer_savepoint(self, effect: SavepointAnswered) -> None:
         self.checkpoints.answer(effect)
 
@@ -312,5 +316,6 @@ _JOB_EFFECTS: Final[dict[type, Callable[[MachineShell, Any], None]]] = {
     StoreCheckpoint: MachineShell._do_store,
     DiscardCheckpoint: MachineShell._do_keep,
     DiscardStates: MachineShell._do_keep,
+    CheckpointEnded: MachineShell._do_checkpoint_ended,
     SavepointAnswered: MachineShell._do_answer_savepoint,
 }

@@ -299,6 +299,7 @@ class CheckpointCoordinator:
                 self._emit(DiscardCheckpoint(subsumed))
             self._subsume_before(checkpoint.checkpoint_id)
             self._gateway.tell_complete(pending)
+        self._emit(pending.ended(event.location))
         self._gateway.answer(pending.request, event.location)
 
     def on_not_stored(self, event: CheckpointNotStored) -> None:
@@ -329,6 +330,7 @@ class CheckpointCoordinator:
         del self.pending[checkpoint_id]
         self._ended.add(checkpoint_id, is_completed=False)
         self._gateway.tell_aborted(pending, self.store.latest_id)
+        self._emit(pending.ended(None, reason, text))
         self._gateway.answer_failure(pending.request, reason, text)
         if self._counter.on_failure(checkpoint_id, pending.checkpoint_type, reason):
             of_job = self._counter.failure_of_job(checkpoint_id, reason, text)

@@ -7,7 +7,7 @@ Knows no other checkpoint. Source: Flink PendingCheckpoint, DefaultCheckpointPla
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 
 from penstock.machines.checkpoints.plan import CheckpointPlan
@@ -22,6 +22,7 @@ from penstock.model.checkpoints import (
 )
 from penstock.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
 from penstock.model.ids import AttemptId, JobId
+from penstock.model.messages.checkpoints import CheckpointEnded, CheckpointFailureReason
 
 
 class Phase(StrEnum):
@@ -115,6 +116,25 @@ class PendingCheckpoint:
             self.timestamp_ms,
             operators,
             target_directory=self.request.target_directory,
+        )
+
+    def ended(
+        self, location: str | None, reason: CheckpointFailureReason | None = None, text: str = ""
+    ) -> CheckpointEnded:
+        """What people are told of it."""
+        most = {
+            field.name: max((getattr(one, field.name) for one in self.metrics.values()), default=0)
+            for field in fields(CheckpointMetrics)
+        }
+        return CheckpointEnded(
+            self.checkpoint_id,
+            self.checkpoint_type,
+            self.timestamp_ms,
+            sum(state.size_bytes for state in self.states.values()),
+            CheckpointMetrics(**most),
+            location,
+            reason,
+            text,
         )
 
     def stored(self, location: str) -> CompletedCheckpoint:

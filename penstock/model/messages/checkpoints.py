@@ -235,6 +235,23 @@ class SavepointAnswered:
     failure: FailureInfo | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class CheckpointEnded:
+    """For people: what became of a checkpoint. `location` None: it failed, for `reason`.
+
+    `triggered_ms`: JobMaster's clock. `size_bytes`: of what was acknowledged. `slowest`: the largest of each over all tasks.
+    """
+
+    checkpoint_id: int
+    checkpoint_type: CheckpointType
+    triggered_ms: int
+    size_bytes: int
+    slowest: CheckpointMetrics
+    location: str | None = None
+    reason: CheckpointFailureReason | None = None
+    text: str = ""
+
+
 CheckpointEffect: TypeAlias = (
     TriggerCheckpoint
     | NotifyCheckpointComplete
@@ -246,4 +263,5 @@ CheckpointEffect: TypeAlias = (
     | DiscardCheckpoint
     | DiscardStates
     | SavepointAnswered
+    | CheckpointEnded
 )

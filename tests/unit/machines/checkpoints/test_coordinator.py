@@ -8,6 +8,7 @@ from penstock.model.checkpoints import CheckpointType, RedistributionMode, Subta
 from penstock.model.ids import AttemptId
 from penstock.model.messages import (
     CancelJob,
+    CheckpointEnded,
     CheckpointFailureReason,
     CheckpointStored,
     CoordinatorsCheckpointEnded,
@@ -164,6 +165,17 @@ def test_what_cannot_be_written_fails_and_is_not_completed() -> None:
     assert (aborted.checkpoint_id, aborted.latest_completed_id) == (2, 1)
     assert len(only(effects, DiscardStates).states) == 5
     assert bench.stored(2) == []
+
+
+def test_people_are_told_how_large_and_slow_it_was_or_why_it_failed() -> None:
+    bench = CheckpointBench(replace(EVERY_SECOND, tolerable_failures=1))
+    bench.trigger()
+    bench.ack(1, *ALL, state=state_of("any", list_handle(3)))
+    ended = only(bench.stored(1), CheckpointEnded)
+    assert (ended.triggered_ms, ended.size_bytes, ended.location) == (1000, 15, "chk-1")
+    ended = only(bench.decline(bench.trigger(), ALL[0]), CheckpointEnded)
+    assert (ended.location, ended.reason) == (None, CheckpointFailureReason.CHECKPOINT_DECLINED)
+    assert "no room" in ended.text
 
 
 # ------------------------------------------------------------------ several
@@ -324,7 +336,8 @@ def test_a_savepoint_commits_nothing_and_is_no_start_of_a_restart() -> None:
     checkpoint = written(bench.ack(1, *ALL))
     assert not checkpoint.is_for_recovery
     effects = bench.stored(1)
-    assert effects == [SavepointAnswered("me", "chk-1")]
+    assert [type(e) for e in effects] == [CheckpointEnded, SavepointAnswered]
+    assert effects[1] == SavepointAnswered("me", "chk-1")
     assert len(bench.job._core.checkpoints.store) == 0
 
 
