@@ -6,6 +6,7 @@ socket itself; only when the socket is full does the network thread finish the j
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
 from collections import deque
@@ -18,19 +19,23 @@ from penstock.runtime.codec import size_of
 from penstock.runtime.event_codec import Parts
 
 _IOV_MAX: Final = 64
+_ROOM_MS: Final = 1
 
 
 class WriteLoop(Protocol):
     """The network thread: writes on when a full socket drains."""
 
     def want_write(self, connection: DataConnection) -> None: ...
+    def is_own_thread(self) -> bool:
+        """Whether the caller is the network thread, which must not wait."""
+        ...
 
 
 class ConsumerEnd(Protocol):
     """A remote channel."""
 
     def on_frame(
-        self, kind: int, sequence: int, payload: bytes | bytearray, backlog: int, /
+        self, kind: int, sequence: int, payload: bytes | memoryview, backlog: int, /
     ) -> None: ...
     def on_backlog(self, backlog: int) -> None: ...
     def on_not_found(self) -> None: ...
@@ -109,7 +114,9 @@ class DataConnection:
             try:
                 sent = self.sock.sendmsg(batch)
             except BlockingIOError:
-                return True
+                if self._loop.is_own_thread() or not self._has_room_soon():
+                    return True
+                continue
             except OSError:
                 outbox.clear()  # the reading side sees the broken connection and reports it
                 return False
@@ -122,6 +129,12 @@ class DataConnection:
                     outbox[0] = first[sent:]
                     sent = 0
         return False
+
+    def _has_room_soon(self) -> bool:
+        """Wait for the peer, which reads all the time: handing over to the network thread costs more than that."""
+        poll = select.poll()
+        poll.register(self.sock, select.POLLOUT)
+        return bool(poll.poll(_ROOM_MS))
 
     def stall(self, view: ProducerEnd) -> None:
         self._stalled.append(view)

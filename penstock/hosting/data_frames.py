@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+import numpy as np
+
 from penstock.model.errors import ExternalError
 from penstock.model.ids import ResourceId, ResultPartitionId
 
@@ -88,7 +90,7 @@ class DataFrame:
     channel: int
     sequence: int
     backlog: int
-    payload: bytes | bytearray
+    payload: bytes | memoryview
 
 
 class FrameParser:
@@ -102,14 +104,14 @@ class FrameParser:
         self._view = memoryview(self._buffer)
         self._start = 0
         self._end = 0
-        self._large: bytearray | None = None
+        self._large: memoryview | None = None
         self._large_filled = 0
         self._large_header: tuple[int, ...] = ()
 
     def buffer(self) -> memoryview:
         """Where to receive next; never empty."""
         if self._large is not None:
-            return memoryview(self._large)[self._large_filled :]
+            return self._large[self._large_filled :]
         return self._view[self._end :]
 
     def advance(self, count: int) -> Iterator[DataFrame]:
@@ -144,7 +146,7 @@ class FrameParser:
 
     def _begin_large(self, header: tuple[int, ...], body: int) -> None:
         have = self._end - body
-        self._large = bytearray(header[0])
+        self._large = np.empty(header[0], np.uint8).data  # a bytearray would be zeroed first
         self._large[:have] = self._view[body : self._end]
         self._large_filled = have
         self._large_header = header
@@ -158,6 +160,6 @@ class FrameParser:
         self._start, self._end = 0, rest
 
 
-def _frame(header: tuple[int, ...], payload: bytes | bytearray) -> DataFrame:
+def _frame(header: tuple[int, ...], payload: bytes | memoryview) -> DataFrame:
     _size, frame_type, kind, channel, sequence, backlog = header
     return DataFrame(frame_type, kind, channel, sequence, backlog, payload)

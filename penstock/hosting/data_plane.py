@@ -150,6 +150,9 @@ class DataPlane:
         """A socket is full: watch for room."""
         self._on_loop(lambda: self._watch(connection, selectors.EVENT_READ | selectors.EVENT_WRITE))
 
+    def is_own_thread(self) -> bool:
+        return threading.current_thread() is self._thread
+
     def _watch(self, connection: DataConnection, events: int) -> None:
         if connection.is_closed:
             return

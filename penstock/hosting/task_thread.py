@@ -212,7 +212,7 @@ class TaskThread:
             failure = self._ended_with(error)
             self._clean_up(failure)
         else:
-            self._with_built(lambda built: built.close())
+            self._try(lambda: self._with_built(lambda built: built.close()))
         self.processor.mailbox.close()
         end_thread()
         if self._metrics is not None:
@@ -309,14 +309,18 @@ class TaskThread:
             action(self._built)
 
     def _clean_up(self, failure: FailureInfo | None) -> None:
-        """After a failure or cancel. What this raises adds nothing to what is known."""
+        """After a failure or cancel."""
+        kind = failure.kind if failure else None
+        self._try(self._close_operators)
+        self._try(lambda: self._with_built(lambda built: built.release(kind)))
+
+    @staticmethod
+    def _try(action: Callable[[], None]) -> None:
+        """The outcome stands: what letting go raises adds nothing to it, and must not keep it from being reported."""
         try:
-            self._close_operators()
+            action()
         except BaseException:
             traceback.print_exc()
-        finally:
-            if self._built is not None:
-                self._built.release(failure.kind if failure else None)
 
     def _close_operators(self) -> None:
         if self._built is not None and not self._is_closed:

@@ -75,16 +75,15 @@ class ChannelEncoder:
         return encode_event(element)
 
     def encode_to_size(self, batch: Batch, limit: int) -> list[tuple[FrameKind, Parts, int]]:
-        """Encode in frames of about `limit` bytes at most (a sixteenth more for what describes the data); a single record
+        """Encode in frames of `limit` bytes at most, columns a sixteenth more for what describes them; a single record
         passes alone.
 
         Returns: (kind, parts, records) in order.
         """
-        limit += limit >> _SLACK_SHIFT
         if type(batch) is ColumnBatch:
             return [
                 (FrameKind.COLUMNS, self._columns(piece), len(piece))
-                for piece in _sized(batch, limit)
+                for piece in _sized(batch, limit + (limit >> _SLACK_SHIFT))
             ]
         return self._rows_to_size(batch, limit)
 

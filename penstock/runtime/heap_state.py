@@ -234,8 +234,10 @@ class IncrementalCleanup:
         for _ in range(times * self._size):
             place = next(self._round, None)
             if place is None:
-                tables = self._state.tables
-                self._round = iter([(n, skey) for n, table in tables.items() for skey in table])
+                noted = [
+                    (namespace, list(table)) for namespace, table in self._state.tables.items()
+                ]
+                self._round = ((namespace, skey) for namespace, keys in noted for skey in keys)
                 return
             self._state.drop_expired(*place)
 

@@ -31,6 +31,7 @@ class SourceReaderBase(SourceReader):
     def __init__(self, context: ReaderContext) -> None:
         self.context = context
         self._fetcher: SplitFetcher | None = None
+        self._can_pause = True
         self._open: dict[Hashable, Any] = {}
         self._ready: deque[SplitBatch | SplitFinished] = deque()
         self._has_no_more = False
@@ -69,7 +70,10 @@ class SourceReaderBase(SourceReader):
     def add_splits(self, splits: Sequence[Any]) -> None:
         self._open.update((self.split_id(split), split) for split in splits)
         if self._fetcher is None:
-            self._fetcher = self.context.start_fetcher(self.create_split_reader())
+            split_reader = self.create_split_reader()
+            pause = getattr(type(split_reader), "pause_or_resume_splits", None)
+            self._can_pause = pause is not SplitReader.pause_or_resume_splits
+            self._fetcher = self.context.start_fetcher(split_reader)
         self._fetcher.add_splits(splits)
 
     def split_ids(self, splits: Sequence[Any]) -> Sequence[Any]:
@@ -79,7 +83,11 @@ class SourceReaderBase(SourceReader):
         self._has_no_more = True
 
     def pause_or_resume_splits(self, to_pause: Sequence[Any], to_resume: Sequence[Any]) -> None:
-        """What was fetched already still comes."""
+        """What was fetched already still comes. Raises: NotImplementedError: here, where the caller may allow it, and
+        not on the fetcher's thread.
+        """
+        if not self._can_pause:
+            super().pause_or_resume_splits(to_pause, to_resume)
         if self._fetcher is not None:
             self._fetcher.pause_or_resume_splits(to_pause, to_resume)
 

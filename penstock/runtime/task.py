@@ -131,6 +131,7 @@ class StreamTask:
         self._current: Iterator[Routed] | None = None
         self._slice_rows = 0
         self._slice_started_ns = 0
+        self._left_at_ns = 0
         self._ended_inputs: set[int] = set()
         self._watermarks: dict[int, int] = {}
         self._triggers: deque[CheckpointBarrier] = deque()
@@ -195,13 +196,18 @@ class StreamTask:
         """Run the current generator; False when the time is over first."""
         outputs = self.outputs
         assert self._current is not None
+        if self._left_at_ns:  # the wait since then, for room or for mails, is not the slice's time
+            self._slice_started_ns += self._clock_ns() - self._left_at_ns
+            self._left_at_ns = 0
         for routed in self._current:
             if routed is not None:
                 output = outputs[routed[0]]
                 output.write(routed[1])
                 if not output.is_available:
+                    self._left_at_ns = self._clock_ns()
                     return False
-            if self._clock_ns() >= deadline:
+            if (now := self._clock_ns()) >= deadline:
+                self._left_at_ns = now
                 return False
         self._current = None
         now = self._clock_ns()

@@ -34,12 +34,12 @@ from penstock.runtime.partition.result_partition import ResultPartition, pipelin
 from penstock.runtime.partitioner import make_partitioner
 from penstock.runtime.watermark_valve import StatusWatermarkValve
 from penstock.runtime.writers import PartitionWriter
+from tests.property.remote import Remote
 from tests.unit.runtime.gate.tools import (
     HERE,
     THERE,
     Host,
     ScriptedView,
-    Sender,
     context_of,
     descriptor,
     gate_of,
@@ -60,44 +60,6 @@ STRATEGIES = st.sampled_from([
     ShipStrategy.FORWARD,
 ])
 PRODUCER = ChainedOperator(0, "Producer", "uid", object(), None, "here")
-
-
-class Remote:
-    """A view that reads a partition through an encoder, bytes and a remote channel, as far as credit goes."""
-
-    def __init__(self, part, index, gate, place) -> None:
-        self.channel = gate.channel(place)
-        self.sender = Sender(self.channel)
-        self.credit = self.channel.first_credit
-        self.frames: list = []
-        client = gate.context.host.clients[self.channel]
-        client.on_credit = self.on_credit
-        self.view = part.create_view(index, self)
-        self.notify_data()
-
-    def on_credit(self, credit) -> None:
-        self.credit += credit
-        self.notify_data()
-
-    def notify_data(self) -> None:
-        while self.frames or self.view.is_available(has_credit=self.credit > 0):
-            if not self.frames:
-                polled = self.view.poll()
-                if polled is None:
-                    return
-                self.backlog = polled.backlog
-                is_rows = isinstance(polled.element, RowBatch)
-                self.frames = halves(polled.element) if is_rows else [polled.element]
-            if isinstance(self.frames[0], RowBatch):
-                if self.credit == 0:
-                    return
-                self.credit -= 1
-            self.sender.send(self.frames.pop(0), self.backlog + len(self.frames))
-
-
-def halves(batch) -> list:
-    """Frames of at most two rows."""
-    return [batch.slice(at, min(at + 2, len(batch))) for at in range(0, len(batch), 2)]
 
 
 LOCAL, REMOTE = HERE, THERE

@@ -34,7 +34,7 @@ class ReceivedFrame(NamedTuple):
     """`is_floating`: the kind of buffer that it fills; None: an event, which fills none."""
 
     kind: int
-    payload: bytes | bytearray
+    payload: bytes | memoryview
     sequence: int
     is_floating: bool | None
 
@@ -124,7 +124,7 @@ class RemoteInputChannel(InputChannel):
         self,
         kind: int,
         sequence: int,
-        payload: bytes | bytearray,
+        payload: bytes | memoryview,
         backlog: int = 0,
         *,
         has_priority: bool = False,
@@ -132,8 +132,8 @@ class RemoteInputChannel(InputChannel):
         """`backlog`: data batches that the sender has behind this frame."""
         try:
             with self._lock:
-                if self.is_released:
-                    return
+                if self.is_released or self._error is not None:
+                    return  # behind an error nothing counts: an end of the partition would hide it
                 self._check_sequence(sequence)
                 is_floating = self.credit.take() if kind <= FrameKind.COLUMNS else None
                 frame = ReceivedFrame(kind, payload, sequence, is_floating)

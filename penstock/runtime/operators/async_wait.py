@@ -244,9 +244,10 @@ class AsyncWaitOperator(FunctionOperator):
         return number in self._running or record.retry_ms is not None
 
     def _on_timeout(self, number: int, record: _Record) -> None:
-        self._running.discard(number)
+        if number in self._running:  # between two attempts there is no call to cancel
+            self._running.discard(number)
+            self._calls.cancel(number)
         record.retry_ms = None
-        self._calls.cancel(number)
         self._current = record.value
         timeout = self.function.method("timeout")
         if timeout is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -56,13 +57,17 @@ class GridWindowOperator(WindowOperator):
             return
         skeys = state_keys(self.keys.keys_of_rows(self.watched(rows.values)))
         panes = (stamps - self._grid.offset) // self._pane_ms()
-        cuts = np.flatnonzero(panes[1:] != panes[:-1]) + 1
-        collector = StampedCollector(self)
-        is_in_disorder = len(cuts) > 8 and len(cuts) * 16 > len(panes)
-        if is_in_disorder:
-            yield from self._by_window(skeys, rows.values, stamps, panes, collector)
+        cuts = _cuts(panes)
+        values, collector = rows.values, StampedCollector(self)
+        is_in_disorder = len(cuts) > 8 and len(cuts) * 16 > len(panes)  # runs would be short
+        if is_in_disorder and self._grid.size != self._pane_ms():
+            yield from self._by_window(skeys, values, stamps, panes, collector)
         else:
-            yield from self._by_run(skeys, rows.values, stamps, cuts, collector)
+            if is_in_disorder:  # windows do not overlap: each keeps its order
+                order = np.argsort(panes, kind="stable")
+                numbers, stamps, cuts = order.tolist(), stamps[order], _cuts(panes[order])
+                skeys, values = [skeys[i] for i in numbers], [values[i] for i in numbers]
+            yield from self._by_run(skeys, values, stamps, cuts, collector)
         yield from collector.take()
         yield from self.take_late()
 
@@ -83,7 +88,8 @@ class GridWindowOperator(WindowOperator):
                 if not windows:
                     self._all_late(values[run], stamps[run])
                 for window in windows:
-                    yield from self._into(window, skeys[run], values[run], collector)
+                    if not self._is_folded(window, skeys[run], values[run]):
+                        yield from self._refire(window, skeys[run], values[run], collector)
             begin = end
 
     def _by_window(
@@ -94,38 +100,39 @@ class GridWindowOperator(WindowOperator):
         panes: Int64s,
         collector: StampedCollector,
     ) -> Iterator[RowBatch]:
-        """Runs would be short: window by window, its records in the order in which they came."""
+        """Window by window, its records in the order in which they came."""
         order = np.argsort(panes, kind="stable")
-        cuts = np.flatnonzero(np.diff(panes[order])) + 1
-        members: dict[TimeWindow, list[Int64s]] = {}
-        late: list[Int64s] = []
-        for group in np.split(order, cuts):
+        numbers = order.tolist()
+        members: dict[int, list[int]] = {}
+        late: list[int] = []
+        for begin, end in pairwise([0, *_cuts(panes[order]).tolist(), len(numbers)]):
+            group = numbers[begin:end]
             windows = self._open_at(int(stamps[group[0]]))
             for window in windows:
-                members.setdefault(window, []).append(group)
+                members.setdefault(window.start, []).extend(group)
             if not windows:
-                late.append(group)
-        for window, groups in members.items():
-            picked = np.sort(np.concatenate(groups)).tolist()
-            chosen = [values[i] for i in picked]
-            yield from self._into(window, [skeys[i] for i in picked], chosen, collector)
+                late += group
+        for start, group in members.items():
+            window = TimeWindow(start, start + self._grid.size)
+            group.sort()
+            its_keys, its_values = [skeys[i] for i in group], [values[i] for i in group]
+            if not self._is_folded(window, its_keys, its_values):
+                yield from self._refire(window, its_keys, its_values, collector)
         if late:
-            at = np.sort(np.concatenate(late))
-            self._all_late([values[i] for i in at.tolist()], stamps[at])
+            late.sort()
+            self._all_late([values[i] for i in late], stamps[late])
 
     def _open_at(self, stamp: int) -> list[TimeWindow]:
         """Windows of this time that are not late."""
         windows = self._grid.windows_at(stamp)
         return [window for window in windows if not self.is_window_late(window)]
 
-    def _into(
-        self, window: TimeWindow, skeys: list[Any], values: list[Any], collector: StampedCollector
-    ) -> Iterator[RowBatch]:
-        table = self._table(window.start)
-        if window.max_timestamp() > self.timers.current_watermark:
-            self._fold(table, skeys, self.watched(values))
-        else:
-            yield from self._add_and_fire(window, table, skeys, values, collector)
+    def _is_folded(self, window: TimeWindow, skeys: list[Any], values: list[Any]) -> bool:
+        """Records into a window that has not fired; False: it has, and each of them fires it again."""
+        if window.max_timestamp() <= self.timers.current_watermark:
+            return False
+        self._fold(self._table(window.start), skeys, self.watched(values))
+        return True
 
     def _pane_ms(self) -> int:
         """Width on which all records share their windows."""
@@ -142,15 +149,11 @@ class GridWindowOperator(WindowOperator):
                 heappush(self._to_forget, start)
         return table
 
-    def _add_and_fire(
-        self,
-        window: TimeWindow,
-        table: dict[Any, Any],
-        skeys: list[Any],
-        values: list[Any],
-        collector: StampedCollector,
+    def _refire(
+        self, window: TimeWindow, skeys: list[Any], values: list[Any], collector: StampedCollector
     ) -> Iterator[RowBatch]:
         """Records within the allowed lateness: each fires its window again at once."""
+        table = self._table(window.start)
         for skey, value in zip(skeys, self.watched(values), strict=False):
             self._fold(table, (skey,), (value,))
             elements = self._elements(table[skey])
@@ -215,3 +218,8 @@ class GridWindowOperator(WindowOperator):
                 entry = (start, start not in waiting, key, kept)
                 groups.setdefault(self.state.group_of(key), []).append(entry)
         return {**super().snapshot(), "grid": groups}
+
+
+def _cuts(panes: Int64s) -> Int64s:
+    """Where another pane begins."""
+    return np.flatnonzero(panes[1:] != panes[:-1]) + 1

@@ -25,6 +25,7 @@ from penstock.runtime.operators.window_functions import (
 )
 from penstock.runtime.state import KeyedStateBackend
 from penstock.runtime.windowing.assigners import (
+    MergingWindowAssigner,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     WindowAssigner,
@@ -98,7 +99,10 @@ class WindowOperator(KeyedOperator):
         self._count_late = context.late_records_dropped
         self.windows = self.new_backend(context)
         self.windows.restore(self._restored.pop("windows", {}))
-        self.context = WindowContext(self.windows, self.state, context.timers.now_ms)
+        is_merging = isinstance(self.assigner, MergingWindowAssigner)
+        self.context = WindowContext(
+            self.windows, self.state, context.timers.now_ms, is_merging=is_merging
+        )
         self._call = caller(self.output, self.context)
         self._clear = clearer(self.output)
         self._opened: list[UserFunction] = []

@@ -158,19 +158,35 @@ def clearer(function: UserFunction | None) -> Callable[[Any], Any] | None:
     return function.method("clear")
 
 
+class _NoWindowState(KeyedStateStore):
+    """Where windows merge: what one of them had would be left behind."""
+
+    def _keyed(self) -> KeyedStateBackend:
+        raise RuntimeError(
+            "window_state() cannot be used with windows that merge (sessions), whose state would be left behind: use "
+            "context.global_state(), or windows that do not merge"
+        )
+
+
 class WindowContext:
-    """`context` of process window functions. The operator sets `window_now` before each call."""
+    """`context` of process window functions. The operator sets `window_now` before each call.
+
+    Args: is_merging: the windows merge, and so cannot have state of their own.
+    """
 
     def __init__(
         self,
         window_backend: KeyedStateBackend,
         global_backend: KeyedStateBackend,
         now_ms: Callable[[], int],
+        *,
+        is_merging: bool = False,
     ) -> None:
         self.window_now: Any = None
         self.watermark_now = 0
         self._now_ms = now_ms
-        self._window_store = KeyedStateStore(window_backend)
+        store = _NoWindowState if is_merging else KeyedStateStore
+        self._window_store = store(window_backend)
         self._global_store = KeyedStateStore(global_backend)
 
     def window(self) -> Any:
@@ -183,7 +199,9 @@ class WindowContext:
         return self.watermark_now
 
     def window_state(self) -> KeyedStateStore:
-        """State of this key and window; `clear` of the function must drop it."""
+        """State of this key and window; `clear` of the function must drop it. Getters raise RuntimeError for windows
+        that merge.
+        """
         return self._window_store
 
     def global_state(self) -> KeyedStateStore:

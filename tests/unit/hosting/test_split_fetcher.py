@@ -4,6 +4,8 @@ import threading
 
 import pytest
 
+from penstock.hosting import split_fetcher
+from penstock.hosting.settings_builder import HOST_DEFAULTS
 from penstock.hosting.split_fetcher import CAPACITY, FetcherThread
 from penstock.runtime.source import Fetched, SplitReader
 
@@ -79,3 +81,32 @@ def test_orders_reach_the_reader_also_while_the_hand_over_is_full():
     fetching.fetcher.pause_or_resume_splits(["s"], [])
     fetching.fetcher.close()
     assert fetching.reader.splits == ["s"]
+
+
+def test_a_fetch_that_does_not_wake_up_is_left_behind_and_closes_its_reader_later(monkeypatch):
+    class Blocking(Numbers):
+        def __init__(self):
+            super().__init__(last=1)
+            self.begun, self.may_return, self.closed = (threading.Event() for _ in range(3))
+
+        def fetch(self):
+            self.begun.set()
+            self.may_return.wait(WAIT_S)
+            return super().fetch()
+
+        def close(self):
+            self.closed.set()
+
+    monkeypatch.setattr(split_fetcher, "CLOSE_TIMEOUT_S", 0.01)
+    fetching = Fetching(Blocking())
+    fetching.fetcher.add_splits(["s"])
+    assert fetching.reader.begun.wait(WAIT_S)
+    fetching.fetcher.close()
+    assert not fetching.reader.closed.is_set()
+    fetching.reader.may_return.set()
+    assert fetching.reader.closed.wait(WAIT_S)
+
+
+def test_closing_ends_before_a_cancelled_task_counts_as_stuck():
+    seconds = float(str(HOST_DEFAULTS["task.cancellation.timeout"]).removesuffix(" s"))
+    assert seconds > split_fetcher.CLOSE_TIMEOUT_S

@@ -196,6 +196,7 @@ def test_the_timeout_is_for_all_attempts_together():
     op.fail("a", OSError())
     op.advance(15)
     assert op.values == ["a is late"]
+    assert op.calls.cancelled == []  # nothing runs between two attempts
     op.advance(100)
     assert op.calls.submits == [["a"], ["a"]]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.runtime.elements import RowBatch
-from penstock.runtime.source import Fetched, ReaderStatus, SplitBatch, SplitFinished
+from penstock.runtime.source import Fetched, ReaderStatus, SplitBatch, SplitFinished, SplitReader
 from penstock.runtime.source_reader_base import SourceReaderBase
 from tests.unit.connectors.fakes import FakeReaderContext
 
@@ -113,3 +113,23 @@ def test_an_error_of_the_fetcher_comes_up_in_poll_and_pausing_goes_down():
         reader.poll_next()
     reader.close()
     assert context.fetcher.is_closed
+
+
+def test_a_split_reader_that_cannot_pause_is_told_to_the_caller_and_not_to_its_thread():
+    class Unpausable(SplitReader):
+        def fetch(self):
+            return Fetched()
+
+        def add_splits(self, splits):
+            return
+
+    class OfUnpausable(Reader):
+        def create_split_reader(self):
+            return Unpausable()
+
+    context = Context()
+    reader = OfUnpausable(context)
+    reader.add_splits([("a", 0)])
+    with pytest.raises(NotImplementedError, match="allow-unaligned-source-splits"):
+        reader.pause_or_resume_splits(["a"], [])
+    assert context.fetcher.paused == []

@@ -73,6 +73,16 @@ def test_slices_grow_to_their_bound_for_fast_functions_and_never_shrink_below_on
     assert sizer.rows == 1
 
 
+def test_waiting_for_an_output_does_not_make_slices_smaller():
+    clock, out = Clock(), Remembering(room=0)
+    task = task_of([slow_map(clock, 0)], ListInput((0, RowBatch(list(range(1000))))), [out], clock)
+    while len(out.values) < 1000:
+        clock.spend_ms(1000)  # the consumer takes its time for each batch
+        out.room = len(out.written) + 1
+        task.process_input()
+    assert [len(batch) for batch in out.written[:5]] == [1, 2, 4, 8, 16]
+
+
 def test_elements_keep_their_order_across_slices():
     clock, out = Clock(), Remembering()
     given = [RowBatch([1, 2, 3]), Watermark(5), RowBatch([4]), Watermark(9)]

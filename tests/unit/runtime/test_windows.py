@@ -333,6 +333,34 @@ def test_a_merge_takes_in_a_window_in_flight_that_equals_the_new_one():
     assert {state, *others} == {"s1", "s2"}
 
 
+def test_sessions_have_no_state_of_a_window_but_that_of_their_key():
+    class Counting:
+        """A process window function that asks for state."""
+
+        def __init__(self, store):
+            self.store = store
+
+        def process(self, key, context, elements):
+            state = getattr(context, self.store)().get_state(
+                ValueStateDescriptor("fires", Types.INT())
+            )
+            state.update((state.value() or 0) + 1)
+            return [state.value()]
+
+    def counting(store):
+        function = Counting(store)
+        op = windowed(
+            EventTimeSessionWindows.with_gap(3), function=UserFunction(function.process, function)
+        )
+        op.feed([("a", 1), ("a", 1)], [0, 10])
+        op.watermark(50)
+        return op.values
+
+    assert counting("global_state") == [1, 2]
+    with pytest.raises(RuntimeError, match=r"windows that merge.*global_state"):
+        counting("window_state")
+
+
 def test_late_merges_into_the_past_cannot_happen_quietly():
     op = windowed(EventTimeSessionWindows.with_gap(3), late_tag="late")
     op.watermark(20)

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.model.errors import BufferReordering, EngineBug, PartitionNotFound, UserCodeError
 from penstock.model.graph.job_graph import ResultPartitionType
-from penstock.runtime.elements import EndOfPartition, RowBatch, Watermark
+from penstock.runtime.elements import EndOfData, EndOfPartition, RowBatch, Watermark
 from tests.unit.runtime.gate.tools import (
     THERE,
     Host,
@@ -66,6 +66,15 @@ def test_data_without_credit_is_an_error_of_the_channel_alone():
     assert [gate.poll().element.values for _ in range(3)] == [[1], [2], [3]]
     with pytest.raises(EngineBug, match="without credit"):
         gate.poll()
+
+
+def test_the_end_of_a_partition_does_not_hide_an_error_before_it():
+    gate, sender, _, _ = one_channel(floating_per_gate=1)
+    for element in (*rows(1, 2, 3, 4), EndOfData(), EndOfPartition()):
+        sender.send(element)
+    with pytest.raises(EngineBug, match="without credit"):
+        drained(gate)
+    assert not gate.is_finished
 
 
 def test_events_need_no_credit():

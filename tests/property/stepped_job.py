@@ -1,0 +1,269 @@
+"""A whole job on two make-believe TaskManagers in one thread: what the API built, stepped task by task.
+
+The graph, the deployments, the chains, writers, partitions, channels and gates are the product's; sources are lists of
+numbers, each its own timestamp too, what goes to the driver is kept, sockets are calls, and whose turn it is is the
+test's choice.
+"""
+
+import os
+import pickle
+import threading
+from collections import deque
+
+import numpy as np
+
+from penstock.hosting import closures
+from penstock.machines.execution_graph import ExecutionGraph
+from penstock.machines.task_deployments import TaskDeployments
+from penstock.model.deployment import TaskManagerLocation
+from penstock.model.graph.builder import build_job_graph
+from penstock.model.ids import AllocationId, JobId, ResourceId, ResultPartitionId
+from penstock.runtime.chain import OperatorChain
+from penstock.runtime.elements import MAX_WATERMARK, EndOfData, RowBatch, Watermark
+from penstock.runtime.gate.network_input import network_inputs
+from penstock.runtime.gate.ports import GateContext
+from penstock.runtime.gate.remote_channel import RemoteInputChannel
+from penstock.runtime.gate.single import SingleInputGate
+from penstock.runtime.input_processor import StreamMultipleInputProcessor, StreamOneInputProcessor
+from penstock.runtime.input_status import InputStatus
+from penstock.runtime.network_memory import NetworkMemory
+from penstock.runtime.network_settings import NetworkSettings
+from penstock.runtime.operator import OperatorContext
+from penstock.runtime.partition.blocking import BlockingFormat
+from penstock.runtime.partition.bounded_data import FileData
+from penstock.runtime.partition.result_partition import (
+    blocking_partition,
+    pipelined_partition,
+    pool_of,
+)
+from penstock.runtime.partitioner import make_partitioner
+from penstock.runtime.source_operator import SourceOperator
+from penstock.runtime.task import StreamTask
+from penstock.runtime.writers import PartitionWriter
+from tests.property.remote import Remote
+from tests.unit.runtime.gate.tools import Host, Listener
+from tests.unit.runtime.partition.tools import Manager
+from tests.unit.runtime.tasks import MS, Clock, ListInput, Remembering
+
+FRAME_BYTES = 256
+ROUNDS = 20_000
+TASK_MANAGERS = [TaskManagerLocation(ResourceId(name), name, 7) for name in ("tm-a", "tm-b")]
+
+
+class SteppedJob:
+    """Args: sources: by operator name, the records of the source. batch: records that a source gives at once."""
+
+    def __init__(self, stream_graph, sources, batch, folder) -> None:
+        graph = build_job_graph(stream_graph, JobId("job"), closures.serialize)
+        self.blobs = graph.blobs
+        self.sources = sources
+        self.batch = batch
+        self.folder = folder
+        self.partitions: dict = {}
+        self.contexts = {at.resource_id: self._context(at.resource_id) for at in TASK_MANAGERS}
+        self.graph = ExecutionGraph(graph)
+        self.deployments = TaskDeployments(graph, self.graph)
+        for number, vertex in enumerate(self.graph.vertices):
+            vertex.execution.allocation_id = AllocationId("slot")
+            vertex.execution.location = TASK_MANAGERS[number % 2]
+            self.deployments.place(vertex)
+        self.tasks = [Subtask(self, vertex) for vertex in self.graph.vertices]
+        self._by_attempt = {task.deployment.attempt_id: task for task in self.tasks}
+        for task in self.tasks:
+            task.start()
+
+    def run(self, turns) -> list:
+        """Step in the given order of turns, then round robin, until all are done. Returns: what the driver got."""
+        self.take(turns)
+        rounds = 0
+        while not all(task.is_done for task in self.tasks):
+            for task in self.tasks:
+                self._step(task)
+            rounds += 1
+            assert rounds < ROUNDS, "the job does not come to an end"
+        return [value for task in self.tasks for out in task.driver for value in out.values]
+
+    def take(self, turns) -> None:
+        """These steps only."""
+        for turn in turns:
+            self._step(self.tasks[turn % len(self.tasks)])
+
+    def close(self) -> None:
+        """As a cancel does, wherever the tasks are: nothing may be left."""
+        for task in self.tasks:
+            task.chain.close()
+            for remote in task.remotes:
+                remote.view.release()
+            for gate, _ in task.gates:
+                gate.close()
+        for partition in self.partitions.values():
+            partition.release()
+        for context in self.contexts.values():
+            assert context.memory.buffers_in_use == 0, "network buffers were not given back"
+        assert not os.listdir(self.folder), "files of results are left"
+
+    def _step(self, task) -> None:
+        if task.is_done or task.task.process_input() is not InputStatus.END_OF_INPUT:
+            return
+        task.is_done = True
+        for partition in task.vertex.partitions:
+            partition.mark_produced()
+        for update in self.deployments.updates_for(task.vertex):
+            self._by_attempt[update.attempt_id].connect(update.descriptors)
+
+    def _context(self, resource_id) -> GateContext:
+        settings = NetworkSettings()
+        memory = NetworkMemory(1 << 30, threading.Lock, segment_bytes=settings.segment_bytes)
+        host = Host()
+        host.views = self.partitions
+        return GateContext(resource_id, settings, memory, host, threading.Lock, pickle.loads)
+
+
+class Subtask:
+    """One attempt: its chain opened, its inputs connected as far as their producers are known."""
+
+    def __init__(self, job, vertex) -> None:
+        self.job = job
+        self.vertex = vertex
+        self.deployment = job.deployments.of(vertex)
+        self.is_done = False
+        self.clock = Clock()
+        self.driver: list[Remembering] = []
+        self.spec = closures.deserialize(job.blobs[self.deployment.chain_blob])
+        self.chain = OperatorChain(self.spec, self.clock.now_ms)
+        made = {
+            part.partition_id.data_set_id: self._partition(part)
+            for part in self.deployment.partitions
+        }
+        self.partitions = list(made.values())
+        outputs = [self._output(output, made) for output in self.spec.outputs]
+        self.gates: list = []
+        self.served: set = set()
+        self.remotes: list[Remote] = []
+        self.task = StreamTask(
+            self.chain,
+            self._input(),
+            outputs,
+            self.clock.now_ns,
+            self.clock.now_ms,
+            5 * MS,
+            100 * MS,
+        )
+
+    def start(self) -> None:
+        context = self.job.contexts[self.vertex.execution.location.resource_id]
+        for partition in self.partitions:
+            partition.setup(Manager(), pool_of(partition, context.memory, context.settings))
+        self.chain.open(self._context_for)
+        for _, deployed in self.gates:
+            self.connect(deployed.channels)
+        for gate, deployed in self.gates:
+            gate.request_partitions()
+            self._serve(gate, deployed)
+
+    def connect(self, descriptors) -> None:
+        for descriptor in descriptors:
+            for gate, deployed in self.gates:
+                place = descriptor.partition_id.index - deployed.channels.first
+                is_mine = deployed.data_set_id == descriptor.partition_id.data_set_id
+                if is_mine and 0 <= place < gate.channels:
+                    gate.update_channel(place, descriptor, deployed.subpartition_index)
+                    self._serve(gate, deployed)
+
+    def _serve(self, gate, deployed) -> None:
+        """Remote channels that have asked are given what they ask for."""
+        clients = gate.context.host.clients
+        for place in range(gate.channels):
+            channel = gate.channel(place)
+            has_asked = isinstance(channel, RemoteInputChannel) and channel in clients
+            if has_asked and channel not in self.served:
+                self.served.add(channel)
+                wanted = deployed.channels[place].partition_id
+                (part,) = [
+                    made
+                    for name, made in self.job.partitions.items()
+                    if name.partition_id == wanted
+                ]
+                self.remotes.append(Remote(part, deployed.subpartition_index, gate, place))
+
+    def _input(self):
+        head = self.chain.head
+        if isinstance(head, SourceOperator):
+            return self._source()
+        by_input: dict = {}
+        context = self.job.contexts[self.vertex.execution.location.resource_id]
+        for index, deployed in enumerate(self.deployment.gates):
+            gate = SingleInputGate(
+                index, len(deployed.channels), context, Listener(), deployed.result_type
+            )
+            gate.setup()
+            self.gates.append((gate, deployed))
+            by_input.setdefault(deployed.input_index, []).append(gate)
+        inputs = network_inputs(by_input, threading.Lock, lambda: None)
+        if len(inputs) == 1:
+            return StreamOneInputProcessor(inputs[0])
+        return StreamMultipleInputProcessor(inputs)
+
+    def _source(self) -> ListInput:
+        subtask, step = self.vertex.subtask, self.job.batch
+        values = self.job.sources[self.spec.operators[0].name.removeprefix("Source: ")]
+        values = values[subtask :: self.deployment.parallelism]
+        elements: list = []
+        for at in range(0, len(values), step):
+            piece, rest = values[at : at + step], values[at + step :]
+            elements.append(RowBatch(piece, np.array(piece, np.int64)))
+            elements.append(Watermark(min(rest, default=MAX_WATERMARK) - 1))
+        elements += [Watermark(MAX_WATERMARK), EndOfData()]
+        source = ListInput(is_closed=True, is_source=True)
+        source.elements = deque((0, element) for element in elements)
+        return source
+
+    def _partition(self, part):
+        partition_id = ResultPartitionId(part.partition_id, self.deployment.attempt_id)
+        if not part.result_type.is_blocking:
+            made = pipelined_partition(
+                partition_id,
+                part.subpartitions,
+                FRAME_BYTES,
+                lambda: None,
+                threading.Lock,
+                part.result_type,
+            )
+        else:
+            form = BlockingFormat(pickle.dumps, pickle.loads, FRAME_BYTES, 4096, None)
+            made = blocking_partition(partition_id, part.subpartitions, self._data, form)
+        self.job.partitions[partition_id] = made
+        return made
+
+    def _data(self) -> FileData:
+        return FileData(os.path.join(self.job.folder, str(len(os.listdir(self.job.folder)))))
+
+    def _output(self, output, made):
+        if output.data_set_id is None:
+            self.driver.append(Remembering())
+            return self.driver[-1]
+        partition = made[output.data_set_id]
+        (part,) = [
+            p
+            for p in self.deployment.partitions
+            if p.partition_id.data_set_id == output.data_set_id
+        ]
+        channels = len(partition.subpartitions)
+        partitioner = make_partitioner(
+            output.partitioning, channels, self.vertex.subtask, part.consumer_max_parallelism, 0
+        )
+        producer = self.spec.operators[output.operator_index]
+        return PartitionWriter(partition, partitioner, output.element_type, producer)
+
+    def _context_for(self, spec, timer) -> OperatorContext:
+        return OperatorContext(
+            job_name="job",
+            task_name=self.deployment.vertex_name,
+            operator_name=spec.name,
+            operator_id=spec.uid,
+            subtask=self.vertex.subtask,
+            parallelism=self.deployment.parallelism,
+            max_parallelism=self.deployment.max_parallelism,
+            attempt=0,
+            timers=timer,
+        )
