@@ -4,6 +4,7 @@ Knows no clock, wire or file: it is told the time; triggering tasks, taking the 
 writing a checkpoint are effects, the last two with an answer. Source: Flink CheckpointCoordinator (spec 10.1, 10.5, 10.6).
 Differs: one checkpoint is written at a time, the oldest first, and one that is being written is not aborted any more: its
 outcome decides; a restart waits for it. A task that ends without having acknowledged aborts what waits for it.
+Of periodic requests one waits at most: those that a slow checkpoint held up would come one after the other.
 """
 
 from __future__ import annotations
@@ -147,7 +148,8 @@ class CheckpointCoordinator:
         if timer == TRIGGER_TIMER and self._is_periodic:
             assert self._settings.interval_ms is not None
             self._emit(SetTimer(TRIGGER_TIMER, now_ms + self._settings.interval_ms))
-            self._request(CheckpointRequest(now_ms, is_periodic=True))
+            if not self._queue.has_periodic:
+                self._request(CheckpointRequest(now_ms, is_periodic=True))
         elif timer == EXPIRY_TIMER:
             self._expiry_ms = None
             for pending in self._under_way():

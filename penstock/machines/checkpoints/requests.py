@@ -100,6 +100,10 @@ class RequestQueue:
                 return Refusal(self._queue.pop(0), reason, wait_ms)
         return self._queue.pop(0)
 
+    @property
+    def has_periodic(self) -> bool:
+        return any(request.is_periodic for request in self._queue)
+
     def drop_all(self) -> list[CheckpointRequest]:
         dropped, self._queue = self._queue, []
         return dropped

@@ -185,8 +185,11 @@ def test_one_at_a_time_unless_more_are_allowed() -> None:
     bench = CheckpointBench()
     bench.trigger()
     assert ids_of(bench.fire("checkpoint-trigger"), TriggerCheckpoint) == set()
+    bench.fire("checkpoint-trigger")
     bench.ack(1, *ALL)
     assert ids_of(bench.stored(1), TriggerCheckpoint) == {2}
+    bench.ack(2, *ALL)
+    assert ids_of(bench.stored(2), TriggerCheckpoint) == set()
 
 
 def test_a_completed_one_subsumes_those_before_it_and_the_last_store() -> None:
