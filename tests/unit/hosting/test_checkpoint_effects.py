@@ -39,18 +39,20 @@ class Recorder:
         return self.done[-1]
 
 
-@pytest.fixture(autouse=True)
-def _clocks(monkeypatch) -> None:
+@pytest.fixture
+def clocks(monkeypatch) -> None:
     """1000 on the machines' clock is 5000 on the wall."""
-    clocks = SimpleNamespace(monotonic_ns=lambda: 1000 * 10**6, time_ns=lambda: 5000 * 10**6)
-    monkeypatch.setattr(machine_shell, "time", clocks)
+    both = SimpleNamespace(monotonic_ns=lambda: 1000 * 10**6, time_ns=lambda: 5000 * 10**6)
+    monkeypatch.setattr(machine_shell, "time", both)
 
 
+@pytest.mark.usefixtures("clocks")
 def test_tasks_are_told_the_time_on_the_wall() -> None:
     trigger = TriggerCheckpoint(ResourceId("tm"), ATTEMPT, 1, 700, CheckpointOptions())
     assert Recorder().carry_out(trigger).timestamp_ms == 4700
 
 
+@pytest.mark.usefixtures("clocks")
 def test_so_is_the_storage() -> None:
     assert Recorder().carry_out(StoreCheckpoint(CHECKPOINT)).checkpoint.timestamp_ms == 4700
 
