@@ -19,7 +19,7 @@ FIRST = {
     "a_repeated_message_starts_a_task_again": 63,
     "a_repeated_request_brings_a_slot_back": 1801,
     "a_restart_does_not_wait_for_a_checkpoint_that_is_being_written": 103,
-    "a_slot_that_was_freed_elsewhere_stays": 10,
+    "a_slot_that_was_freed_elsewhere_stays": 131,
     "an_acknowledgement_of_an_older_checkpoint_counts": 64,
     "cancel_does_not_wait_for_the_task": 6,
     "regions_in_a_circle_wait_for_each_other": 113,
