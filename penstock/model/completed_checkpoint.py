@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.model.checkpoints import CheckpointType, OperatorSubtaskState, SubtaskState
+from penstock.model.checkpoints import (
+    ChannelStateHandle,
+    CheckpointType,
+    KeyedStateHandle,
+    ListStateHandle,
+    OperatorSubtaskState,
+)
 from penstock.model.ids import JobId
 
 
@@ -49,8 +55,33 @@ class CompletedCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class ListStateShare:
+    """What a subtask gets of a list that some subtask wrote: its elements from `first` to `last`, inclusive."""
+
+    state: ListStateHandle
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorRestore:
+    """What one operator of an attempt begins with. `keyed`: handles that hold key groups of the attempt's range; they may
+    hold others beside them, which it leaves alone.
+    """
+
+    keyed: tuple[KeyedStateHandle, ...] = ()
+    lists: tuple[ListStateShare, ...] = ()
+    inputs_in_flight: tuple[ChannelStateHandle, ...] = ()
+    outputs_in_flight: tuple[ChannelStateHandle, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TaskRestore:
-    """What an attempt begins with: the state of its operators, by uid, and from which checkpoint."""
+    """What an attempt begins with: the state of its operators, (uid, state), and from which checkpoint.
+
+    `is_finished`: all subtasks of its vertex had seen the end of their data: it only passes the end on.
+    """
 
     checkpoint_id: int
-    state: SubtaskState
+    operators: tuple[tuple[str, OperatorRestore], ...] = ()
+    is_finished: bool = False
