@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from penstock.hosting.checkpoint_port import CheckpointPort, NoCheckpoints
 from penstock.hosting.coordinators import Coordinators
 from penstock.hosting.driver_sink import DriverStreams
 from penstock.hosting.ha_guard import JobGuard
@@ -29,8 +30,12 @@ from penstock.model.ids import NO_TOKEN, AttemptId, ResourceId
 from penstock.model.messages import (
     AnswerOffers,
     CancelTask,
+    CheckpointEnded,
+    CoordinatorsCheckpointEnded,
     DeclareRequirements,
     DeployTask,
+    DiscardCheckpoint,
+    DiscardStates,
     ExecutionStateChanged,
     FailJob,
     FailureInfo,
@@ -39,6 +44,8 @@ from penstock.model.messages import (
     JobEvent,
     JobStatusChanged,
     NotEnoughResources,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
     PartitionStateAnswer,
     PartitionStateQuestion,
     ReleasePartitions,
@@ -46,11 +53,16 @@ from penstock.model.messages import (
     ResetSubtasks,
     ResourceEvent,
     ResourcesMissing,
+    RestoreCoordinators,
+    SavepointAnswered,
     SetTimer,
+    SnapshotCoordinators,
     StartTaskManager,
     StopTaskManager,
+    StoreCheckpoint,
     SuspendJob,
     TimerFired,
+    TriggerCheckpoint,
     UpdatePartitions,
 )
 from penstock.model.states import ExecutionState, JobStatus
@@ -77,7 +89,7 @@ def now_ms() -> int:
 
 
 class MachineShell:
-    """`on_terminal` is called once, when the job's status is terminal."""
+    """`on_terminal` is called once, when the job's status is terminal. `checkpoints`: who keeps them."""
 
     def __init__(
         self,
@@ -96,6 +108,7 @@ class MachineShell:
         self.links = Links()
         self.where: dict[AttemptId, ResourceId] = {}
         self.cancelling: dict[AttemptId, int] = {}
+        self.checkpoints: CheckpointPort = NoCheckpoints()
         self.job_master = JobMaster(job_graph, settings.job, now_ms())
         self.resource_manager = ResourceManager(
             provider.slots_per_taskmanager,
@@ -177,6 +190,26 @@ class MachineShell:
     def _do_send(self, effect: Any) -> None:
         self.links.send(effect.resource_id, effect)
 
+    def _do_send_stamped(self, effect: Any) -> None:
+        """Tasks on other hosts compare the time with their own clocks."""
+        self._do_send(replace(effect, timestamp_ms=_wall_clock_ms(effect.timestamp_ms)))
+
+    def _do_store(self, effect: StoreCheckpoint) -> None:
+        at_ms = _wall_clock_ms(effect.checkpoint.timestamp_ms)
+        self.checkpoints.keep(StoreCheckpoint(replace(effect.checkpoint, timestamp_ms=at_ms)))
+
+    def _do_keep(self, effect: DiscardCheckpoint | DiscardStates) -> None:
+        self.checkpoints.keep(effect)
+
+    def _do_coordinate(self, effect: Any) -> None:
+        self.checkpoints.coordinate(effect)
+
+    def _do_checkpoint_ended(self, effect: CheckpointEnded) -> None:
+        self._observer.checkpoint_ended(effect)
+
+    def _do_answer_savepoint(self, effect: SavepointAnswered) -> None:
+        self.checkpoints.answer(effect)
+
     def _do_declare(self, effect: DeclareRequirements) -> None:
         self.feed_resources(effect)
 
@@ -247,6 +280,11 @@ class MachineShell:
         self._provider.stop(resource_id)
 
 
+def _wall_clock_ms(at_ms: int) -> int:
+    """Of a moment on the machines' clock."""
+    return time.time_ns() // 1_000_000 - (now_ms() - at_ms)
+
+
 def _smaller(host_limit: int | None, configured: int | None) -> int | None:
     """The host's and the configuration's bound on TaskManagers; None: none."""
     return min((limit for limit in (host_limit, configured) if limit is not None), default=None)
@@ -269,4 +307,15 @@ _JOB_EFFECTS: Final[dict[type, Callable[[MachineShell, Any], None]]] = {
     FinalizeJob: MachineShell._do_finalize,
     JobStatusChanged: MachineShell._do_status,
     ExecutionStateChanged: MachineShell._do_execution_state,
+    TriggerCheckpoint: MachineShell._do_send_stamped,
+    NotifyCheckpointComplete: MachineShell._do_send_stamped,
+    NotifyCheckpointAborted: MachineShell._do_send_stamped,
+    SnapshotCoordinators: MachineShell._do_coordinate,
+    CoordinatorsCheckpointEnded: MachineShell._do_coordinate,
+    RestoreCoordinators: MachineShell._do_coordinate,
+    StoreCheckpoint: MachineShell._do_store,
+    DiscardCheckpoint: MachineShell._do_keep,
+    DiscardStates: MachineShell._do_keep,
+    CheckpointEnded: MachineShell._do_checkpoint_ended,
+    SavepointAnswered: MachineShell._do_answer_savepoint,
 }

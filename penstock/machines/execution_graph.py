@@ -16,6 +16,7 @@ from penstock.machines import execution as machine
 from penstock.machines.aggregate_state import aggregate_state
 from penstock.machines.distribution import partition_ranges
 from penstock.machines.execution import Consequence, ExecutionEvent
+from penstock.model.completed_checkpoint import TaskRestore
 from penstock.model.deployment import Producers, TaskManagerLocation
 from penstock.model.errors import GraphError
 from penstock.model.graph.job_graph import (
@@ -42,7 +43,9 @@ DEFAULT_HISTORY_SIZE = 16
 
 @dataclass(slots=True, eq=False)
 class Execution:
-    """One attempt. `location`, `allocation_id`: set when its slot is assigned, kept afterwards."""
+    """One attempt. `location`, `allocation_id`: set when its slot is assigned, kept afterwards. `restore`: what it
+    begins with.
+    """
 
     attempt_id: AttemptId
     state: ExecutionState = ExecutionState.CREATED
@@ -51,6 +54,7 @@ class Execution:
     failure: FailureInfo | None = None
     committables: tuple[Committable, ...] = ()
     io: TaskIo | None = None
+    restore: TaskRestore | None = None
     since_ms: dict[ExecutionState, int] = field(default_factory=dict)
 
     def apply(self, event: ExecutionEvent, now_ms: int) -> Consequence:

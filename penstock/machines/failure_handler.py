@@ -97,7 +97,7 @@ class FailureHandler:
         plan = self._core.restarts.global_one
         if self._core.status is JobStatus.FAILING and plan is not None and not plan.alive:
             self._core.move_job(JobStatusEvent.READY_TO_RESTART)
-        if self._core.status is JobStatus.RESTARTING:
+        if self._core.status is JobStatus.RESTARTING and not self._core.checkpoints.is_storing:
             self._carry_out_restarts()
 
     def _may_restart(self, failure: FailureInfo, failed: Collection[ExecutionVertex]) -> bool:

@@ -22,6 +22,7 @@ _HAS_SLOT = frozenset({
 def check_job(job: JobCore) -> None:
     """Raises BrokenInvariant with the name of the check."""
     job.pool.check()
+    job.checkpoints.check()
     _check_seats(job)
     _check_rule_of_one(job)
     _check_counters(job)

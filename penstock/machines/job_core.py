@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from penstock.machines import job_status as job_machine
+from penstock.machines.checkpoints.job_checkpoints import JobCheckpoints
+from penstock.machines.checkpoints.restore import adopt_max_parallelism
 from penstock.machines.deployer import Deployer
 from penstock.machines.execution import Consequence, ExecutionEvent
 from penstock.machines.execution_graph import ExecutionGraph, ExecutionVertex, ResultPartition
@@ -23,6 +25,7 @@ from penstock.machines.shared_slots import SharedSlots
 from penstock.machines.slot_pool import SlotPool
 from penstock.machines.slot_sharing import local_input_preferred, task_balanced
 from penstock.machines.story import Story
+from penstock.model.completed_checkpoint import CompletedCheckpoint
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import AllocationId, ResourceId
 from penstock.model.messages import (
@@ -48,7 +51,15 @@ _USUAL_SLOT = profile_of({"usual slot": 1})
 class JobCore:
     """Every method keeps all books consistent. `alive`: attempts that are not terminal, count."""
 
-    def __init__(self, job_graph: JobGraph, settings: JobSettings, now_ms: int) -> None:
+    def __init__(
+        self,
+        job_graph: JobGraph,
+        settings: JobSettings,
+        now_ms: int,
+        completed: Sequence[CompletedCheckpoint] = (),
+    ) -> None:
+        if completed:
+            adopt_max_parallelism(job_graph, completed[-1])
         self.job_graph = job_graph
         self.status = JobStatus.CREATED
         self.now_ms = now_ms
@@ -75,6 +86,7 @@ class JobCore:
         self.root = RootCause()
         self.story: Story[ExecutionStateChanged | JobStatusChanged] = Story(settings.story_size)
         self.effects: list[JobEffect] = []
+        self.checkpoints = JobCheckpoints(self.graph, settings.checkpoints, completed, self._emit)
         self.partition_release: PartitionRelease = ReleaseAtEnd()
         self.alive = len(self.graph.vertices)
         self.gone: set[ResourceId] = set()
@@ -87,6 +99,9 @@ class JobCore:
         if self.status is JobStatus.FAILING:
             return self.restarts.global_one is not None
         return self.status is JobStatus.RESTARTING
+
+    def _emit(self, effect: JobEffect) -> None:
+        self.effects.append(effect)
 
     def take_effects(self) -> list[JobEffect]:
         effects, self.effects = self.effects, []
@@ -195,8 +210,11 @@ class JobCore:
             if vertex.state is not ExecutionState.CREATED:
                 vertex.reset()
                 self.alive += 1
+        checkpoint_id = self.checkpoints.restore(vertices)
         ids = tuple(vertex.vertex_id for vertex in vertices)
-        self.effects.append(ResetSubtasks(ids, is_global))
+        self.effects.append(ResetSubtasks(ids, is_global, checkpoint_id))
+        if is_global:
+            self.checkpoints.restore_coordinators()
 
     def declare(self) -> None:
         """Tell the ResourceManager what is required, if that has changed."""
@@ -218,6 +236,7 @@ class JobCore:
 
     def suspend(self) -> None:
         """Let go of everything at once, wait for nobody, and keep all results: they are another's to judge."""
+        self.checkpoints.follow(JobStatus.SUSPENDED, self.now_ms)
         self.restarts.clear()
         for vertex in self.graph.vertices:
             vertex.version += 1
@@ -303,6 +322,7 @@ class JobCore:
             execution.failure = failure
         if new.is_terminal:
             self.alive -= 1
+            self.checkpoints.on_attempt_ended(vertex)
             self.restarts.on_terminal(vertex)
             self.shared_slots.leave(vertex, self.now_ms)
             if new is ExecutionState.FINISHED:

@@ -8,7 +8,7 @@ are being made visible comes too late; FailJob while cancelling changes nothing.
 
 from __future__ import annotations
 
-from typing import assert_never
+from collections.abc import Sequence
 
 from penstock.machines.deployer import Bulk
 from penstock.machines.exception_history import ExceptionHistory
@@ -32,10 +32,13 @@ from penstock.machines.regions import Regions
 from penstock.machines.scheduling import PipelinedRegionScheduling, SchedulingStrategy
 from penstock.machines.shared_slots import SharedSlots
 from penstock.machines.vertexwise import VertexwiseScheduling
+from penstock.model.completed_checkpoint import CompletedCheckpoint
 from penstock.model.graph.job_graph import JobGraph, JobType
 from penstock.model.ids import AttemptId
 from penstock.model.messages import (
     CancelJob,
+    CheckpointNotStored,
+    CheckpointStored,
     ExecutionStateChanged,
     FailJob,
     FailureInfo,
@@ -75,9 +78,19 @@ _PROGRESS_RANK = {ExecutionState.INITIALIZING: 1, ExecutionState.RUNNING: 2}
 class JobMaster:
     """One job from submission to its end. `status` starts as CREATED."""
 
-    def __init__(self, job_graph: JobGraph, settings: JobSettings, now_ms: int) -> None:
-        """Raises GraphError: a cycle, or co-location across regions."""
-        self._core = core = JobCore(job_graph, settings, now_ms)
+    def __init__(
+        self,
+        job_graph: JobGraph,
+        settings: JobSettings,
+        now_ms: int,
+        completed: Sequence[CompletedCheckpoint] = (),
+    ) -> None:
+        """`completed`: the checkpoints, oldest first, to go on from: of an earlier driver, or a savepoint.
+
+        Raises: GraphError: a cycle, or co-location across regions. ConfigurationError: the program does not
+        fit the last checkpoint.
+        """
+        self._core = core = JobCore(job_graph, settings, now_ms, completed)
         self._settings = settings
         regions = Regions(core.graph)
         self.regions = regions.regions
@@ -109,12 +122,15 @@ class JobMaster:
             self._settle()
         elif isinstance(event, SlotsOffered):
             self._core.reject_offers(event)
+        elif isinstance(event, CheckpointStored | CheckpointNotStored):
+            self._core.checkpoints.take_after_end(event, self._core.status)
         return self._core.take_effects()
 
     def _take(self, event: JobEvent) -> None:
         match event:
             case StartScheduling():
                 self._core.move_job(JobStatusEvent.START)
+                self._core.checkpoints.restore_coordinators()
                 self._core.allocate(self._scheduling.start())
             case SlotsOffered() | SlotFreed():
                 self._on_slots(event)
@@ -135,13 +151,18 @@ class JobMaster:
             case TimerFired():
                 self._on_timer(event.timer)
             case _:
-                assert_never(event)
+                self._core.checkpoints.take(event)
 
     def _settle(self) -> None:
         """What follows once the event is digested: restarts, the end, what is declared."""
+        checkpoints = self._core.checkpoints
+        failure = checkpoints.settle(self._core.status, self._core.now_ms)
+        if failure is not None:
+            self._failures.on_global_failure(failure)
         self._failures.settle()
         if self._failures.is_ending and self._core.alive == 0:
             self._core.end(JobStatusEvent.ALL_TASKS_TERMINAL)
+        checkpoints.follow(self._core.status, self._core.now_ms)
         if self._core.status.is_terminal:
             return
         is_running = self._core.status is JobStatus.RUNNING and not self._is_finalizing
@@ -231,6 +252,7 @@ class JobMaster:
                     FreeSlot(slot.resource_id, slot.allocation_id, "idle beyond slot.idle.timeout")
                 )
             return
+        self._core.checkpoints.on_timer(timer, self._core.now_ms)
         self._core.restarts.on_timer(timer)
         bulk = self._core.deployer.on_timer(timer, self._core.now_ms, self._core.effects.append)
         if bulk is not None:

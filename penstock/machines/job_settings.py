@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from penstock.machines.checkpoints.settings import CheckpointSettings
 from penstock.machines.restart_backoff import (
     InfrastructureOnlyRestart,
     RestartBackoff,
@@ -43,7 +44,7 @@ class FailoverMode(StrEnum):
 @dataclass(frozen=True, slots=True)
 class JobSettings:
     """`make_backoff` makes the restart strategy: it has a memory, so each JobMaster gets its
-    own."""
+    own. `checkpoints` None: the host cannot take any."""
 
     slot_request_timeout_ms: int = 300_000
     slot_idle_timeout_ms: int = 50_000
@@ -57,6 +58,7 @@ class JobSettings:
     is_local_recovery: bool = False
     is_released_during_job: bool = True
     make_backoff: Callable[[], RestartBackoff] = field(default=InfrastructureOnlyRestart)
+    checkpoints: CheckpointSettings | None = None
 
     @property
     def selection(self) -> SlotSelection:

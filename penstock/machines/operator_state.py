@@ -8,21 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TypeAlias
 
+from penstock.model.checkpoints import RedistributionMode
 from penstock.model.errors import ConfigurationError
 
 Parts: TypeAlias = dict[int, list[int]]
 """Old subtask -> indices of its partitions, in order."""
-
-
-class Mode(StrEnum):
-    """How a state is handed out: evenly, all to everybody, or one of the equal copies to each."""
-
-    SPLIT = "SPLIT"
-    UNION = "UNION"
-    BROADCAST = "BROADCAST"
+Mode: TypeAlias = RedistributionMode
+"""Evenly, all to everybody, or one of the equal copies to each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,7 @@ class TaskDeployments:
             chain_blob=job_vertex.chain_blob,
             partitions=tuple(self._partition(partition) for partition in vertex.partitions),
             gates=tuple(self._gate(vertex, group) for group in vertex.consumed_groups),
+            restore=execution.restore,
         )
 
     def updates_for(self, vertex: ExecutionVertex) -> list[UpdatePartitions]:

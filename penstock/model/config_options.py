@@ -120,6 +120,7 @@ task.cancellation.interval | duration | 30 s | Between two attempts to interrupt
 task.cancellation.timeout | duration | 3 min |
     A cancelled task that lives longer ends its TaskManager; 0: never.
 cluster.evenly-spread-out-slots | bool | false | Old name of load-balance mode SLOTS.
+execution.state-recovery.ignore-unclaimed-state | bool | false | Start from a savepoint without the state that no operator claims.
 execution.state-recovery.from-local | bool | false | Prefer the slots that a task had before.
 state.backend.local-recovery | bool | false | Old name of execution.state-recovery.from-local.
 heartbeat.interval | duration | 10 s | Between two heartbeats.

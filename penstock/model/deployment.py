@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from penstock.model.completed_checkpoint import TaskRestore
 from penstock.model.graph.job_graph import ResultPartitionType
 from penstock.model.ids import (
     AllocationId,
@@ -141,7 +142,7 @@ class InputGateDeployment:
 
 @dataclass(frozen=True, slots=True)
 class TaskDeployment:
-    """One attempt with everything that it needs but the bytes of its chain."""
+    """One attempt with everything that it needs but the bytes of its chain. `restore`: None: it begins with no state."""
 
     job_id: JobId
     job_name: str
@@ -153,6 +154,7 @@ class TaskDeployment:
     chain_blob: BlobKey
     partitions: tuple[PartitionDeployment, ...]
     gates: tuple[InputGateDeployment, ...]
+    restore: TaskRestore | None = None
 
 
 def pack_producers(

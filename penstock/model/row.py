@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 
 class RowKind(Enum):
@@ -175,6 +175,19 @@ def make_row(
     _set_fields(row, fields)
     _set_kind(row, row_kind)
     return row
+
+
+def copied(record: Any) -> Any:
+    """The record, or a copy if its kind is one whose fields can be set: for who keeps what a user may change in place."""
+    if type(record) not in CHANGEABLE:
+        return record
+    if type(record) is Row:
+        return make_row(record._fields, list(record), record.get_row_kind())
+    return record.copy()
+
+
+CHANGEABLE: Final[frozenset[type]] = frozenset({list, dict, set, bytearray, Row})
+"""Kinds of records whose fields can be set."""
 
 
 def _plain(value: Any) -> Any:

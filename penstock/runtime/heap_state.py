@@ -3,7 +3,7 @@
 Knows no operator and no clock: the time for TTL comes through a port. With TTL a raw value is (value, last access ms);
 of a list each element is, of a map each entry. Expired ones are dropped when they are read, in snapshots, and bit by bit
 whenever the state is used (`cleanup_incrementally`, the default) or a record is processed.
-Source: Flink HeapKeyedStateBackend, TtlStateFactory, TtlIncrementalCleanup; differs: values are live objects, key
+Source: Flink HeapKeyedStateBackend, TtlStateFactory, TtlIncrementalCleanup; differs: values are live objects (of which a ValueState copies the outermost), key
 groups are computed when a snapshot is made, a round of the incremental clean-up goes over the keys of its start.
 """
 
@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
 
 from penstock.model.errors import UserError
+from penstock.model.row import CHANGEABLE, copied
 from penstock.runtime.checkpoint.snapshot import (
     Column,
     KeyedPart,
@@ -282,6 +283,9 @@ def cleanup_of(state: HeapState, ttl: StateTtlConfig) -> IncrementalCleanup | No
 class HeapValueState(HeapState, ValueState):
     """One value."""
 
+    _plain: type = int
+    """The kind that was kept last, if there is nothing to copy of it: asked for each record."""
+
     def value(self) -> Any:
         if self._ttl is not None:
             found = self._load()
@@ -294,6 +298,8 @@ class HeapValueState(HeapState, ValueState):
         if value is None:
             self.clear()
             return
+        if value.__class__ is not self._plain:
+            value = self._own(value)
         if self.cleanup is not None:
             self.cleanup.run(1)
         backend = self._backend
@@ -301,6 +307,13 @@ class HeapValueState(HeapState, ValueState):
         if table is None:
             table = self.tables[backend.namespace] = {}
         table[backend.skey] = value if self._ttl is None else (value, backend.now_ms())
+
+    def _own(self, value: Any) -> Any:
+        """The function may emit the value now, and change what the state has with the next record."""
+        if type(value) in CHANGEABLE:
+            return copied(value)
+        self._plain = type(value)
+        return value
 
 
 class HeapMergingState(HeapState, MergingState):
@@ -392,7 +405,8 @@ class HeapReducingState(HeapMergingState, ReducingState):
 
     def add(self, value: Any) -> None:
         found = self._load()
-        self._store(value if found is _MISSING else self._reduce(found, value))
+        # The function may change its first argument in place, and the record is not only ours.
+        self._store(copied(value) if found is _MISSING else self._reduce(found, value))
 
     def _absorb(self, raw: Any) -> None:
         self.add(raw if self._ttl is None else raw[0])

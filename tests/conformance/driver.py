@@ -20,6 +20,7 @@ ADAPTER_MODULES = (
     "tests.conformance.operator_areas",
     "tests.conformance.task_areas",
     "tests.conformance.input_areas",
+    "tests.conformance.checkpoint_areas",
     "tests.conformance.barrier_area",
     "tests.conformance.sink_areas",
 )

@@ -16,12 +16,12 @@ from penstock.machines.restart_backoff import (
 )
 from penstock.model.config import OPTIONS
 from penstock.model.errors import IllegalTransition
-from penstock.model.graph.builder import default_max_parallelism
 from penstock.model.graph.chaining import ChainCandidate, is_chainable
 from penstock.model.graph.job_graph import JobGraph, JobVertex, ResultPartitionType
 from penstock.model.graph.partitioning import ShipStrategy, StreamExchangeMode
 from penstock.model.graph.stream_graph import ChainingStrategy
 from penstock.model.ids import JobId, VertexId
+from penstock.model.key_groups import default_max_parallelism
 from penstock.model.states import ExecutionState, JobStatus
 
 _REPORTS = {

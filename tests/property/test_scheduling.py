@@ -14,10 +14,10 @@ from penstock.machines.distribution import (
 from penstock.machines.execution_graph import ExecutionGraph
 from penstock.machines.regions import Regions
 from penstock.machines.slot_sharing import local_input_preferred, task_balanced
-from penstock.model.graph.builder import default_max_parallelism
 from penstock.model.graph.job_graph import JobGraph, ResultPartitionType
 from penstock.model.graph.partitioning import DistributionPattern
 from penstock.model.ids import AttemptId, ExecutionVertexId, ResourceId, VertexId
+from penstock.model.key_groups import default_max_parallelism
 from penstock.model.messages import (
     CancelJob,
     FailureInfo,

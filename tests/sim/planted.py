@@ -39,9 +39,10 @@ from penstock.machines.task_slots import TaskSlots
 from penstock.model.ids import AllocationId, AttemptId, ResourceId
 from penstock.model.messages import ExecutionStateChanged, RequestSlot, StopTaskManager
 from penstock.model.states import ExecutionState, JobStatus
+from tests.sim import planted_checkpoints
 
 SEEDS = 2000
-PLANTS: dict[str, Callable[[ExitStack], None]] = {}
+PLANTS: dict[str, Callable[[ExitStack], None]] = dict(planted_checkpoints.PLANTS)
 
 
 def plant(bug: Callable[[ExitStack], None]) -> Callable[[ExitStack], None]:

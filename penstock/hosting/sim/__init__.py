@@ -12,6 +12,8 @@ imitated, but for their `machines/task_slots.py`. Source: FoundationDB's simulat
 | `scenario` | what a seed means: graph, settings, faults and their moments |
 | `network` | one connection per TaskManager, and what can happen to it |
 | `taskmanager`, `tasks` | a TaskManager: slots, tasks, results |
+| `barriers` | barriers between tasks, and the snapshots they cause |
+| `checkpoints` | what keeps checkpoints, and the invariants of what is in them |
 | `master` | the driver: shell, watch, and what they are wired to |
 | `faults` | carries faults out |
 | `invariants` | what must hold, by name |

@@ -89,7 +89,9 @@ def installed(clock: SimClock, loop: SimLoop) -> Generator[None]:
     """Inside, the driver's shell lives by this clock and this loop."""
     names = vars(machine_shell)
     real_time = names["time"]
-    frozen = SimpleNamespace(monotonic_ns=lambda: clock.now_ms * 1_000_000)
+    frozen = SimpleNamespace(
+        monotonic_ns=lambda: clock.now_ms * 1_000_000, time_ns=lambda: clock.now_ms * 1_000_000
+    )
     names["time"] = frozen
     asyncio._set_running_loop(cast("asyncio.AbstractEventLoop", loop))
     try:

@@ -12,6 +12,7 @@ from typing import Final
 
 from penstock.hosting.job_observer import JobObserver
 from penstock.hosting.provider import MasterAddress, OnEnded
+from penstock.hosting.sim.checkpoints import SimCheckpoints
 from penstock.hosting.sim.clock import SimClock
 from penstock.hosting.sim.faults import Faults
 from penstock.hosting.sim.invariants import Invariants, Name
@@ -136,6 +137,10 @@ class Cluster(Surroundings):
             clock, plan, host, SimObserver(self), SimCoordinators(self), self._on_send
         )
         shell = self.master.shell
+        self.checkpoints = SimCheckpoints(clock, self.master, invariants, faults.at_moment, trace)
+        shell.checkpoints = self.checkpoints
+        self.is_declining = self.checkpoints.is_declining
+        self.on_snapshot = self.checkpoints.on_snapshot
         self.watcher = Watcher(clock, self.master, self.taskmanagers, self.data, invariants, trace)
         shell.on_job_step = self.watcher.after_job_step
         shell.on_resource_step = self.watcher.after_resource_step
@@ -243,6 +248,7 @@ class Cluster(Surroundings):
             self.clock.later(0, "Moment", lambda: self.on_moment(Moment.FAIL_TO_RESTART, None))
 
     def _on_send(self, resource_id: ResourceId, message: object) -> None:
+        self.checkpoints.on_send(message)
         if isinstance(message, DeployTask):
             self.watcher.deploying(message.deployment)
             self.on_moment(Moment.DEPLOY_TO_ACK, resource_id)

@@ -18,6 +18,7 @@ from penstock.model.graph.job_graph import (
     JobGraph,
     JobType,
     JobVertex,
+    OperatorInfo,
     ResultPartitionType,
 )
 from penstock.model.graph.partitioning import DistributionPattern, ShipStrategy
@@ -75,6 +76,9 @@ def _try(draw: Random, job_id: JobId) -> JobGraph:
         graph.vertices[name] = JobVertex(
             name, f"Op{place}", parallelism, 128, chain_blob=_BLOB, slot_sharing_group=group
         )
+        has_coordinator = place == 0  # the source
+        operator = OperatorInfo(place, f"Op{place}", name, has_coordinator=has_coordinator)
+        graph.vertices[name].operators = (operator,)
     for place in range(1, count):
         _connect(draw, graph, place, is_batch=is_batch)
     if draw.random() < 0.2:

@@ -47,6 +47,11 @@ class Name(StrEnum):
     SILENCE_NOTICED = "a silent TaskManager is noticed in time"
     FAILS_FOR_REASON = "a job fails only for what its restart strategy does not restart after"
     COMMITTED_ONCE = "what the last attempts made is committed, once"
+    CHECKPOINT_WHOLE = "a checkpoint is one snapshot of each running subtask, made for it"
+    NOTIFIED_IF_COMPLETE = "tasks hear of completed checkpoints only"
+    RESTORES_LATEST = "a restart begins with the latest completed checkpoint"
+    LATEST_IS_KEPT = "what a restart would begin with is not discarded"
+    CHECKPOINT_IDS_RISE = "ids of checkpoints rise"
     ATTEMPTS_END = "every attempt ends"
     RECOVERS = "60 s after the faults the job runs or has ended"
     GIVEN_BACK = "slots and TaskManagers are given back after the end"
@@ -83,7 +88,7 @@ JOB_MOVES: Final = frozenset({
 _LATE_MS: Final = 3_000
 _COMMIT: Final = frozenset({"CommitFailed"})
 _NO_SLOTS: Final = frozenset({"NoResourceAvailable"})
-_USER: Final = frozenset({"ValueError"})
+_USER: Final = frozenset({"ValueError", "CheckpointFailed"})
 _WORLD: Final = frozenset({
     "TaskManagerLost",
     "SlotLost",

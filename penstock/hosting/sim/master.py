@@ -27,7 +27,11 @@ from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError
 from penstock.model.ids import FencingToken, ResourceId
 from penstock.model.messages import (
+    AcknowledgeCheckpoint,
     CancelJob,
+    CheckpointAcknowledged,
+    CheckpointDeclined,
+    DeclineCheckpoint,
     FailJob,
     FailureInfo,
     Heartbeat,
@@ -130,6 +134,10 @@ class Master:
         failed = None if failure is None else FailJob(failure, self.clock.now_ms)
         self._soon("Finalized", lambda: self.shell.feed_job(failed or event))
 
+    def feed_soon(self, kind: str, event: JobEvent) -> None:
+        """An answer to one of the job's effects."""
+        self._soon(kind, lambda: self.shell.feed_job(event))
+
     def host_ended(self, resource_id: ResourceId, cause: str) -> None:
         self._soon("HostEnded", lambda: self.watch.host_ended(resource_id, cause))
 
@@ -196,6 +204,10 @@ class Master:
         elif isinstance(message, SlotFreed):
             self.shell.feed_job(cast("JobEvent", message))  # first: its requirements follow
             self.shell.feed_resources(message)
+        elif isinstance(message, AcknowledgeCheckpoint):
+            self.shell.feed_job(CheckpointAcknowledged(message, now_ms))
+        elif isinstance(message, DeclineCheckpoint):
+            self.shell.feed_job(CheckpointDeclined(message, now_ms))
         elif isinstance(message, PartitionDataProduced):
             self.shell.feed_job(message)
         else:

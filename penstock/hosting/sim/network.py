@@ -16,11 +16,16 @@ from penstock.hosting.links import Links
 from penstock.hosting.sim.clock import SimClock
 from penstock.model.ids import ResourceId
 from penstock.model.messages import (
+    AcknowledgeCheckpoint,
     CancelTask,
+    DeclineCheckpoint,
     DeployTask,
     MasterHeartbeat,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
     RegisterTaskManager,
     TaskStateChanged,
+    TriggerCheckpoint,
 )
 
 _DELAYS_MS: Final = (0, 0, 1, 1, 2, 5, 20, 120)
@@ -43,9 +48,18 @@ def _key_of(message: object) -> object:
     """Who wrote it: messages of one key never overtake each other, as those of one thread."""
     if isinstance(message, DeployTask):
         return message.deployment.attempt_id
-    return message.attempt_id if isinstance(message, TaskStateChanged | CancelTask) else None
+    return message.attempt_id if isinstance(message, _OF_ONE_TASK) else None
 
 
+_OF_ONE_TASK: Final = (
+    TaskStateChanged,
+    CancelTask,
+    TriggerCheckpoint,
+    NotifyCheckpointComplete,
+    NotifyCheckpointAborted,
+    AcknowledgeCheckpoint,
+    DeclineCheckpoint,
+)
 Receiver = Callable[[object], None]
 
 

@@ -12,6 +12,7 @@ from random import Random
 from typing import Final
 
 from penstock.hosting.sim.graphs import random_graph
+from penstock.machines.checkpoints.settings import CheckpointSettings
 from penstock.machines.execution_graph import ExecutionGraph
 from penstock.machines.job_settings import FailoverMode, JobSettings, LoadBalanceMode
 from penstock.machines.regions import Regions
@@ -74,6 +75,19 @@ class Moment(StrEnum):
     FAIL_TO_RESTART = "between fail and restart"
     CANCEL_TO_END = "between cancel and end"
     REGISTER_TO_REQUEST = "between registration and slot request"
+    TRIGGER_TO_ACK = "between trigger and acknowledgement"
+    ACK_TO_COMPLETE = "between acknowledgement and completion"
+    COMPLETE_TO_NOTIFY = "between completion and notification"
+
+
+CHECKPOINT_MOMENTS: Final[tuple[Moment, ...]] = (
+    Moment.TRIGGER_TO_ACK,
+    Moment.ACK_TO_COMPLETE,
+    Moment.COMPLETE_TO_NOTIFY,
+)
+_OTHER_MOMENTS: Final[tuple[Moment, ...]] = tuple(
+    moment for moment in Moment if moment not in CHECKPOINT_MOMENTS
+)
 
 
 AT_MOMENTS: Final = (
@@ -153,6 +167,7 @@ def job_plan(draw: Random, job_id: JobId, faults: Sequence[Fault]) -> JobPlan:
         load_balance=draw.choice(tuple(LoadBalanceMode)),
         is_local_recovery=draw.random() < 0.2,
         make_backoff=_backoff(draw),
+        checkpoints=_checkpoints(draw),
     )
     resources = ResourceSettings(
         load_balance=settings.load_balance.value,
@@ -162,6 +177,29 @@ def job_plan(draw: Random, job_id: JobId, faults: Sequence[Fault]) -> JobPlan:
     small = sum(fault.kind is FaultKind.FEWER_SLOTS for fault in faults)
     most = needed + small + draw.choice((1, 2, 4))
     return JobPlan(graph, settings, resources, slots_each, most)
+
+
+def _checkpoints(draw: Random) -> CheckpointSettings | None:
+    """Half the jobs take none."""
+    aside = _aside(draw)
+    if aside.random() < 0.5:
+        return None
+    return CheckpointSettings(
+        interval_ms=aside.choice((3_000, 10_000, 30_000)),
+        min_pause_ms=aside.choice((0, 0, 5_000)),
+        timeout_ms=aside.choice((4_000, 20_000)),
+        max_concurrent=aside.choice((1, 1, 3)),
+        tolerable_failures=aside.choice((5, 1000)),
+        num_retained=aside.choice((1, 2)),
+        draw=lambda: 2 * aside.random() - 1,
+    )
+
+
+def _aside(draw: Random) -> Random:
+    """For what is drawn beside the rest, so that the rest of a seed's meaning does not depend on it."""
+    aside = Random()
+    aside.setstate(draw.getstate())
+    return aside
 
 
 def _slots_wanted(graph: JobGraph) -> tuple[int, int]:
@@ -190,9 +228,12 @@ def _fault(draw: Random, kind: FaultKind, end_ms: int) -> Fault:
     at_ms = draw.randrange(1000, end_ms - 30_000)
     duration_ms = draw.choice((300, 2_000, 8_000, 15_000, 40_000, 60_000, 90_000))
     is_at_moment = kind in AT_MOMENTS and draw.random() < 0.6
-    moment = draw.choice(tuple(Moment)) if is_at_moment else None
+    moment = draw.choice(_OTHER_MOMENTS) if is_at_moment else None
     if is_at_moment:  # most of the protocol happens while the job starts
         at_ms = draw.choice((0, 0, at_ms))
+        aside = _aside(draw)
+        if aside.random() < 0.4:
+            moment = aside.choice(CHECKPOINT_MOMENTS)
     return Fault(kind, at_ms, duration_ms, moment)
 
 

@@ -20,14 +20,19 @@ from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError
 from penstock.model.ids import AllocationId, AttemptId, ResourceId, ResultPartitionId
 from penstock.model.messages import (
+    AcknowledgeCheckpoint,
     AnswerOffers,
     CancelTask,
+    CheckpointFailureReason,
     Committable,
+    DeclineCheckpoint,
     DeployTask,
     FailureInfo,
     FreeSlot,
     Heartbeat,
     MasterHeartbeat,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
     OfferSlots,
     PutBlob,
     RegisterTaskManager,
@@ -38,6 +43,7 @@ from penstock.model.messages import (
     SlotFreed,
     SlotOffer,
     TaskStateChanged,
+    TriggerCheckpoint,
     UpdatePartitions,
 )
 from penstock.model.slot_size import SlotSize
@@ -59,6 +65,8 @@ class Surroundings:
     on_task: Callable[[SimTaskManager, SimTask], None]
     is_deaf_to_cancel: Callable[[], bool]
     can_reach: Callable[[ResourceId], bool]
+    on_snapshot: Callable[[AcknowledgeCheckpoint], None]
+    is_declining: Callable[[], bool]
 
 
 class SimTaskManager:
@@ -252,6 +260,27 @@ class SimTaskManager:
         for partition_id, producer in message.partitions:
             self._around.data.release(ResultPartitionId(partition_id, producer))
 
+    # ------------------------------------------------------------------ checkpoints
+
+    def _on_trigger_checkpoint(self, message: TriggerCheckpoint) -> None:
+        task = self.tasks.get(message.attempt_id)
+        if task is None or task.state is not ExecutionState.RUNNING:
+            reason = CheckpointFailureReason.TASK_NOT_READY
+            self.send(DeclineCheckpoint(message.attempt_id, message.checkpoint_id, reason))
+        else:
+            self._around.data.barriers.snapshot(task, message.checkpoint_id)
+
+    def snapshot_taken(self, task: SimTask, message: AcknowledgeCheckpoint) -> None:
+        """Written, or not."""
+        if task.state is not ExecutionState.RUNNING or not self.is_alive:
+            return
+        if self._around.is_declining():
+            reason = CheckpointFailureReason.CHECKPOINT_DECLINED
+            self.send(DeclineCheckpoint(message.attempt_id, message.checkpoint_id, reason))
+            return
+        self._around.on_snapshot(message)
+        self.send(message)
+
     def _on_shutdown(self, message: Shutdown) -> None:
         self.end(message.reason)
 
@@ -279,4 +308,7 @@ _HANDLERS: Final[dict[type, Callable[[SimTaskManager, Any], None]]] = {
     RegistrationAccepted: SimTaskManager._ignore,
     UpdatePartitions: SimTaskManager._ignore,
     MasterHeartbeat: SimTaskManager._ignore,
+    TriggerCheckpoint: SimTaskManager._on_trigger_checkpoint,
+    NotifyCheckpointComplete: SimTaskManager._ignore,
+    NotifyCheckpointAborted: SimTaskManager._ignore,
 }

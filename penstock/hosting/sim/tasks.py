@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from penstock.hosting.sim.barriers import Barriers
 from penstock.hosting.sim.clock import SimClock
 from penstock.model.deployment import ShuffleDescriptor, TaskDeployment
 from penstock.model.graph.job_graph import ResultPartitionType
@@ -37,6 +38,8 @@ class SimTask:
     is_work_done: bool = False
     unread: dict[ResultPartitionId, None] = field(default_factory=dict)
     missing: dict[ResultPartitionId, None] = field(default_factory=dict)
+    barriers: dict[int, set[ResultPartitionId]] = field(default_factory=dict)
+    last_checkpoint: int = -1
 
     @property
     def attempt_id(self) -> AttemptId:
@@ -75,6 +78,7 @@ class DataPlane:
         self._work_ms = work_ms
         self.results: dict[ResultPartitionId, SimResult] = {}
         self._waiting: dict[ResultPartitionId, list[SimTask]] = {}
+        self.barriers = Barriers(clock, self.results)
 
     # ------------------------------------------------------------------ a task's way
 
@@ -163,6 +167,7 @@ class DataPlane:
             del self.results[result.result_id]
             for reader in result.readers.values():
                 reader.unread.pop(result.result_id, None)
+                self.barriers.input_ended(reader)
                 self._finish_soon(reader)
 
     # ------------------------------------------------------------------ ends and breaks

@@ -41,6 +41,7 @@ from penstock.model.graph.resolution import (
 )
 from penstock.model.graph.stream_graph import StreamGraph, StreamNode
 from penstock.model.ids import BlobKey, DataSetId, JobId, VertexId
+from penstock.model.key_groups import default_max_parallelism
 
 
 def build_job_graph(
@@ -67,12 +68,6 @@ def build_job_graph(
     sizes = stream_graph.slot_sizes
     job_graph.slot_sizes = {group: sizes[group] for group in sizes if group in used}
     return job_graph
-
-
-def default_max_parallelism(parallelism: int) -> int:
-    """Key groups of a vertex that sets none: one and a half times as many, rounded up to 2^n."""
-    wanted = parallelism + parallelism // 2
-    return min(max(1 << max(wanted - 1, 0).bit_length(), 128), 32768)
 
 
 @dataclass(slots=True)
@@ -217,6 +212,7 @@ def _vertex_of(graph: ResolvedGraph, chain: _Chain, blob: BlobKey) -> JobVertex:
         slot_sharing_group=head.slot_sharing_group,
         co_location_group=min(co_location) if co_location else None,
         is_source=head.node.is_source,
+        is_max_parallelism_set=head.max_parallelism > 0 or bool(is_set),
     )
 
 

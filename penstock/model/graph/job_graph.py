@@ -97,7 +97,10 @@ class IntermediateDataSet:
 
 @dataclass(slots=True)
 class JobVertex:
-    """A chain of operators with its parallelism and the blob that holds its ChainSpec."""
+    """A chain of operators with its parallelism and the blob that holds its ChainSpec.
+
+    `is_max_parallelism_set`: by the program; else a checkpoint that it starts from may have another one.
+    """
 
     vertex_id: VertexId
     name: str
@@ -110,6 +113,7 @@ class JobVertex:
     inputs: list[JobEdge] = field(default_factory=list)
     outputs: list[IntermediateDataSet] = field(default_factory=list)
     is_source: bool = False
+    is_max_parallelism_set: bool = False
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from penstock.model.ids import (
     PartitionId,
     ResourceId,
 )
+from penstock.model.messages.checkpoints import CheckpointEffect, CheckpointEvent
 from penstock.model.messages.shared import Committable, FailureInfo, SlotFreed, SlotOffer, TaskIo
 from penstock.model.slot_size import SlotSize
 from penstock.model.states import ExecutionState, JobStatus
@@ -124,6 +125,7 @@ JobEvent: TypeAlias = (
     | JobFinalized
     | NotEnoughResources
     | TimerFired
+    | CheckpointEvent
 )
 
 
@@ -198,10 +200,14 @@ class SetTimer:
 
 @dataclass(frozen=True, slots=True)
 class ResetSubtasks:
-    """These subtasks start again: their coordinators take back splits and forget committables."""
+    """These subtasks start again: their coordinators take back splits and forget committables.
+
+    `checkpoint_id`: what they were given or made before it stays; None: they begin anew.
+    """
 
     vertices: tuple[ExecutionVertexId, ...]
     is_global: bool
+    checkpoint_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,4 +248,5 @@ JobEffect: TypeAlias = (
     | FinalizeJob
     | JobStatusChanged
     | ExecutionStateChanged
+    | CheckpointEffect
 )

@@ -1,18 +1,20 @@
 """Keys: selection, stable hash, key groups, channels."""
 
+from penstock.model.key_groups import (
+    check_parallelism,
+    default_max_parallelism,
+    key_group_range,
+    operator_index,
+    restore_sources,
+)
 from penstock.runtime.keys.hashing import (
     canonical_bytes,
     channel_of,
     channels_of_hashes,
-    check_parallelism,
-    default_max_parallelism,
     hash32,
     key_group,
-    key_group_range,
     murmur,
-    operator_index,
     original_key,
-    restore_sources,
     state_key,
     state_keys,
 )

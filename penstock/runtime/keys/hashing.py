@@ -26,7 +26,6 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.model.errors import ConfigurationError
 from penstock.model.row import Row
 from penstock.model.time import Instant
 from penstock.model.types import BasicType, BasicTypeInfo, TypeInformation
@@ -34,7 +33,6 @@ from penstock.model.types import BasicType, BasicTypeInfo, TypeInformation
 UInt32s: TypeAlias = NDArray[np.uint32]
 Channels: TypeAlias = NDArray[np.unsignedinteger[Any]]
 
-MAX_PARALLELISM_LIMIT: Final = 32768
 _MASK: Final = 0xFFFFFFFF
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
@@ -52,54 +50,6 @@ class OtherKey(tuple[bytes]):  # ruff: ignore[no-slots-in-tuple-subclass] - a tu
     """
 
     key: Any
-
-
-# ------------------------------------------------------------------------------- key groups
-
-
-def default_max_parallelism(parallelism: int) -> int:
-    """1.5 times the parallelism, rounded up to a power of two, within 128..32768."""
-    wanted = parallelism + parallelism // 2
-    return min(max(1 << (wanted - 1).bit_length(), 128), MAX_PARALLELISM_LIMIT)
-
-
-def key_group_range(max_parallelism: int, parallelism: int, index: int) -> tuple[int, int]:
-    """First and last key group (inclusive) of a subtask.
-
-    Raises: ConfigurationError: parallelism outside [1, max_parallelism], or that above 32768.
-    """
-    check_parallelism(max_parallelism, parallelism)
-    start = (index * max_parallelism + parallelism - 1) // parallelism
-    return start, ((index + 1) * max_parallelism - 1) // parallelism
-
-
-def check_parallelism(max_parallelism: int, parallelism: int) -> None:
-    """Raises ConfigurationError unless 1 <= parallelism <= max_parallelism <= 32768."""
-    if not 1 <= parallelism <= max_parallelism <= MAX_PARALLELISM_LIMIT:
-        raise ConfigurationError(
-            f"parallelism {parallelism} with max parallelism {max_parallelism}: expected "
-            f"1 <= parallelism <= max parallelism <= {MAX_PARALLELISM_LIMIT}; change either with "
-            "set_parallelism or set_max_parallelism"
-        )
-
-
-def operator_index(key_group: int, max_parallelism: int, parallelism: int) -> int:
-    """The subtask, and so the channel, that owns a key group."""
-    return key_group * parallelism // max_parallelism
-
-
-def restore_sources(
-    max_parallelism: int, old_parallelism: int, new_parallelism: int, index: int
-) -> list[tuple[int, tuple[int, int]]]:
-    """What a new subtask reads: (old subtask, range of key groups) where its range meets theirs."""
-    first, last = key_group_range(max_parallelism, new_parallelism, index)
-    found = []
-    for old in range(old_parallelism):
-        old_first, old_last = key_group_range(max_parallelism, old_parallelism, old)
-        low, high = max(first, old_first), min(last, old_last)
-        if low <= high:
-            found.append((old, (low, high)))
-    return found
 
 
 # ------------------------------------------------------------------------------- hash of one key

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
+from penstock.model.row import copied
 from penstock.runtime.context import RuntimeContext
 from penstock.runtime.elements import MAX_WATERMARK, Batch, RowBatch, Watermark
 from penstock.runtime.operator import Emitted
@@ -263,7 +264,8 @@ class RecordWindowOperator(WindowOperator):
         if not absorbing(self._contents).has_value():
             return
         kept = absorbing(self._contents).get()
-        elements: list[Any] = kept if self.contents.function is None else [kept]
+        # A window may go on after it has fired: what has left must not change with it.
+        elements: list[Any] = kept if self.contents.function is None else [copied(kept)]
         evictor = self.evictor
         if evictor is None:
             yield from self.call_window(self.state.skey, window, elements, collector)

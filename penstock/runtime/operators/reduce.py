@@ -1,7 +1,8 @@
 """Running aggregates per key: reduce, sum, min, max, min_by, max_by. Know no window.
 
 Source: Flink StreamGroupedReduceOperator, PyFlink's Accumulator in KeyedStream; differs: one dict per
-operator, looked up once per record.
+operator, looked up once per record; what was emitted is copied before a function can change it, where Flink
+serializes it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Final
 
-from penstock.model.row import Row, make_row
+from penstock.model.row import Row, copied, make_row
 from penstock.runtime.checkpoint.snapshot import (
     KeyedPart,
     OperatorSnapshot,
@@ -39,6 +40,11 @@ class ReduceOperator(FunctionOperator):
         self._max_parallelism = 128
         self._restored: KeyedPart | None = None
 
+    @property
+    def _own(self) -> Callable[[Any], Any]:
+        """What makes a record ours: a function may change its first argument in place and return that."""
+        return _same if isinstance(self.function.owner, Aggregate) else copied
+
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         self._max_parallelism = context.max_parallelism
         restored, self._restored = self._restored, None
@@ -52,14 +58,17 @@ class ReduceOperator(FunctionOperator):
         rows = rows_of(batch)
         skeys = state_keys(self.keys.keys_of_rows(self.watched(rows.values)))
         table, call = self._table, self.function.call
-        get, missing = table.get, _MISSING
+        get, missing, own = table.get, _MISSING, self._own
         results: list[Any] = []
         append = results.append
         for skey, value in zip(skeys, self.watched(rows.values), strict=False):
-            reduced = get(skey, missing)
-            reduced = value if reduced is missing else call(reduced, value)
-            table[skey] = reduced
-            append(reduced)
+            old = get(skey, missing)
+            if old is missing:
+                table[skey] = own(value)
+                append(value)
+                continue
+            reduced = table[skey] = call(old, value)
+            append(own(old) if reduced is old else reduced)
         return (RowBatch(results, rows.timestamps),)
 
     def snapshot(self) -> OperatorSnapshot:
@@ -140,6 +149,10 @@ class Aggregate:
 def _index(record: Row, name: str) -> int:
     assert record._fields is not None
     return record._fields.index(name)
+
+
+def _same(record: Any) -> Any:
+    return record
 
 
 def _sum(old: Any, new: Any) -> Any:

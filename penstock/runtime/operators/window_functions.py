@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from penstock.model.row import copied
 from penstock.runtime.context import KeyedStateStore, UserFunction
 from penstock.runtime.state import KeyedStateBackend, MergingState
 from penstock.runtime.state_descriptors import (
@@ -60,6 +61,10 @@ class ReduceContents(WindowContents):
 
     def fold(self) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
         return _fold_reduce(self.function.call)
+
+    def result(self) -> Callable[[Any], Any]:
+        """Not what later records will change."""
+        return copied
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +239,8 @@ def _fold_reduce(call: Callable[[Any, Any], Any]) -> Callable[..., None]:
         get, missing = table.get, MISSING
         for skey, value in zip(skeys, values, strict=False):
             kept = get(skey, missing)
-            table[skey] = value if kept is missing else call(kept, value)
+            # The record is also in other windows, and the function may change its first argument in place.
+            table[skey] = copied(value) if kept is missing else call(kept, value)
 
     return fold
 

@@ -5,13 +5,14 @@ import pickle
 import pytest
 
 from penstock.model.errors import GraphError
-from penstock.model.graph.builder import build_job_graph, default_max_parallelism
+from penstock.model.graph.builder import build_job_graph
 from penstock.model.graph.chain import ChainSpec
 from penstock.model.graph.job_graph import JobGraph, ResultPartitionType
 from penstock.model.graph.partitioning import DistributionPattern, Partitioning, ShipStrategy
 from penstock.model.graph.stream_graph import ChainingStrategy, StreamEdge, StreamGraph, StreamNode
 from penstock.model.graph.topology import sort_job_vertices, topological_order
 from penstock.model.ids import JobId
+from penstock.model.key_groups import default_max_parallelism
 
 HASH = Partitioning(ShipStrategy.HASH, "selector")
 

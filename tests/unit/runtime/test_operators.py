@@ -180,6 +180,44 @@ def test_reduce_passes_the_first_and_emits_running_results():
     assert restored.values == [("a", 16)]
 
 
+def test_what_a_function_keeps_changes_and_emits_is_emitted_as_it_was_then():
+    class Counting:
+        def open(self, runtime_context):
+            self.state = runtime_context.get_state(
+                ValueStateDescriptor("counts", Types.PICKLED_BYTE_ARRAY())
+            )
+
+        def process_element(self, value, ctx):
+            counts = self.state.value() or {}
+            counts[value] = counts.get(value, 0) + 1
+            self.state.update(counts)
+            yield counts
+
+    function = Counting()
+    op = OperatorHarness(
+        KeyedProcessOperator(
+            UserFunction(function.process_element, function), KeySelection(lambda value: "k")
+        )
+    )
+    op.feed(["a", "b", "a"])
+    assert op.values == [{"a": 1}, {"a": 1, "b": 1}, {"a": 2, "b": 1}]
+
+
+@pytest.mark.parametrize(
+    "make", [list, lambda pair: {0: pair[0], 1: pair[1]}, lambda pair: Row(*pair)]
+)
+def test_a_reduce_function_may_change_its_first_argument_in_place(make):
+    def add(first, second):
+        first[1] += second[1]
+        return first
+
+    records = [make(("a", 1)), make(("a", 2)), make(("a", 4))]
+    op = OperatorHarness(ReduceOperator(UserFunction(add), KeySelection(lambda record: record[0])))
+    op.feed(records)
+    assert [value[1] for value in op.values] == [1, 3, 7]
+    assert [record[1] for record in records] == [1, 2, 4]  # others may read them too
+
+
 def test_reduce_keeps_keys_apart_that_python_takes_for_equal():
     op = harness(ReduceOperator, lambda a, b: a + b, KeySelection(lambda v: v))
     op.feed([1, True, 1.0, 1])

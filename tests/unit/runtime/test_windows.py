@@ -361,6 +361,37 @@ def test_sessions_have_no_state_of_a_window_but_that_of_their_key():
         counting("window_state")
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_reduce_function_of_windows_may_change_its_first_argument_in_place(engine):
+    def add(first, second):
+        first[1] += second[1]
+        return first
+
+    op = windowed(
+        SlidingEventTimeWindows.of(10, 5), ReduceContents(UserFunction(add)), engine,
+        allowed_lateness_ms=20,
+    )  # fmt: skip
+    records = [["a", 1], ["a", 2], ["a", 4]]
+    op.feed(records, [6, 7, 12])
+    op.watermark(9)
+    op.watermark(14)
+    op.feed([["a", 8]], [13])  # late for one window, which fires again
+    assert op.values == [["a", 3], ["a", 7], ["a", 15]]
+    assert records == [["a", 1], ["a", 2], ["a", 4]]
+
+
+def test_what_a_window_has_given_does_not_change_with_it():
+    def add(first, second):
+        first[1] += second[1]
+        return first
+
+    op = windowed(
+        GlobalWindows.create(), ReduceContents(UserFunction(add)), trigger=CountTrigger.of(1)
+    )
+    op.feed([["a", 1], ["a", 2], ["a", 4]])
+    assert op.values == [["a", 1], ["a", 3], ["a", 7]]
+
+
 def test_late_merges_into_the_past_cannot_happen_quietly():
     op = windowed(EventTimeSessionWindows.with_gap(3), late_tag="late")
     op.watermark(20)

@@ -1,0 +1,346 @@
+"""Takes the checkpoints of one job: when, of whom, and what follows from their acknowledgements and failures.
+
+Knows no clock, wire or file: it is told the time; triggering tasks, taking the state of operators' coordinators and
+writing a checkpoint are effects, the last two with an answer. Source: Flink CheckpointCoordinator (spec 10.1, 10.5, 10.6).
+Differs: one checkpoint is written at a time, the oldest first, and one that is being written is not aborted any more: its
+outcome decides; a restart waits for it. A task that ends without having acknowledged aborts what waits for it.
+Of periodic requests one waits at most: those that a slow checkpoint held up would come one after the other.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.machines.checkpoints.checks import check_pending
+from penstock.machines.checkpoints.completed_store import CompletedCheckpointStore
+from penstock.machines.checkpoints.ended import EndedCheckpoints
+from penstock.machines.checkpoints.failure_counter import FailureCounter
+from penstock.machines.checkpoints.gateway import CheckpointGateway, Emit
+from penstock.machines.checkpoints.pending import AckResult, PendingCheckpoint, Phase
+from penstock.machines.checkpoints.plan import plan_of
+from penstock.machines.checkpoints.requests import (
+    CheckpointRequest,
+    Refusal,
+    RequestQueue,
+    Situation,
+)
+from penstock.machines.checkpoints.settings import CheckpointSettings
+from penstock.machines.execution_graph import ExecutionGraph, ExecutionVertex
+from penstock.model.messages.checkpoints import (
+    AcknowledgeCheckpoint,
+    CheckpointNotStored,
+    CheckpointStored,
+    CoordinatorsSnapshotted,
+    DeclineCheckpoint,
+    DiscardCheckpoint,
+    DiscardStates,
+    SnapshotCoordinators,
+    StoreCheckpoint,
+    TriggerSavepoint,
+)
+from penstock.model.messages.checkpoints import CheckpointFailureReason as Reason
+from penstock.model.messages.job import SetTimer
+from penstock.model.messages.shared import FailureInfo
+from penstock.model.states import JobStatus
+
+TRIGGER_TIMER: Final = "checkpoint-trigger"
+EXPIRY_TIMER: Final = "checkpoint-expiry"
+
+
+class CheckpointCoordinator:
+    """`is_active`: the job runs, so that checkpoints are triggered. `store`: the completed ones."""
+
+    def __init__(
+        self,
+        graph: ExecutionGraph,
+        settings: CheckpointSettings,
+        store: CompletedCheckpointStore,
+        emit: Emit,
+    ) -> None:
+        self.is_active = False
+        self.store = store
+        self.pending: dict[int, PendingCheckpoint] = {}
+        self._graph = graph
+        self._settings = settings
+        self._emit = emit
+        self._gateway = CheckpointGateway(graph, settings, emit)
+        self._queue = RequestQueue(settings.max_concurrent, settings.min_pause_ms)
+        self._counter = FailureCounter(settings.tolerable_failures)
+        self._ended = EndedCheckpoints()
+        self._next_id = max(settings.first_id, store.latest_id + 1)
+        self._last_completion_ms: int | None = None
+        self._is_periodic = False
+        self._expiry_ms: int | None = None
+        self._failure: FailureInfo | None = None
+
+    @property
+    def is_storing(self) -> bool:
+        """What a restart begins with is not known before this is over."""
+        return any(pending.phase is Phase.STORING for pending in self.pending.values())
+
+    def check(self) -> None:
+        """Raises BrokenInvariant. For tests, after each step."""
+        check_pending(self.pending, self._next_id, is_active=self.is_active)
+
+    def settle(self, now_ms: int) -> FailureInfo | None:
+        """After each event: write and trigger what may be. Returns: what the job must fail for, once."""
+        self._store_next()
+        self._serve(now_ms)
+        failure, self._failure = self._failure, None
+        return failure if self.is_active else None  # else it is restarting or ending anyway
+
+    # ------------------------------------------------------------------ the job's life
+
+    def start(self, now_ms: int) -> None:
+        """The job is RUNNING, for the first time or again."""
+        if not self.is_active:
+            self.is_active = True
+            self._counter.reset()
+            self._start_periodic(now_ms)
+
+    def stop(self, reason: Reason = Reason.COORDINATOR_SUSPEND) -> None:
+        """The job does not run any more: nothing is triggered, and what is under way is aborted."""
+        self.is_active = self._is_periodic = False
+        for request in self._queue.drop_all():
+            self._gateway.answer_failure(request, reason, "the job is not RUNNING")
+        self._abort_all(reason)
+
+    def shut_down(self, status: JobStatus) -> None:
+        """The job is over. One that is being written is dealt with when the answer comes."""
+        if status is JobStatus.SUSPENDED:  # another driver may use the same ids: nothing is touched
+            for pending in list(self.pending.values()):
+                if pending.phase is not Phase.STORING:
+                    del self.pending[pending.checkpoint_id]
+                    reason = Reason.COORDINATOR_SHUTDOWN
+                    self._gateway.answer_failure(pending.request, reason, "the job is SUSPENDED")
+        self.stop(Reason.COORDINATOR_SHUTDOWN)
+        for checkpoint in self.store.shut_down(status):
+            self._emit(DiscardCheckpoint(checkpoint))
+
+    def on_outcome_after_end(
+        self, event: CheckpointStored | CheckpointNotStored, status: JobStatus
+    ) -> None:
+        """The job ended while this one was being written."""
+        pending = self.pending.pop(event.checkpoint_id, None)
+        if pending is None:
+            return
+        if isinstance(event, CheckpointStored):
+            checkpoint = pending.stored(event.location)
+            self._gateway.answer(pending.request, event.location)
+            if self.store.is_discarded_at(status, checkpoint):
+                self._emit(DiscardCheckpoint(checkpoint))
+        else:
+            self._gateway.answer_failure(pending.request, event.reason, event.text)
+            if status is not JobStatus.SUSPENDED:
+                states = tuple(pending.states.values())
+                self._emit(DiscardStates(event.checkpoint_id, states))
+
+    def on_attempt_ended(self, vertex: ExecutionVertex) -> None:
+        """Its acknowledgement will not come: one that has sent it told us before it ended."""
+        attempt_id = vertex.execution.attempt_id
+        for pending in self._under_way():
+            if attempt_id in pending.plan.running and attempt_id not in pending.states:
+                self._abort(pending, Reason.TASK_CLOSING, f"task {vertex} is {vertex.state}")
+
+    # ------------------------------------------------------------------ triggering
+
+    def on_timer(self, timer: str, now_ms: int) -> None:
+        if timer == TRIGGER_TIMER and self._is_periodic:
+            assert self._settings.interval_ms is not None
+            self._emit(SetTimer(TRIGGER_TIMER, now_ms + self._settings.interval_ms))
+            if not self._queue.has_periodic:
+                self._request(CheckpointRequest(now_ms, is_periodic=True))
+        elif timer == EXPIRY_TIMER:
+            self._expiry_ms = None
+            for pending in self._under_way():
+                if pending.deadline_ms <= now_ms:
+                    text = f"not acknowledged by all within {self._settings.timeout_ms} ms"
+                    self._abort(pending, Reason.CHECKPOINT_EXPIRED, text)
+
+    def on_savepoint_wanted(self, event: TriggerSavepoint) -> None:
+        request = CheckpointRequest(
+            event.now_ms,
+            event.checkpoint_type,
+            is_forced=not self._settings.is_unaligned,
+            request_id=event.request_id,
+            target_directory=event.target_directory,
+        )
+        refusal = self._what_refuses(request)
+        if refusal is not None:
+            self._gateway.answer_failure(request, *refusal)
+            return
+        if event.checkpoint_type.is_synchronous:  # no later checkpoint may commit beside it
+            self._is_periodic = False
+            self._queue.drop_periodic()
+            self._abort_all(Reason.COORDINATOR_SUSPEND)
+        self._request(request)
+
+    def _what_refuses(self, request: CheckpointRequest) -> tuple[Reason, str] | None:
+        if not self.is_active:
+            return Reason.NOT_ALL_REQUIRED_TASKS_RUNNING, "the job is not RUNNING"
+        if request.checkpoint_type.is_savepoint and request.target_directory is None:
+            return Reason.IO_EXCEPTION, (
+                "no directory is named for it: name one, or set "
+                "'execution.checkpointing.savepoint-dir'"
+            )
+        waiting = [pending.request for pending in self.pending.values()] + list(self._queue)
+        if any(other.checkpoint_type.is_synchronous for other in waiting):
+            return Reason.COORDINATOR_SUSPEND, "the job is being stopped with a savepoint"
+        return None
+
+    def _start_periodic(self, now_ms: int) -> None:
+        self._is_periodic = self._settings.interval_ms is not None
+        if self._is_periodic:
+            self._emit(SetTimer(TRIGGER_TIMER, now_ms + self._settings.first_delay_ms()))
+
+    def _request(self, request: CheckpointRequest) -> None:
+        refusal = self._queue.add(request)
+        if refusal is not None:
+            text = f"{len(self._queue)} wait already"
+            self._gateway.answer_failure(refusal.request, refusal.reason, text)
+
+    def _serve(self, now_ms: int) -> None:
+        """Trigger as many as may be, and see to the timer of those under way."""
+        while self.is_active:
+            phases = [pending.phase for pending in self.pending.values()]
+            situation = Situation(
+                now_ms, len(phases), Phase.COORDINATORS in phases, self._last_completion_ms
+            )
+            chosen = self._queue.choose(situation)
+            if chosen is None:
+                break
+            if isinstance(chosen, Refusal):
+                if chosen.retry_in_ms is not None and self._is_periodic:
+                    self._emit(SetTimer(TRIGGER_TIMER, now_ms + chosen.retry_in_ms))
+                continue
+            self._trigger(chosen, now_ms)
+        self._watch_expiry()
+
+    def _trigger(self, request: CheckpointRequest, now_ms: int) -> None:
+        plan = plan_of(self._graph, are_finished_allowed=self._settings.are_finished_tasks_allowed)
+        if isinstance(plan, str):
+            reason = Reason.NOT_ALL_REQUIRED_TASKS_RUNNING
+            self._gateway.answer_failure(request, reason, plan)
+            if request.checkpoint_type.is_synchronous:  # the job goes on as it was
+                self._start_periodic(now_ms)
+            return
+        checkpoint_id, self._next_id = self._next_id, self._next_id + 1
+        deadline_ms = now_ms + self._settings.timeout_ms
+        pending = PendingCheckpoint(checkpoint_id, request, plan, now_ms, deadline_ms)
+        self.pending[checkpoint_id] = pending
+        if any(
+            o.has_coordinator for v in self._graph.job_graph.vertices.values() for o in v.operators
+        ):
+            self._emit(SnapshotCoordinators(checkpoint_id))
+        else:
+            self._trigger_tasks(pending)
+
+    def on_coordinators_snapshotted(self, event: CoordinatorsSnapshotted) -> None:
+        pending = self.pending.get(event.checkpoint_id)
+        if pending is None or pending.phase is not Phase.COORDINATORS:
+            return  # aborted meanwhile
+        if event.failure is not None:
+            self._abort(pending, Reason.IO_EXCEPTION, event.failure)
+        else:
+            pending.coordinator_states = dict(event.states)
+            self._trigger_tasks(pending)
+
+    def _trigger_tasks(self, pending: PendingCheckpoint) -> None:
+        pending.phase = Phase.TASKS
+        self._gateway.trigger(pending)
+
+    # ------------------------------------------------------------------ what tasks say
+
+    def on_acknowledged(self, message: AcknowledgeCheckpoint) -> None:
+        """One that does not count takes its snapshot along, unless that may be part of a completed checkpoint."""
+        pending = self.pending.get(message.checkpoint_id)
+        if pending is None:
+            if self._ended.was_aborted(message.checkpoint_id):
+                self._emit(DiscardStates(message.checkpoint_id, (message.state,)))
+            return
+        result = pending.acknowledge(message.attempt_id, message.state, message.metrics)
+        if result is AckResult.FOREIGN:
+            self._emit(DiscardStates(message.checkpoint_id, (message.state,)))
+
+    def on_declined(self, message: DeclineCheckpoint) -> None:
+        pending = self.pending.get(message.checkpoint_id)
+        if pending is None or not pending.is_under_way:
+            return
+        if message.attempt_id not in pending.plan.running:
+            return  # of a past attempt
+        text = f"declined by {message.attempt_id}: {message.text or message.reason}"
+        self._abort(pending, message.reason, text)
+
+    # ------------------------------------------------------------------ completion
+
+    def _store_next(self) -> None:
+        """The oldest of those that all have acknowledged, if none is being written."""
+        while not self.is_storing:
+            ready = next((p for p in self.pending.values() if p.phase is Phase.READY), None)
+            if ready is None:
+                return
+            forbidden = ready.what_forbids_it(self._graph)
+            if forbidden is not None:
+                self._abort(ready, Reason.FINALIZE_FAILURE, forbidden)
+                continue
+            ready.phase = Phase.STORING
+            ready.checkpoint = ready.completed(self._graph.job_graph.job_id, self._graph)
+            self._emit(StoreCheckpoint(ready.checkpoint))
+
+    def on_stored(self, event: CheckpointStored) -> None:
+        pending = self.pending.get(event.checkpoint_id)
+        if pending is None or pending.phase is not Phase.STORING:
+            return
+        del self.pending[event.checkpoint_id]
+        self._ended.add(event.checkpoint_id, is_completed=True)
+        self._counter.reset()
+        self._last_completion_ms = event.now_ms
+        checkpoint = pending.stored(event.location)
+        if checkpoint.is_for_recovery:
+            for subsumed in self.store.add(checkpoint):
+                self._emit(DiscardCheckpoint(subsumed))
+            self._subsume_before(checkpoint.checkpoint_id)
+            self._gateway.tell_complete(pending)
+        self._emit(pending.ended(event.location))
+        self._gateway.answer(pending.request, event.location)
+
+    def on_not_stored(self, event: CheckpointNotStored) -> None:
+        pending = self.pending.get(event.checkpoint_id)
+        if pending is None or pending.phase is not Phase.STORING:
+            return
+        self._abort(pending, event.reason, event.text)
+
+    def _subsume_before(self, checkpoint_id: int) -> None:
+        """Older ones have nothing to add; savepoints are the user's and go on."""
+        for pending in list(self.pending.values()):
+            if pending.checkpoint_id < checkpoint_id and not pending.is_savepoint:
+                self._abort(pending, Reason.CHECKPOINT_SUBSUMED, f"{checkpoint_id} is complete")
+
+    # ------------------------------------------------------------------ failure
+
+    def _under_way(self) -> list[PendingCheckpoint]:
+        return [pending for pending in self.pending.values() if pending.is_under_way]
+
+    def _abort_all(self, reason: Reason) -> None:
+        for pending in list(self.pending.values()):
+            if pending.phase is not Phase.STORING:
+                self._abort(pending, reason, "triggering of checkpoints was stopped")
+
+    def _abort(self, pending: PendingCheckpoint, reason: Reason, text: str) -> None:
+        """Tasks and coordinators forget it, its snapshots go, and the job may have to fail."""
+        checkpoint_id = pending.checkpoint_id
+        del self.pending[checkpoint_id]
+        self._ended.add(checkpoint_id, is_completed=False)
+        self._gateway.tell_aborted(pending, self.store.latest_id)
+        self._emit(pending.ended(None, reason, text))
+        self._gateway.answer_failure(pending.request, reason, text)
+        if self._counter.on_failure(checkpoint_id, pending.checkpoint_type, reason):
+            of_job = self._counter.failure_of_job(checkpoint_id, reason, text)
+            self._failure = self._failure or of_job
+
+    def _watch_expiry(self) -> None:
+        """One timer, for the first that would expire."""
+        first = min((p.deadline_ms for p in self._under_way()), default=None)
+        if first is not None and first != self._expiry_ms:
+            self._expiry_ms = first
+            self._emit(SetTimer(EXPIRY_TIMER, first))

@@ -1,0 +1,104 @@
+"""What tasks, coordinators of operators and users are told of a checkpoint.
+
+Decides nothing. Source: Flink CheckpointCoordinator.sendAcknowledgeMessages, sendAbortedMessages (spec 10.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from penstock.machines.checkpoints.pending import PendingCheckpoint
+from penstock.machines.checkpoints.requests import CheckpointRequest
+from penstock.machines.checkpoints.settings import CheckpointSettings
+from penstock.machines.execution_graph import ExecutionGraph
+from penstock.model.checkpoints import CheckpointOptions
+from penstock.model.ids import AttemptId, ResourceId
+from penstock.model.messages.checkpoints import (
+    CheckpointEffect,
+    CheckpointFailureReason,
+    CoordinatorsCheckpointEnded,
+    DiscardStates,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+    SavepointAnswered,
+    TriggerCheckpoint,
+)
+from penstock.model.messages.job import SetTimer
+from penstock.model.messages.shared import FailureInfo
+from penstock.model.states import ExecutionState
+
+Emit: TypeAlias = Callable[[CheckpointEffect | SetTimer], None]
+
+
+class CheckpointGateway:
+    """Effects in the right order, to those that are still there."""
+
+    def __init__(self, graph: ExecutionGraph, settings: CheckpointSettings, emit: Emit) -> None:
+        self._graph = graph
+        self._settings = settings
+        self._emit = emit
+
+    def trigger(self, pending: PendingCheckpoint) -> None:
+        """Savepoints are always aligned."""
+        timeout_ms = None if pending.is_savepoint else self._settings.aligned_timeout_ms
+        options = CheckpointOptions(
+            pending.checkpoint_type,
+            is_exactly_once=self._settings.is_exactly_once,
+            is_unaligned=timeout_ms == 0,
+            aligned_timeout_ms=timeout_ms or None,
+            target=pending.request.target_directory,
+        )
+        for vertex in pending.plan.triggered:
+            location = vertex.execution.location
+            assert location is not None
+            message = TriggerCheckpoint(
+                location.resource_id,
+                vertex.execution.attempt_id,
+                pending.checkpoint_id,
+                pending.timestamp_ms,
+                options,
+            )
+            self._emit(message)
+
+    def tell_complete(self, pending: PendingCheckpoint) -> None:
+        checkpoint_id = pending.checkpoint_id
+        for resource_id, attempt_id in self._reachable(pending):
+            message = NotifyCheckpointComplete(
+                resource_id, attempt_id, checkpoint_id, pending.timestamp_ms
+            )
+            self._emit(message)
+        self._emit(CoordinatorsCheckpointEnded(checkpoint_id, is_completed=True))
+
+    def tell_aborted(self, pending: PendingCheckpoint, latest_completed_id: int) -> None:
+        """And have the snapshots taken for it discarded."""
+        checkpoint_id = pending.checkpoint_id
+        for resource_id, attempt_id in self._reachable(pending):
+            message = NotifyCheckpointAborted(
+                resource_id, attempt_id, checkpoint_id, latest_completed_id, pending.timestamp_ms
+            )
+            self._emit(message)
+        self._emit(CoordinatorsCheckpointEnded(checkpoint_id, is_completed=False))
+        if pending.states:
+            self._emit(DiscardStates(checkpoint_id, tuple(pending.states.values())))
+
+    def answer(self, request: CheckpointRequest, location: str) -> None:
+        if request.request_id is not None:
+            self._emit(SavepointAnswered(request.request_id, location))
+
+    def answer_failure(
+        self, request: CheckpointRequest, reason: CheckpointFailureReason, text: str
+    ) -> None:
+        if request.request_id is not None:
+            failure = FailureInfo("CheckpointFailed", f"{reason}: {text}")
+            self._emit(SavepointAnswered(request.request_id, None, failure))
+
+    def _reachable(self, pending: PendingCheckpoint) -> Iterator[tuple[ResourceId, AttemptId]]:
+        """Those of its tasks that are still there to hear of its end."""
+        for attempt_id in pending.plan.running:
+            vertex = self._graph.current(attempt_id)
+            if vertex is None or vertex.state is not ExecutionState.RUNNING:
+                continue
+            location = vertex.execution.location
+            if location is not None:
+                yield location.resource_id, attempt_id

@@ -1,0 +1,165 @@
+"""Checkpoints in the life of one job: the coordinator follows the job's status, restarts begin with the latest.
+
+Knows when, not how: `coordinator.py` takes checkpoints, `restore.py` says what attempts begin with. Source: Flink
+CheckpointCoordinatorDeActivator, SchedulerBase.restoreState (spec 10.1, 10.6). A job with blocking results, or of type
+BATCH, takes none: what has been written to a blocking result would be in no snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from penstock.machines.checkpoints.completed_store import CompletedCheckpointStore
+from penstock.machines.checkpoints.coordinator import CheckpointCoordinator
+from penstock.machines.checkpoints.gateway import Emit
+from penstock.machines.checkpoints.restore import RestorePlan
+from penstock.machines.checkpoints.settings import CheckpointSettings
+from penstock.machines.execution_graph import ExecutionGraph, ExecutionVertex
+from penstock.model.completed_checkpoint import CompletedCheckpoint
+from penstock.model.graph.job_graph import JobType
+from penstock.model.messages.checkpoints import (
+    CheckpointAcknowledged,
+    CheckpointDeclined,
+    CheckpointEvent,
+    CheckpointNotStored,
+    CheckpointStored,
+    CoordinatorsSnapshotted,
+    RestoreCoordinators,
+    SavepointAnswered,
+    TriggerSavepoint,
+)
+from penstock.model.messages.shared import FailureInfo
+from penstock.model.states import JobStatus
+
+
+class JobCheckpoints:
+    """`coordinator` None: this job takes no checkpoints. What it was started from is restored all the same."""
+
+    def __init__(
+        self,
+        graph: ExecutionGraph,
+        settings: CheckpointSettings | None,
+        completed: Sequence[CompletedCheckpoint],
+        emit: Emit,
+    ) -> None:
+        """Raises: ConfigurationError: the program does not fit the last one of `completed`."""
+        used = settings or CheckpointSettings()
+        self.store = CompletedCheckpointStore(used.num_retained, used.retention, completed)
+        self.coordinator: CheckpointCoordinator | None = None
+        self._graph = graph
+        self._settings = used
+        self._emit = emit
+        self._plan: RestorePlan | None = None
+        self._is_over = False
+        if settings is not None and _can_be_snapshotted(graph):
+            self.coordinator = CheckpointCoordinator(graph, settings, self.store, emit)
+        self.restore(graph.vertices)
+
+    @property
+    def is_storing(self) -> bool:
+        """A restart waits until it is known which checkpoint is the latest."""
+        return self.coordinator is not None and self.coordinator.is_storing
+
+    def check(self) -> None:
+        """Raises BrokenInvariant."""
+        if self.coordinator is not None:
+            self.coordinator.check()
+
+    # ------------------------------------------------------------------ events
+
+    def take(self, event: CheckpointEvent) -> None:
+        coordinator = self.coordinator
+        if coordinator is None:
+            self._refuse(event)
+            return
+        match event:
+            case CheckpointAcknowledged():
+                coordinator.on_acknowledged(event.message)
+            case CheckpointDeclined():
+                coordinator.on_declined(event.message)
+            case CoordinatorsSnapshotted():
+                coordinator.on_coordinators_snapshotted(event)
+            case CheckpointStored():
+                coordinator.on_stored(event)
+            case CheckpointNotStored():
+                coordinator.on_not_stored(event)
+            case TriggerSavepoint():
+                coordinator.on_savepoint_wanted(event)
+            case _:
+                assert_never(event)
+
+    def take_after_end(
+        self, event: CheckpointStored | CheckpointNotStored, status: JobStatus
+    ) -> None:
+        """The job ended with `status` while a checkpoint was being written."""
+        if self.coordinator is not None:
+            self.coordinator.on_outcome_after_end(event, status)
+
+    def on_timer(self, timer: str, now_ms: int) -> None:
+        if self.coordinator is not None:
+            self.coordinator.on_timer(timer, now_ms)
+
+    def on_attempt_ended(self, vertex: ExecutionVertex) -> None:
+        if self.coordinator is not None:
+            self.coordinator.on_attempt_ended(vertex)
+
+    # ------------------------------------------------------------------ the job's life
+
+    def follow(self, status: JobStatus, now_ms: int) -> None:
+        """Checkpoints are taken while the job is RUNNING."""
+        if self.coordinator is None or self._is_over:
+            return
+        if status.is_terminal:
+            self._is_over = True
+            self.coordinator.shut_down(status)
+        elif status is JobStatus.RUNNING:
+            self.coordinator.start(now_ms)
+        else:
+            self.coordinator.stop()
+
+    def settle(self, status: JobStatus, now_ms: int) -> FailureInfo | None:
+        """After each event: what may be triggered or written now. Returns: what the job must fail for."""
+        self.follow(status, now_ms)
+        if self.coordinator is None:
+            return None
+        return self.coordinator.settle(now_ms)
+
+    # ------------------------------------------------------------------ restarts
+
+    def restore(self, vertices: Sequence[ExecutionVertex]) -> int | None:
+        """These begin with the latest checkpoint; its id, None: there is none."""
+        plan = self._latest_plan()
+        for vertex in vertices:
+            vertex.execution.restore = None if plan is None else plan.of(vertex.vertex_id)
+        return None if plan is None else plan.checkpoint.checkpoint_id
+
+    def restore_coordinators(self) -> None:
+        """All of the operators' coordinators begin with the latest checkpoint, if there is one."""
+        plan = self._latest_plan()
+        if plan is not None:
+            states = plan.coordinator_states
+            self._emit(RestoreCoordinators(plan.checkpoint.checkpoint_id, states))
+
+    def _latest_plan(self) -> RestorePlan | None:
+        latest = self.store.latest
+        if latest is not None and (self._plan is None or self._plan.checkpoint is not latest):
+            self._plan = RestorePlan(
+                self._graph.job_graph,
+                latest,
+                is_unclaimed_state_ignored=self._settings.is_unclaimed_state_ignored,
+            )
+        return self._plan
+
+    def _refuse(self, event: CheckpointEvent) -> None:
+        if isinstance(event, TriggerSavepoint):
+            text = "this job takes no checkpoints: it is a BATCH job, has blocking results, or no storage"
+            failure = FailureInfo("CheckpointFailed", text)
+            self._emit(SavepointAnswered(event.request_id, None, failure))
+
+
+def _can_be_snapshotted(graph: ExecutionGraph) -> bool:
+    if graph.job_graph.job_type is not JobType.STREAMING:
+        return False
+    results = (data for v in graph.job_graph.vertices.values() for data in v.outputs)
+    return not any(data.result_type.is_blocking for data in results)

@@ -1,0 +1,185 @@
+"""One checkpoint on its way: who has acknowledged it, and what it comes to.
+
+Knows no other checkpoint. Source: Flink PendingCheckpoint, DefaultCheckpointPlan, VertexFinishedStateChecker
+(spec 10.1, 10.6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+
+from penstock.machines.checkpoints.plan import CheckpointPlan
+from penstock.machines.checkpoints.requests import CheckpointRequest
+from penstock.machines.execution_graph import ExecutionGraph, ExecutionJobVertex
+from penstock.model.checkpoints import (
+    CheckpointMetrics,
+    CheckpointType,
+    OperatorSubtaskState,
+    RedistributionMode,
+    SubtaskState,
+)
+from penstock.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
+from penstock.model.ids import AttemptId, JobId
+from penstock.model.messages.checkpoints import CheckpointEnded, CheckpointFailureReason
+
+
+class Phase(StrEnum):
+    """Where a pending checkpoint is."""
+
+    COORDINATORS = "COORDINATORS"
+    """The coordinators of operators are taking their snapshots; tasks have not been told."""
+    TASKS = "TASKS"
+    READY = "READY"
+    """All have acknowledged; an older one is being stored."""
+    STORING = "STORING"
+
+
+class AckResult(StrEnum):
+    """What an acknowledgement was."""
+
+    GOOD = "GOOD"
+    REPEATED = "REPEATED"
+    FOREIGN = "FOREIGN"
+
+
+@dataclass(slots=True, eq=False)
+class PendingCheckpoint:
+    """`missing`: attempts that have not acknowledged. `timestamp_ms`: when it was triggered."""
+
+    checkpoint_id: int
+    request: CheckpointRequest
+    plan: CheckpointPlan
+    timestamp_ms: int
+    deadline_ms: int
+    phase: Phase = Phase.COORDINATORS
+    states: dict[AttemptId, SubtaskState] = field(default_factory=dict)
+    metrics: dict[AttemptId, CheckpointMetrics] = field(default_factory=dict)
+    coordinator_states: dict[str, bytes] = field(default_factory=dict)
+    checkpoint: CompletedCheckpoint | None = None
+
+    @property
+    def checkpoint_type(self) -> CheckpointType:
+        return self.request.checkpoint_type
+
+    @property
+    def is_savepoint(self) -> bool:
+        return self.checkpoint_type.is_savepoint
+
+    @property
+    def is_under_way(self) -> bool:
+        """Not all have acknowledged yet."""
+        return self.phase in {Phase.COORDINATORS, Phase.TASKS}
+
+    def acknowledge(
+        self, attempt_id: AttemptId, state: SubtaskState, metrics: CheckpointMetrics
+    ) -> AckResult:
+        if attempt_id not in self.plan.running:
+            return AckResult.FOREIGN
+        if attempt_id in self.states:
+            return AckResult.REPEATED
+        self.states[attempt_id] = state
+        self.metrics[attempt_id] = metrics
+        if self.phase is Phase.TASKS and len(self.states) == len(self.plan.running):
+            self.phase = Phase.READY
+        return AckResult.GOOD
+
+    def what_forbids_it(self, graph: ExecutionGraph) -> str | None:
+        """A vertex some of whose subtasks have finished cannot give a union list back whole: theirs is missing."""
+        for job_vertex in graph.job_vertices:
+            done = self._finished_of(job_vertex)
+            if not 0 < len(done) < len(job_vertex.vertices):
+                continue
+            for vertex in job_vertex.vertices:
+                state = self.states.get(vertex.execution.attempt_id)
+                name = _union_list_of(state) if state is not None else None
+                if name is not None:
+                    return (
+                        f"vertex '{job_vertex.name}' has finished in {len(done)} of its "
+                        f"{len(job_vertex.vertices)} subtasks, and {name} is a union list: what "
+                        "the finished ones had in it would be lost"
+                    )
+        return None
+
+    def completed(self, job_id: JobId, graph: ExecutionGraph) -> CompletedCheckpoint:
+        """What is to be stored, from what all have acknowledged."""
+        operators = tuple(
+            operator
+            for job_vertex in graph.job_vertices
+            for operator in self._operators_of(job_vertex)
+        )
+        return CompletedCheckpoint(
+            self.checkpoint_id,
+            job_id,
+            self.checkpoint_type,
+            self.timestamp_ms,
+            operators,
+            target_directory=self.request.target_directory,
+        )
+
+    def ended(
+        self, location: str | None, reason: CheckpointFailureReason | None = None, text: str = ""
+    ) -> CheckpointEnded:
+        """What people are told of it."""
+        most = {
+            field.name: max((getattr(one, field.name) for one in self.metrics.values()), default=0)
+            for field in fields(CheckpointMetrics)
+        }
+        return CheckpointEnded(
+            self.checkpoint_id,
+            self.checkpoint_type,
+            self.timestamp_ms,
+            sum(state.size_bytes for state in self.states.values()),
+            CheckpointMetrics(**most),
+            location,
+            reason,
+            text,
+        )
+
+    def stored(self, location: str) -> CompletedCheckpoint:
+        """What was being written, now that it is."""
+        assert self.checkpoint is not None
+        return replace(self.checkpoint, location=location)
+
+    def _operators_of(self, job_vertex: ExecutionJobVertex) -> list[OperatorCheckpoint]:
+        model = job_vertex.job_vertex
+        done = self._finished_of(job_vertex)
+        states = [self._operators_by_uid(v.execution.attempt_id) for v in job_vertex.vertices]
+        return [
+            OperatorCheckpoint(
+                operator.uid,
+                operator.name,
+                model.parallelism,
+                model.max_parallelism,
+                tuple(
+                    None if index in done else state.get(operator.uid)
+                    for index, state in enumerate(states)
+                ),
+                is_fully_finished=len(done) == len(job_vertex.vertices),
+                coordinator_state=self.coordinator_states.get(operator.uid),
+            )
+            for operator in model.operators
+        ]
+
+    def _operators_by_uid(self, attempt_id: AttemptId) -> Mapping[str, OperatorSubtaskState]:
+        state = self.states.get(attempt_id)
+        return {} if state is None else dict(state.operators)
+
+    def _finished_of(self, job_vertex: ExecutionJobVertex) -> set[int]:
+        """Subtasks that had ended before, or were at the end of their data when they acknowledged."""
+        found = set()
+        for vertex in job_vertex.vertices:
+            state = self.states.get(vertex.execution.attempt_id)
+            if vertex.vertex_id in self.plan.finished or (state is not None and state.is_finished):
+                found.add(vertex.subtask)
+        return found
+
+
+def _union_list_of(state: SubtaskState) -> str | None:
+    """Name and operator of a union list in it; None: there is none."""
+    for uid, operator in state.operators:
+        for one in operator.lists:
+            if one.mode is RedistributionMode.UNION:
+                return f"state '{one.name}' of operator '{uid}'"
+    return None

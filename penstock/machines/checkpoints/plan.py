@@ -1,0 +1,66 @@
+"""Who takes part in a checkpoint: which tasks are triggered, waited for, and told of its end.
+
+Knows no checkpoint. Source: Flink DefaultCheckpointPlanCalculator, CheckpointPlan (spec 10.1, 10.6). Differs: the
+running producers of a group of consumers are looked for once for all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.machines.execution_graph import (
+    ConsumedPartitionGroup,
+    ExecutionGraph,
+    ExecutionVertex,
+)
+from penstock.model.ids import AttemptId, ExecutionVertexId
+from penstock.model.states import ExecutionState
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPlan:
+    """`triggered`: run and have no running producer. `running`: all that must acknowledge, and are told of the end.
+
+    `finished`: had ended when it was made.
+    """
+
+    triggered: tuple[ExecutionVertex, ...]
+    running: dict[AttemptId, ExecutionVertex]
+    finished: frozenset[ExecutionVertexId]
+
+
+def plan_of(graph: ExecutionGraph, *, are_finished_allowed: bool) -> CheckpointPlan | str:
+    """The plan, or, as text, what forbids a checkpoint now: every task must be RUNNING, or FINISHED where allowed."""
+    finished: set[ExecutionVertexId] = set()
+    running: dict[AttemptId, ExecutionVertex] = {}
+    for vertex in graph.vertices:
+        state = vertex.state
+        if state is ExecutionState.RUNNING:
+            running[vertex.execution.attempt_id] = vertex
+        elif state is not ExecutionState.FINISHED:
+            return f"task {vertex} is {state}, not RUNNING"
+        elif not are_finished_allowed:
+            return (
+                f"task {vertex} is FINISHED, and 'execution.checkpointing."
+                "checkpoints-after-tasks-finish' is off"
+            )
+        else:
+            finished.add(vertex.vertex_id)
+    if not running:
+        return "all tasks are FINISHED"
+    has_running: dict[int, bool] = {}
+    triggered = tuple(
+        vertex
+        for vertex in running.values()
+        if not any(_has_running(group, has_running) for group in vertex.consumed_groups)
+    )
+    return CheckpointPlan(triggered, running, frozenset(finished))
+
+
+def _has_running(group: ConsumedPartitionGroup, known: dict[int, bool]) -> bool:
+    found = known.get(id(group))
+    if found is None:
+        known[id(group)] = found = any(
+            partition.producer.state is ExecutionState.RUNNING for partition in group.partitions
+        )
+    return found

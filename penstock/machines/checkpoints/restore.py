@@ -1,0 +1,240 @@
+"""From a completed checkpoint to what each attempt begins with, at any parallelism up to the max parallelism.
+
+Knows no file and no attempt: operators are matched by uid, keyed state goes by key groups, operator state by
+`machines/operator_state.py`. Source: Flink StateAssignmentOperation, TaskStateAssignment, Checkpoints.loadAndValidateCheckpoint,
+VertexFinishedStateChecker (spec 9.4, 9.6, 10.5, 10.6). Differs: data in flight is restored at the former parallelism only; a handle of
+keyed state is handed over whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.machines.operator_state import OperatorStateShape, redistribute
+from penstock.model.checkpoints import ListStateHandle, OperatorSubtaskState
+from penstock.model.completed_checkpoint import (
+    CompletedCheckpoint,
+    ListStateShare,
+    OperatorCheckpoint,
+    OperatorRestore,
+    TaskRestore,
+)
+from penstock.model.errors import ConfigurationError
+from penstock.model.graph.job_graph import JobGraph, JobVertex
+from penstock.model.ids import ExecutionVertexId, VertexId
+from penstock.model.key_groups import key_group_range
+
+_EMPTY = OperatorSubtaskState()
+
+
+def adopt_max_parallelism(job_graph: JobGraph, checkpoint: CompletedCheckpoint) -> None:
+    """Keyed state keeps the number of key groups it was written with: vertices that set none of their own take it.
+
+    Before anything is made of the job graph. Raises: ConfigurationError: a vertex sets another one.
+    """
+    found = {operator.uid: operator for operator in checkpoint.operators}
+    for vertex in job_graph.vertices.values():
+        for operator in vertex.operators:
+            old = found.get(operator.uid)
+            if old is None or not _has_keyed(old) or old.max_parallelism == vertex.max_parallelism:
+                continue
+            if vertex.is_max_parallelism_set or vertex.parallelism > old.max_parallelism:
+                raise ConfigurationError(
+                    f"{_named(operator.uid, operator.name)} has keyed state of checkpoint "
+                    f"{checkpoint.checkpoint_id} in {old.max_parallelism} key groups, and the "
+                    f"program has parallelism {vertex.parallelism} and max parallelism "
+                    f"{vertex.max_parallelism}: the number of key groups cannot change. Set "
+                    f"set_max_parallelism({old.max_parallelism}) and a parallelism up to that."
+                )
+            vertex.max_parallelism = old.max_parallelism
+
+
+class RestorePlan:
+    """What attempts begin with after a restart from this checkpoint. Made per vertex, when it is first asked for."""
+
+    def __init__(
+        self,
+        job_graph: JobGraph,
+        checkpoint: CompletedCheckpoint,
+        *,
+        is_unclaimed_state_ignored: bool = False,
+    ) -> None:
+        """Raises: ConfigurationError: the program has no place for a state, or cannot take it as it is."""
+        self.checkpoint = checkpoint
+        self._job = job_graph
+        self._old = {operator.uid: operator for operator in checkpoint.operators}
+        self._shares: dict[VertexId, list[TaskRestore]] = {}
+        if not is_unclaimed_state_ignored:
+            self._check_claimed()
+        self._finished = {
+            vertex.vertex_id for vertex in job_graph.vertices.values() if self._is_finished(vertex)
+        }
+        self._check_finished()
+        self._check_in_flight()
+
+    def of(self, vertex_id: ExecutionVertexId) -> TaskRestore:
+        shares = self._shares.get(vertex_id.vertex_id)
+        if shares is None:
+            shares = self._shares_of(self._job.vertices[vertex_id.vertex_id])
+            self._shares[vertex_id.vertex_id] = shares
+        return shares[vertex_id.subtask]
+
+    @property
+    def coordinator_states(self) -> tuple[tuple[str, bytes], ...]:
+        """(uid, state) of the operators that have a coordinator with state."""
+        return tuple(
+            (operator.uid, operator.coordinator_state)
+            for operator in self.checkpoint.operators
+            if operator.coordinator_state is not None
+        )
+
+    def _shares_of(self, vertex: JobVertex) -> list[TaskRestore]:
+        checkpoint_id = self.checkpoint.checkpoint_id
+        is_finished = vertex.vertex_id in self._finished
+        columns = [
+            (operator.uid, _operator_shares(self._old[operator.uid], vertex))
+            for operator in vertex.operators
+            if operator.uid in self._old and not is_finished
+        ]
+        return [
+            TaskRestore(
+                checkpoint_id,
+                tuple((uid, shares[subtask]) for uid, shares in columns),
+                is_finished,
+            )
+            for subtask in range(vertex.parallelism)
+        ]
+
+    # ------------------------------------------------------------------ checks
+
+    def _check_claimed(self) -> None:
+        known = {o.uid for vertex in self._job.vertices.values() for o in vertex.operators}
+        for old in self.checkpoint.operators:
+            if old.uid in known or not _has_state(old):
+                continue
+            states = sorted({one.name for state in old.subtasks if state for one in state.lists})
+            raise ConfigurationError(
+                f"checkpoint {self.checkpoint.checkpoint_id} has state of "
+                f"{_named(old.uid, old.name)} with parallelism {old.parallelism} "
+                f"({_kinds(old, states)}), and the program has no operator of that uid. Give the "
+                "operator its uid back, or drop the state with "
+                "'execution.state-recovery.ignore-unclaimed-state: true' "
+                "(--allow-non-restored-state). The program's uids: "
+                f"{', '.join(sorted(known)) or 'none'}."
+            )
+
+    def _is_finished(self, vertex: JobVertex) -> bool:
+        done = [
+            operator.uid in self._old and self._old[operator.uid].is_fully_finished
+            for operator in vertex.operators
+        ]
+        if any(done) and not all(done):
+            names = [
+                _named(operator.uid, operator.name)
+                for operator, is_done in zip(vertex.operators, done, strict=True)
+                if not is_done
+            ]
+            raise ConfigurationError(
+                f"vertex '{vertex.name}' chains operators that had finished at checkpoint "
+                f"{self.checkpoint.checkpoint_id} with others that had not: {', '.join(names)}. "
+                "Start a new chain between them (start_new_chain)."
+            )
+        return bool(done) and all(done)
+
+    def _check_finished(self) -> None:
+        for vertex_id in self._finished:
+            vertex = self._job.vertices[vertex_id]
+            for edge in vertex.inputs:
+                if edge.source not in self._finished:
+                    raise ConfigurationError(
+                        f"vertex '{vertex.name}' had finished at checkpoint "
+                        f"{self.checkpoint.checkpoint_id}, and reads from "
+                        f"'{self._job.vertices[edge.source].name}', which had not: what that "
+                        "makes would be lost. Give the new input another operator to read it."
+                    )
+
+    def _check_in_flight(self) -> None:
+        """Channels are not what they were once a parallelism changes."""
+        has_any = any(
+            state is not None and (state.inputs_in_flight or state.outputs_in_flight)
+            for old in self.checkpoint.operators
+            for state in old.subtasks
+        )
+        if not has_any:
+            return
+        for vertex in self._job.vertices.values():
+            for operator in vertex.operators:
+                old = self._old.get(operator.uid)
+                if old is not None and old.parallelism != vertex.parallelism:
+                    raise ConfigurationError(
+                        f"checkpoint {self.checkpoint.checkpoint_id} is unaligned and holds data "
+                        f"in flight; {_named(operator.uid, operator.name)} had parallelism "
+                        f"{old.parallelism} and now has {vertex.parallelism}. Change it with a "
+                        "savepoint or an aligned checkpoint."
+                    )
+
+
+def _operator_shares(old: OperatorCheckpoint, vertex: JobVertex) -> list[OperatorRestore]:
+    """Of one operator, by new subtask."""
+    states = [state or _EMPTY for state in old.subtasks]
+    lists = _list_shares(states, vertex.parallelism)
+    is_same = old.parallelism == vertex.parallelism
+    handles = [handle for state in states for handle in state.keyed]
+    shares = []
+    for subtask in range(vertex.parallelism):
+        first, last = key_group_range(vertex.max_parallelism, vertex.parallelism, subtask)
+        own = states[subtask] if is_same else _EMPTY
+        shares.append(
+            OperatorRestore(
+                tuple(h for h in handles if h.first_group <= last and h.last_group >= first),
+                lists[subtask],
+                own.inputs_in_flight,
+                own.outputs_in_flight,
+            )
+        )
+    return shares
+
+
+def _list_shares(
+    states: Sequence[OperatorSubtaskState], parallelism: int
+) -> list[tuple[ListStateShare, ...]]:
+    written: dict[str, dict[int, ListStateHandle]] = {}
+    for subtask, state in enumerate(states):
+        for handle in state.lists:
+            written.setdefault(handle.name, {})[subtask] = handle
+    shapes = {
+        name: OperatorStateShape(
+            next(iter(by_subtask.values())).mode,
+            tuple(len(by_subtask[i].offsets) if i in by_subtask else 0 for i in range(len(states))),
+        )
+        for name, by_subtask in written.items()
+    }
+    return [
+        tuple(
+            ListStateShare(written[name][subtask], indices[0], indices[-1])
+            for name, parts in share.items()
+            for subtask, indices in parts.items()
+        )
+        for share in redistribute(shapes, parallelism)
+    ]
+
+
+def _has_keyed(old: OperatorCheckpoint) -> bool:
+    return any(state is not None and state.keyed for state in old.subtasks)
+
+
+def _has_state(old: OperatorCheckpoint) -> bool:
+    has_parts = any(state is not None and any(state.handles) for state in old.subtasks)
+    return has_parts or old.coordinator_state is not None
+
+
+def _kinds(old: OperatorCheckpoint, lists: Sequence[str]) -> str:
+    kinds = ["keyed state"] if _has_keyed(old) else []
+    kinds += [f"list state '{name}'" for name in lists]
+    if old.coordinator_state is not None:
+        kinds.append("its coordinator's state")
+    return ", ".join(kinds) or "data in flight"
+
+
+def _named(uid: str, name: str) -> str:
+    return f"operator '{name}' (uid '{uid}')"

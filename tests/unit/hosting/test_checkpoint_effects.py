@@ -1,0 +1,72 @@
+"""Effects of checkpoints, carried out by the driver's shell: who is asked to do what, and when it says it was."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from penstock.hosting import machine_shell
+from penstock.hosting.checkpoint_port import NoCheckpoints
+from penstock.model.checkpoints import CheckpointOptions, CheckpointType
+from penstock.model.completed_checkpoint import CompletedCheckpoint
+from penstock.model.ids import AttemptId, ExecutionVertexId, JobId, ResourceId, VertexId
+from penstock.model.messages import (
+    DiscardCheckpoint,
+    SavepointAnswered,
+    SnapshotCoordinators,
+    StoreCheckpoint,
+    TriggerCheckpoint,
+)
+
+ATTEMPT = AttemptId(ExecutionVertexId(VertexId("v"), 0), 0)
+CHECKPOINT = CompletedCheckpoint(1, JobId("job"), CheckpointType.CHECKPOINT, 700, ())
+
+
+class Recorder:
+    """Stands for the shell: it has what the effects need of it."""
+
+    def __init__(self) -> None:
+        self.done = []
+        self.links = SimpleNamespace(send=lambda resource_id, message: self.done.append(message))
+        self.checkpoints = SimpleNamespace(
+            keep=self.done.append, coordinate=self.done.append, answer=self.done.append
+        )
+
+    def _do_send(self, effect) -> None:
+        self.links.send(effect.resource_id, effect)
+
+    def carry_out(self, effect) -> object:
+        machine_shell._JOB_EFFECTS[type(effect)](self, effect)
+        return self.done[-1]
+
+
+@pytest.fixture
+def clocks(monkeypatch) -> None:
+    """1000 on the machines' clock is 5000 on the wall."""
+    both = SimpleNamespace(monotonic_ns=lambda: 1000 * 10**6, time_ns=lambda: 5000 * 10**6)
+    monkeypatch.setattr(machine_shell, "time", both)
+
+
+@pytest.mark.usefixtures("clocks")
+def test_tasks_are_told_the_time_on_the_wall() -> None:
+    trigger = TriggerCheckpoint(ResourceId("tm"), ATTEMPT, 1, 700, CheckpointOptions())
+    assert Recorder().carry_out(trigger).timestamp_ms == 4700
+
+
+@pytest.mark.usefixtures("clocks")
+def test_so_is_the_storage() -> None:
+    assert Recorder().carry_out(StoreCheckpoint(CHECKPOINT)).checkpoint.timestamp_ms == 4700
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [SnapshotCoordinators(1), DiscardCheckpoint(CHECKPOINT), SavepointAnswered("me", "there")],
+)
+def test_the_rest_goes_on_as_it_is(effect) -> None:
+    assert Recorder().carry_out(effect) is effect
+
+
+def test_a_driver_that_keeps_no_checkpoints_does_nothing() -> None:
+    nobody = NoCheckpoints()
+    nobody.keep(DiscardCheckpoint(CHECKPOINT))
+    nobody.coordinate(SnapshotCoordinators(1))
+    nobody.answer(SavepointAnswered("me", None))

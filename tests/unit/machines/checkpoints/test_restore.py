@@ -1,0 +1,153 @@
+"""From a checkpoint to what attempts begin with. Expectations: spec/flink-runtime.md 9.1, 9.4, 9.6, 10.5, 10.6."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.machines.checkpoints.restore import RestorePlan, adopt_max_parallelism
+from penstock.machines.job_master import JobMaster
+from penstock.machines.job_settings import JobSettings
+from penstock.model.checkpoints import (
+    ChannelStateHandle,
+    CheckpointType,
+    InlineHandle,
+    OperatorSubtaskState,
+    RedistributionMode,
+)
+from penstock.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
+from penstock.model.errors import ConfigurationError
+from penstock.model.graph.job_graph import JobGraph, OperatorInfo
+from penstock.model.ids import ExecutionVertexId, JobId, VertexId
+from penstock.model.key_groups import key_group_range
+from penstock.model.messages import DeployTask, RestoreCoordinators
+from tests.unit.machines.bench import Bench
+from tests.unit.machines.checkpoints.bench import keyed_handle, list_handle, with_operators
+from tests.unit.machines.graphs import job_graph
+
+UNION = RedistributionMode.UNION
+
+
+def graph_of(parallelism: int, name: str = "Map") -> JobGraph:
+    return with_operators(job_graph({name: parallelism}, []))
+
+
+def operator(*states: OperatorSubtaskState | None, uid: str = "map", **more) -> OperatorCheckpoint:
+    return OperatorCheckpoint(
+        uid, uid.title(), len(states), more.pop("groups", 128), states, **more
+    )
+
+
+def checkpoint_of(*operators: OperatorCheckpoint) -> CompletedCheckpoint:
+    kind = CheckpointType.CHECKPOINT
+    return CompletedCheckpoint(7, JobId("job"), kind, 0, operators)
+
+
+def plan_of(graph: JobGraph, *operators: OperatorCheckpoint, **more) -> RestorePlan:
+    return RestorePlan(graph, checkpoint_of(*operators), **more)
+
+
+def restored(plan: RestorePlan, subtask: int, name: str = "Map"):
+    return plan.of(ExecutionVertexId(VertexId(name), subtask))
+
+
+def lists(count: int, **more) -> OperatorSubtaskState:
+    return OperatorSubtaskState(lists=(list_handle(count, **more),))
+
+
+def keyed(old: int) -> OperatorCheckpoint:
+    ranges = [key_group_range(128, old, index) for index in range(old)]
+    return operator(*(OperatorSubtaskState(keyed=(keyed_handle(*r),)) for r in ranges))
+
+
+@given(st.integers(1, 20), st.integers(1, 20))
+def test_each_key_group_is_restored_by_its_owner(old: int, new: int) -> None:
+    plan = plan_of(graph_of(new), keyed(old))
+    for subtask in range(new):
+        first, last = key_group_range(128, new, subtask)
+        ((_, state),) = restored(plan, subtask).operators
+        covered = {g for h in state.keyed for g in range(h.first_group, h.last_group + 1)}
+        assert set(range(first, last + 1)) <= covered
+        assert all(h.first_group <= last and h.last_group >= first for h in state.keyed)
+
+
+def test_lists_are_split_in_order_when_the_parallelism_changes() -> None:
+    plan = plan_of(graph_of(3), operator(lists(3), lists(2)))
+    shares = [
+        [(s.first, s.last, len(s.state.offsets)) for s in restored(plan, i).operators[0][1].lists]
+        for i in range(3)
+    ]
+    assert shares == [[(0, 1, 3)], [(2, 2, 3), (0, 0, 2)], [(1, 1, 2)]]
+
+
+def test_a_union_list_goes_to_everybody_and_an_unchanged_one_stays() -> None:
+    union = plan_of(graph_of(2), operator(lists(3, mode=UNION), lists(2, mode=UNION)))
+    assert [len(restored(union, i).operators[0][1].lists) for i in range(2)] == [2, 2]
+    same = plan_of(graph_of(2), operator(lists(4), lists(0)))
+    assert [len(restored(same, i).operators[0][1].lists) for i in range(2)] == [1, 0]
+
+
+def test_operators_without_state_begin_with_none() -> None:
+    plan = plan_of(graph_of(2, "Other"))
+    assert restored(plan, 1, "Other").operators == ()
+
+
+def test_state_that_nobody_claims_is_refused_by_name_unless_it_may_be_dropped() -> None:
+    old = operator(lists(1, name="offsets"), uid="gone")
+    with pytest.raises(ConfigurationError, match=r"uid 'gone'.*parallelism 1.*'offsets'.*ids: map"):
+        plan_of(graph_of(1), old)
+    plan_of(graph_of(1), old, is_unclaimed_state_ignored=True)
+    plan_of(graph_of(1), operator(OperatorSubtaskState(), uid="gone"))
+
+
+def test_the_number_of_key_groups_is_the_checkpoints_unless_the_program_sets_another() -> None:
+    old = checkpoint_of(operator(OperatorSubtaskState(keyed=(keyed_handle(0, 255),)), groups=256))
+    graph = graph_of(1)
+    adopt_max_parallelism(graph, old)
+    assert graph.vertices[VertexId("Map")].max_parallelism == 256
+    graph = graph_of(1)
+    graph.vertices[VertexId("Map")].is_max_parallelism_set = True
+    with pytest.raises(ConfigurationError, match=r"uid 'map'.*256 key groups.*max parallelism 128"):
+        adopt_max_parallelism(graph, old)
+    with pytest.raises(ConfigurationError, match="parallelism 300"):
+        adopt_max_parallelism(graph_of(300), old)
+
+
+def test_data_in_flight_needs_the_parallelism_it_had() -> None:
+    flying = ChannelStateHandle(0, 0, InlineHandle(b"x", 0))
+    old = operator(OperatorSubtaskState(inputs_in_flight=(flying,)), OperatorSubtaskState())
+    plan = plan_of(graph_of(2), old)
+    assert restored(plan, 0).operators[0][1].inputs_in_flight == (flying,)
+    assert restored(plan, 1).operators[0][1].inputs_in_flight == ()
+    with pytest.raises(ConfigurationError, match=r"parallelism 2 and now has 3.*savepoint"):
+        plan_of(graph_of(3), old)
+
+
+def test_a_vertex_that_had_finished_starts_as_finished() -> None:
+    graph = with_operators(job_graph({"A": 2, "B": 1}, [("A", "B")]))
+    plan = plan_of(graph, operator(None, None, uid="a", is_fully_finished=True))
+    assert restored(plan, 1, "A").is_finished
+    assert not restored(plan, 0, "B").is_finished
+
+
+def test_what_had_finished_must_not_read_what_had_not() -> None:
+    graph = with_operators(job_graph({"A": 1, "B": 1}, [("A", "B")]))
+    with pytest.raises(ConfigurationError, match=r"'B' had finished.*'A', which had not"):
+        plan_of(graph, operator(None, uid="b", is_fully_finished=True))
+
+
+def test_operators_of_one_chain_have_finished_together() -> None:
+    graph = graph_of(1)
+    vertex = graph.vertices[VertexId("Map")]
+    vertex.operators += (OperatorInfo(9, "New", "new"),)
+    with pytest.raises(ConfigurationError, match=r"uid 'new'.*start_new_chain"):
+        plan_of(graph, operator(None, is_fully_finished=True))
+
+
+def test_a_job_starts_from_a_savepoint() -> None:
+    old = checkpoint_of(operator(lists(2), coordinator_state=b"splits"))
+    bench = Bench(graph_of(2))
+    bench.job = JobMaster(graph_of(2), JobSettings(), 0, (old,))
+    assert RestoreCoordinators(7, (("map", b"splits"),)) in bench.start()
+    effects = bench.offer("tm1") + bench.offer("tm2")
+    restores = [e.deployment.restore for e in effects if isinstance(e, DeployTask)]
+    assert [r.checkpoint_id for r in restores] == [7, 7]
