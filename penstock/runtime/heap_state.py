@@ -9,7 +9,7 @@ groups are computed when a snapshot is made, a round of the incremental clean-up
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
 
@@ -22,6 +22,7 @@ from penstock.runtime.checkpoint.snapshot import (
     check_key_hash,
     check_restored,
 )
+from penstock.runtime.heap_cleanup import IncrementalCleanup, cleanup_of
 from penstock.runtime.state import (
     AggregatingState,
     KeyedStateBackend,
@@ -243,41 +244,6 @@ class HeapState(State):
 
     def _store(self, value: Any) -> None:
         self._put(value if self._ttl is None else (value, self._backend.now_ms()))
-
-
-class IncrementalCleanup:
-    """Looks at a few values whenever the state is used; a round takes the keys that are there at its start."""
-
-    def __init__(self, state: HeapState, size: int, *, runs_for_every_record: bool) -> None:
-        self._state = state
-        self._size = size
-        self.runs_for_every_record = runs_for_every_record
-        self._round: Iterator[tuple[Any, Any]] = iter(())
-
-    def run(self, times: int) -> None:
-        """`times`: how often the state was used, or records passed."""
-        for _ in range(times * self._size):
-            place = next(self._round, None)
-            if place is None:
-                noted = [
-                    (namespace, list(table)) for namespace, table in self._state.tables.items()
-                ]
-                self._round = ((namespace, skey) for namespace, keys in noted for skey in keys)
-                return
-            self._state.drop_expired(*place)
-
-
-def cleanup_of(state: HeapState, ttl: StateTtlConfig) -> IncrementalCleanup | None:
-    """Of the strategies, what a heap can do besides: RocksDB's compaction filter is accepted and means nothing."""
-    strategies = ttl.get_cleanup_strategies()
-    if not strategies.is_cleanup_in_background():
-        return None
-    incremental = strategies.get_incremental_cleanup_strategy()
-    return IncrementalCleanup(
-        state,
-        incremental.get_cleanup_size(),
-        runs_for_every_record=incremental.run_cleanup_for_every_record(),
-    )
 
 
 class HeapValueState(HeapState, ValueState):
