@@ -231,6 +231,7 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
         thread.enter_operator,
         random.randrange,
         host.task_settings.latency_granularity,
+        dumps_records,
     )
     partitions = _result_partitions(thread)
     outputs = [_writer(thread, spec, output, partitions) for output in spec.outputs]

@@ -6,11 +6,15 @@ Source: Flink BroadcastState, HeapBroadcastState; differs: values are live objec
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
+from penstock.model.checkpoints import RedistributionMode
 from penstock.model.errors import UserError
+from penstock.runtime.checkpoint.snapshot import ListPart
 from penstock.runtime.state import State
 from penstock.runtime.state_descriptors import MapStateDescriptor
+
+_ROLE: Final = "broadcast/"
 
 
 class ReadOnlyBroadcastState(State):
@@ -89,13 +93,19 @@ class BroadcastStates:
     def writable(self, descriptor: MapStateDescriptor) -> BroadcastState:
         return BroadcastState(self._table(descriptor))
 
-    def snapshot(self) -> dict[str, dict[Any, Any]]:
-        """Every subtask has the same."""
-        return {name: dict(table) for name, table in self._tables.items()}
+    def snapshot(self) -> dict[str, ListPart]:
+        """Every subtask has the same: one element each, the whole map."""
+        return {
+            f"{_ROLE}{name}": ListPart(RedistributionMode.BROADCAST, [dict(table)])
+            for name, table in self._tables.items()
+        }
 
-    def restore(self, state: Mapping[str, Mapping[Any, Any]]) -> None:
-        for name, table in state.items():
-            self._tables.setdefault(name, {}).update(table)
+    def restore(self, lists: Mapping[str, ListPart]) -> None:
+        for name, part in lists.items():
+            if name.startswith(_ROLE):
+                kept = self._tables.setdefault(name.removeprefix(_ROLE), {})
+                for table in part.elements:
+                    kept.update(table)
 
     def _table(self, descriptor: MapStateDescriptor) -> dict[Any, Any]:
         name = descriptor.get_name()

@@ -12,13 +12,14 @@ from __future__ import annotations
 import functools
 import itertools
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from penstock.model.errors import EngineBug, PenstockError, UserCodeError
 from penstock.model.graph.chain import ChainedOperator, ChainSpec, ChainTarget
 from penstock.model.messages import LatencySummary
+from penstock.runtime.checkpoint.snapshot import Dumps, OperatorSnapshot, plain_dumps
 from penstock.runtime.convert import enforce, to_columns, to_rows
 from penstock.runtime.elements import (
     Batch,
@@ -100,9 +101,11 @@ class OperatorChain:
         enter_operator: Callable[[str], None] = lambda _name: None,
         choose: Callable[[int], int] = lambda _count: 0,
         latency_granularity: Granularity = Granularity.OPERATOR,
+        dumps: Dumps = plain_dumps,
     ) -> None:
-        """`choose(n)`: one of n outputs, by chance, for a latency marker."""
+        """`choose(n)`: one of n outputs, by chance, for a latency marker. `dumps`: for objects in snapshots."""
         self.spec = spec
+        self._dumps = dumps
         self._enter_operator = enter_operator
         self._choose = choose
         self._clock_ms = clock_ms
@@ -213,14 +216,21 @@ class OperatorChain:
             prepare = node.operator.prepare_snapshot_pre_barrier
             yield from self._run(node, functools.partial(prepare, checkpoint_id))
 
-    def snapshot(self) -> dict[str, dict[str, Any]]:
-        """State of each operator that has any, by its uid. Tail to head; no element may be under way."""
-        states: dict[str, dict[str, Any]] = {}
+    def restore(self, states: Mapping[str, OperatorSnapshot]) -> None:
+        """Before `open`: by uid what the operators had."""
+        for node in self._nodes:
+            state = states.get(node.spec.uid)
+            if state is not None:
+                self._guard(node, functools.partial(node.operator.restore, state))
+
+    def snapshot(self) -> dict[str, OperatorSnapshot]:
+        """State of each operator that has any, by its uid, frozen. Tail to head; no element may be under way."""
+        states: dict[str, OperatorSnapshot] = {}
 
         def take(node: _Node) -> None:
             state = node.operator.snapshot()
             if state:
-                states[node.spec.uid] = state
+                states[node.spec.uid] = state.freeze(self._dumps)
 
         for node in reversed(self._nodes):
             self._guard(node, functools.partial(take, node))

@@ -10,11 +10,18 @@ groups are computed when a snapshot is made, a round of the incremental clean-up
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
 
 from penstock.model.errors import UserError
 from penstock.model.row import CHANGEABLE, copied
-from penstock.runtime.keys.hashing import original_key, state_key
+from penstock.runtime.checkpoint.snapshot import (
+    Column,
+    KeyedPart,
+    StateInfo,
+    check_key_hash,
+    check_restored,
+)
 from penstock.runtime.state import (
     AggregatingState,
     KeyedStateBackend,
@@ -53,7 +60,7 @@ class HeapKeyedStateBackend(KeyedStateBackend):
         super().__init__(max_parallelism, now_ms, is_int32=is_int32)
         self._states: dict[str, HeapState] = {}
         self._descriptors: dict[str, tuple[str, Any]] = {}
-        self._restored: dict[str, list[tuple[Any, Any, Any]]] = {}
+        self._restored: dict[str, KeyedPart] = {}
         self._cleaned_by_record: list[IncrementalCleanup] = []
 
     def get_state(self, descriptor: ValueStateDescriptor) -> ValueState:
@@ -91,26 +98,32 @@ class HeapKeyedStateBackend(KeyedStateBackend):
             cleanup.run(count)
 
     def snapshot(self) -> Snapshot:
-        kept: Snapshot = {}
-        for name, state in self._states.items():
-            groups = kept.setdefault(name, {})
-            for key, namespace, value in state.entries():
-                groups.setdefault(self.group_of(key), []).append((key, namespace, value))
-        for name, entries in self._restored.items():
-            groups = kept.setdefault(name, {})
-            for key, namespace, value in entries:
-                groups.setdefault(self.group_of(key), []).append((key, namespace, value))
+        kept = {name: self._part(state) for name, state in self._states.items()}
+        for name, part in self._restored.items():  # nobody has asked for these yet
+            kept[name] = replace(part, columns=list(part.columns))
         return kept
+
+    def _part(self, state: HeapState) -> KeyedPart:
+        keys: list[Any] = []
+        namespaces: list[Any] = []
+        values: list[Any] = []
+        for namespace, table in state.tables.items():
+            alive = state.alive_entries(table)
+            keys += alive
+            values += alive.values()
+            namespaces += [namespace] * len(alive)
+        columns: list[Column] = [namespaces, values]
+        return KeyedPart(state.info, self.max_parallelism, self.is_int32, keys, columns)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Kept until the state of that name is asked for."""
-        for name, groups in snapshot.items():
-            entries = [entry for group in groups.values() for entry in group]
-            self._restored.setdefault(name, []).extend(entries)
+        for name, part in snapshot.items():
+            check_key_hash(self.owner, name, part, is_int32=self.is_int32)
+            self._restored[name] = part
 
     def _state(self, descriptor: StateDescriptor, kind: type[S]) -> S:
         identity = (kind.__name__.removeprefix("Heap"), descriptor.type_info)
-        known = self._descriptors.setdefault(descriptor.name, identity)
+        known = self._descriptors.get(descriptor.name, identity)
         if known != identity:
             raise UserError(
                 f"state {descriptor.name!r} is declared twice: as {known[0]} of {known[1]}, and as "
@@ -118,9 +131,14 @@ class HeapKeyedStateBackend(KeyedStateBackend):
             )
         state = self._states.get(descriptor.name)
         if state is None:
-            state = self._states[descriptor.name] = kind(self, descriptor)
-            for key, namespace, value in self._restored.pop(descriptor.name, ()):
-                state.put_raw(key, namespace, value)
+            state = kind(self, descriptor)
+            restored = self._restored.get(descriptor.name)
+            if restored is not None:
+                check_restored(self.owner, descriptor.name, restored, state.info)
+                state.put_back(restored)
+                del self._restored[descriptor.name]
+            self._states[descriptor.name] = state
+            self._descriptors[descriptor.name] = identity
             if state.cleanup is not None and state.cleanup.runs_for_every_record:
                 self._cleaned_by_record.append(state.cleanup)
         return cast("S", state)
@@ -134,6 +152,8 @@ class HeapState(State):
         self.tables: dict[Any, dict[Any, Any]] = {}
         self._ttl: StateTtlConfig | None = descriptor.ttl_config
         self.cleanup = None if self._ttl is None else cleanup_of(self, self._ttl)
+        kind = type(self).__name__.removeprefix("Heap").removesuffix("State")
+        self.info = StateInfo(kind, str(descriptor.type_info), self._ttl is not None)
 
     def clear(self) -> None:
         backend = self._backend
@@ -149,17 +169,21 @@ class HeapState(State):
         """Whether the current key and namespace have a value, whatever it is."""
         return self._raw() is not _MISSING
 
-    def entries(self) -> Iterator[tuple[Any, Any, Any]]:
-        """(key, namespace, raw value) of everything that has not expired."""
-        for namespace, table in self.tables.items():
-            for skey, raw in table.items():
-                alive = raw if self._ttl is None else self.alive(raw)
-                if alive is not _MISSING:
-                    yield original_key(skey), namespace, alive
+    def alive_entries(self, table: dict[Any, Any]) -> dict[Any, Any]:
+        """State key -> raw value of what has not expired in the table of a namespace."""
+        if self._ttl is None:
+            return table
+        found = ((skey, self.alive(raw)) for skey, raw in table.items())
+        return {skey: raw for skey, raw in found if raw is not _MISSING}
 
-    def put_raw(self, key: Any, namespace: Any, raw: Any) -> None:
-        """Put back what `entries` gave."""
-        self.tables.setdefault(namespace, {})[state_key(key)] = raw
+    def put_back(self, part: KeyedPart) -> None:
+        """What was restored."""
+        tables = self.tables
+        for skey, namespace, raw in part.rows():
+            table = tables.get(namespace)
+            if table is None:
+                table = tables[namespace] = {}
+            table[skey] = raw
 
     def alive(self, raw: Any) -> Any:
         """With TTL: what is left of a raw value, or _MISSING."""

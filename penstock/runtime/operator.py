@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
+from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
 from penstock.runtime.elements import (
     Batch,
     Element,
@@ -111,6 +112,10 @@ class OperatorContext:
     async_calls: AsyncCalls | None = None
     active_ms: Callable[[], int] | None = None
     """Processing time without what was spent in front of full outputs; None: processing time itself."""
+    restored_checkpoint_id: int | None = None
+    """The checkpoint that the attempt begins with; None: it begins with nothing."""
+    has_final_checkpoint: bool = False
+    """After the end of the input there is one more checkpoint: sinks wait for it."""
     keyed_state: MakeKeyedStateBackend | None = None
     """The kind of keyed state backend; None: on the heap."""
 
@@ -175,9 +180,9 @@ class Operator:
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
         """The checkpoint will not complete."""
 
-    def snapshot(self) -> dict[str, Any]:
-        """State to keep: plain data, keyed state by key group. Empty: stateless."""
-        return {}
+    def snapshot(self) -> OperatorSnapshot:
+        """State to keep; empty: stateless. Tables copied, objects in them not: the chain freezes those at once."""
+        return OperatorSnapshot()
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Before `open`, what `snapshot` gave (already redistributed)."""
+    def restore(self, snapshot: OperatorSnapshot) -> None:
+        """Before `open`: what snapshots gave, of any number of subtasks; keyed parts with this one's key groups."""

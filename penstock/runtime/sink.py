@@ -1,7 +1,8 @@
 """The sink contract, open to users. Source: Flink Sink V2 (writer, committer).
 
 A Sink makes one *writer* per subtask on the TaskManagers, and one *committer*, which runs in the
-driver and makes prepared output visible, once, when the job (or, later, a checkpoint) completes.
+driver and makes prepared output visible, once, when the job completes; with checkpoints each subtask has one,
+which does that when a checkpoint completes.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from penstock.runtime.elements import Batch
 from penstock.runtime.operator import Accepts
@@ -25,6 +26,8 @@ class WriterContext:
     job_prefix: str
     attempt_prefix: str
     input_type: Any
+    restored_checkpoint_id: int | None = None
+    """The checkpoint that the attempt begins with: what was prepared for later ones is never committed."""
 
 
 class SinkWriter(Protocol):
@@ -37,12 +40,20 @@ class SinkWriter(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class CheckpointedWriter(Protocol):
+    """A writer that wants to know for which checkpoint it prepares."""
+
+    def prepare_checkpoint(self, checkpoint_id: int) -> Sequence[object]:
+        """In place of `prepare_commit`, before a checkpoint's barrier."""
+
+
 class Committer(ABC):
-    """Runs in the driver. Commits must be idempotent."""
+    """Runs in the driver, and with checkpoints in the tasks. Commits must be idempotent."""
 
     @abstractmethod
-    def commit(self, committables: Sequence[object]) -> None:
-        """Make these visible."""
+    def commit(self, committables: Sequence[object]) -> Sequence[object] | None:
+        """Make these visible. Returns: those to try again later; None, as usual: all are visible."""
 
     @abstractmethod
     def abort(self, job_prefix: str) -> None:

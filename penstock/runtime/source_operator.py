@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+from penstock.model.checkpoints import RedistributionMode
 from penstock.model.errors import EngineBug
+from penstock.runtime.checkpoint.snapshot import ListPart, OperatorSnapshot
 from penstock.runtime.convert import to_rows
 from penstock.runtime.elements import (
     MAX_WATERMARK,
@@ -26,6 +28,8 @@ from penstock.runtime.operator import Accepts, Operator
 from penstock.runtime.source import ReaderStatus, Source, SourceReader, SplitBatch, SplitFinished
 from penstock.runtime.split_watermarks import SplitWatermarks
 from penstock.runtime.watermarks import WatermarkStrategy
+
+SPLITS: Final = "splits"
 
 
 class SourceClock(Protocol):
@@ -66,6 +70,7 @@ class SourceOperator(Operator):
         self.is_finished = False
         self._reader: SourceReader | None = None
         self._due_ms: dict[str, int] = {}
+        self._restored_splits: list[Any] = []
 
     def start(
         self,
@@ -91,6 +96,9 @@ class SourceOperator(Operator):
             self._due_ms["latency"] = now_ms
         if self.watermark_strategy.alignment is not None:
             self._due_ms["report"] = now_ms + self.watermark_strategy.alignment.update_interval_ms
+        splits, self._restored_splits = self._restored_splits, []
+        if splits:
+            self.add_splits(splits)
 
     @property
     def next_wake_ms(self) -> int | None:
@@ -139,9 +147,16 @@ class SourceOperator(Operator):
         if self._reader is not None:
             self._reader.close()
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> OperatorSnapshot:
         """The splits still to read, with their positions."""
-        return {} if self._reader is None else {"splits": list(self._reader.snapshot_state())}
+        if self._reader is None:
+            return OperatorSnapshot()
+        splits = list(self._reader.snapshot_state())
+        return OperatorSnapshot(lists={SPLITS: ListPart(RedistributionMode.SPLIT, splits)})
+
+    def restore(self, snapshot: OperatorSnapshot) -> None:
+        """The splits that the reader begins with: it has them before it registers."""
+        self._restored_splits = list(snapshot.elements(SPLITS))
 
     def _as_wanted(self, batch: Batch) -> Batch:
         """An assigner that looks at records needs Python objects."""

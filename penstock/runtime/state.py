@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol, TypeAlias
 
+from penstock.runtime.checkpoint.snapshot import KeyedPart
 from penstock.runtime.keys.hashing import key_group, state_key
 from penstock.runtime.state_descriptors import (
     AggregatingStateDescriptor,
@@ -41,7 +42,7 @@ __all__ = [
     "ValueStateDescriptor",
 ]
 
-Snapshot: TypeAlias = "dict[str, dict[int, list[tuple[Any, Any, Any]]]]"
+Snapshot: TypeAlias = "dict[str, KeyedPart]"
 """State by name and key group: (key, namespace, value)."""
 
 
@@ -169,13 +170,17 @@ class KeyedStateBackend(ABC):
         *,
         is_int32: bool = False,
     ) -> None:
-        """`now_ms`: for TTL. `is_int32`: keys are hashed as Flink hashes a Java int."""
+        """`now_ms`: for TTL. `is_int32`: keys are hashed as Flink hashes a Java int.
+
+        `owner`, set later: uid of the operator, for error texts.
+        """
         self.key: Any = None
         self.skey: Any = None
         self.namespace: Any = None
         self.now_ms = now_ms
         self.max_parallelism = max_parallelism
-        self._is_int32 = is_int32
+        self.is_int32 = is_int32
+        self.owner = ""
 
     def set_key(self, key: Any) -> None:
         """One key; batches set `key` and `skey` themselves."""
@@ -183,7 +188,7 @@ class KeyedStateBackend(ABC):
         self.skey = state_key(key)
 
     def group_of(self, key: Any) -> int:
-        return key_group(key, self.max_parallelism, is_int32=self._is_int32)
+        return key_group(key, self.max_parallelism, is_int32=self.is_int32)
 
     @abstractmethod
     def of(self, descriptor: StateDescriptor) -> State:
@@ -213,7 +218,7 @@ class KeyedStateBackend(ABC):
 
     @abstractmethod
     def snapshot(self) -> Snapshot:
-        """Everything that has not expired."""
+        """Everything that has not expired, by state: columns are namespaces and raw values."""
 
     @abstractmethod
     def restore(self, snapshot: Snapshot) -> None:

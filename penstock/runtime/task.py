@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from penstock.model.errors import EngineBug
 from penstock.runtime.chain import OperatorChain, Routed
+from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
 from penstock.runtime.elements import (
     MIN_WATERMARK,
     Batch,
@@ -70,7 +71,7 @@ class TaskSnapshot:
     """
 
     barrier: CheckpointBarrier
-    operators: dict[str, dict[str, Any]]
+    operators: dict[str, OperatorSnapshot]
     in_hand: tuple[tuple[int, Element], ...]
 
 

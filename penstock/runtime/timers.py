@@ -7,16 +7,19 @@ it instead of a queue per key group; deleted timers stay in the heap until they 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from heapq import heapify, heappop, heappush
+from operator import itemgetter
 from typing import Any, Final
 
+from penstock.runtime.checkpoint.snapshot import KeyedPart, StateInfo
 from penstock.runtime.elements import MIN_WATERMARK
-from penstock.runtime.keys.hashing import original_key, state_key
+from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.operator import ProcessingTimers
 
 VOID_NAMESPACE: Final = None
+TIMERS: Final = StateInfo("Timers")
 _COMPACT_ABOVE: Final = 1024
 
 
@@ -77,10 +80,15 @@ class TimerQueue:
         return timestamp, skey, namespace
 
     def entries(self) -> list[tuple[int, Any, Any]]:
-        """(timestamp, key, namespace) of all, by time."""
-        kept = [entry for entry in self._heap if self._live.get(_triple(entry)) == entry[1]]
-        kept.sort(key=lambda entry: entry[:2])
-        return [(entry[0], original_key(entry[2]), entry[3]) for entry in kept]
+        """(timestamp, key, namespace) of all, by time; at one time in the order in which they were set."""
+        by_time = sorted(self._live, key=itemgetter(0))
+        return [
+            (timestamp, original_key(skey), namespace) for timestamp, skey, namespace in by_time
+        ]
+
+    def triples(self) -> list[tuple[int, Any, Any]]:
+        """(timestamp, state key, namespace) of all, in the order in which they were set."""
+        return list(self._live)
 
     def clear(self) -> None:
         self._heap.clear()
@@ -151,20 +159,21 @@ class InternalTimerService:
         self.processing.clear()
         self._physical.cancel()
 
-    def snapshot(self, group_of: Callable[[Any], int]) -> dict[str, dict[int, list[Any]]]:
-        """Timers by domain and key group."""
-        kept: dict[str, dict[int, list[Any]]] = {"event": {}, "processing": {}}
+    def snapshot(self, max_parallelism: int, *, is_int32: bool) -> dict[str, KeyedPart]:
+        """Timers by domain: columns are timestamps and namespaces."""
+        kept = {}
         for domain, queue in (("event", self.event), ("processing", self.processing)):
-            for timestamp, key, namespace in queue.entries():
-                kept[domain].setdefault(group_of(key), []).append((timestamp, key, namespace))
+            columns: list[list[Any]] = [list(c) for c in zip(*queue.triples(), strict=True)]
+            stamps, skeys, namespaces = columns or ([], [], [])
+            kept[domain] = KeyedPart(TIMERS, max_parallelism, is_int32, skeys, [stamps, namespaces])
         return kept
 
-    def restore(self, state: dict[str, dict[int, list[Any]]]) -> None:
+    def restore(self, state: Mapping[str, KeyedPart]) -> None:
         """What `snapshot` gave; overdue processing timers fire at once."""
         for domain, queue in (("event", self.event), ("processing", self.processing)):
-            for timers in state.get(domain, {}).values():
-                for timestamp, key, namespace in timers:
-                    queue.add(timestamp, state_key(key), namespace)
+            if domain in state:
+                for skey, timestamp, namespace in state[domain].rows():
+                    queue.add(timestamp, skey, namespace)
         head = self.processing.head()
         if head is not None:
             self._schedule(head)

@@ -22,6 +22,7 @@ ADAPTER_MODULES = (
     "tests.conformance.input_areas",
     "tests.conformance.checkpoint_areas",
     "tests.conformance.barrier_area",
+    "tests.conformance.sink_areas",
 )
 
 

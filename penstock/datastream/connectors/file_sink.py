@@ -1,10 +1,11 @@
 """FileSink: part files on a local or mounted directory, visible when the job commits.
 
 Source: Flink FileSink, FileWriterBucket, BucketAssigner, RollingPolicy; differs: part files are
-written under hidden names and renamed by the committer, in one step for the whole job.
+written under hidden names and renamed by the committer, in one step for the whole job or, with checkpoints, for what
+each of them covers; every checkpoint rolls.
 
 Names: `.<attempt prefix>.<token of the sink>.s<subtask>.<n>.<attempt>-<writer>.inprogress` while being
-written. The token keeps two sinks on one directory apart; the prefixes and the attempt tell whose leftovers
+written; `....c<checkpoint>.pending` from the checkpoint on until it completes. The token keeps two sinks on one directory apart; the prefixes and the attempt tell whose leftovers
 may be removed. No two writers share a name, not even where a driver that was taken for dead still has one.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import time
 import uuid
 from abc import ABC, abstractmethod
@@ -35,6 +37,7 @@ from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.runtime.elements import Batch, RowBatch
 
 IN_PROGRESS: Final = ".inprogress"
+PENDING: Final = ".pending"
 DEFAULT_PART_BYTES: Final = 128 * 1024 * 1024
 DEFAULT_INTERVAL_MS: Final = 60_000
 FORMAT_LETTERS: Final = {
@@ -291,16 +294,16 @@ class _FileWriter:
         self._input_type = context.input_type
         self._mark = f"{settings.token}.s{context.subtask}"
         self._attempt_prefix = context.attempt_prefix
-        self._unique = _unique_name(context.attempt_prefix, self._mark)
         self._open: dict[str, _PartFile] = {}
         self._finished: list[tuple[str, str]] = []
         self._parts = 0
         self._writer = f"{context.attempt}-{uuid.uuid4().hex[:8]}"
+        self._unique = _unique_name(context.attempt_prefix, f"{self._mark}.{self._writer}")
         # All names of the job start with the shorter of its two prefixes.
         prefix = min(context.job_prefix, context.attempt_prefix, key=len)
-        for leftover in _in_progress(Path(settings.base_path), prefix, self._mark):
-            if _attempt_of(leftover) < context.attempt:
-                leftover.unlink(missing_ok=True)
+        base = Path(settings.base_path)
+        for leftover in _leftovers(base, f".{prefix}", settings.token, context):
+            leftover.unlink(missing_ok=True)
 
     def write(self, batch: Batch, watermark_ms: int) -> None:
         policy = self._settings.rolling
@@ -315,10 +318,19 @@ class _FileWriter:
         if part.is_due(policy):
             self._finish(bucket)
 
-    def prepare_commit(self) -> Sequence[object]:
+    def prepare_commit(self) -> Sequence[tuple[str, str]]:
         for bucket in list(self._open):
             self._finish(bucket)
         prepared, self._finished = self._finished, []
+        return prepared
+
+    def prepare_checkpoint(self, checkpoint_id: int) -> Sequence[object]:
+        """The hidden names tell the checkpoint: who restores an earlier one knows what will never be committed."""
+        prepared = []
+        for hidden, final in self.prepare_commit():
+            renamed = f"{hidden.removesuffix(IN_PROGRESS)}.c{checkpoint_id}{PENDING}"
+            Path(hidden).replace(renamed)
+            prepared.append((renamed, final))
         return prepared
 
     def close(self) -> None:
@@ -406,9 +418,23 @@ def _in_progress(base: Path, job_prefix: str, mark: str) -> Iterator[Path]:
                     yield Path(directory) / name
 
 
-def _attempt_of(hidden: Path) -> int:
-    writer = hidden.name.removesuffix(IN_PROGRESS).rpartition(".")[2]
-    return int(writer.partition("-")[0])
+def _leftovers(base: Path, start: str, token: str, context: WriterContext) -> Iterator[Path]:
+    """Files that this subtask, or one that it follows, began in an older attempt, or prepared for a checkpoint after the
+    restored one.
+    """
+    part = r"s(?P<subtask>\d+)\.\d+\.(?P<attempt>\d+)-\w+"
+    name = re.compile(
+        rf"{re.escape(start)}.*\.{token}\.{part}({IN_PROGRESS}|\.c(?P<id>\d+){PENDING})"
+    )
+    restored = context.restored_checkpoint_id
+    for directory, _subdirectories, names in os.walk(base):
+        for found in filter(None, map(name.fullmatch, names)):
+            if found["id"] is None:
+                is_left = int(found["attempt"]) < context.attempt
+            else:
+                is_left = restored is None or int(found["id"]) > restored
+            if is_left and int(found["subtask"]) % context.parallelism == context.subtask:
+                yield Path(directory) / found[0]
 
 
 def _pair(committable: object) -> tuple[object, object]:

@@ -18,9 +18,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from penstock.model.checkpoints import RedistributionMode
 from penstock.model.errors import EngineBug
 from penstock.runtime.async_queue import AsyncQueue, OrderedQueue, UnorderedQueue
 from penstock.runtime.async_retry import AsyncRetryStrategy, NoRetryStrategy
+from penstock.runtime.checkpoint.snapshot import ListPart, OperatorSnapshot
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import (
     NO_TIMESTAMP,
@@ -34,6 +36,7 @@ from penstock.runtime.elements import (
 from penstock.runtime.operator import MAX_EMIT, AsyncCalls, Emitted, OperatorContext, Outcome
 from penstock.runtime.operators.stateless import FunctionOperator, rows_of, short_repr
 
+ELEMENTS: Final = "elements"
 _NO_RECORD: Final = object()
 _COMPACT_ABOVE: Final = 1024
 
@@ -133,7 +136,7 @@ class AsyncWaitOperator(FunctionOperator):
     def failing_record(self) -> str | None:
         return None if self._current is _NO_RECORD else short_repr(self._current)
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> OperatorSnapshot:
         """Records whose results have not left, and the events between them: all are taken in anew."""
         inside = [
             (self._records[entry].value, self._records[entry].stamp)
@@ -142,10 +145,11 @@ class AsyncWaitOperator(FunctionOperator):
             for entry in self._queue.entries()
         ]
         kept = [*inside, *self._backlog]
-        return {"elements": [one for one in kept if not isinstance(one, LatencyMarker)]}
+        elements = [one for one in kept if not isinstance(one, LatencyMarker)]
+        return OperatorSnapshot(lists={ELEMENTS: ListPart(RedistributionMode.SPLIT, elements)})
 
-    def restore(self, state: dict[str, Any]) -> None:
-        self._restored = list(state.get("elements", ()))
+    def restore(self, snapshot: OperatorSnapshot) -> None:
+        self._restored = list(snapshot.elements(ELEMENTS))
 
     def _event(self, event: Element) -> Emitted:
         if self.is_drained:

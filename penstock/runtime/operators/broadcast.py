@@ -12,6 +12,7 @@ from penstock.runtime.broadcast_state import (
     BroadcastStates,
     ReadOnlyBroadcastState,
 )
+from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import Batch
 from penstock.runtime.keys import KeySelection
@@ -70,11 +71,11 @@ class BroadcastProcessOperator(CoFunctionOperator, ProcessOperator):
     def __init__(self, function: UserFunction, state_names: tuple[str, ...]) -> None:
         super().__init__(function)
         self.state_names = state_names
-        self._restored: dict[str, Any] = {}
+        self._restored = OperatorSnapshot()
 
     def open(self, context: OperatorContext) -> None:
         self._states = BroadcastStates(self.state_names)
-        self._states.restore(self._restored.pop("broadcast", {}))
+        self._states.restore(self._restored.lists)
         timer_service = UnkeyedTimerService(self, context.timers.now_ms)
         reading, writing = (
             ReadOnlyContext(self, timer_service),
@@ -88,11 +89,11 @@ class BroadcastProcessOperator(CoFunctionOperator, ProcessOperator):
         self._context = self._contexts[input_index]
         return self.processed(rows_of(batch), self.call_of(input_index))
 
-    def snapshot(self) -> dict[str, Any]:
-        return {"broadcast": self._states.snapshot()}
+    def snapshot(self) -> OperatorSnapshot:
+        return OperatorSnapshot(lists=self._states.snapshot())
 
-    def restore(self, state: dict[str, Any]) -> None:
-        self._restored = dict(state)
+    def restore(self, snapshot: OperatorSnapshot) -> None:
+        self._restored = snapshot
 
 
 class KeyedBroadcastProcessOperator(CoFunctionOperator, KeyedProcessOperator):
@@ -109,7 +110,7 @@ class KeyedBroadcastProcessOperator(CoFunctionOperator, KeyedProcessOperator):
 
     def open(self, context: OperatorContext) -> None:
         self._states = BroadcastStates(self.state_names)
-        self._states.restore(self._restored.pop("broadcast", {}))
+        self._states.restore(self._restored.lists)
         super().open(context)
         reading = KeyedReadOnlyContext(self)
         self._broadcast_context = BroadcastContext(self, reading.timer_service())
@@ -122,5 +123,7 @@ class KeyedBroadcastProcessOperator(CoFunctionOperator, KeyedProcessOperator):
             return self.processed(rows, call)
         return self.processed_without_key(rows, call, self._broadcast_context)
 
-    def snapshot(self) -> dict[str, Any]:
-        return {**super().snapshot(), "broadcast": self._states.snapshot()}
+    def snapshot(self) -> OperatorSnapshot:
+        snapshot = super().snapshot()
+        snapshot.lists.update(self._states.snapshot())
+        return snapshot

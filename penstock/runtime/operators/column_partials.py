@@ -83,7 +83,7 @@ class Partials:
             column = aggregate.column or ""
             numbers = rows.column(_ARRIVAL + column)
             grouped = self._with_values(grouped, aggregate, rows.column(column), numbers)
-        return _by_pane(grouped)
+        return by_pane(grouped)
 
     def combine(self, parts: Sequence[Part]) -> Part:
         """Parts to one."""
@@ -119,6 +119,14 @@ class Partials:
         wanted = grouped.column(self.name(f"{aggregate.kind}_at", aggregate.column))
         places = pc.index_in(wanted, value_set=_one_array(numbers), skip_nulls=True)
         return grouped.append_column(name, values.take(places))
+
+    def renumbered(self, table: pa.Table, by: int) -> pa.Table:
+        """With the numbers of its rows shifted, so that they follow those of another one's."""
+        for name, (kind, _) in self.columns.items():
+            if kind.endswith("_at") and by:
+                place = table.schema.get_field_index(name)
+                table = table.set_column(place, name, pc.add(table.column(name), by))
+        return table
 
     def table(self, parts: Sequence[Part]) -> pa.Table:
         """Parts one below the other."""
@@ -236,7 +244,7 @@ def _trimmed(counts: Int64s, first_pane: int, first_key: int) -> Iterator[tuple[
             yield first_pane + row, Counts(first_key + low, of_pane[low:high].copy())
 
 
-def _by_pane(partials: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+def by_pane(partials: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     """The partials of each pane; cut without copying where they stand together."""
     panes = partials.column(PANE).to_numpy()
     rest = partials.drop_columns([PANE])

@@ -9,13 +9,20 @@ once per batch and key, not once per record.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
-from typing import Any, Final
+from heapq import heappop, heappush
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.runtime.checkpoint.snapshot import (
+    Column,
+    KeyedPart,
+    OperatorSnapshot,
+    StateInfo,
+    check_restored,
+)
 from penstock.runtime.columns import ColumnAggregate
 from penstock.runtime.elements import (
     MAX_WATERMARK,
@@ -27,17 +34,20 @@ from penstock.runtime.elements import (
     Watermark,
 )
 from penstock.runtime.keys import KeySelection
+from penstock.runtime.keys.hashing import is_int32_type
 from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
 from penstock.runtime.operators.column_partials import (
     PANE,
     Part,
     Partials,
+    by_pane,
     partials_of,
     rows_in,
 )
 from penstock.runtime.operators.columns import columns_of
 from penstock.runtime.windowing.assigners import WindowAssigner, _EventTime, checked_timestamp
 
+PANES: Final = "panes"
 _FLUSH_ROWS: Final = 1 << 16
 _COMPACT_PARTS: Final = 8
 _MAX_FIRED_ROWS: Final = 1 << 16
@@ -75,7 +85,8 @@ class ColumnWindowOperator(Operator):
         self.aggregates = aggregates
         self.allowed_lateness_ms = allowed_lateness_ms
         self._partials = partials_of(keys.columns or (), aggregates)
-        self._restored: dict[str, Any] = {}
+        self._restored: KeyedPart | None = None
+        self._info = StateInfo("Column windows", self._contents_text())
 
     @property
     def input_columns(self) -> tuple[str, ...]:
@@ -88,11 +99,14 @@ class ColumnWindowOperator(Operator):
         self._watermark = MIN_WATERMARK
         self._rows: list[pa.RecordBatch] = []
         self._row_count = 0
-        self._panes: dict[int, list[Part]] = self._restored.pop("panes", {})
-        self._to_fire: list[int] = list(self._restored.pop("to_fire", ()))
-        self._partials.arrived = self._restored.pop("arrived", 0)
-        self._known = set(self._to_fire)
-        heapify(self._to_fire)
+        self._max_parallelism, self._subtask = context.max_parallelism, context.subtask
+        self._panes: dict[int, list[Part]] = {}
+        self._known: set[int] = set()
+        if self._restored is not None:
+            check_restored(context.operator_id, PANES, self._restored, self._info)
+            self._put_back(self._restored)
+            self._restored = None
+        self._to_fire = sorted(self._known)
 
     # ------------------------------------------------------------------ records
 
@@ -220,14 +234,74 @@ class ColumnWindowOperator(Operator):
 
     # ------------------------------------------------------------------ snapshots
 
-    def snapshot(self) -> dict[str, Any]:
-        """Partials per pane, as Arrow tables."""
-        self._flush()
-        panes = {pane: [self._partials.table(parts)] for pane, parts in self._panes.items()}
-        return {"panes": panes, "to_fire": list(self._to_fire), "arrived": self._partials.arrived}
+    def _contents_text(self) -> str:
+        """What the partials are."""
+        grid = self.grid
+        kinds = ", ".join(f"{one.kind}({one.column or '*'})" for one in self.aggregates)
+        keys = ", ".join(self.keys.columns or ()) or "nothing"
+        return f"{kinds} by {keys}, size {grid.size}, slide {grid.slide}, offset {grid.offset} ms"
 
-    def restore(self, state: dict[str, Any]) -> None:
-        self._restored = dict(state)
+    def snapshot(self) -> OperatorSnapshot:
+        """A row per key group: partials with panes, windows to fire, how many records came to which subtask."""
+        self._flush()
+        groups, tables = self._by_group()
+        count = len(tables)
+        to_fire, arrived = tuple(sorted(self._to_fire)), self._partials.arrived
+        columns: list[Column] = [
+            tables,
+            [to_fire] * count,
+            [arrived] * count,
+            [self._subtask] * count,
+        ]
+        numbers = groups.tolist()
+        is_int32 = is_int32_type(self.keys.key_type)
+        part = KeyedPart(self._info, self._max_parallelism, is_int32, numbers, columns, groups)
+        return OperatorSnapshot({PANES: part})
+
+    def restore(self, snapshot: OperatorSnapshot) -> None:
+        self._restored = snapshot.keyed.get(PANES)
+
+    def _by_group(self) -> tuple[Int64s, list[pa.Table]]:
+        """Key groups that have something, and all their partials."""
+        panes = [
+            (pane, self._partials.table(parts)) for pane, parts in self._panes.items() if parts
+        ]
+        if not panes:
+            return np.zeros(0, np.int64), []
+        table = pa.concat_tables(
+            [t.append_column(PANE, pa.array(np.full(t.num_rows, pane))) for pane, t in panes],
+            promote_options="permissive",
+        ).combine_chunks()
+        groups = self._groups_of(table)
+        order = np.argsort(groups, kind="stable")
+        table, groups = table.take(pa.array(order)), groups[order]
+        found, starts = np.unique(groups, return_index=True)
+        lengths = np.diff([*starts.tolist(), len(groups)]).tolist()
+        pieces = zip(starts.tolist(), lengths, strict=True)
+        return found, [table.slice(start, length) for start, length in pieces]
+
+    def _groups_of(self, table: pa.Table) -> Int64s:
+        """Key group of each row; without a key all is in the first one."""
+        if not self._partials.keys or not table.num_rows:
+            return np.zeros(table.num_rows, np.int64)
+        batch = ColumnBatch(table.select(self._partials.keys).to_batches()[0], None)
+        count = self._max_parallelism
+        return self.keys.channels_of_columns(batch, count, count).astype(np.int64)
+
+    def _put_back(self, part: KeyedPart) -> None:
+        """Of former subtasks each numbered its records from 0: here they must not share a number."""
+        begins: dict[int, int] = {}
+        tables: dict[int, list[pa.Table]] = {}
+        for _, table, to_fire, arrived, subtask in part.rows():
+            self._known.update(to_fire)
+            if subtask not in begins:
+                begins[subtask] = self._partials.arrived
+                self._partials.arrived += arrived
+            tables.setdefault(subtask, []).append(table)
+        for subtask, of_one in tables.items():
+            whole = pa.concat_tables(of_one, promote_options="permissive")
+            for pane, partial in by_pane(self._partials.renumbered(whole, begins[subtask])):
+                self._panes.setdefault(pane, []).append(partial)
 
 
 class _Fired:

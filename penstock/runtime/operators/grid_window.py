@@ -15,10 +15,16 @@ from typing import Any
 
 import numpy as np
 
+from penstock.runtime.checkpoint.snapshot import (
+    KeyedPart,
+    OperatorSnapshot,
+    StateInfo,
+    check_key_hash,
+    check_restored,
+)
 from penstock.runtime.context import RuntimeContext
 from penstock.runtime.elements import NO_TIMESTAMP, Batch, Int64s, RowBatch, Watermark
-from penstock.runtime.keys import state_key, state_keys
-from penstock.runtime.keys.hashing import original_key
+from penstock.runtime.keys import state_keys
 from penstock.runtime.operator import MAX_EMIT, Emitted
 from penstock.runtime.operators.stateless import StampedCollector, rows_of
 from penstock.runtime.operators.window_base import WindowOperator
@@ -39,12 +45,23 @@ class GridWindowOperator(WindowOperator):
         self._tables: dict[int, dict[Any, Any]] = {}
         self._to_fire: list[int] = []
         self._to_forget: list[int] = []
-        for entries in self._restored.pop("grid", {}).values():
-            for start, is_fired, key, kept in entries:
+        self._info = StateInfo("Grid windows", self._contents_text())
+        restored = self._restored.keyed.pop("grid", None)
+        if restored is not None:
+            check_restored(self.state.owner, "windows", restored, self._info)
+            check_key_hash(self.state.owner, "windows", restored, is_int32=self.state.is_int32)
+            for skey, start, is_fired, kept in restored.rows():
                 if start not in self._tables:
                     self._tables[start] = {}
                     heappush(self._to_forget if is_fired else self._to_fire, start)
-                self._tables[start][state_key(key)] = kept
+                self._tables[start][skey] = kept
+
+    def _contents_text(self) -> str:
+        """What the tables' values are."""
+        descriptor = self.contents.descriptor()
+        kind = type(descriptor).__name__.removesuffix("StateDescriptor")
+        grid = self._grid
+        return f"{kind}, size {grid.size}, slide {grid.slide}, offset {grid.offset} ms"
 
     # ------------------------------------------------------------------ records
 
@@ -208,16 +225,24 @@ class GridWindowOperator(WindowOperator):
             for skey in table:
                 self.clear_window_state(skey, window)
 
-    def snapshot(self) -> dict[str, Any]:
-        """Also the tables, by key group: (window start, whether it fired, key, accumulator)."""
+    def snapshot(self) -> OperatorSnapshot:
+        """Also the tables: columns are window starts, whether the window fired, accumulators."""
         waiting = set(self._to_fire)
-        groups: dict[int, list[tuple[int, bool, Any, Any]]] = {}
+        keys: list[Any] = []
+        starts: list[int] = []
+        fired: list[bool] = []
+        values: list[Any] = []
         for start, table in self._tables.items():
-            for skey, kept in table.items():
-                key = original_key(skey)
-                entry = (start, start not in waiting, key, kept)
-                groups.setdefault(self.state.group_of(key), []).append(entry)
-        return {**super().snapshot(), "grid": groups}
+            keys += table
+            values += table.values()
+            starts += [start] * len(table)
+            fired += [start not in waiting] * len(table)
+        state = self.state
+        snapshot = super().snapshot()
+        snapshot.keyed["grid"] = KeyedPart(
+            self._info, state.max_parallelism, state.is_int32, keys, [starts, fired, values]
+        )
+        return snapshot
 
 
 def _cuts(panes: Int64s) -> Int64s:

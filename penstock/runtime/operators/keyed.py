@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from inspect import isgeneratorfunction
 from typing import Any
 
+from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import NO_TIMESTAMP, Batch, RowBatch
 from penstock.runtime.heap_state import HeapKeyedStateBackend
@@ -33,7 +34,7 @@ class KeyedOperator(FunctionOperator):
     def __init__(self, function: UserFunction, keys: KeySelection) -> None:
         super().__init__(function)
         self.keys = keys
-        self._restored: dict[str, Any] = {}
+        self._restored = OperatorSnapshot()
         self.stamp = NO_TIMESTAMP
         self.state: KeyedStateBackend
         self.timers: InternalTimerService
@@ -41,18 +42,20 @@ class KeyedOperator(FunctionOperator):
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         self.state = self.new_backend(context)
         self.timers = InternalTimerService(context.timers)
-        self.state.restore(self._restored.pop("state", {}))
-        self.timers.restore(self._restored.pop("timers", {}))
+        self.state.restore(self._restored.take("state"))
+        self.timers.restore(self._restored.take("timers"))
         return RuntimeContext(context, self.state)
 
     def new_backend(self, context: OperatorContext) -> KeyedStateBackend:
         """An empty backend of the kind that the job has."""
         make = context.keyed_state or HeapKeyedStateBackend
-        return make(
+        made = make(
             context.max_parallelism,
             context.timers.now_ms,
             is_int32=is_int32_type(self.keys.key_type),
         )
+        made.owner = context.operator_id
+        return made
 
     def entering(self, rows: RowBatch) -> Iterator[Any]:
         """The records, each after its key and timestamp became the context."""
@@ -75,14 +78,16 @@ class KeyedOperator(FunctionOperator):
         """Key context of a timer."""
         self.state.key, self.state.skey, self.stamp = original_key(skey), skey, stamp
 
-    def snapshot(self) -> dict[str, Any]:
-        return {
-            "state": self.state.snapshot(),
-            "timers": self.timers.snapshot(self.state.group_of),
-        }
+    def snapshot(self) -> OperatorSnapshot:
+        state = self.state
+        snapshot = OperatorSnapshot()
+        snapshot.add("state", state.snapshot())
+        timers = self.timers.snapshot(state.max_parallelism, is_int32=state.is_int32)
+        snapshot.add("timers", timers)
+        return snapshot
 
-    def restore(self, state: dict[str, Any]) -> None:
-        self._restored = dict(state)
+    def restore(self, snapshot: OperatorSnapshot) -> None:
+        self._restored = snapshot
 
 
 class KeyedMapOperator(KeyedOperator):

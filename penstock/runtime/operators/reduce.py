@@ -12,13 +12,21 @@ from enum import StrEnum
 from typing import Any, Final
 
 from penstock.model.row import Row, copied, make_row
+from penstock.runtime.checkpoint.snapshot import (
+    KeyedPart,
+    OperatorSnapshot,
+    StateInfo,
+    check_key_hash,
+)
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import Batch, RowBatch
-from penstock.runtime.keys import KeySelection, key_group, original_key, state_key, state_keys
+from penstock.runtime.keys import KeySelection, state_keys
 from penstock.runtime.keys.hashing import is_int32_type
 from penstock.runtime.operator import Emitted, OperatorContext
 from penstock.runtime.operators.stateless import FunctionOperator, rows_of
 
+REDUCE_TABLE: Final = "reduced"
+REDUCED: Final = StateInfo("Reduced")
 _MISSING: Final = object()
 
 
@@ -30,6 +38,7 @@ class ReduceOperator(FunctionOperator):
         self.keys = keys
         self._table: dict[Any, Any] = {}
         self._max_parallelism = 128
+        self._restored: KeyedPart | None = None
 
     @property
     def _own(self) -> Callable[[Any], Any]:
@@ -38,6 +47,11 @@ class ReduceOperator(FunctionOperator):
 
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         self._max_parallelism = context.max_parallelism
+        restored, self._restored = self._restored, None
+        if restored is not None:
+            uid, is_int32 = context.operator_id, is_int32_type(self.keys.key_type)
+            check_key_hash(uid, REDUCE_TABLE, restored, is_int32=is_int32)
+            self._table.update(restored.rows())
         return RuntimeContext(context)
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
@@ -57,18 +71,14 @@ class ReduceOperator(FunctionOperator):
             append(own(old) if reduced is old else reduced)
         return (RowBatch(results, rows.timestamps),)
 
-    def snapshot(self) -> dict[str, Any]:
-        groups: dict[int, list[tuple[Any, Any]]] = {}
+    def snapshot(self) -> OperatorSnapshot:
         is_int32 = is_int32_type(self.keys.key_type)
-        for skey, value in self._table.items():
-            key = original_key(skey)
-            group = key_group(key, self._max_parallelism, is_int32=is_int32)
-            groups.setdefault(group, []).append((key, value))
-        return {"state": groups}
+        keys, values = list(self._table), list(self._table.values())
+        part = KeyedPart(REDUCED, self._max_parallelism, is_int32, keys, [values])
+        return OperatorSnapshot({REDUCE_TABLE: part})
 
-    def restore(self, state: dict[str, Any]) -> None:
-        for entries in state.get("state", {}).values():
-            self._table.update((state_key(key), value) for key, value in entries)
+    def restore(self, snapshot: OperatorSnapshot) -> None:
+        self._restored = snapshot.keyed.get(REDUCE_TABLE)
 
 
 class AggregateKind(StrEnum):

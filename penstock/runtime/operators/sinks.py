@@ -6,18 +6,30 @@ collected values leave the task as batches on a driver stream.
 
 from __future__ import annotations
 
+from typing import Final
+
+from penstock.model.checkpoints import RedistributionMode
+from penstock.model.errors import EngineBug
+from penstock.runtime.checkpoint.snapshot import ListPart, OperatorSnapshot
+from penstock.runtime.checkpoint.two_phase_commit import CommitterState
 from penstock.runtime.elements import MIN_WATERMARK, Batch, LatencyMarker, RowBatch, Watermark
 from penstock.runtime.operator import Emitted, Operator, OperatorContext
 from penstock.runtime.operators.stateless import rows_of
-from penstock.runtime.sink import Sink, SinkWriter, WriterContext
+from penstock.runtime.sink import CheckpointedWriter, Sink, SinkWriter, WriterContext
 from penstock.runtime.text import format_batch
+
+COMMITTABLES: Final = "committables"
 
 
 class SinkOperator(Operator):
-    """One writer per subtask; what it prepared at the end goes to the committer on the driver."""
+    """One writer per subtask. What it prepared for a checkpoint is committed here when that completes; what it prepared
+    at the end goes to the committer on the driver, unless there is a final checkpoint.
+    """
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
+        self._committer: CommitterState | None = None
+        self._restored: list[tuple[int, object]] = []
         self.accepts = sink.accepts  # type: ignore[misc] # the sink decides, per instance
         self._writer: SinkWriter | None = None
         self._watermark_ms = MIN_WATERMARK
@@ -31,7 +43,10 @@ class SinkOperator(Operator):
             job_prefix=context.job_id,
             attempt_prefix=context.file_prefix,
             input_type=context.input_types[0] if context.input_types else None,
+            restored_checkpoint_id=context.restored_checkpoint_id,
         )
+        if self._restored:
+            self._commit_restored()
         self._writer = self.sink.create_writer(writer_context)
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
@@ -46,12 +61,76 @@ class SinkOperator(Operator):
     def process_latency_marker(self, marker: LatencyMarker) -> Emitted:
         return ()
 
+    def on_processing_time(self, now_ms: int) -> Emitted:
+        """Commits that were put off."""
+        if self._committer is not None:
+            self._committer.retry()
+            self._schedule(self._committer)
+        return ()
+
     def finish(self) -> Emitted:
         assert self._writer is not None, "a sink was finished before it was opened"
-        for committable in self._writer.prepare_commit():
+        if self._context.has_final_checkpoint:
+            return ()
+        earlier = [] if self._committer is None else self._committer.take()
+        for committable in (*earlier, *self._writer.prepare_commit()):
             if self._context.report_committable is not None:
                 self._context.report_committable(committable)
         return ()
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> Emitted:
+        writer = self._writer
+        assert writer is not None, "a sink was asked for a snapshot before it was opened"
+        if isinstance(writer, CheckpointedWriter):
+            prepared = writer.prepare_checkpoint(checkpoint_id)
+        else:
+            prepared = writer.prepare_commit()
+        committer = self._make_committer()
+        if committer is not None:
+            committer.add(checkpoint_id, prepared)
+            committer.expect(checkpoint_id, len(prepared))
+        return ()
+
+    def snapshot(self) -> OperatorSnapshot:
+        """(checkpoint, committable) of everything that is prepared and not committed."""
+        if self._committer is None:
+            return OperatorSnapshot()
+        part = ListPart(RedistributionMode.SPLIT, list(self._committer.pending()))
+        return OperatorSnapshot(lists={COMMITTABLES: part})
+
+    def restore(self, snapshot: OperatorSnapshot) -> None:
+        self._restored = list(snapshot.elements(COMMITTABLES))
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        if self._committer is not None:
+            self._committer.complete(checkpoint_id)
+            self._schedule(self._committer)
+
+    def _commit_restored(self) -> None:
+        """Their checkpoint has completed: whether they were committed then is not known."""
+        restored, self._restored = self._restored, []
+        committer = self._make_committer()
+        if committer is None:
+            raise EngineBug(f"{self._context.operator_name} has no committer for what was prepared")
+        for checkpoint_id, committable in restored:
+            committer.add(checkpoint_id, (committable,))
+        committer.complete(max(checkpoint_id for checkpoint_id, _ in restored))
+        self._schedule(committer)
+
+    def _make_committer(self) -> CommitterState | None:
+        """Not before the first checkpoint: without checkpoints the driver commits."""
+        if self._committer is None:
+            committer = self.sink.create_committer()
+            if committer is not None:
+                self._committer = CommitterState(committer.commit)
+        return self._committer
+
+    def _schedule(self, committer: CommitterState) -> None:
+        if committer.retry_after_ms is not None:
+            timers = self._context.timers
+            timers.schedule(timers.now_ms() + committer.retry_after_ms)
 
     def close(self) -> None:
         writer, self._writer = self._writer, None

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, RowBatch, Tagged
 from penstock.runtime.keys import KeySelection
@@ -98,7 +99,7 @@ class WindowOperator(KeyedOperator):
         runtime_context = self.runtime_context(context)
         self._count_late = context.late_records_dropped
         self.windows = self.new_backend(context)
-        self.windows.restore(self._restored.pop("windows", {}))
+        self.windows.restore(self._restored.take("windows"))
         is_merging = isinstance(self.assigner, MergingWindowAssigner)
         self.context = WindowContext(
             self.windows, self.state, context.timers.now_ms, is_merging=is_merging
@@ -176,5 +177,7 @@ class WindowOperator(KeyedOperator):
             self.enter_key(skey, window)
             self._clear(self.context)
 
-    def snapshot(self) -> dict[str, Any]:
-        return {**super().snapshot(), "windows": self.windows.snapshot()}
+    def snapshot(self) -> OperatorSnapshot:
+        snapshot = super().snapshot()
+        snapshot.add("windows", self.windows.snapshot())
+        return snapshot

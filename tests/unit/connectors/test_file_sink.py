@@ -89,11 +89,11 @@ def test_a_commit_can_be_repeated(tmp_path):
 def test_a_new_attempt_removes_what_older_attempts_of_its_subtask_left(tmp_path):
     sink = text_sink(tmp_path)
     abandon(sink, "old", writer_context(subtask=0, attempt=0))
-    abandon(sink, "other", writer_context(subtask=1, attempt=0))
+    abandon(sink, "other", writer_context(subtask=1, attempt=0, parallelism=2))
     abandon(sink, "foreign", writer_context(subtask=0, job="job-2."))
     abandon(text_sink(tmp_path), "sink 2", writer_context(subtask=0))
     assert len(hidden(tmp_path)) == 4
-    sink.create_writer(writer_context(subtask=0, attempt=1))
+    sink.create_writer(writer_context(subtask=0, attempt=1, parallelism=2))
     contents = sorted((tmp_path / name).read_text() for name in hidden(tmp_path))
     assert contents == ["foreign\n", "other\n", "sink 2\n"]
 

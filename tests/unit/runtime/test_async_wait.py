@@ -2,8 +2,10 @@
 
 import pytest
 
+from penstock.model.checkpoints import RedistributionMode
 from penstock.runtime.async_retry import AsyncRetryStrategy
 from penstock.runtime.chain import OperatorChain
+from penstock.runtime.checkpoint.snapshot import ListPart
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import (
     IDLE,
@@ -229,13 +231,15 @@ def test_a_snapshot_has_everything_that_has_not_left_and_starts_it_again():
     op.feed(["c", "d"], [6, 7])
     op.answer("b")
     state = op.operator.snapshot()
-    assert state == {"elements": [("a", 1), ("b", 2), Watermark(5), ("c", 6), ("d", 7)]}
+    elements = [("a", 1), ("b", 2), Watermark(5), ("c", 6), ("d", 7)]
+    assert state.lists == {"elements": ListPart(RedistributionMode.SPLIT, elements)}
     again = AsyncHarness(capacity=9, state=state)
     assert again.calls.submits == [["a", "b", "c", "d"]]
     again.answer("a", "b", "c", "d")
     assert again.stamped == [("a!", 1), ("b!", 2), ("c!", 6), ("d!", 7)]
     assert again.watermarks == [5]
-    assert AsyncHarness(state={"elements": [Watermark(3)]}).watermarks == [3]
+    state.lists["elements"].elements = [Watermark(3)]
+    assert AsyncHarness(state=state).watermarks == [3]
 
 
 def test_many_fast_calls_leave_no_timeouts_behind():

@@ -71,7 +71,7 @@ def test_broadcast_elements_have_no_key_and_keep_keyed_state_apart():
     op.feed([("k", "rule")], None, 1)
     op.feed([4, 5])
     assert op.values[1:] == [(0, "rule"), (1, "rule")]
-    assert set(keyed.snapshot()) == {"state", "timers", "broadcast"}
+    assert set(keyed.snapshot().lists) == {"broadcast/rules"}
 
 
 def test_the_read_only_side_cannot_change_it():

@@ -1,0 +1,208 @@
+"""What one operator keeps in a checkpoint: keyed parts and lists. Knows no file and no operator.
+
+An operator's `snapshot` hands over its tables copied flat; `freeze` then makes them independent of what user code does to
+the objects in them, before the next record is processed. What cannot change (numbers, text, tuples of them, lists and
+dicts of those, once copied, and Rows of them) is kept as it is; everything else is pickled on the spot. Key groups, order and bytes are
+left to the thread that writes (`state_format`).
+Source: Flink StateSnapshot, CopyOnWriteStateMap, RegisteredStateMetaInfoSnapshot; differs: values are live objects that
+their owners may change in place, so copying on write could not be noticed.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import pickle
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import Enum
+from itertools import chain
+from operator import attrgetter
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.model.checkpoints import RedistributionMode
+from penstock.model.errors import UserError
+from penstock.model.row import Row, RowKind
+from penstock.model.time import Instant
+from penstock.runtime.windowing.windows import Window
+
+Dumps: TypeAlias = Callable[[object], bytes]
+Loads: TypeAlias = Callable[[bytes], Any]
+
+IN_HAND: Final = "in_hand"
+"""List state of a chain's head: (input, element) that were read and not yet processed."""
+
+_ATOMS: Final = frozenset({
+    int, float, complex, str, bytes, bool, type(None), Decimal, Instant, pa.Table,
+    dt.date, dt.datetime, dt.time, dt.timedelta,
+})  # fmt: skip
+_PICKLED_TOGETHER: Final = 4096
+_ATOM_BASES: Final = (Enum, np.generic, Window)
+
+
+@dataclass(frozen=True, slots=True)
+class StateInfo:
+    """What must be the same where a state is restored. `kind`: "Value", "Map" and so on, or the engine's own."""
+
+    kind: str
+    type_text: str = ""
+    has_ttl: bool = False
+
+    def __str__(self) -> str:
+        shown = f"{self.kind} of {self.type_text}" if self.type_text else self.kind
+        return f"{shown} {'with' if self.has_ttl else 'without'} time to live"
+
+
+@dataclass(frozen=True, slots=True)
+class Pickled:
+    """A column as it was when the snapshot was taken, in pickled lists of a few thousand values."""
+
+    chunks: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenRows:
+    """A column of Rows that have the same fields and kind, as tuples of what cannot change."""
+
+    fields: tuple[str, ...] | None
+    row_kind: RowKind
+    values: list[tuple[Any, ...]]
+
+
+Column: TypeAlias = "Sequence[Any] | Pickled | FrozenRows"
+
+
+@dataclass(slots=True)
+class KeyedPart:
+    """Rows of state: `keys[i]` (a state key, see `state_key`) and `columns[...][i]`.
+
+    `groups`: the key group of each row, where it is not that of its key: shape (rows,).
+    """
+
+    info: StateInfo
+    max_parallelism: int
+    is_int32: bool
+    keys: list[Any]
+    columns: list[Column]
+    groups: NDArray[np.int64] | None = None
+
+    def rows(self) -> Iterable[tuple[Any, ...]]:
+        """(state key, *columns) of each row, of a part that is not frozen."""
+        return zip(self.keys, *self.columns, strict=True)
+
+
+@dataclass(slots=True)
+class ListPart:
+    """One named operator state: its elements, which go to other subtasks as `mode` says. Frozen: pickled each."""
+
+    mode: RedistributionMode
+    elements: list[Any]
+
+
+@dataclass(slots=True)
+class OperatorSnapshot:
+    """Keyed parts by name, `role/state` where a role has several states; lists by name."""
+
+    keyed: dict[str, KeyedPart] = field(default_factory=dict)
+    lists: dict[str, ListPart] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.keyed or self.lists)
+
+    def add(self, role: str, parts: Mapping[str, KeyedPart]) -> None:
+        """All states of a role."""
+        self.keyed.update((f"{role}/{name}", part) for name, part in parts.items())
+
+    def take(self, role: str) -> dict[str, KeyedPart]:
+        """What `add` was given for this role; it is no longer in here."""
+        start = f"{role}/"
+        names = [name for name in self.keyed if name.startswith(start)]
+        return {name.removeprefix(start): self.keyed.pop(name) for name in names}
+
+    def elements(self, name: str) -> list[Any]:
+        """Of a list; empty when there is none."""
+        part = self.lists.get(name)
+        return [] if part is None else part.elements
+
+    def freeze(self, dumps: Dumps) -> OperatorSnapshot:
+        """As it is now, whatever happens to the objects in it later. Raises: what `dumps` raises."""
+        for part in self.keyed.values():
+            part.columns = [frozen(column, dumps) for column in part.columns]
+        for state in self.lists.values():
+            state.elements = [dumps(element) for element in state.elements]
+        return self
+
+
+def plain_dumps(value: object) -> bytes:
+    """Pickle protocol 5: for objects whose classes can be imported."""
+    return pickle.dumps(value, protocol=5)
+
+
+def frozen(column: Column, dumps: Dumps) -> Column:
+    """A column that nothing can change."""
+    if isinstance(column, Pickled | FrozenRows):
+        return column
+    kinds = set(map(type, column))
+    if kinds == {list} and is_immutable(list(chain.from_iterable(column))):
+        return list(map(list.copy, column))
+    if kinds == {dict} and is_immutable([
+        item for table in column for pair in table.items() for item in pair
+    ]):
+        return list(map(dict.copy, column))
+    if kinds == {Row} and (rows := _frozen_rows(column)) is not None:
+        return rows
+    if is_immutable(column):
+        return column
+    # In pieces: what a pickler remembers of a million objects costs more than the objects.
+    starts = range(0, len(column), _PICKLED_TOGETHER)
+    return Pickled(tuple(dumps(list(column[i : i + _PICKLED_TOGETHER])) for i in starts))
+
+
+def _frozen_rows(column: Sequence[Row]) -> FrozenRows | None:
+    """None when they differ in more than their values, or hold what can change."""
+    fields = set(map(attrgetter("_fields"), column))
+    row_kinds = set(map(attrgetter("_row_kind"), column))
+    if len(fields) > 1 or len(row_kinds) > 1:
+        return None
+    values = list(map(tuple, map(attrgetter("_values"), column)))
+    return FrozenRows(fields.pop(), row_kinds.pop(), values) if is_immutable(values) else None
+
+
+def is_immutable(values: Sequence[Any]) -> bool:
+    """Whether nothing can change any of these. Level by level, in C."""
+    while values:
+        kinds = set(map(type, values))
+        others = kinds - _ATOMS - {tuple}
+        if not all(issubclass(kind, _ATOM_BASES) for kind in others):
+            return False
+        if tuple not in kinds:
+            return True
+        tuples = values if kinds == {tuple} else [v for v in values if type(v) is tuple]
+        values = list(chain.from_iterable(tuples))
+    return True
+
+
+def check_restored(uid: str, name: str, restored: KeyedPart, wanted: StateInfo) -> None:
+    """Raises: UserError when a state was something else in the checkpoint."""
+    if restored.info == wanted:
+        return
+    raise UserError(
+        f"operator {uid!r} cannot restore its state {name!r}: the checkpoint has it as {restored.info}, and the "
+        f"program declares it as {wanted}. Declare it as it was, or give the new state another name."
+    )
+
+
+def check_key_hash(uid: str, name: str, restored: KeyedPart, *, is_int32: bool) -> None:
+    """Raises: UserError when keys were put into key groups by another rule."""
+    if restored.is_int32 == is_int32 or not restored.keys:
+        return
+    rules = {True: "INT, SHORT or BYTE", False: "not INT, SHORT or BYTE"}
+    raise UserError(
+        f"operator {uid!r} cannot restore its state {name!r}: when it was written, the declared key type was "
+        f"{rules[restored.is_int32]}, now it is {rules[is_int32]}, and keys go to other subtasks by that. "
+        "Declare the key type of key_by as it was."
+    )

@@ -1,0 +1,151 @@
+"""Bookkeeping of exactly-once output: which transactions and committables are pending, and when they are committed. Pure.
+
+`TwoPhaseCommit`: one transaction per checkpoint, for writers into systems with transactions. `CommitterState`: what
+writers prepared, committed by checkpoint. Neither knows files, clocks or operators; commits must be idempotent, because
+a restore does them again.
+Source: Flink TwoPhaseCommitSinkFunction, CommittableCollector, CommitterOperator (spec 10.7, 11.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
+
+from penstock.model.errors import EngineBug
+
+RETRY_AFTER_MS: Final = 1000
+T = TypeVar("T")
+
+
+class Transactions(Protocol[T]):
+    """What a system with transactions can do."""
+
+    def begin(self) -> T: ...
+    def pre_commit(self, transaction: T) -> None:
+        """Flush: from now on `commit` must succeed, also in another process."""
+
+    def commit(self, transaction: T) -> None:
+        """May come again for one that is committed."""
+
+    def abort(self, transaction: T) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionState(Generic[T]):
+    """Part of a checkpoint: transactions to commit, with their checkpoints, and the one that was open."""
+
+    pending: tuple[tuple[int, T], ...]
+    open: T
+
+
+class TwoPhaseCommit(Generic[T]):
+    """Writes go to `open`. A transaction whose checkpoint does not complete is committed with a later one."""
+
+    def __init__(
+        self, transactions: Transactions[T], restored: Iterable[TransactionState[T]] = ()
+    ) -> None:
+        """`restored`: of any number of subtasks. Commits what their checkpoint covers, aborts what was open."""
+        self._transactions = transactions
+        self._pending: dict[int, T] = {}
+        for state in restored:
+            for _, transaction in state.pending:
+                transactions.commit(transaction)
+            transactions.abort(state.open)
+        self.open = transactions.begin()
+
+    def snapshot(self, checkpoint_id: int) -> TransactionState[T]:
+        """Close the open transaction for this checkpoint, and begin the next one."""
+        self._transactions.pre_commit(self.open)
+        self._pending[checkpoint_id] = self.open
+        self.open = self._transactions.begin()
+        return TransactionState(tuple(self._pending.items()), self.open)
+
+    def complete(self, checkpoint_id: int) -> None:
+        """Commit everything up to this checkpoint, oldest first. All are tried; the first error is raised then."""
+        first: Exception | None = None
+        for pending in sorted(one for one in self._pending if one <= checkpoint_id):
+            try:
+                self._transactions.commit(self._pending.pop(pending))
+            except Exception as error:
+                first = first or error
+        if first is not None:
+            raise first
+
+    def close(self) -> None:
+        """Nobody will complete what is open. Pending ones stay: a restore commits them."""
+        self._transactions.abort(self.open)
+
+
+Commit: TypeAlias = Callable[[Sequence[object]], "Sequence[object] | None"]
+"""Make these visible; gives back those to try again later, or None."""
+
+
+class CommitterState:
+    """Committables of one subtask by checkpoint.
+
+    What was tried and put off is due again after `RETRY_AFTER_MS`; it does not hold up later checkpoints.
+    """
+
+    def __init__(self, commit: Commit) -> None:
+        self._commit = commit
+        self._waiting: dict[int, list[object]] = {}
+        self._expected: dict[int, int] = {}
+        self._completed = -1
+
+    @property
+    def retry_after_ms(self) -> int | None:
+        """When to call `retry`, from now; None: nothing is put off."""
+        is_put_off = any(one <= self._completed for one in self._waiting)
+        return RETRY_AFTER_MS if is_put_off else None
+
+    def add(self, checkpoint_id: int, committables: Sequence[object]) -> None:
+        """What a writer prepared for a checkpoint."""
+        if committables:
+            self._waiting.setdefault(checkpoint_id, []).extend(committables)
+
+    def expect(self, checkpoint_id: int, count: int) -> None:
+        """The summary of one writer: so many committables belong to this checkpoint."""
+        self._expected[checkpoint_id] = self._expected.get(checkpoint_id, 0) + count
+
+    def complete(self, checkpoint_id: int) -> list[int]:
+        """Commit everything up to this checkpoint, oldest first. Returns: the checkpoints that are all visible now.
+
+        Raises: EngineBug when committables are missing; what `commit` raises.
+        """
+        self._completed = max(self._completed, checkpoint_id)
+        due = sorted(one for one in self._waiting.keys() | self._expected if one <= checkpoint_id)
+        for one in due:
+            self._check_count(one)
+        return [one for one in due if one in self._waiting and self._try(one)]
+
+    def retry(self) -> list[int]:
+        """What was put off, once more. As `complete`."""
+        return self.complete(self._completed)
+
+    def pending(self) -> list[tuple[int, object]]:
+        """(checkpoint, committable) of all that is not committed, oldest first."""
+        return [(one, kept) for one in sorted(self._waiting) for kept in self._waiting[one]]
+
+    def take(self) -> list[object]:
+        """All that is not committed, oldest first: somebody else commits it."""
+        taken = [committable for _, committable in self.pending()]
+        self._waiting.clear()
+        self._expected.clear()
+        return taken
+
+    def _check_count(self, checkpoint_id: int) -> None:
+        expected = self._expected.pop(checkpoint_id, None)
+        found = len(self._waiting.get(checkpoint_id, ()))
+        if expected is not None and found != expected:
+            raise EngineBug(
+                f"checkpoint {checkpoint_id} has {found} committables, its writers announced {expected}"
+            )
+
+    def _try(self, checkpoint_id: int) -> bool:
+        put_off = self._commit(self._waiting[checkpoint_id])
+        if put_off:
+            self._waiting[checkpoint_id] = list(put_off)
+            return False
+        del self._waiting[checkpoint_id]
+        return True

@@ -1,0 +1,117 @@
+"""Files of a sink that dies at any moment hold every record once, and nothing hidden is left (spec 10.7, 11.2)."""
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from penstock.common import Encoder
+from penstock.datastream.connectors.file_system import BucketAssigner, FileSink
+from penstock.runtime.checkpoint.snapshot import plain_dumps
+from penstock.runtime.operators import SinkOperator
+from tests.unit.runtime.checkpoint.restoring import rescaled
+from tests.unit.runtime.harness import OperatorHarness
+
+ACTION = (
+    st.integers(1, 4)  # records to write
+    | st.just("prepare")  # a checkpoint that is never acknowledged
+    | st.just("checkpoint")  # complete, but nobody is told
+    | st.just("complete")  # complete, and all are told
+    | st.just("notify one")  # complete, and only one subtask is told
+    | st.tuples(st.just("crash"), st.integers(1, 3))
+)
+
+
+class _Job:
+    """Records 0, 1, 2 and so on into all subtasks of a sink; a checkpoint remembers how far it came."""
+
+    def __init__(self, path):
+        builder = FileSink.for_row_format(path, Encoder.simple_string_encoder())
+        builder.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        self.sink = builder.build()
+        self.position = self.checkpoint_id = self.attempt = 0
+        self.completed = None
+        self.start(1)
+
+    def start(self, parallelism):
+        snapshots, restored_id = None, None
+        self.position = 0
+        if self.completed is not None:
+            restored_id, self.position, states = self.completed
+            snapshots = rescaled(states, parallelism)
+        self.subtasks = []
+        for subtask in range(parallelism):
+            operator = SinkOperator(self.sink)
+            if snapshots is not None:
+                operator.restore(snapshots[subtask])
+            op = OperatorHarness(
+                operator, subtask=subtask, parallelism=parallelism, attempt=self.attempt,
+                job_id="job", file_prefix="job", has_final_checkpoint=True,
+                restored_checkpoint_id=restored_id,
+            )  # fmt: skip
+            self.subtasks.append(op)
+
+    def crash(self, parallelism):
+        for op in self.subtasks:  # as a killed process: only the descriptors go
+            for part in op.operator._writer._open.values():
+                part._file.close()
+        self.attempt += 1
+        self.start(parallelism)
+
+    def write(self, count):
+        for _ in range(count):
+            self.subtasks[self.position % len(self.subtasks)].feed([self.position])
+            self.position += 1
+
+    def checkpoint(self, *, is_complete):
+        self.checkpoint_id += 1
+        for op in self.subtasks:
+            op.take(op.operator.prepare_snapshot_pre_barrier(self.checkpoint_id))
+        if is_complete:
+            states = [op.operator.snapshot().freeze(plain_dumps) for op in self.subtasks]
+            self.completed = (self.checkpoint_id, self.position, states)
+
+    def notify(self, count):
+        for op in self.subtasks[:count]:
+            op.operator.notify_checkpoint_complete(self.checkpoint_id)
+
+    def do(self, action):
+        if isinstance(action, int):
+            self.write(action)
+        elif isinstance(action, tuple):
+            self.crash(action[1])
+        else:
+            self.checkpoint(is_complete=action != "prepare")
+            self.notify({"complete": len(self.subtasks), "notify one": 1}.get(action, 0))
+
+
+@settings(max_examples=60, deadline=None)
+@example([("crash", 3), 4, ("crash", 1)])
+@example([("crash", 3), 4, "prepare", ("crash", 1)])
+@example([2, "notify one", 2, "prepare", ("crash", 2)])
+@given(st.lists(ACTION, max_size=14))
+def test_every_record_is_in_the_visible_files_once_whatever_dies_when(actions):
+    with tempfile.TemporaryDirectory() as path:
+        job = _Job(path)
+        for action in actions:
+            job.do(action)
+            seen = _lines(path)
+            assert max(Counter(seen).values(), default=1) == 1
+            assert job.completed is not None or not seen
+        job.do(3)
+        job.do("complete")
+        for op in job.subtasks:
+            op.finish()
+        assert sorted(_lines(path)) == list(range(job.position))
+        assert [file.name for file in Path(path).iterdir() if file.name.startswith(".")] == []
+
+
+def _lines(path):
+    return [
+        int(line)
+        for file in Path(path).iterdir()
+        if not file.name.startswith(".")
+        for line in file.read_text().splitlines()
+    ]

@@ -1,0 +1,67 @@
+"""Snapshots of an operator's subtasks, written and read again at another parallelism, with handles in memory."""
+
+import pickle
+import zlib
+
+from penstock.machines.operator_state import Mode, OperatorStateShape, redistribute
+from penstock.model.checkpoints import InlineHandle, OperatorSubtaskState
+from penstock.model.completed_checkpoint import ListStateShare, OperatorRestore
+from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, plain_dumps
+from penstock.runtime.checkpoint.state_format import read_operator, write_operator
+from penstock.runtime.keys import key_group_range
+
+MAX_PARALLELISM = 128
+
+
+def add(data: bytes) -> InlineHandle:
+    return InlineHandle(data, zlib.crc32(data))
+
+
+def read(handle: InlineHandle) -> bytes:
+    assert zlib.crc32(handle.data) == handle.checksum
+    return handle.data
+
+
+def written(snapshot: OperatorSnapshot) -> OperatorSubtaskState:
+    return write_operator(snapshot, add, plain_dumps, pickle.loads)
+
+
+def rescaled(snapshots: list[OperatorSnapshot], parallelism: int) -> list[OperatorSnapshot]:
+    """What each of `parallelism` subtasks restores of these, which were frozen."""
+    states = [written(snapshot) for snapshot in snapshots]
+    return [
+        read_operator(
+            OperatorRestore(
+                tuple(handle for state in states for handle in state.keyed),
+                _shares(states, parallelism, subtask),
+            ),
+            read,
+            key_group_range(MAX_PARALLELISM, parallelism, subtask),
+            pickle.loads,
+        )
+        for subtask in range(parallelism)
+    ]
+
+
+def _shares(states: list[OperatorSubtaskState], parallelism: int, subtask: int):
+    lists = {one.name: one for state in states for one in state.lists}
+    written_lists = {
+        (old, one.name): one for old, state in enumerate(states) for one in state.lists
+    }
+
+    def count(old: int, name: str) -> int:
+        found = written_lists.get((old, name))
+        return 0 if found is None else len(found.offsets)
+
+    shapes = {
+        name: OperatorStateShape(
+            Mode(one.mode.value), tuple(count(old, name) for old in range(len(states)))
+        )
+        for name, one in lists.items()
+    }
+    return tuple(
+        ListStateShare(written_lists[old, name], index, index)
+        for name, parts in redistribute(shapes, parallelism)[subtask].items()
+        for old, indices in parts.items()
+        for index in indices
+    )
