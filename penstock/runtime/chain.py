@@ -16,10 +16,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from penstock.model.checkpoints import RedistributionMode
 from penstock.model.errors import EngineBug, PenstockError, UserCodeError
 from penstock.model.graph.chain import ChainedOperator, ChainSpec, ChainTarget
 from penstock.model.messages import LatencySummary
-from penstock.runtime.checkpoint.snapshot import Dumps, OperatorSnapshot, plain_dumps
+from penstock.runtime.checkpoint.snapshot import (
+    IN_HAND,
+    Dumps,
+    ListPart,
+    OperatorSnapshot,
+    plain_dumps,
+)
 from penstock.runtime.convert import enforce, to_columns, to_rows
 from penstock.runtime.elements import (
     Batch,
@@ -223,12 +230,17 @@ class OperatorChain:
             if state is not None:
                 self._guard(node, functools.partial(node.operator.restore, state))
 
-    def snapshot(self) -> dict[str, OperatorSnapshot]:
-        """State of each operator that has any, by its uid, frozen. Tail to head; no element may be under way."""
+    def snapshot(self, in_hand: Sequence[tuple[int, Element]] = ()) -> dict[str, OperatorSnapshot]:
+        """State of each operator that has any, by its uid, frozen. Tail to head; no element may be under way.
+
+        `in_hand`: (input, element) that were read and not yet processed: a list state of the head, IN_HAND.
+        """
         states: dict[str, OperatorSnapshot] = {}
 
         def take(node: _Node) -> None:
             state = node.operator.snapshot()
+            if in_hand and node is self._nodes[0]:
+                state.lists[IN_HAND] = ListPart(RedistributionMode.SPLIT, list(in_hand))
             if state:
                 states[node.spec.uid] = state.freeze(self._dumps)
 

@@ -67,7 +67,7 @@ class OutputWriter(Protocol):
 @dataclass(frozen=True, slots=True)
 class TaskSnapshot:
     """Synchronous part of a checkpoint. `operators`: state by uid. `in_hand`: what was read and not yet processed, by input;
-    it comes first after a restore.
+    it comes first after a restore. It is in `operators` too, as a list state of the head.
     """
 
     barrier: CheckpointBarrier
@@ -297,7 +297,7 @@ class StreamTask:
                 rest = self._remainder
                 batch = rest.batch.slice(rest.offset, len(rest.batch))
                 in_hand.insert(0, (rest.input_index, batch))
-            self.on_snapshot(TaskSnapshot(barrier, self.chain.snapshot(), tuple(in_hand)))
+            self.on_snapshot(TaskSnapshot(barrier, self.chain.snapshot(in_hand), tuple(in_hand)))
 
     def _to_all(self, element: Element) -> Iterator[Routed]:
         for index in range(len(self.outputs)):

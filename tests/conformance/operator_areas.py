@@ -8,6 +8,7 @@ import numpy as np
 from penstock.machines.operator_state import Mode, OperatorStateShape, redistribute
 from penstock.machines.split_assignment import NO_CHECKPOINT, SplitAssignmentTracker
 from penstock.machines.watermark_alignment import WatermarkAlignment
+from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import (
     ACTIVE,
@@ -189,9 +190,9 @@ class _Passing(Operator):
         self._note("pre_barrier")
         return ()
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> OperatorSnapshot:
         self._note("snapshot")
-        return {}
+        return OperatorSnapshot()
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         self._note("notify_complete")

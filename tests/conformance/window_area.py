@@ -94,8 +94,7 @@ def _pending(operator: Any) -> set[tuple[int, int]]:
     if isinstance(operator, GridWindowOperator):
         size = operator.assigner.size
         return {(start, start + size) for start in operator._tables}
-    windows = {window for _, window, _ in operator._contents.entries()}
-    return {(w.start, w.end) for w in windows if isinstance(w, TimeWindow)}
+    return {(w.start, w.end) for w in operator._contents.tables if isinstance(w, TimeWindow)}
 
 
 def _one_element(given: Given) -> Given:

@@ -2,11 +2,15 @@
 nothing else, whatever the order of turns.
 """
 
+import pickle
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.model.checkpoints import RedistributionMode
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
+from penstock.runtime.checkpoint.snapshot import ListPart, OperatorSnapshot
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import CheckpointBarrier, EndOfData, RowBatch
 from penstock.runtime.gate.network_input import take_barriers
@@ -51,7 +55,12 @@ class Collecting(Operator):
         return (batch,)
 
     def snapshot(self):
-        return {"seen": list(self.seen)}
+        seen = ListPart(RedistributionMode.SPLIT, list(self.seen))
+        return OperatorSnapshot(lists={"seen": seen})
+
+
+def seen_in(snapshot):
+    return [pickle.loads(element) for element in snapshot.elements("seen")]
 
 
 class AlignedRemote(Remote):
@@ -85,7 +94,7 @@ class Producer:
 
     def on_snapshot(self, snapshot) -> None:
         in_hand = [v for _, e in snapshot.in_hand if isinstance(e, RowBatch) for v in e.values]
-        before = snapshot.operators["uid1"]["seen"]
+        before = seen_in(snapshot.operators["uid1"])
         self.snapshots[snapshot.barrier.checkpoint_id] = (before, in_hand)
 
 
@@ -109,7 +118,7 @@ class Consumer:
 
     def on_snapshot(self, snapshot) -> None:
         assert snapshot.in_hand == ()
-        seen = snapshot.operators["uid0"]["seen"]
+        seen = seen_in(snapshot.operators["uid0"])
         self.snapshots[snapshot.barrier.checkpoint_id] = seen
 
 

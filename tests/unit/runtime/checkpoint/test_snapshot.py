@@ -5,6 +5,7 @@ import pickle
 from collections import deque
 from decimal import Decimal
 from enum import Enum
+from itertools import chain
 
 import pyarrow as pa
 import pytest
@@ -17,8 +18,10 @@ from penstock.model.errors import ExternalError, UserError
 from penstock.model.row import Row, RowKind
 from penstock.model.time import Time
 from penstock.model.types import Types
+from penstock.runtime.chain import OperatorChain
 from penstock.runtime.checkpoint import state_format
 from penstock.runtime.checkpoint.snapshot import (
+    IN_HAND,
     KeyedPart,
     ListPart,
     OperatorSnapshot,
@@ -30,17 +33,22 @@ from penstock.runtime.checkpoint.snapshot import (
 )
 from penstock.runtime.checkpoint.state_format import decode_column, encode_column, read_operator
 from penstock.runtime.context import UserFunction
+from penstock.runtime.elements import RowBatch, Watermark
 from penstock.runtime.heap_state import HeapKeyedStateBackend
 from penstock.runtime.keys import KeySelection, key_group, state_key
 from penstock.runtime.operators import ReduceOperator
+from penstock.runtime.source import ReaderStatus
+from penstock.runtime.source_operator import SourceOperator, SourceSettings
 from penstock.runtime.state_descriptors import (
     ListStateDescriptor,
     StateTtlConfig,
     ValueStateDescriptor,
 )
+from penstock.runtime.watermarks import WatermarkStrategy
 from penstock.runtime.windowing import TimeWindow
 from tests.unit.runtime.checkpoint.restoring import read, rescaled, written
 from tests.unit.runtime.harness import OperatorHarness
+from tests.unit.runtime.tasks import Clock, context_for, opened, spec_of
 
 
 class Colour(Enum):
@@ -245,3 +253,77 @@ def test_keyed_state_of_a_later_format_is_refused(monkeypatch):
     monkeypatch.setattr(state_format, "_VERSION", 1)
     with pytest.raises(ExternalError, match="format 2: expected 1"):
         read_operator(OperatorRestore(state.keyed), read, (0, 127), pickle.loads)
+
+
+class Reader:
+    """Reads nothing; its splits are its state."""
+
+    def __init__(self):
+        self.splits = []
+
+    def add_splits(self, splits):
+        self.splits += splits
+
+    def split_ids(self, splits):
+        return splits
+
+    def snapshot_state(self):
+        return self.splits
+
+    def poll_next(self):
+        return ReaderStatus.NOTHING_AVAILABLE
+
+
+class SourceTime:
+    def now_ms(self):
+        return 0
+
+    monotonic_ms = active_ms = now_ms
+
+
+class NoSource:
+    produced_type = None
+
+
+def started(splits=(), snapshot=None):
+    operator = SourceOperator(NoSource(), WatermarkStrategy.no_watermarks())
+    if snapshot is not None:
+        operator.restore(snapshot)
+    reader = Reader()
+    operator.start(reader, SourceTime(), SourceSettings())
+    operator.add_splits(list(splits))
+    return operator, reader
+
+
+@given(st.lists(st.lists(st.integers(), max_size=4), min_size=1, max_size=4), st.integers(1, 5))
+def test_splits_are_shared_out_evenly_and_none_is_lost(splits, parallelism):
+    operators = [started(mine)[0] for mine in splits]
+    snapshots = [operator.snapshot().freeze(plain_dumps) for operator in operators]
+    restored = [started(snapshot=one)[1].splits for one in rescaled(snapshots, parallelism)]
+    assert sorted(chain.from_iterable(restored)) == sorted(chain.from_iterable(splits))
+    if parallelism == len(splits):
+        assert restored == splits
+    else:
+        assert max(map(len, restored)) - min(map(len, restored)) <= 1
+
+
+def test_elements_in_hand_are_a_list_of_the_head_and_operators_are_restored_by_uid():
+    def operators():
+        return [
+            ReduceOperator(UserFunction(lambda a, b: a + b), KeySelection(lambda v: v % 2)),
+            ReduceOperator(UserFunction(max), KeySelection(lambda v: v % 2)),
+        ]
+
+    before = opened(operators())
+    list(before.feed(RowBatch([1, 2, 3])))
+    in_hand = [(0, RowBatch(["later"])), (0, Watermark(7))]
+    states = before.snapshot(in_hand)
+    assert set(states) == {"uid0", "uid1"}
+    read_again = {uid: rescaled([state], 1)[0] for uid, state in states.items()}
+    (_, batch), (_, watermark) = read_again["uid0"].elements(IN_HAND)
+    assert (batch.values, watermark) == (["later"], Watermark(7))
+    again = OperatorChain(spec_of(operators()), Clock().now_ms)
+    again.restore({**read_again, "unknown": OperatorSnapshot()})
+    again.open(context_for)
+    (routed,) = (one for one in again.feed(RowBatch([5, 6])) if one is not None)
+    assert routed[1].values == [9, 8]
