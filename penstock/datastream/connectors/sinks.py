@@ -2,12 +2,15 @@
 
 A sink of one's own needs three methods:
 
-    class Lines(Sink):         def create_writer(self, context):       # on a TaskManager, once per
-subtask             return LinesWriter(context)         # write(batch, watermark_ms),
-prepare_commit(), close()
+    class Lines(Sink):
+        def create_writer(self, context):   # on a TaskManager, once per subtask
+            return LinesWriter(context)     # write(batch, watermark_ms), prepare_commit(), close()
 
-        def create_committer(self):             # in the driver; leave it out when writers need none
-            return LinesCommitter()             # commit(committables), abort(job_prefix)
+        def create_committer(self):         # leave it out when writers need none
+            return LinesCommitter()         # commit(committables), abort(job_prefix)
+
+Commits run in the driver at the job's end, and with checkpoints in the subtasks when one completes: they must be
+idempotent. A writer may have prepare_checkpoint(checkpoint_id), which then takes the place of prepare_commit().
 """
 
 from __future__ import annotations
