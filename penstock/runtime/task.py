@@ -138,6 +138,7 @@ class StreamTask:
         self._triggers: deque[CheckpointBarrier] = deque()
         self.on_snapshot: TakeSnapshot | None = None
         self._has_fired = False
+        self._is_drained = True
         self._is_finishing = False
         self._is_done = False
 
@@ -251,7 +252,9 @@ class StreamTask:
             self._current = self._to_all(element)
         elif isinstance(element, EndOfData):
             self._ended_inputs.add(input_index)
-            self._current = iter(()) if self.input.is_source else self.chain.end_input(input_index)
+            self._is_drained = self._is_drained and element.drain
+            is_told = element.drain and not self.input.is_source
+            self._current = self.chain.end_input(input_index) if is_told else iter(())
         else:
             if isinstance(element, Watermark):
                 self._watermarks[input_index] = element.timestamp_ms
@@ -307,12 +310,12 @@ class StreamTask:
         if not self.input.is_finished or self._is_finishing or not self.chain.is_drained:
             return False
         self._is_finishing = True
-        self._current = self.chain.finish()
+        self._current = self.chain.finish() if self._is_drained else iter(())
         return True
 
     def _complete(self) -> None:
         for output in self.outputs:
-            output.write(EndOfData(drain=True))
+            output.write(EndOfData(drain=self._is_drained))
             output.finish()
         self.flush()
         self._is_done = True

@@ -265,3 +265,25 @@ def test_the_watermark_of_a_task_is_the_lowest_of_its_inputs_and_none_before_eac
         seen.append(task.watermark_ms)
         given.elements.extend(rest)
     assert seen == [MIN_WATERMARK, 3, 7]
+
+
+def test_a_task_that_is_stopped_ends_nothing_and_says_so_downstream():
+    clock, out, log = Clock(), Remembering(), []
+    given = ListInput((0, RowBatch([1])), (0, EndOfData(drain=False)), is_closed=True)
+    task = task_of([Logging("op", log)], given, [out], clock)
+    while task.process_input() is not InputStatus.END_OF_INPUT:
+        pass
+    assert out.written[-1] == EndOfData(drain=False)
+    assert out.values == [1]
+    assert not [call for call in log if call[1] in {"end_input", "finish"}]
+
+
+def test_one_stopped_input_makes_the_end_a_stop():
+    clock, out, log = Clock(), Remembering(), []
+    ends = ListInput((0, EndOfData(drain=True)), (1, EndOfData(drain=False)), is_closed=True)
+    task = task_of([Logging("op", log)], ends, [out], clock)
+    while task.process_input() is not InputStatus.END_OF_INPUT:
+        pass
+    assert out.written[-1] == EndOfData(drain=False)
+    assert [call for call in log if call[1] == "end_input"] == [("op", "end_input", 0)]
+    assert ("op", "finish") not in log
