@@ -218,7 +218,10 @@ class BuiltTask:
             file_prefix=job_prefix,
             keyed_state=_keyed_state(thread),
             active_ms=lambda: wall_clock_ms() - thread.backpressured_ms,
-            async_calls=AsyncCallThreads(thread.mail, f"penstock-async-{spec.name[:40]}"),
+            async_calls=AsyncCallThreads(
+                functools.partial(thread.mail, priority=self.chain.spec.operators.index(spec)),
+                f"penstock-async-{spec.name[:40]}",
+            ),
         )
 
 

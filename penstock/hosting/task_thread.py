@@ -35,7 +35,7 @@ from penstock.model.messages import Committable, FailureInfo, TaskIo, TaskStateC
 from penstock.model.states import ExecutionState
 from penstock.runtime.input_status import NextMove, next_move
 from penstock.runtime.latency import Granularity
-from penstock.runtime.mailbox import MIN_PRIORITY, Mail, MailboxClosed, TaskMailbox
+from penstock.runtime.mailbox import MIN_PRIORITY, MailboxClosed, TaskMailbox
 from penstock.runtime.mailbox_processor import MailboxProcessor
 from penstock.runtime.network_settings import NetworkSettings
 from penstock.runtime.partition.settings import BlockingSettings
@@ -158,8 +158,16 @@ class TaskThread:
         self.processor.report_error(CancelSignal())
         return must_interrupt
 
-    def mail(self, action: Callable[[], None], description: str = "a mail to the task") -> None:
-        """Run on the mailbox thread between two turns; dropped when the task is ending."""
+    def mail(
+        self,
+        action: Callable[[], None],
+        description: str = "a mail to the task",
+        priority: int = MIN_PRIORITY,
+    ) -> None:
+        """Run on the mailbox thread between two turns; dropped when the task is ending.
+
+        `priority`: an operator's place in the chain, for what is its own.
+        """
 
         def act() -> None:
             action()
@@ -167,7 +175,7 @@ class TaskThread:
             self.processor.notify_output()
 
         with suppress(MailboxClosed):
-            self.processor.mailbox.put(Mail(act, MIN_PRIORITY, description))
+            self.processor.executor(priority).execute(act, description)
 
     def update_partitions(self, descriptors: tuple[ShuffleDescriptor, ...]) -> None:
         self.mail(lambda: self._with_built(lambda built: built.connect(descriptors)))

@@ -15,6 +15,7 @@ from typing import Final
 from penstock.hosting.job_observer import JobObserver
 from penstock.hosting.machine_shell import JobManagerSettings, MachineShell, now_ms
 from penstock.hosting.provider import TaskManagerProvider
+from penstock.machines.cancellation import fatal_at
 from penstock.machines.liveness import Liveness
 from penstock.model.ids import ResourceId
 from penstock.model.messages import (
@@ -92,10 +93,9 @@ class TaskManagerWatch:
     def _look_for_stuck_tasks(self, now: int) -> None:
         """A task that does not end costs its TaskManager, and the tasks beside it: a new one is cheap here."""
         timeout_ms = self._cancellation_timeout_ms
-        if not timeout_ms:
-            return
         for attempt_id, since_ms in list(self._shell.cancelling.items()):
-            if now - since_ms <= timeout_ms:
+            fatal_ms = fatal_at(since_ms, timeout_ms)
+            if fatal_ms is None or now < fatal_ms:
                 continue
             self._shell.cancelling.pop(attempt_id, None)  # a loss before may have taken it out
             resource_id = self._shell.where.get(attempt_id)

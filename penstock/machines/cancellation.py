@@ -18,6 +18,11 @@ class CancelStep(StrEnum):
     FATAL = "FATAL"
 
 
+def fatal_at(started_ms: int, timeout_ms: int) -> int | None:
+    """When a cancelled task has had its time (task.cancellation.timeout); None for a timeout of 0: never."""
+    return started_ms + timeout_ms if timeout_ms else None
+
+
 class CancellationSchedule:
     """Of one task. Args: interval_ms: between interrupts, above 0. timeout_ms: 0: never fatal."""
 
@@ -31,7 +36,7 @@ class CancellationSchedule:
             )
         self._interval_ms = interval_ms
         self._next_interrupt_ms = started_ms
-        self.fatal_at_ms = started_ms + timeout_ms if timeout_ms else None
+        self.fatal_at_ms = fatal_at(started_ms, timeout_ms)
 
     @property
     def has_watchdog(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.model.errors import IllegalTransition
+from penstock.model.messages import CheckpointFailureReason
 from penstock.model.states import ExecutionState as S
 
 _NEXT: Final = {
@@ -18,7 +19,6 @@ _NEXT: Final = {
     S.RUNNING: S.FINISHED,
 }
 _EXECUTING: Final = frozenset({S.INITIALIZING, S.RUNNING})
-TASK_NOT_READY: Final = "TASK_NOT_READY"
 
 
 class TaskLifecycle:
@@ -71,6 +71,6 @@ class TaskLifecycle:
 
     # ------------------------------------------------------------------ checkpoints
 
-    def refusal_of_checkpoint(self) -> str | None:
+    def refusal_of_checkpoint(self) -> CheckpointFailureReason | None:
         """Why a checkpoint cannot be triggered now; None: it can."""
-        return None if self.state is S.RUNNING else TASK_NOT_READY
+        return None if self.state is S.RUNNING else CheckpointFailureReason.TASK_NOT_READY

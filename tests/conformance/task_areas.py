@@ -223,9 +223,8 @@ def task_state(given: Given) -> Given:
         return _cancellation(given["cancellation"])
     if "checkpoint_trigger_in_state" in given:
         states = given["checkpoint_trigger_in_state"]
-        return {
-            "declined": [TaskLifecycle(ExecutionState(s)).refusal_of_checkpoint() for s in states]
-        }
+        refusals = [TaskLifecycle(ExecutionState(s)).refusal_of_checkpoint() for s in states]
+        return {"declined": [None if one is None else str(one) for one in refusals]}
     results, starts = [], []
     for state, event in given["rows"]:
         life = TaskLifecycle(ExecutionState(state))

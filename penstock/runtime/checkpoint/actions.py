@@ -6,19 +6,9 @@ Source: Flink CheckpointBarrierHandler and its listeners (spec 10.2).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TypeAlias
 
-
-class DeclineReason(StrEnum):
-    """Why a task gives a checkpoint up."""
-
-    TASK_NOT_READY = "TASK_NOT_READY"
-    TASK_CLOSING = "TASK_CLOSING"
-    TASK_FAILURE = "TASK_FAILURE"
-    ON_CANCELLATION_BARRIER = "ON_CANCELLATION_BARRIER"
-    SUBSUMED = "SUBSUMED"
-    INPUT_END_OF_STREAM = "INPUT_END_OF_STREAM"
+from penstock.model.messages import CheckpointFailureReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +38,7 @@ class Abort:
     """The checkpoint will not be: forget it and tell those downstream."""
 
     checkpoint_id: int
-    reason: DeclineReason
+    reason: CheckpointFailureReason
 
 
 @dataclass(frozen=True, slots=True)

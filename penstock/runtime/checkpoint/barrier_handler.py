@@ -9,11 +9,11 @@ from __future__ import annotations
 from enum import StrEnum
 
 from penstock.model.errors import EngineBug
+from penstock.model.messages import CheckpointFailureReason
 from penstock.runtime.checkpoint.actions import (
     Abort,
     Action,
     Block,
-    DeclineReason,
     InitInputSnapshot,
     PersistStart,
     PersistStop,
@@ -91,7 +91,7 @@ class SingleBarrierHandler:
         self._actions = []
         is_current = checkpoint_id == self._current and bool(self._aligned)
         if checkpoint_id > self._current or is_current:
-            self._abort(checkpoint_id, DeclineReason.ON_CANCELLATION_BARRIER)
+            self._abort(checkpoint_id, CheckpointFailureReason.ON_CANCELLATION_BARRIER)
         return self._actions
 
     def on_end_of_partition(self, channel: int, now_ms: int) -> list[Action]:
@@ -101,7 +101,7 @@ class SingleBarrierHandler:
         if not self._is_pending:
             return self._actions
         if not self._checkpoints_after_finish:
-            self._abort(self._current, DeclineReason.INPUT_END_OF_STREAM)
+            self._abort(self._current, CheckpointFailureReason.INPUT_END_OF_STREAM)
             return self._actions
         self._aligned.add(channel)
         self._end_received(channel, now_ms)
@@ -137,7 +137,7 @@ class SingleBarrierHandler:
         if barrier.checkpoint_id <= self._current:
             return
         if self._is_pending:
-            self._abort(self._current, DeclineReason.SUBSUMED)
+            self._abort(self._current, CheckpointFailureReason.SUBSUMED)
         self._current = barrier.checkpoint_id
         self._barrier = barrier
         self._aligned.clear()
@@ -152,7 +152,7 @@ class SingleBarrierHandler:
             self._settled = self._current
             self.timer_ms = None
 
-    def _abort(self, checkpoint_id: int, reason: DeclineReason) -> None:
+    def _abort(self, checkpoint_id: int, reason: CheckpointFailureReason) -> None:
         self._current = max(checkpoint_id, self._current)
         self._settled = max(checkpoint_id, self._settled)
         self._barrier = None

@@ -9,7 +9,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-from penstock.runtime.checkpoint.actions import Abort, Action, DeclineReason, Trigger
+from penstock.model.messages import CheckpointFailureReason
+from penstock.runtime.checkpoint.actions import Abort, Action, Trigger
 from penstock.runtime.elements import CheckpointBarrier
 
 MAX_TRACKED: Final = 50
@@ -101,7 +102,7 @@ class BarrierTracker:
             while self._pending:
                 given_up = self._pending.popleft()
                 if given_up.abort():
-                    reason = DeclineReason.INPUT_END_OF_STREAM
+                    reason = CheckpointFailureReason.INPUT_END_OF_STREAM
                     actions.append(Abort(given_up.checkpoint_id, reason))
             return actions
         for one in list(self._pending):
@@ -127,4 +128,4 @@ class BarrierTracker:
 
 
 def _aborted(checkpoint_id: int) -> Abort:
-    return Abort(checkpoint_id, DeclineReason.ON_CANCELLATION_BARRIER)
+    return Abort(checkpoint_id, CheckpointFailureReason.ON_CANCELLATION_BARRIER)

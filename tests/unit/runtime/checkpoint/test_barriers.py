@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from penstock.model.checkpoints import CheckpointOptions
 from penstock.model.errors import EngineBug
+from penstock.model.messages import CheckpointFailureReason
 from penstock.runtime.checkpoint.actions import (
     Abort,
     Block,
-    DeclineReason,
     InitInputSnapshot,
     PersistStart,
     PersistStop,
@@ -21,7 +21,10 @@ from penstock.runtime.checkpoint.barrier_handler import Alignment, SingleBarrier
 from penstock.runtime.checkpoint.barrier_tracker import MAX_TRACKED, BarrierTracker
 from penstock.runtime.elements import CheckpointBarrier
 
-SUBSUMED, CANCELLED = DeclineReason.SUBSUMED, DeclineReason.ON_CANCELLATION_BARRIER
+SUBSUMED, CANCELLED = (
+    CheckpointFailureReason.SUBSUMED,
+    CheckpointFailureReason.ON_CANCELLATION_BARRIER,
+)
 
 
 def barrier(checkpoint_id, timeout_ms=None, *, is_unaligned=False):
@@ -89,7 +92,7 @@ def test_a_channel_that_ends_counts_as_aligned_and_not_at_all_for_later_checkpoi
 def test_without_checkpoints_after_finish_an_end_declines_what_is_pending():
     handler = aligned(2, checkpoints_after_finish=False)
     handler.on_barrier(barrier(1), 0, 0)
-    ended = Abort(1, DeclineReason.INPUT_END_OF_STREAM)
+    ended = Abort(1, CheckpointFailureReason.INPUT_END_OF_STREAM)
     assert handler.on_end_of_partition(1, 0) == [Resume((0,)), ended]
 
 
