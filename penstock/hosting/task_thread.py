@@ -28,6 +28,7 @@ from penstock.hosting.task_metrics import TaskMetrics
 from penstock.hosting.user_output import end_thread
 from penstock.hosting.waker import Waker
 from penstock.machines.task_lifecycle import TaskLifecycle
+from penstock.model.checkpoints import TaskCheckpointing
 from penstock.model.deployment import ShuffleDescriptor, TaskDeployment
 from penstock.model.errors import ExternalError, UserCodeError, UserError
 from penstock.model.graph.chain import ChainSpec
@@ -62,7 +63,7 @@ class CancelSignal(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class TaskSettings:
-    """What a task needs of the configuration."""
+    """What a task needs of the configuration. `checkpointing` None: the job neither takes nor reads any."""
 
     max_step_ms: float = 5.0
     frame_bytes: int = 1 << 20
@@ -76,6 +77,7 @@ class TaskSettings:
     job_parameters: tuple[tuple[str, str], ...] = ()
     network: NetworkSettings = field(default_factory=NetworkSettings)
     blocking: BlockingSettings = field(default_factory=BlockingSettings)
+    checkpointing: TaskCheckpointing | None = None
 
 
 class TaskHost(Protocol):

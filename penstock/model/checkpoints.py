@@ -45,6 +45,20 @@ class CheckpointOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskCheckpointing:
+    """What the tasks of a job need to know of its checkpoints besides what each barrier says.
+
+    `directory`: path or URI, the same for driver and tasks; below it every job has a folder of its own. `inline_bytes`: state
+    smaller than that goes into the acknowledgement. `has_final_checkpoint`: a task that has read its last input waits for one
+    more checkpoint before it is FINISHED, and its sinks commit with that; else they hand over to the driver.
+    """
+
+    directory: str
+    inline_bytes: int = INLINE_BYTES
+    has_final_checkpoint: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class FileHandle:
     """`size` bytes at `offset` of a file. `path`: below the job's checkpoint directory, or absolute. `checksum`: of these
     bytes, CRC-32."""
