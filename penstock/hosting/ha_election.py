@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Final
 
 from penstock.hosting.closures import deserialize, serialize
-from penstock.hosting.coordinators import CoordinatedVertex
 from penstock.hosting.ha_guard import LeaseKeeper, RecordedResult, read_instant
 from penstock.hosting.ha_settings import HaSettings, make_private
 from penstock.hosting.ha_store import Ended, Entry, JobStore
+from penstock.hosting.source_coordinator import CoordinatedVertex
 from penstock.machines.leadership import Instant, Leadership, Lease, LeaseWatch
 from penstock.model.errors import ExternalError
 from penstock.model.graph.job_graph import JobGraph

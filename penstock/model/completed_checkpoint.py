@@ -21,7 +21,8 @@ from penstock.model.ids import JobId
 class OperatorCheckpoint:
     """One operator's part. `subtasks`: by index, None where a subtask had finished before.
 
-    `is_fully_finished`: all its subtasks had; a restored one starts as finished.
+    `is_fully_finished`: all its subtasks had; a restored one starts as finished. `is_at_end`: all had, or had read the last of
+    their data and kept some state: restored, they have nothing but their end to go through again.
     """
 
     uid: str
@@ -31,6 +32,7 @@ class OperatorCheckpoint:
     subtasks: tuple[OperatorSubtaskState | None, ...]
     is_fully_finished: bool = False
     coordinator_state: bytes | None = None
+    is_at_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,20 @@ from penstock.hosting.checkpoints.files import (
     CheckpointDamaged,
     CheckpointIoError,
     Files,
+    LocalFiles,
+    is_uri,
     open_files,
 )
 from penstock.hosting.checkpoints.metadata import decode_metadata, encode_metadata
-from penstock.model.checkpoints import INLINE_BYTES, FileHandle, InlineHandle, StateHandle
+from penstock.model.checkpoints import (
+    INLINE_BYTES,
+    FileHandle,
+    InlineHandle,
+    StateHandle,
+    SubtaskState,
+)
 from penstock.model.completed_checkpoint import CompletedCheckpoint
+from penstock.model.errors import ConfigurationError
 from penstock.model.ids import JobId
 
 METADATA: Final = "_metadata"
@@ -42,16 +51,40 @@ class CheckpointStorage:
         if not _SAFE.fullmatch(job_id) or set(job_id) == {"."}:
             raise CheckpointIoError(f"job id {job_id!r} cannot be the name of a folder")
         self._files, base = open_files(directory)
+        self._others: dict[str, tuple[Files, str]] = {}
         self.root = f"{base.rstrip('/')}/{job_id}"
 
     # ------------------------------------------------------------------ writing
 
+    @property
+    def uri(self) -> str:
+        """Of `root`, for people."""
+        return self._files.uri(self.root)
+
     def folder_of(self, checkpoint_id: int) -> str:
         return f"{self.root}/chk-{checkpoint_id}"
 
+    def check(self) -> None:
+        """Whether it can be written to from here. Raises: CheckpointIoError."""
+        path = f"{self.root}/.writable-{secrets.token_hex(4)}"
+        self._files.create(path).close()
+        self._files.remove(path)
+
+    def next_id(self) -> int:
+        """Above all that lies here: whatever a former driver may still write, it is not in the folder of a new one."""
+        return max(self._ids(), default=0) + 1
+
     def new_savepoint(self, target: str) -> str:
-        """A folder for a savepoint, below what the user named; in the same file system. It is not made yet."""
-        _, path = open_files(target)
+        """A folder for a savepoint, below what the user named. It is not made yet.
+
+        Raises: ConfigurationError: tasks, which write there, know the file system of checkpoints only.
+        """
+        files, path = open_files(target)
+        if files.uri("") != self._files.uri(""):
+            raise ConfigurationError(
+                f"savepoint directory {target!r} is in another file system than the checkpoints "
+                f"({self.uri}). Name a directory beside them, or set execution.checkpointing.dir to one beside it."
+            )
         job = self.root.rpartition("/")[2][:6]
         return f"{path.rstrip('/')}/savepoint-{job}-{secrets.token_hex(6)}"
 
@@ -60,31 +93,55 @@ class CheckpointStorage:
         return StateWriter(self._files, folder, inline_bytes)
 
     def complete(self, checkpoint: CompletedCheckpoint, folder: str) -> CompletedCheckpoint:
-        """Write the metadata: from now on this is a checkpoint. Returns it with its location. Raises: CheckpointIoError."""
+        """Write the metadata: from now on this is a checkpoint. Returns it with its location.
+
+        Raises: CheckpointIoError: also where there is one already, another driver's say.
+        """
         location = f"{folder}/{METADATA}"
         unfinished = f"{folder}/.{METADATA}-{secrets.token_hex(4)}"
         stream = self._files.create(unfinished)
         try:
-            stream.write(encode_metadata(checkpoint))
+            stream.write(encode_metadata(checkpoint, folder))
         finally:
             stream.close()
-        self._files.replace(unfinished, location)
-        return replace(checkpoint, location=location)
+        try:
+            self._files.publish(unfinished, location)
+        except CheckpointIoError:
+            self._files.remove(unfinished)
+            raise
+        return replace(checkpoint, location=self._files.uri(location))
 
     # ------------------------------------------------------------------ reading
 
     def load(self, location: str) -> CompletedCheckpoint:
-        """Of a metadata file, or the folder of one. Raises: CheckpointDamaged, CheckpointIoError."""
+        """Of a metadata file, or the folder of one. Raises: CheckpointDamaged, CheckpointIoError, ConfigurationError."""
         if not location.endswith(f"/{METADATA}"):
             location = f"{location.rstrip('/')}/{METADATA}"
-        return decode_metadata(self._files.read(location), location)
+        files, path = self._place(location)
+        return decode_metadata(files.read(path), location)
+
+    def find(self, given: str) -> str:
+        """Where a user's path or URI is, as seen from here."""
+        files, path = open_files(given)
+        if files.uri("") == self._files.uri(""):
+            return path
+        return f"file://{path}" if isinstance(files, LocalFiles) else given
+
+    def _place(self, path: str) -> tuple[Files, str]:
+        """Of a path in this file system, or the URI of one in another."""
+        if not is_uri(path):
+            return self._files, path
+        if path not in self._others:
+            self._others[path] = open_files(path)
+        return self._others[path]
 
     def read(self, handle: StateHandle) -> bytes:
         """The bytes of a handle, checked. Raises: CheckpointDamaged, naming the file; CheckpointIoError."""
         if isinstance(handle, InlineHandle):
             _check(handle.data, handle.checksum, "state in the metadata")
             return handle.data
-        data = self._files.read(handle.path, handle.offset, handle.size)
+        files, path = self._place(handle.path)
+        data = files.read(path, handle.offset, handle.size)
         place = f"{handle.path}, {handle.size:,} bytes at {handle.offset:,},"
         _check(data, handle.checksum, place)
         return data
@@ -105,6 +162,19 @@ class CheckpointStorage:
                 return checkpoint, damaged
         return None, damaged
 
+    def probe(self, checkpoint: CompletedCheckpoint) -> None:
+        """Whether all files are there and long enough, without reading them. Raises: CheckpointDamaged: the first that is not."""
+        ends: dict[str, int] = {}
+        for operator in checkpoint.operators:
+            for state in operator.subtasks:
+                for handle in () if state is None else state.handles:
+                    if isinstance(handle, FileHandle) and handle.size:
+                        end = handle.offset + handle.size
+                        ends[handle.path] = max(end, ends.get(handle.path, 0))
+        for name, end in ends.items():
+            files, path = self._place(name)
+            files.read(path, end - 1, 1)
+
     def verify(self, checkpoint: CompletedCheckpoint) -> None:
         """Read everything. Raises: CheckpointDamaged: what is wrong first."""
         for operator in checkpoint.operators:
@@ -117,8 +187,35 @@ class CheckpointStorage:
     def discard(self, checkpoint: CompletedCheckpoint) -> None:
         """Its metadata first, so that no reader takes it for whole; then all that lies beside it."""
         if checkpoint.location is not None:
-            self._files.remove(checkpoint.location)
-            self._files.remove(checkpoint.location.rpartition("/")[0])
+            files, path = self._place(checkpoint.location)
+            files.remove(path)
+            files.remove(path.rpartition("/")[0])
+
+    def discard_states(self, states: Iterable[SubtaskState]) -> None:
+        """Files that only an unfinished checkpoint has."""
+        paths = {
+            handle.path
+            for state in states
+            for _, operator in state.operators
+            for handle in operator.handles
+            if isinstance(handle, FileHandle)
+        }
+        for path in sorted(paths):
+            self._files.remove(path)
+
+    def withdraw(self, checkpoint: CompletedCheckpoint) -> None:
+        """It was written, and is not to be found after all: what lies beside it is not touched."""
+        if checkpoint.location is not None:
+            files, path = self._place(checkpoint.location)
+            files.remove(path)
+
+    def remove_directory(self) -> None:
+        """Of all jobs: it was made for this one."""
+        self._files.remove(self.root.rpartition("/")[0])
+
+    def remove_all(self) -> None:
+        """Nothing of the job is wanted any more."""
+        self._files.remove(self.root)
 
     def sweep(self, keep: Iterable[int]) -> list[str]:
         """Remove folders of checkpoints that are not kept: unfinished ones, and those of former drivers. Returns: them."""

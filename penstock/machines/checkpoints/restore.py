@@ -69,6 +69,7 @@ class RestorePlan:
         self._finished = {
             vertex.vertex_id for vertex in job_graph.vertices.values() if self._is_finished(vertex)
         }
+        self._begin_again_behind_open_ends()
         self._check_finished()
         self._check_in_flight()
 
@@ -140,6 +141,25 @@ class RestorePlan:
                 "Start a new chain between them (start_new_chain)."
             )
         return bool(done) and all(done)
+
+    def _begin_again_behind_open_ends(self) -> None:
+        """A vertex whose producer only goes through its end once more hears that end: it begins with nothing, not as finished."""
+        is_changed = True
+        while is_changed:
+            behind = {
+                vertex_id
+                for vertex_id in self._finished
+                for edge in self._job.vertices[vertex_id].inputs
+                if edge.source not in self._finished and self._is_at_end(edge.source)
+            }
+            self._finished -= behind
+            is_changed = bool(behind)
+
+    def _is_at_end(self, vertex_id: VertexId) -> bool:
+        found = [
+            self._old.get(operator.uid) for operator in self._job.vertices[vertex_id].operators
+        ]
+        return all(old is not None and old.is_at_end for old in found)
 
     def _check_finished(self) -> None:
         for vertex_id in self._finished:

@@ -6,7 +6,8 @@ import queue
 import pytest
 
 from penstock.hosting.closures import deserialize
-from penstock.hosting.coordinators import CoordinatedVertex, Coordinators, alignment_of
+from penstock.hosting.coordinators import Coordinators, alignment_of
+from penstock.hosting.source_coordinator import CoordinatedVertex
 from penstock.model.ids import AttemptId, ExecutionVertexId, JobId, VertexId
 from penstock.model.messages import AddSplits, MaxAllowedWatermark, ReportedWatermark, SplitRequest
 from penstock.runtime.elements import MAX_WATERMARK

@@ -191,7 +191,7 @@ def test_metadata_is_seen_whole_or_not_at_all(storage, monkeypatch):
         seen.append((Path(source).exists(), Path(target).exists()))
         raise CheckpointIoError("the driver died here")
 
-    monkeypatch.setattr(LocalFiles, "replace", rename)
+    monkeypatch.setattr(LocalFiles, "publish", rename)
     with pytest.raises(CheckpointIoError, match="died here"):
         written(storage, 1, LARGE)
     assert seen == [(True, False)]
@@ -231,7 +231,7 @@ def test_any_arrow_file_system_will_do(tmp_path):
     sink = files.create("a/b/file")
     sink.write(b"data")
     sink.close()
-    files.replace("a/b/file", "a/b/other")
+    files.publish("a/b/file", "a/b/other")
     assert list(files.list("a")) == [("b", True)]
     assert files.read("a/b/other", 1, 2) == b"at"
     with pytest.raises(CheckpointDamaged, match="missing"):
