@@ -54,6 +54,10 @@ class SourceInput:
         """The coordinator of the alignment group says how far this source may run. Mailbox thread."""
         self._operator.allow(watermark_ms)
 
+    def stop(self, *, drain: bool) -> None:
+        """The job stops with a savepoint: read no more. Mailbox thread."""
+        self._operator.stop(drain=drain)
+
     # ------------------------------------------------------------------ TaskInput
 
     def poll(self) -> tuple[int, Sequence[Element]] | None:

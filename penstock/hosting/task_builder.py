@@ -17,6 +17,8 @@ from penstock.hosting.channels import TaskChannelHost
 from penstock.hosting.closures import dumps_records, loads_records
 from penstock.hosting.driver_stream import DriverWriter
 from penstock.hosting.source_input import SourceInput
+from penstock.hosting.task_restore import read_states
+from penstock.model.checkpoints import CheckpointType, StateHandle, TaskCheckpointing
 from penstock.model.deployment import (
     InputGateDeployment,
     PartitionDeployment,
@@ -28,8 +30,20 @@ from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
 from penstock.model.ids import DataSetId, ResultPartitionId
 from penstock.runtime.chain import OperatorChain, OperatorTimer
 from penstock.runtime.checked_state import CheckedKeyedStateBackend
+from penstock.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
+from penstock.runtime.checkpoint.barrier_tracker import BarrierTracker
+from penstock.runtime.checkpoint.input_checkpoints import BarrierHandler
+from penstock.runtime.checkpoint.snapshot import IN_HAND
+from penstock.runtime.checkpoint.subtask import SubtaskCheckpoints
+from penstock.runtime.elements import CheckpointBarrier
+from penstock.runtime.finished_chain import FinishedChain, FinishedSource
 from penstock.runtime.gate.debloater import DebloatTarget, GateDebloating
-from penstock.runtime.gate.network_input import NetworkInput, WakeListener, network_inputs
+from penstock.runtime.gate.network_input import (
+    NetworkInput,
+    WakeListener,
+    network_inputs,
+    take_barriers,
+)
 from penstock.runtime.gate.ports import GateContext
 from penstock.runtime.gate.producer_check import ProducerAnswer
 from penstock.runtime.gate.single import SingleInputGate
@@ -79,7 +93,7 @@ class BuiltTask:
             self._readers.setdefault(deployed.data_set_id, []).append((gate, deployed))
 
     def start(self) -> None:
-        """Publish partitions, open operators, ask for inputs.
+        """Publish partitions, restore and open operators, ask for inputs.
 
         Partitions first: an operator may take its time to open, and consumers wait for a partition only so long.
         """
@@ -88,6 +102,7 @@ class BuiltTask:
             partition.setup(plane.registry, pool_of(partition, plane.memory, plane.network))
         for gate in self._gates:
             gate.setup()
+        self._restore()
         self.chain.open(self._context_for)
         for deployed in self._thread.deployment.gates:
             self.connect(deployed.channels)
@@ -97,6 +112,32 @@ class BuiltTask:
         source = self.task.input
         if isinstance(source, SourceInput):
             source.start()
+
+    def _restore(self) -> None:
+        """What the operators begin with, and the records that go before all others."""
+        thread = self._thread
+        restore = thread.deployment.restore
+        if restore is None or not restore.operators:
+            return
+        storage = thread.checkpoints.storage()
+
+        def read(handle: StateHandle) -> bytes:
+            thread.check_goes_on()
+            return storage.read(handle)
+
+        states = read_states(thread.deployment, restore, read)
+        for state in states.values():
+            in_hand = state.lists.pop(IN_HAND, None)
+            if in_hand is not None:
+                self.task.restore_in_hand(in_hand.elements)
+        self.chain.restore(states)
+
+    def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
+        """None of the producers run. A source stops first, if the job stops with this savepoint."""
+        source, kind = self.task.input, barrier.options.type
+        if kind.is_synchronous and isinstance(source, SourceInput):
+            source.stop(drain=kind is CheckpointType.STOP_DRAIN)
+        self.task.trigger_checkpoint(barrier)
 
     def connect(self, descriptors: Iterable[ShuffleDescriptor]) -> None:
         """Known producers: turn unknown channels into local or remote ones."""
@@ -134,13 +175,19 @@ class BuiltTask:
         thread.host.data_plane.call_later(period_ms, again)
 
     def add_splits(self, splits: Sequence[Any]) -> None:
-        self._source_input().add_splits(splits)
+        """Splits that came behind the trigger of a checkpoint are in its enumerator's state, not in the reader's."""
+        source = self._source_input()
+        self.task.behind_checkpoint(lambda: source.add_splits(splits))
 
     def no_more_splits(self) -> None:
-        self._source_input().reader.notify_no_more_splits()
+        source = self._source_input()
+        self.task.behind_checkpoint(source.reader.notify_no_more_splits)
 
     def allow_watermark(self, watermark_ms: int) -> None:
-        self._source_input().allow_watermark(watermark_ms)
+        if isinstance(
+            self.task.input, SourceInput
+        ):  # else one that had finished: it waits for nobody
+            self.task.input.allow_watermark(watermark_ms)
 
     def next_poll_ms(self) -> int | None:
         source = self.task.input
@@ -200,6 +247,7 @@ class BuiltTask:
         thread, deployment = self._thread, self._thread.deployment
         settings = thread.host.task_settings
         job_prefix = deployment.job_id[:16]
+        restore, checkpointing = deployment.restore, settings.checkpointing
         return OperatorContext(
             job_name=deployment.job_name,
             task_name=deployment.vertex_name,
@@ -216,6 +264,8 @@ class BuiltTask:
             job_id=deployment.job_id,
             report_committable=lambda payload: thread.report_committable(spec.node_id, payload),
             file_prefix=job_prefix,
+            restored_checkpoint_id=None if restore is None else restore.checkpoint_id,
+            has_final_checkpoint=_has_final_checkpoint(checkpointing),
             keyed_state=_keyed_state(thread),
             active_ms=lambda: wall_clock_ms() - thread.backpressured_ms,
             async_calls=AsyncCallThreads(
@@ -227,24 +277,19 @@ class BuiltTask:
 
 def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
     """Everything of one attempt, not yet opened."""
-    host = thread.host
-    chain = OperatorChain(
-        spec,
-        wall_clock_ms,
-        thread.enter_operator,
-        random.randrange,
-        host.task_settings.latency_granularity,
-        dumps_records,
-    )
+    host, restore = thread.host, thread.deployment.restore
+    chain = _chain(thread, spec)
     partitions = _result_partitions(thread)
     outputs = [_writer(thread, spec, output, partitions) for output in spec.outputs]
-    head = chain.head
+    head = spec.operators[0].operator
     gates: Sequence[SingleInputGate] = ()
     task_input: TaskInput
-    if isinstance(head, SourceOperator):
-        task_input = SourceInput(head, spec.operators[0], thread)
-    else:
+    if not isinstance(head, SourceOperator):
         task_input, gates = _network_input(thread, head)
+    elif isinstance(chain, FinishedChain):
+        task_input = FinishedSource()
+    else:
+        task_input = SourceInput(head, spec.operators[0], thread)
     timeout_ms = min((output.buffer_timeout_ms for output in spec.outputs), default=100)
     task = StreamTask(
         chain,
@@ -255,7 +300,32 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
         max_step_ns=int(host.task_settings.max_step_ms * 1e6),
         buffer_timeout_ns=(timeout_ms if timeout_ms >= 0 else 100) * 1_000_000,
     )
+    checkpointing = host.task_settings.checkpointing
+    if checkpointing is not None:
+        task.on_snapshot = thread.checkpoints.on_snapshot
+        task.checkpoints = SubtaskCheckpoints(
+            None if restore is None else restore.checkpoint_id,
+            has_final_checkpoint=_has_final_checkpoint(checkpointing),
+        )
     return BuiltTask(task, thread, gates, list(partitions.values()))
+
+
+def _chain(thread: TaskThread, spec: ChainSpec) -> OperatorChain:
+    restore = thread.deployment.restore
+    if restore is not None and restore.is_finished:
+        return FinishedChain(spec, wall_clock_ms)
+    return OperatorChain(
+        spec,
+        wall_clock_ms,
+        thread.enter_operator,
+        random.randrange,
+        thread.host.task_settings.latency_granularity,
+        dumps_records,
+    )
+
+
+def _has_final_checkpoint(checkpointing: TaskCheckpointing | None) -> bool:
+    return checkpointing is not None and checkpointing.has_final_checkpoint
 
 
 def build_gates(
@@ -278,10 +348,31 @@ def _network_input(thread: TaskThread, head: object) -> tuple[TaskInput, Sequenc
     """What the head operator reads, as fairly as it wants, and the gates behind it."""
     context, wake = _gate_context(thread), thread.processor.notify_input
     inputs, gates = build_gates(thread.deployment, context, wake)
+    checkpointing = thread.host.task_settings.checkpointing
+    if checkpointing is not None:
+        _take_barriers(thread, checkpointing, inputs)
     if len(inputs) == 1:
         return StreamOneInputProcessor(inputs[0]), gates
     next_selection = getattr(head, "next_selection", None)
     return StreamMultipleInputProcessor(inputs, next_selection), gates
+
+
+def _take_barriers(
+    thread: TaskThread, checkpointing: TaskCheckpointing, inputs: Sequence[NetworkInput]
+) -> None:
+    """From here on the inputs give the task one barrier for those of all channels."""
+    is_finish_allowed = checkpointing.are_finished_tasks_allowed
+
+    def handler_of(channels: int) -> BarrierHandler:
+        if not checkpointing.is_exactly_once:
+            return BarrierTracker(channels, checkpoints_after_finish=is_finish_allowed)
+        return SingleBarrierHandler(
+            channels, Alignment.ALIGNED, checkpoints_after_finish=is_finish_allowed
+        )
+
+    taken = take_barriers(inputs, handler_of, wall_clock_ms)
+    taken.on_abort = thread.checkpoints.decline
+    thread.checkpoints.alignment_ms = lambda: taken.alignment_ms
 
 
 def _gate_context(thread: TaskThread) -> GateContext:

@@ -51,11 +51,16 @@ class TaskCheckpointing:
     `directory`: path or URI, the same for driver and tasks; below it every job has a folder of its own. `inline_bytes`: state
     smaller than that goes into the acknowledgement. `has_final_checkpoint`: a task that has read its last input waits for one
     more checkpoint before it is FINISHED, and its sinks commit with that; else they hand over to the driver.
+    `is_exactly_once` False: barriers are counted, nothing is aligned. `may_be_unaligned`: barriers may overtake data.
+    `are_finished_tasks_allowed`: an input that has ended does not keep the others from taking a checkpoint.
     """
 
     directory: str
     inline_bytes: int = INLINE_BYTES
     has_final_checkpoint: bool = False
+    is_exactly_once: bool = True
+    may_be_unaligned: bool = False
+    are_finished_tasks_allowed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,9 @@ from typing import Final, Protocol, TypeAlias
 
 from penstock.model.errors import EngineBug
 from penstock.runtime.chain import OperatorChain, Routed
+from penstock.runtime.checkpoint.notifications import Completed, Notification
 from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
+from penstock.runtime.checkpoint.subtask import SubtaskCheckpoints
 from penstock.runtime.elements import (
     MIN_WATERMARK,
     Batch,
@@ -66,13 +68,14 @@ class OutputWriter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TaskSnapshot:
-    """Synchronous part of a checkpoint. `operators`: state by uid. `in_hand`: what was read and not yet processed, by input;
-    it comes first after a restore. It is in `operators` too, as a list state of the head.
+    """Synchronous part of a checkpoint. `operators`: state by uid. `in_hand`: records that were read and not yet processed, by
+    input; they come first after a restore. They are in `operators` too, as a list state of the head. `sync_ns`: what it took.
     """
 
     barrier: CheckpointBarrier
     operators: dict[str, OperatorSnapshot]
-    in_hand: tuple[tuple[int, Element], ...]
+    in_hand: tuple[tuple[int, Batch], ...]
+    sync_ns: int = 0
 
 
 TakeSnapshot: TypeAlias = Callable[[TaskSnapshot], None]
@@ -135,11 +138,14 @@ class StreamTask:
         self._left_at_ns = 0
         self._ended_inputs: set[int] = set()
         self._watermarks: dict[int, int] = {}
-        self._triggers: deque[CheckpointBarrier] = deque()
+        self._behind_checkpoint: deque[Callable[[], None]] = deque()
+        self._is_in_checkpoint = False
+        self.checkpoints = SubtaskCheckpoints()
         self.on_snapshot: TakeSnapshot | None = None
         self._has_fired = False
         self._is_drained = True
-        self._is_finishing = False
+        self._is_ending = False
+        self._has_ended_data = False
         self._is_done = False
 
     def process_input(self) -> InputStatus:
@@ -177,8 +183,32 @@ class StreamTask:
         return min(self._watermarks.values())
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
-        """From outside, for a task without inputs: a snapshot between this slice and the next."""
-        self._triggers.append(barrier)
+        """From outside, for a task none of whose producers run: a snapshot between this slice and the next, or at the end
+        of its inputs. A source that is to stop with it was told so before.
+        """
+        self.checkpoints.trigger(barrier)
+
+    def behind_checkpoint(self, action: Callable[[], None]) -> None:
+        """Run this, which came behind the trigger of a checkpoint and must not be in its snapshot: now, or when that is taken."""
+        if self.checkpoints.is_due or self._behind_checkpoint or self._is_in_checkpoint:
+            self._behind_checkpoint.append(action)
+        else:
+            action()
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """All tasks have acknowledged it, and it is written."""
+        self._tell(self.checkpoints.on_complete(checkpoint_id))
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed: int) -> None:
+        """It will not be. `latest_completed`: -1: none."""
+        self._tell(self.checkpoints.on_abort(checkpoint_id, latest_completed))
+
+    def _tell(self, notifications: Iterable[Notification]) -> None:
+        for one in notifications:
+            if isinstance(one, Completed):
+                self.chain.notify_checkpoint_complete(one.checkpoint_id)
+            else:
+                self.chain.notify_checkpoint_aborted(one.checkpoint_id)
 
     def restore_in_hand(self, elements: Iterable[tuple[int, Element]]) -> None:
         """Before the first turn: what a snapshot found read and not yet processed."""
@@ -216,12 +246,10 @@ class StreamTask:
         if self._slice_rows:
             self._sizer.took(self._slice_rows, now - self._slice_started_ns)
             self._slice_rows = 0
-        if self._is_finishing:
-            self._complete()
         return now < deadline
 
     def _begin_next(self) -> bool:
-        """Choose what runs next: due timers, the rest of the batch in hand, the next element."""
+        """Choose what runs next: due timers, a checkpoint, the rest of the batch in hand, the next element."""
         due = self.chain.next_timer_ms()
         if due is not None and not self._has_fired and due <= self._now_ms():
             self._has_fired = (
@@ -230,17 +258,22 @@ class StreamTask:
             self._current = self.chain.fire_timers(self._now_ms())
             return True
         self._has_fired = False
-        if self._triggers:
-            self._current = self._checkpoint(self._triggers.popleft())
+        barrier = self.checkpoints.next_trigger(is_source=self.input.is_source)
+        if barrier is not None:
+            self._is_in_checkpoint = True
+            self._current = self._triggered(barrier)
             return True
         if not self.chain.takes_input:
             return False
         if self._remainder is None and not self._inbox and not self._poll():
-            return self._begin_finish()
+            return self._begin_end()
         if self._remainder is not None:
             self._current = self._next_slice(self._remainder)
             return True
-        input_index, element = self._inbox.popleft()
+        self._begin_element(*self._inbox.popleft())
+        return True
+
+    def _begin_element(self, input_index: int, element: Element) -> None:
         if isinstance(element, (RowBatch, ColumnBatch)):
             if input_index in self._ended_inputs:
                 raise EngineBug(f"input {input_index} has ended, but {len(element)} records came")
@@ -249,6 +282,7 @@ class StreamTask:
         elif isinstance(element, CheckpointBarrier):
             self._current = self._checkpoint(element)
         elif isinstance(element, CancelCheckpointMarker):
+            self.checkpoints.give_up(element.checkpoint_id)
             self._current = self._to_all(element)
         elif isinstance(element, EndOfData):
             self._ended_inputs.add(input_index)
@@ -259,7 +293,6 @@ class StreamTask:
             if isinstance(element, Watermark):
                 self._watermarks[input_index] = element.timestamp_ms
             self._current = self._into_chain(element, input_index)
-        return True
 
     def _poll(self) -> bool:
         polled = self.input.poll()
@@ -292,30 +325,73 @@ class StreamTask:
 
     def _checkpoint(self, barrier: CheckpointBarrier) -> Iterator[Routed]:
         """What operators send ahead, the barrier to all, then the snapshot: nothing is processed in between."""
-        yield from self.chain.prepare_snapshot_pre_barrier(barrier.checkpoint_id)
+        checkpoint_id = barrier.checkpoint_id
+        if not self.checkpoints.is_news(barrier):
+            return
+        if not self.checkpoints.begin(barrier):
+            yield from self._to_all(CancelCheckpointMarker(checkpoint_id))
+            return
+        yield from self.chain.prepare_snapshot_pre_barrier(checkpoint_id)
         yield from self._to_all(barrier)
         if self.on_snapshot is not None:
-            in_hand = list(self._inbox)
-            if self._remainder is not None:
-                rest = self._remainder
-                batch = rest.batch.slice(rest.offset, len(rest.batch))
-                in_hand.insert(0, (rest.input_index, batch))
-            self.on_snapshot(TaskSnapshot(barrier, self.chain.snapshot(in_hand), tuple(in_hand)))
+            started_ns = self._clock_ns()
+            in_hand = self._in_hand()
+            operators = self.chain.snapshot(in_hand)
+            sync_ns = self._clock_ns() - started_ns
+            self.on_snapshot(TaskSnapshot(barrier, operators, in_hand, sync_ns))
+
+    def _triggered(self, barrier: CheckpointBarrier) -> Iterator[Routed]:
+        """A checkpoint from outside, then what waited for its snapshot."""
+        yield from self._checkpoint(barrier)
+        self._is_in_checkpoint = False
+        while self._behind_checkpoint and not self.checkpoints.is_due:
+            self._behind_checkpoint.popleft()()
+
+    def _in_hand(self) -> tuple[tuple[int, Batch], ...]:
+        """Records only: watermarks are made anew, the end comes again."""
+        found: list[tuple[int, Batch]] = []
+        if self._remainder is not None:
+            rest = self._remainder
+            found.append((rest.input_index, rest.batch.slice(rest.offset, len(rest.batch))))
+        for input_index, element in self._inbox:
+            if isinstance(element, (RowBatch, ColumnBatch)):
+                found.append((input_index, element))
+        return tuple(found)
 
     def _to_all(self, element: Element) -> Iterator[Routed]:
         for index in range(len(self.outputs)):
             yield index, element
 
-    def _begin_finish(self) -> bool:
-        if not self.input.is_finished or self._is_finishing or not self.chain.is_drained:
+    # ------------------------------------------------------------------ the end
+
+    def _begin_end(self) -> bool:
+        """Nothing is at hand. First the end of the data; barriers may follow it, and then the end of everything."""
+        if not self._has_ended_data:
+            is_ended = self.input.is_finished or len(self._ended_inputs) >= self.input.inputs
+            if self._is_ending or not is_ended or not self.chain.is_drained:
+                return False
+            self._is_ending = True
+            self._current = self._end_data()
+            return True
+        is_over = self.input.is_finished and not self.chain.has_put_off
+        if not is_over or not self.checkpoints.may_finish:
             return False
-        self._is_finishing = True
-        self._current = self.chain.finish() if self._is_drained else iter(())
+        self._current = self._end_partitions()
         return True
 
-    def _complete(self) -> None:
+    def _end_data(self) -> Iterator[Routed]:
+        """Operators finish, unless the job was only stopped; consumers hear that no more records come."""
+        if self._is_drained:
+            yield from self.chain.finish()
+        yield from self._to_all(EndOfData(drain=self._is_drained))
+        self.chain.end_data()
+        self.checkpoints.on_end_of_data()
+        self._has_ended_data = True
+
+    def _end_partitions(self) -> Iterator[Routed]:
         for output in self.outputs:
-            output.write(EndOfData(drain=self._is_drained))
             output.finish()
         self.flush()
         self._is_done = True
+        return
+        yield  # a generator, as all that runs

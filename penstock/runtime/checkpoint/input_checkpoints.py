@@ -8,10 +8,13 @@ Source: Flink CheckpointedInputGate (spec 5.1, 10.2).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
+from penstock.model.messages import CheckpointFailureReason
 from penstock.runtime.checkpoint.actions import Abort, Action, Resume, Trigger
 from penstock.runtime.elements import CancelCheckpointMarker, CheckpointBarrier, Element
+
+OnAbort: TypeAlias = Callable[[int, CheckpointFailureReason], None]
 
 
 class BarrierHandler(Protocol):
@@ -25,21 +28,29 @@ class BarrierHandler(Protocol):
 
 
 class InputCheckpoints:
-    """Channels are numbered through all inputs of the task. Mailbox thread."""
+    """Channels are numbered through all inputs of the task. Mailbox thread.
+
+    `alignment_ms`: of the newest checkpoint that all barriers are there of, from its first one to its last. `on_abort`: told
+    of a checkpoint that this task will not take part in.
+    """
 
     def __init__(
         self, handler: BarrierHandler, now_ms: Callable[[], int], resume: Callable[[int], None]
     ) -> None:
         """`resume(channel)`: its producer may send on."""
+        self.alignment_ms = 0
+        self.on_abort: OnAbort = _tell_nobody
         self._handler = handler
         self._now_ms = now_ms
         self._resume = resume
-        self._barrier: CheckpointBarrier | None = None
+        self._barriers: dict[int, tuple[CheckpointBarrier, int]] = {}
+        self._last_id = -1
 
     def on_barrier(self, barrier: CheckpointBarrier, channel: int) -> Sequence[Element]:
         """Came through this channel. Returns: what the task has to do before it reads on."""
-        if self._barrier is None or barrier.checkpoint_id > self._barrier.checkpoint_id:
-            self._barrier = barrier
+        checkpoint_id = barrier.checkpoint_id
+        if checkpoint_id > self._last_id and checkpoint_id not in self._barriers:
+            self._barriers[checkpoint_id] = barrier, self._now_ms()
         return self._perform(self._handler.on_barrier(barrier, channel, self._now_ms()))
 
     def on_cancel(self, marker: CancelCheckpointMarker, channel: int) -> Sequence[Element]:
@@ -55,8 +66,21 @@ class InputCheckpoints:
                 for channel in action.channels:
                     self._resume(channel)
             elif isinstance(action, Trigger):
-                assert self._barrier is not None
-                elements.append(self._barrier)
+                elements.append(self._collected(action.checkpoint_id))
             elif isinstance(action, Abort):
+                self._barriers.pop(action.checkpoint_id, None)
+                self.on_abort(action.checkpoint_id, action.reason)
                 elements.append(CancelCheckpointMarker(action.checkpoint_id))
         return elements
+
+    def _collected(self, checkpoint_id: int) -> CheckpointBarrier:
+        """All barriers of this one are there; those before it will not be taken any more."""
+        barrier, first_ms = self._barriers[checkpoint_id]
+        self._last_id = checkpoint_id
+        self._barriers = {i: b for i, b in self._barriers.items() if i > checkpoint_id}
+        self.alignment_ms = max(0, self._now_ms() - first_ms)
+        return barrier
+
+
+def _tell_nobody(_checkpoint_id: int, _reason: CheckpointFailureReason) -> None:
+    """Who reads the elements sees the marker."""
