@@ -206,6 +206,21 @@ class JobMaster:
         return self._failures.history
 
     @property
+    def checkpoints_under_way(self) -> int:
+        """Triggered, and neither completed nor failed."""
+        return self._core.checkpoints.under_way
+
+    @property
+    def takes_checkpoints(self) -> bool:
+        """Whether it takes any: periodic ones, or savepoints on demand."""
+        return self._core.checkpoints.coordinator is not None
+
+    @property
+    def latest_checkpoint(self) -> CompletedCheckpoint | None:
+        """What a restart would begin with."""
+        return self._core.checkpoints.store.latest
+
+    @property
     def status(self) -> JobStatus:
         return self._core.status
 

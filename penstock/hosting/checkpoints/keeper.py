@@ -20,7 +20,6 @@ from typing import Final, Protocol, TypeAlias, assert_never
 from penstock.hosting.checkpoint_port import Coordination, Keeping
 from penstock.hosting.checkpoints.storage import CheckpointStorage
 from penstock.hosting.coordinators import Coordinators
-from penstock.model.checkpoints import CheckpointType
 from penstock.model.completed_checkpoint import CompletedCheckpoint
 from penstock.model.errors import ExternalError
 from penstock.model.ids import JobId
@@ -70,6 +69,11 @@ class JobStorage:
     is_temporary: bool = False
     completed: tuple[CompletedCheckpoint, ...] = ()
     is_taken_over: bool = False
+
+    def drop_unused(self) -> None:
+        """The job was not started."""
+        if self.is_temporary:
+            self.storage.remove_directory()
 
 
 class CheckpointKeeper:
@@ -239,11 +243,6 @@ class CheckpointKeeper:
             self._storage.remove_directory()
         else:
             self._storage.remove_all()
-
-
-def type_of_stop(*, is_draining: bool) -> CheckpointType:
-    """Of the savepoint that a job is stopped with."""
-    return CheckpointType.STOP_DRAIN if is_draining else CheckpointType.STOP_SUSPEND
 
 
 def _pointers_of(kept: Sequence[CompletedCheckpoint]) -> Pointers:

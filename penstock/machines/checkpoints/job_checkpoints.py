@@ -17,7 +17,7 @@ from penstock.machines.checkpoints.restore import RestorePlan
 from penstock.machines.checkpoints.settings import CheckpointSettings
 from penstock.machines.execution_graph import ExecutionGraph, ExecutionVertex
 from penstock.model.completed_checkpoint import CompletedCheckpoint
-from penstock.model.graph.job_graph import JobType
+from penstock.model.graph.job_graph import JobGraph, JobType
 from penstock.model.messages.checkpoints import (
     CheckpointAcknowledged,
     CheckpointDeclined,
@@ -52,9 +52,14 @@ class JobCheckpoints:
         self._emit = emit
         self._plan: RestorePlan | None = None
         self._is_over = False
-        if settings is not None and _can_be_snapshotted(graph):
+        if settings is not None and can_be_snapshotted(graph.job_graph):
             self.coordinator = CheckpointCoordinator(graph, settings, self.store, emit)
         self.restore(graph.vertices)
+
+    @property
+    def under_way(self) -> int:
+        """Checkpoints that have neither completed nor failed."""
+        return 0 if self.coordinator is None else len(self.coordinator.pending)
 
     @property
     def is_storing(self) -> bool:
@@ -158,8 +163,9 @@ class JobCheckpoints:
             self._emit(SavepointAnswered(event.request_id, None, failure))
 
 
-def _can_be_snapshotted(graph: ExecutionGraph) -> bool:
-    if graph.job_graph.job_type is not JobType.STREAMING:
+def can_be_snapshotted(job_graph: JobGraph) -> bool:
+    """Not a job of type BATCH, nor one with a blocking result."""
+    if job_graph.job_type is not JobType.STREAMING:
         return False
-    results = (data for v in graph.job_graph.vertices.values() for data in v.outputs)
+    results = (data for vertex in job_graph.vertices.values() for data in vertex.outputs)
     return not any(data.result_type.is_blocking for data in results)
