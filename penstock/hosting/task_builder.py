@@ -285,7 +285,8 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
     gates: Sequence[SingleInputGate] = ()
     task_input: TaskInput
     if not isinstance(head, SourceOperator):
-        task_input, gates = _network_input(thread, head)
+        reader = None if isinstance(chain, FinishedChain) else head
+        task_input, gates = _network_input(thread, reader)
     elif isinstance(chain, FinishedChain):
         task_input = FinishedSource()
     else:

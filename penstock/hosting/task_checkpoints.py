@@ -107,6 +107,7 @@ class _Writing:
     barrier: CheckpointBarrier
     operators: list[tuple[str, OperatorSnapshot]]
     metrics: CheckpointMetrics
+    is_at_end: bool
     taken_at: float = field(default_factory=time.monotonic)
     is_abandoned: bool = False
 
@@ -199,7 +200,7 @@ class TaskCheckpoints:
             start_delay_ms=max(0, time.time_ns() // 1_000_000 - barrier.timestamp_ms),
         )
         head_first = list(reversed(snapshot.operators.items()))
-        writing = _Writing(barrier, head_first, metrics)
+        writing = _Writing(barrier, head_first, metrics, snapshot.is_at_end)
         with self._lock:
             self._writing[barrier.checkpoint_id] = writing
         if not self._thread.host.snapshot_writers.submit(lambda: self._write(writing)):
@@ -242,9 +243,6 @@ class TaskCheckpoints:
 
     def _written(self, writing: _Writing) -> SubtaskState:
         """Everything is durable, or nothing is left. Raises: _Abandoned; what writing raises."""
-        restore = self._thread.deployment.restore
-        if restore is not None and restore.is_finished:
-            return SubtaskState(is_finished=True)
         settings, barrier = self.settings, writing.barrier
         assert settings is not None, "a snapshot was taken in a job without checkpoints"
         storage = self.storage()
@@ -265,7 +263,7 @@ class TaskCheckpoints:
         except BaseException:
             writer.abandon()
             raise
-        return SubtaskState(operators)
+        return SubtaskState(operators, writing.is_at_end)
 
     def _ended(self, writing: _Writing) -> None:
         with self._lock:

@@ -70,12 +70,14 @@ class OutputWriter(Protocol):
 class TaskSnapshot:
     """Synchronous part of a checkpoint. `operators`: state by uid. `in_hand`: records that were read and not yet processed, by
     input; they come first after a restore. They are in `operators` too, as a list state of the head. `sync_ns`: what it took.
+    `is_at_end`: the operators have finished.
     """
 
     barrier: CheckpointBarrier
     operators: dict[str, OperatorSnapshot]
     in_hand: tuple[tuple[int, Batch], ...]
     sync_ns: int = 0
+    is_at_end: bool = False
 
 
 TakeSnapshot: TypeAlias = Callable[[TaskSnapshot], None]
@@ -338,7 +340,8 @@ class StreamTask:
             in_hand = self._in_hand()
             operators = self.chain.snapshot(in_hand)
             sync_ns = self._clock_ns() - started_ns
-            self.on_snapshot(TaskSnapshot(barrier, operators, in_hand, sync_ns))
+            is_at_end = self._has_ended_data and self._is_drained
+            self.on_snapshot(TaskSnapshot(barrier, operators, in_hand, sync_ns, is_at_end))
 
     def _triggered(self, barrier: CheckpointBarrier) -> Iterator[Routed]:
         """A checkpoint from outside, then what waited for its snapshot."""

@@ -68,10 +68,14 @@ _ARROW_OF: Final = {
 def write_operator(
     snapshot: OperatorSnapshot, add: Add, dumps: Dumps, loads: Loads
 ) -> OperatorSubtaskState:
-    """Everything in the snapshot, which is frozen. Any thread. Raises: what the callables raise."""
+    """Everything in the snapshot, which is frozen; of lists without elements nothing is left. Any thread.
+
+    Raises: what the callables raise.
+    """
+    lists = [(name, part) for name, part in snapshot.lists.items() if part.elements]
     return OperatorSubtaskState(
         tuple(_write_keyed(snapshot.keyed, add, dumps, loads)),
-        tuple(_write_list(name, part, add) for name, part in snapshot.lists.items()),
+        tuple(_write_list(name, part, add) for name, part in lists),
     )
 
 
