@@ -1,7 +1,6 @@
 """CheckpointConfig: what a program wants of checkpoints; remembered as configuration keys.
 
-Source: pyflink.datastream.checkpoint_config; differs: a view of one Configuration; `set_checkpoint_directory` and
-`set_savepoint_directory` are additions. Intervals are milliseconds.
+Source: pyflink.datastream.checkpoint_config; differs: a view of one Configuration. Intervals are milliseconds.
 """
 
 from __future__ import annotations
