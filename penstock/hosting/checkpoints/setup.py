@@ -6,16 +6,14 @@ the JobManager's memory, here they go to a temporary one if driver and tasks sha
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
-import stat
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from penstock.hosting.checkpoints.files import CheckpointIoError, LocalFiles, open_files
+from penstock.hosting.checkpoints.files import CheckpointIoError, refuse_foreign
 from penstock.hosting.checkpoints.keeper import JobStorage, Pointers
 from penstock.hosting.checkpoints.storage import CheckpointStorage
 from penstock.hosting.machine_shell import JobManagerSettings
@@ -148,7 +146,7 @@ def _found(
         return _recovered(storage, around.pointers, around.say)
     if places.restored is None:
         return ()
-    _refuse_foreign(places.restored)
+    refuse_foreign(places.restored)
     checkpoint = storage.load(storage.find(places.restored))
     storage.probe(checkpoint)
     kind = CheckpointType.CHECKPOINT if places.is_claimed else CheckpointType.SAVEPOINT
@@ -180,29 +178,3 @@ def _recovered(
             f"the newest checkpoint is not used, but checkpoint {whole[-1].checkpoint_id}: {trouble[-1]}"
         )
     return tuple(whole)
-
-
-def _refuse_foreign(path: str) -> None:
-    """State may hold pickled objects, and whoever wrote them could have this process do anything."""
-    files, folder = open_files(path)
-    if not isinstance(files, LocalFiles):
-        return  # who may write there, its own rules say
-    try:
-        found = os.stat(folder)
-    except OSError:
-        return  # what is not there is told of by whoever reads it
-    is_ours = found.st_uid in {os.getuid(), 0}
-    if not is_ours or stat.S_IMODE(found.st_mode) & stat.S_IWOTH:
-        raise ConfigurationError(
-            f"execution.state-recovery.path: others may write {folder!r}, and its state may hold pickled objects. Make it "
-            "yours alone (chown, chmod o-w), if you trust what is in it."
-        )
-
-
-def describe(completed: Sequence[CompletedCheckpoint]) -> str:
-    """What a job begins with, for people."""
-    if not completed:
-        return "it begins at its sources' start"
-    newest = completed[-1]
-    kind = "savepoint" if newest.checkpoint_type.is_savepoint else "checkpoint"
-    return f"it goes on from {kind} {newest.checkpoint_id} ({newest.location})"

@@ -318,6 +318,19 @@ def test_a_subtask_that_acknowledges_at_its_end_of_data_counts_as_finished() -> 
     assert [o.is_fully_finished for o in checkpoint.operators] == [True, True, False]
 
 
+def test_a_subtask_at_its_end_keeps_the_state_that_it_still_has() -> None:
+    """A sink's last output is committed when this completes: it must be in it."""
+    bench = CheckpointBench()
+    bench.trigger()
+    at_end = replace(state_of("source"), is_finished=True)
+    bench.ack(1, ALL[0], state=at_end)
+    checkpoint = written(bench.ack(1, *ALL[1:]))
+    source = checkpoint.operators[0]
+    assert (source.is_fully_finished, source.is_at_end) == (False, True)
+    assert source.subtasks == (at_end.operators[0][1],)
+    assert [o.is_at_end for o in checkpoint.operators] == [True, False, False]
+
+
 def test_a_task_that_ends_without_an_acknowledgement_aborts_what_waits_for_it() -> None:
     bench = CheckpointBench()
     bench.trigger()
