@@ -65,7 +65,7 @@ def told_of_recovery(claim: Claim) -> str:
         return f"{what}: it was {claim.result.status} already, which is carried out once more"
     found = claim.keeper.former_checkpoints
     if not found:
-        return f"{what}: it has completed no checkpoint, so it begins as it did there"
+        return f"{what}: it has completed no checkpoint, so it begins at its sources' start"
     return f"{what}: it goes on from checkpoint {found[-1][0]} ({found[-1][1]})"
 
 

@@ -322,7 +322,7 @@ def test_a_subtask_at_its_end_keeps_the_state_that_it_still_has() -> None:
     """A sink's last output is committed when this completes: it must be in it."""
     bench = CheckpointBench()
     bench.trigger()
-    at_end = replace(state_of("source"), is_finished=True)
+    at_end = replace(state_of("source", list_handle(1)), is_finished=True)
     bench.ack(1, ALL[0], state=at_end)
     checkpoint = written(bench.ack(1, *ALL[1:]))
     source = checkpoint.operators[0]
