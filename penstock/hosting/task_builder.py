@@ -285,9 +285,9 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
     gates: Sequence[SingleInputGate] = ()
     task_input: TaskInput
     if not isinstance(head, SourceOperator):
-        reader = None if isinstance(chain, FinishedChain) else head
+        reader = None if chain.begins_finished else head
         task_input, gates = _network_input(thread, reader)
-    elif isinstance(chain, FinishedChain):
+    elif chain.begins_finished:
         task_input = FinishedSource()
     else:
         task_input = SourceInput(head, spec.operators[0], thread)

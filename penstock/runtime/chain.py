@@ -14,7 +14,7 @@ import itertools
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from penstock.model.checkpoints import RedistributionMode
 from penstock.model.errors import EngineBug, PenstockError, UserCodeError
@@ -100,6 +100,9 @@ class _Node:
 
 class OperatorChain:
     """Built once per attempt, on the mailbox thread."""
+
+    begins_finished: ClassVar[bool] = False
+    """Its operators had finished before this attempt: none of them is there."""
 
     def __init__(
         self,

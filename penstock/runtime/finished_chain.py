@@ -24,6 +24,7 @@ from penstock.runtime.elements import (
 class FinishedChain(OperatorChain):
     """Has no operators: what is said to all of them is said to nobody."""
 
+    begins_finished = True
     takes_input = True
     is_drained = True
 

@@ -340,7 +340,8 @@ class StreamTask:
             in_hand = self._in_hand()
             operators = self.chain.snapshot(in_hand)
             sync_ns = self._clock_ns() - started_ns
-            is_at_end = self._has_ended_data and self._is_drained
+            has_finished = self._has_ended_data and self._is_drained
+            is_at_end = has_finished or self.chain.begins_finished
             self.on_snapshot(TaskSnapshot(barrier, operators, in_hand, sync_ns, is_at_end))
 
     def _triggered(self, barrier: CheckpointBarrier) -> Iterator[Routed]:
