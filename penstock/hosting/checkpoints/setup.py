@@ -15,7 +15,7 @@ from typing import Final
 
 from penstock.hosting.checkpoints.files import CheckpointIoError, refuse_foreign
 from penstock.hosting.checkpoints.keeper import JobStorage, Pointers
-from penstock.hosting.checkpoints.storage import CheckpointStorage
+from penstock.hosting.checkpoints.storage import METADATA, CheckpointStorage
 from penstock.hosting.machine_shell import JobManagerSettings
 from penstock.machines.checkpoints.job_checkpoints import can_be_snapshotted
 from penstock.machines.checkpoints.settings import (
@@ -100,7 +100,9 @@ def _built(
         built,
         job=replace(built.job, checkpoints=wanted),
         task=replace(built.task, checkpointing=tasks),
-        storage=JobStorage(storage, places.savepoints, is_temporary, completed, is_taken_over),
+        storage=JobStorage(
+            storage, places.savepoints, is_temporary, wanted.first_id, completed, is_taken_over
+        ),
     )
 
 
@@ -143,14 +145,27 @@ def _found(
 ) -> tuple[CompletedCheckpoint, ...]:
     """What the job begins with: where a former driver left it, else what the user names, else nothing."""
     if around.pointers:
-        return _recovered(storage, around.pointers, around.say)
+        found = _recovered(storage, around.pointers, around.say)
+        return tuple(_owned(one, storage, places) for one in found)
     if places.restored is None:
         return ()
     refuse_foreign(places.restored)
     checkpoint = storage.load(storage.find(places.restored))
     storage.probe(checkpoint)
+    return (_owned(checkpoint, storage, places),)
+
+
+def _owned(
+    checkpoint: CompletedCheckpoint, storage: CheckpointStorage, places: CheckpointPlaces
+) -> CompletedCheckpoint:
+    """What the user named is the job's own if it is claimed; else it stays, as a savepoint does, whatever it was."""
+    if places.restored is None or checkpoint.location is None:
+        return checkpoint
+    named = storage.find(places.restored).rstrip("/").removesuffix(f"/{METADATA}")
+    if checkpoint.location.rpartition("/")[0] != named:
+        return checkpoint
     kind = CheckpointType.CHECKPOINT if places.is_claimed else CheckpointType.SAVEPOINT
-    return (replace(checkpoint, checkpoint_type=kind),)
+    return replace(checkpoint, checkpoint_type=kind)
 
 
 def _recovered(

@@ -25,6 +25,7 @@ from penstock.model.messages.checkpoints import (
     CheckpointNotStored,
     CheckpointStored,
     CoordinatorsSnapshotted,
+    DiscardCheckpoint,
     RestoreCoordinators,
     SavepointAnswered,
     TriggerSavepoint,
@@ -138,6 +139,18 @@ class JobCheckpoints:
         for vertex in vertices:
             vertex.execution.restore = None if plan is None else plan.of(vertex.vertex_id)
         return None if plan is None else plan.checkpoint.checkpoint_id
+
+    def drop_damaged(self, checkpoint_id: int) -> bool:
+        """An attempt could not read the checkpoint that it was to begin with. Whether there is an earlier one instead."""
+        latest = self.store.latest
+        if latest is None or latest.checkpoint_id != checkpoint_id:
+            return True  # another attempt was first to say so
+        dropped = self.store.drop_latest()
+        if dropped is None:
+            return False
+        if not dropped.checkpoint_type.is_savepoint:
+            self._emit(DiscardCheckpoint(dropped))
+        return True
 
     def restore_coordinators(self) -> None:
         """All of the operators' coordinators begin with the latest checkpoint, if there is one."""

@@ -27,6 +27,7 @@ from penstock.model.messages import (
     TimerFired,
     TriggerCheckpoint,
 )
+from penstock.model.messages.shared import FailureInfo
 from penstock.model.states import ExecutionState as S
 from penstock.model.states import JobStatus
 from tests.unit.machines.bench import USER, Bench, statuses
@@ -447,3 +448,45 @@ def test_a_job_with_blocking_results_takes_none() -> None:
     bench = CheckpointBench(graph=graph)
     assert "checkpoint-trigger" not in bench.timers
     assert "takes no checkpoints" in only(bench.savepoint(), SavepointAnswered).failure.text
+
+
+# ------------------------------------------------------------------ damaged checkpoints
+
+DAMAGED = FailureInfo("CheckpointDamaged", "/there/chk-2/file has been altered")
+
+
+def restarted_from(bench: CheckpointBench) -> int | None:
+    bench.confirm_cancels()
+    return only(bench.fire("restart"), ResetSubtasks).checkpoint_id
+
+
+def test_a_checkpoint_that_cannot_be_read_gives_way_to_the_one_before() -> None:
+    bench = CheckpointBench(replace(EVERY_SECOND, num_retained=2))
+    assert (bench.complete(), bench.complete()) == (1, 2)
+    bench.report(ALL[1], S.FAILED, USER)
+    assert restarted_from(bench) == 2
+    effects = bench.report(ALL[2], S.FAILED, DAMAGED)
+    assert ids_of([e.checkpoint for e in effects if isinstance(e, DiscardCheckpoint)], object) == {
+        2
+    }
+    assert bench.job.status is JobStatus.FAILING
+    assert restarted_from(bench) == 1
+    bench.run_all()
+    assert bench.complete() == 3
+
+
+def test_without_an_earlier_one_the_job_ends_and_says_why() -> None:
+    bench = CheckpointBench()
+    bench.complete()
+    bench.report(ALL[1], S.FAILED, USER)
+    assert restarted_from(bench) == 1
+    bench.report(ALL[2], S.FAILED, DAMAGED)
+    bench.confirm_cancels()
+    assert bench.job.status is JobStatus.FAILED
+    assert "num-retained" in bench.job.failure.text
+
+
+def test_a_job_without_a_checkpoint_restarts_as_ever() -> None:
+    bench = CheckpointBench()
+    bench.report(ALL[2], S.FAILED, DAMAGED)
+    assert restarted_from(bench) is None
