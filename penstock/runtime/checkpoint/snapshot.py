@@ -186,12 +186,12 @@ def is_immutable(values: Sequence[Any]) -> bool:
     return True
 
 
-def check_restored(uid: str, name: str, restored: KeyedPart, wanted: StateInfo) -> None:
+def check_restored(uid: str, name: str, restored: StateInfo, wanted: StateInfo) -> None:
     """Raises: UserError when a state was something else in the checkpoint."""
-    if restored.info == wanted:
+    if restored == wanted:
         return
     raise UserError(
-        f"operator {uid!r} cannot restore its state {name!r}: the checkpoint has it as {restored.info}, and the "
+        f"operator {uid!r} cannot restore its state {name!r}: the checkpoint has it as {restored}, and the "
         f"program declares it as {wanted}. Declare it as it was, or give the new state another name."
     )
 
