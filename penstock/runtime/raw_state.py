@@ -153,9 +153,7 @@ class RawAggregatingState(RawMergingState, AggregatingState):
 
     kind = "Aggregating"
 
-    def __init__(
-        self, backend: KeyedStateBackend, descriptor: AggregatingStateDescriptor
-    ) -> None:
+    def __init__(self, backend: KeyedStateBackend, descriptor: AggregatingStateDescriptor) -> None:
         super().__init__(backend, descriptor)
         self._function = descriptor.get_agg_function()
 

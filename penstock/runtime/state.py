@@ -224,6 +224,9 @@ class KeyedStateBackend(ABC):
     def restore(self, snapshot: Snapshot) -> None:
         """What `snapshot` gave, of any number of backends: only key groups of this subtask."""
 
+    def close(self) -> None:
+        """The operator has ended: what lies on disk is removed."""
+
 
 class MakeKeyedStateBackend(Protocol):
     """A kind of backend: makes one for each operator."""

@@ -18,7 +18,7 @@ from decimal import Decimal
 from enum import Enum
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -94,6 +94,43 @@ class KeyedPart:
         """(state key, *columns) of each row, of a part that is not frozen."""
         return zip(self.keys, *self.columns, strict=True)
 
+    def freeze(self, dumps: Dumps) -> None:
+        """Make the columns independent of what owns the objects in them."""
+        self.columns = [frozen(column, dumps) for column in self.columns]
+
+    def close(self) -> None:
+        """Nobody needs it any more."""
+
+
+class RowSource(Protocol):
+    """Rows that lie outside of memory, by key group, as they were when the snapshot was taken."""
+
+    def groups(self, name: str, /) -> Iterable[int]: ...
+    def columns(self, name: str, group: int, /) -> list[list[Any]]:
+        """Keys, namespaces, raw values."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class StoredPart(KeyedPart):
+    """Rows of a state that a backend keeps on disk: read, one key group at a time, when they are written."""
+
+    __slots__ = ("name", "source")
+
+    def __init__(
+        self, info: StateInfo, max_parallelism: int, is_int32: bool, source: RowSource, name: str
+    ) -> None:
+        super().__init__(info, max_parallelism, is_int32, [], [[], []])
+        self.source = source
+        self.name = name
+
+    def freeze(self, dumps: Dumps) -> None:
+        """Nobody changes it."""
+
+    def close(self) -> None:
+        self.source.close()
+
 
 @dataclass(slots=True)
 class ListPart:
@@ -131,10 +168,15 @@ class OperatorSnapshot:
     def freeze(self, dumps: Dumps) -> OperatorSnapshot:
         """As it is now, whatever happens to the objects in it later. Raises: what `dumps` raises."""
         for part in self.keyed.values():
-            part.columns = [frozen(column, dumps) for column in part.columns]
+            part.freeze(dumps)
         for state in self.lists.values():
             state.elements = [dumps(element) for element in state.elements]
         return self
+
+    def close(self) -> None:
+        """It was written, or nobody wants it: what lies on disk for it is removed. A second call does nothing."""
+        for part in self.keyed.values():
+            part.close()
 
 
 def plain_dumps(value: object) -> bytes:

@@ -43,6 +43,7 @@ from penstock.runtime.checkpoint.snapshot import (
     OperatorSnapshot,
     Pickled,
     StateInfo,
+    StoredPart,
 )
 from penstock.runtime.keys.hashing import OtherKey, key_groups, original_key, state_keys
 
@@ -94,7 +95,7 @@ def _write_keyed(
     header = _header(parts)
     chunk, first = bytearray(header), 0
     offsets: list[int] = []
-    sorted_parts = [_ByGroup(part, loads) for part in parts.values()]
+    sorted_parts = [_by_group(part, loads) for part in parts.values()]
     groups = sorted({group for part in sorted_parts for group in part.bounds})
     for group in groups:
         if not offsets:
@@ -126,6 +127,25 @@ def _header(parts: dict[str, KeyedPart]) -> bytes:
     ]
     text = json.dumps({"version": _VERSION, "parts": described}).encode()
     return _LENGTH.pack(len(text)) + text
+
+
+def _by_group(part: KeyedPart, loads: Loads) -> _ByGroup | _StoredByGroup:
+    return _StoredByGroup(part) if isinstance(part, StoredPart) else _ByGroup(part, loads)
+
+
+class _StoredByGroup:
+    """A part that lies outside of memory, where it is in the order of its key groups already."""
+
+    def __init__(self, part: StoredPart) -> None:
+        self._source, self._name = part.source, part.name
+        self.bounds = set(part.source.groups(part.name))
+
+    def section(self, number: int, group: int, dumps: Dumps) -> Iterator[bytes]:
+        if group in self.bounds:
+            columns = self._source.columns(self._name, group)
+            yield _SECTION.pack(number, len(columns[0]))
+            for column in columns:
+                yield from encode_column(column, dumps)
 
 
 class _ByGroup:

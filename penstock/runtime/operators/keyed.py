@@ -46,6 +46,11 @@ class KeyedOperator(FunctionOperator):
         self.timers.restore(self._restored.take("timers"))
         return RuntimeContext(context, self.state)
 
+    def close(self) -> None:
+        super().close()
+        if hasattr(self, "state"):
+            self.state.close()
+
     def new_backend(self, context: OperatorContext) -> KeyedStateBackend:
         """An empty backend of the kind that the job has."""
         make = context.keyed_state or HeapKeyedStateBackend

@@ -120,6 +120,9 @@ class WindowOperator(KeyedOperator):
         for function in getattr(self, "_opened", ()):
             function.close()
         self._opened = []
+        super().close()
+        if hasattr(self, "windows"):
+            self.windows.close()
 
     def enter_key(self, skey: Any, window: Any) -> None:
         """Key and window of what is called next, in both backends."""
