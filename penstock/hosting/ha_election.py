@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import json
 import os
 import pickle
 import secrets
@@ -177,6 +178,9 @@ class Election:
         keeper = self._keep(taken, lease, asked)
         try:
             result = self.store.read(taken, "result")
+            found = self.store.read(taken, "checkpoints")
+            pointers = () if found is None else tuple((i, place) for i, place in json.loads(found))
+            keeper.former_checkpoints = pointers
             recorded = None if result is None else pickle.loads(result)
             job = _unpack(self.store.read(taken, "job"), taken.path)
         except BaseException:

@@ -77,4 +77,5 @@ def job_manager_settings(settings: Settings, program: ProgramSettings) -> JobMan
         frozen_timeout_s=settings.get_int("penstock.taskmanager.frozen-timeout") / 1000,
         max_taskmanagers=max_taskmanagers_of(settings),
         silence_timeout_s=settings.get_int("penstock.jobmanager.silence-timeout") / 1000,
+        checkpoint_history_size=settings.get_int("web.checkpoints.history"),
     )

@@ -52,6 +52,7 @@ penstock.restart.infrastructure-delay | duration | 100 ms |
 penstock.console.progress | bool | true | Whether the driver shows progress.
 penstock.console.progress-interval | duration | 1 s | How often the progress is drawn.
 web.exception-history-size | int | 16 | Failures of a job that are kept, each with those beside it.
+web.checkpoints.history | int | 10 | Checkpoints that have ended that a job's statistics show.
 penstock.story.size | int | 1000 | State changes of a job that are kept for its story.
 high-availability.type | str | NONE |
     NONE, or FILE: another driver can take over a job whose driver is gone.

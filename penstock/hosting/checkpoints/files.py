@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -83,6 +84,26 @@ def open_files(uri: str) -> tuple[Files, str]:
 def is_uri(path: str) -> bool:
     """Of a file system that is to be opened; else a path in one that is."""
     return "://" in path or path.startswith("file:")
+
+
+def refuse_foreign(uri: str) -> None:
+    """State may hold pickled objects, and whoever wrote them could have this process do anything.
+
+    Raises: ConfigurationError: another user could write there. Of file systems elsewhere their own rules say who may.
+    """
+    files, folder = open_files(uri)
+    if not isinstance(files, LocalFiles):
+        return
+    try:
+        found = os.stat(folder)
+    except OSError:
+        return  # what is not there is told of by whoever reads it
+    is_ours = found.st_uid in {os.getuid(), 0}
+    if not is_ours or stat.S_IMODE(found.st_mode) & stat.S_IWOTH:
+        raise ConfigurationError(
+            f"others may write {folder!r}, and the state in it may hold pickled objects. Make it yours alone (chown, chmod "
+            "o-w), if you trust what is there."
+        )
 
 
 class LocalFiles:

@@ -20,7 +20,6 @@ from typing import Final, Protocol, TypeAlias, assert_never
 from penstock.hosting.checkpoint_port import Coordination, Keeping
 from penstock.hosting.checkpoints.storage import CheckpointStorage
 from penstock.hosting.coordinators import Coordinators
-from penstock.model.checkpoints import CheckpointType
 from penstock.model.completed_checkpoint import CompletedCheckpoint
 from penstock.model.errors import ExternalError
 from penstock.model.ids import JobId
@@ -61,15 +60,21 @@ class PointerStore(Protocol):
 @dataclass(frozen=True, slots=True)
 class JobStorage:
     """Where a job's checkpoints lie. `savepoints`: for savepoints without a directory. `is_temporary`: its directory goes
-    with the job. `completed`: what the job begins with, oldest first. `is_taken_over`: from another driver, who may have left
-    unfinished ones.
+    with the job. `first_id`: of the checkpoints that this driver takes. `completed`: what the job begins with, oldest first.
+    `is_taken_over`: from another driver, who may have left others behind it.
     """
 
     storage: CheckpointStorage
     savepoints: str | None = None
     is_temporary: bool = False
+    first_id: int = 1
     completed: tuple[CompletedCheckpoint, ...] = ()
     is_taken_over: bool = False
+
+    def drop_unused(self) -> None:
+        """The job was not started."""
+        if self.is_temporary:
+            self.storage.remove_directory()
 
 
 class CheckpointKeeper:
@@ -99,7 +104,8 @@ class CheckpointKeeper:
         self._cleaner = _Worker("penstock-checkpoint-cleaner")
         if place.is_taken_over:
             ids = [one.checkpoint_id for one in place.completed]
-            self._cleaner.put(functools.partial(self._storage.sweep, ids))
+            least = max(ids) + 1 if ids else place.first_id
+            self._cleaner.put(functools.partial(self._storage.sweep, ids, least))
 
     # ------------------------------------------------------------------ CheckpointPort
 
@@ -233,17 +239,11 @@ class CheckpointKeeper:
 
     def _clean_up(self, kept: Sequence[int]) -> None:
         """Nothing stays of a job that is over but what is kept on purpose."""
-        if kept:
-            self._storage.sweep(kept)
-        elif self._place.is_temporary:
+        if self._place.is_temporary and not kept:
             self._storage.remove_directory()
         else:
-            self._storage.remove_all()
-
-
-def type_of_stop(*, is_draining: bool) -> CheckpointType:
-    """Of the savepoint that a job is stopped with."""
-    return CheckpointType.STOP_DRAIN if is_draining else CheckpointType.STOP_SUSPEND
+            self._storage.sweep(kept, self._place.first_id)
+            self._storage.remove_if_empty()
 
 
 def _pointers_of(kept: Sequence[CompletedCheckpoint]) -> Pointers:

@@ -183,7 +183,8 @@ def _read_channels(
 def _handle(handle: StateHandle, blobs: _Blobs) -> list[Any]:
     if isinstance(handle, InlineHandle):
         return [None, *blobs.add(handle.data), handle.checksum]
-    path = handle.path.removeprefix(blobs.folder)
+    name = handle.path.removeprefix(blobs.folder)
+    path = handle.path if "/" in name else name
     return [path, handle.offset, handle.size, handle.checksum]
 
 

@@ -213,14 +213,21 @@ class CheckpointStorage:
         """Of all jobs: it was made for this one."""
         self._files.remove(self.root.rpartition("/")[0])
 
-    def remove_all(self) -> None:
-        """Nothing of the job is wanted any more."""
-        self._files.remove(self.root)
+    def remove_if_empty(self) -> None:
+        """The job's own folder."""
+        if not any(True for _ in self._files.list(self.root)):
+            self._files.remove(self.root)
 
-    def sweep(self, keep: Iterable[int]) -> list[str]:
-        """Remove folders of checkpoints that are not kept: unfinished ones, and those of former drivers. Returns: them."""
+    def sweep(self, keep: Iterable[int], least: int = 1) -> list[str]:
+        """Remove folders of checkpoints that are not kept: unfinished ones, and of the others those from the id `least` on: older
+        ones may be kept from an earlier run of a job with the same id. Returns: what was removed.
+        """
         kept = set(keep)
-        orphans = [self.folder_of(one) for one in sorted(self._ids()) if one not in kept]
+        found = [one for one in sorted(self._ids()) if one not in kept]
+        folders = [(one, self.folder_of(one)) for one in found]
+        orphans = [
+            folder for one, folder in folders if one >= least or not self._has_metadata(folder)
+        ]
         for folder in orphans:
             self._files.remove(f"{folder}/{METADATA}")
             self._files.remove(folder)

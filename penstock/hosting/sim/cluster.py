@@ -55,6 +55,10 @@ class SimHost:
         self._cluster = cluster
 
     @property
+    def shares_files(self) -> bool:
+        return True
+
+    @property
     def bind_host(self) -> str:
         return "sim"
 

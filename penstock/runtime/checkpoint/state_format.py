@@ -332,3 +332,30 @@ def _read_tables(content: memoryview) -> Iterator[pa.Table]:
         position += _LENGTH.size
         yield pa.ipc.open_stream(pa.py_buffer(content[position : position + length])).read_all()
         position += length
+
+
+# ------------------------------------------------------------------ looking
+
+
+def rows_by_group(
+    handle: KeyedStateHandle, data: bytes
+) -> Iterator[tuple[str, StateInfo, int, int, int]]:
+    """What lies in a handle, without making any of it: (state, what it is, key group, rows, bytes) of each section.
+
+    Raises: ExternalError for content of another version.
+    """
+    snapshot = OperatorSnapshot()
+    parts = _parts(snapshot, data)
+    names = {id(part): name for name, part in snapshot.keyed.items()}
+    bounds = [*handle.offsets, len(data)]
+    for place, group in enumerate(range(handle.first_group, handle.last_group + 1)):
+        position = bounds[place]
+        while position < bounds[place + 1]:
+            begin = position
+            number, rows = _SECTION.unpack_from(data, position)
+            position += _SECTION.size
+            part = parts[number]
+            for _ in range(1 + len(part.columns)):
+                _, length = _COLUMN.unpack_from(data, position)
+                position += _COLUMN.size + length
+            yield names[id(part)], part.info, group, rows, position - begin
