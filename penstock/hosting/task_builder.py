@@ -60,7 +60,8 @@ from penstock.runtime.partition.result_partition import (
 from penstock.runtime.partitioner import Partitioner, make_partitioner
 from penstock.runtime.source_operator import SourceOperator
 from penstock.runtime.state import MakeKeyedStateBackend
-from penstock.runtime.task import OutputWriter, StreamTask, TaskInput
+from penstock.runtime.task import StreamTask, TaskInput
+from penstock.runtime.task_outputs import OutputWriter
 from penstock.runtime.writers import PartitionWriter
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ SubtaskCheckpointCoordinatorImpl, AsyncCheckpointRunnable (spec 10.3).
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from penstock.hosting.checkpoints.files import CheckpointIoError
 from penstock.hosting.checkpoints.storage import CheckpointStorage
 from penstock.hosting.closures import dumps_records, loads_records
 from penstock.model.checkpoints import (
@@ -254,15 +256,19 @@ class TaskCheckpoints:
             return writer.add(data)
 
         try:
-            operators = tuple(
+            states = [
                 (uid, write_operator(snapshot, add, dumps_records, loads_records))
                 for uid, snapshot in writing.operators
-            )
+            ]
             writer.close()
             writing.check_wanted()
         except BaseException:
-            writer.abandon()
+            with contextlib.suppress(
+                CheckpointIoError
+            ):  # the first error counts; the driver sweeps
+                writer.abandon()
             raise
+        operators = tuple((uid, state) for uid, state in states if any(state.handles))
         return SubtaskState(operators, writing.is_at_end)
 
     def _ended(self, writing: _Writing) -> None:

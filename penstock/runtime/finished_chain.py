@@ -59,6 +59,7 @@ class FinishedSource:
     is_source = True
     inputs = 1
     records_in = 0
+    held: Sequence[tuple[int, Element]] = ()
 
     def __init__(self) -> None:
         self.is_finished = False
@@ -68,3 +69,6 @@ class FinishedSource:
             return None
         self.is_finished = True
         return 0, (EndOfData(drain=True),)
+
+    def poll_priority(self) -> Sequence[Element]:
+        return ()

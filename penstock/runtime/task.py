@@ -32,6 +32,7 @@ from penstock.runtime.elements import (
     Watermark,
 )
 from penstock.runtime.input_status import InputStatus
+from penstock.runtime.task_outputs import OutputWriter, TaskOutputs
 
 FIRST_SLICE: Final = 1
 MAX_SLICE: Final = 8192
@@ -48,22 +49,19 @@ class TaskInput(Protocol):
         ...
 
     def poll(self) -> tuple[int, Sequence[Element]] | None: ...
+    def poll_priority(self) -> Sequence[Element]:
+        """Barriers that overtake what the task is at; empty: none."""
+        ...
+
+    @property
+    def held(self) -> Sequence[tuple[int, Element]]:
+        """What was read and not given out yet."""
+        ...
+
     @property
     def is_finished(self) -> bool: ...
     @property
     def records_in(self) -> int: ...
-
-
-class OutputWriter(Protocol):
-    """One output of the chain: a result partition through its partitioner, or a driver stream."""
-
-    def write(self, element: Element) -> None: ...
-    def flush(self) -> None: ...
-    def finish(self) -> None: ...
-    @property
-    def is_available(self) -> bool: ...
-    @property
-    def records_out(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +122,10 @@ class StreamTask:
     ) -> None:
         self.chain = chain
         self.input = task_input
-        self.outputs = outputs
+        self._out = TaskOutputs(outputs, clock_ns, buffer_timeout_ns)
         self._clock_ns = clock_ns
         self._now_ms = now_ms
         self._max_step_ns = max_step_ns
-        self.buffer_timeout_ns = buffer_timeout_ns
-        self._flushed_at_ns = clock_ns()
         self._sizer = SliceSizer(max_step_ns)
         self._slices_columns = chain.takes_rows
         self._inbox: deque[tuple[int, Element]] = deque()
@@ -142,11 +138,11 @@ class StreamTask:
         self._watermarks: dict[int, int] = {}
         self._behind_checkpoint: deque[Callable[[], None]] = deque()
         self._is_in_checkpoint = False
+        self._has_priority = False
         self.checkpoints = SubtaskCheckpoints()
         self.on_snapshot: TakeSnapshot | None = None
         self._has_fired = False
         self._is_drained = True
-        self._is_ending = False
         self._has_ended_data = False
         self._is_done = False
 
@@ -157,21 +153,36 @@ class StreamTask:
         """
         deadline = self._clock_ns() + self._max_step_ns
         while not self._is_done:
-            if not self.is_output_available:
-                self._flush_when_due()  # other consumers need not wait for the one that is slow
+            if self._has_priority and self._current is None:
+                self._begin_priority()
+            if not self._out.is_available:
+                self._out.flush_when_due()  # other consumers need not wait for the one that is slow
                 return InputStatus.MORE_AVAILABLE
             if self._current is None and not self._begin_next():
-                self.flush()
+                self._out.flush()
                 return InputStatus.NOTHING_AVAILABLE
             if not self._advance(deadline):
-                self._flush_when_due()
+                self._out.flush_when_due()
                 return InputStatus.MORE_AVAILABLE
         return InputStatus.END_OF_INPUT
 
     @property
+    def outputs(self) -> Sequence[OutputWriter]:
+        return self._out.outputs
+
+    @property
+    def buffer_timeout_ns(self) -> int:
+        return self._out.timeout_ns
+
+    @property
     def is_output_available(self) -> bool:
-        """All outputs have room: a task does not go on with one that has and one that has not."""
-        return all(output.is_available for output in self.outputs)
+        """Room for what comes next."""
+        return self._out.is_available
+
+    def notice_priority(self) -> None:
+        """A barrier that overtakes has come, or an alignment has taken too long."""
+        self._has_priority = True
+        self._out.overdraw(is_needed=True)
 
     def next_timer_ms(self) -> int | None:
         """When `process_input` has to be called although no input came, on the `now_ms` clock."""
@@ -185,10 +196,10 @@ class StreamTask:
         return min(self._watermarks.values())
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
-        """From outside, for a task none of whose producers run: a snapshot between this slice and the next, or at the end
-        of its inputs. A source that is to stop with it was told so before.
-        """
+        """For a task none of whose producers run; a source that is to stop with it was told so before."""
         self.checkpoints.trigger(barrier)
+        if barrier.is_unaligned or barrier.is_timeoutable:
+            self.notice_priority()
 
     def behind_checkpoint(self, action: Callable[[], None]) -> None:
         """Run this, which came behind the trigger of a checkpoint and must not be in its snapshot: now, or when that is taken."""
@@ -216,30 +227,17 @@ class StreamTask:
         """Before the first turn: what a snapshot found read and not yet processed."""
         self._inbox.extend(elements)
 
-    def flush(self) -> None:
-        """Make everything written visible."""
-        for output in self.outputs:
-            output.flush()
-        self._flushed_at_ns = self._clock_ns()
-
-    def _flush_when_due(self) -> None:
-        if self._clock_ns() - self._flushed_at_ns >= self.buffer_timeout_ns:
-            self.flush()
-
     def _advance(self, deadline: int) -> bool:
         """Run the current generator; False when the time is over first."""
-        outputs = self.outputs
+        write = self._out.write
         assert self._current is not None
         if self._left_at_ns:  # the wait since then, for room or for mails, is not the slice's time
             self._slice_started_ns += self._clock_ns() - self._left_at_ns
             self._left_at_ns = 0
         for routed in self._current:
-            if routed is not None:
-                output = outputs[routed[0]]
-                output.write(routed[1])
-                if not output.is_available:
-                    self._left_at_ns = self._clock_ns()
-                    return False
+            if routed is not None and not write(*routed):
+                self._left_at_ns = self._clock_ns()
+                return False
             if (now := self._clock_ns()) >= deadline:
                 self._left_at_ns = now
                 return False
@@ -250,29 +248,55 @@ class StreamTask:
             self._slice_rows = 0
         return now < deadline
 
+    def _begin_priority(self) -> None:
+        if self._begin_trigger():
+            return
+        elements = self.input.poll_priority()
+        self._out.overdraw(is_needed=bool(elements))
+        if elements:
+            self._current = self._overtaking(elements)
+        else:
+            self._has_priority = False
+
+    def _overtaking(self, elements: Sequence[Element]) -> Iterator[Routed]:
+        """Barriers and markers, before what is in hand."""
+        for element in elements:
+            if isinstance(element, CheckpointBarrier):
+                yield from self._checkpoint(element)
+            else:
+                assert isinstance(element, CancelCheckpointMarker), "only barriers overtake"
+                self.checkpoints.give_up(element.checkpoint_id)
+                yield from self._out.to_all(element)
+
     def _begin_next(self) -> bool:
         """Choose what runs next: due timers, a checkpoint, the rest of the batch in hand, the next element."""
         due = self.chain.next_timer_ms()
         if due is not None and not self._has_fired and due <= self._now_ms():
-            self._has_fired = (
-                True  # then input has its turn: timers that set timers must not starve it
-            )
+            # Then input has its turn: timers that set timers must not starve it.
+            self._has_fired = True
             self._current = self.chain.fire_timers(self._now_ms())
             return True
         self._has_fired = False
-        barrier = self.checkpoints.next_trigger(is_source=self.input.is_source)
-        if barrier is not None:
-            self._is_in_checkpoint = True
-            self._current = self._triggered(barrier)
+        if self._begin_trigger():
             return True
         if not self.chain.takes_input:
             return False
-        if self._remainder is None and not self._inbox and not self._poll():
+        # The end of the data comes before what follows it: operators have finished in the checkpoint behind it.
+        is_at_end = self._ended_inputs and self._is_at_end and not self._has_ended_data
+        if self._remainder is None and not self._inbox and (is_at_end or not self._poll()):
             return self._begin_end()
         if self._remainder is not None:
             self._current = self._next_slice(self._remainder)
             return True
         self._begin_element(*self._inbox.popleft())
+        return True
+
+    def _begin_trigger(self) -> bool:
+        barrier = self.checkpoints.next_trigger(is_source=self.input.is_source)
+        if barrier is None:
+            return False
+        self._is_in_checkpoint = True
+        self._current = self._triggered(barrier)
         return True
 
     def _begin_element(self, input_index: int, element: Element) -> None:
@@ -285,7 +309,7 @@ class StreamTask:
             self._current = self._checkpoint(element)
         elif isinstance(element, CancelCheckpointMarker):
             self.checkpoints.give_up(element.checkpoint_id)
-            self._current = self._to_all(element)
+            self._current = self._out.to_all(element)
         elif isinstance(element, EndOfData):
             self._ended_inputs.add(input_index)
             self._is_drained = self._is_drained and element.drain
@@ -331,10 +355,10 @@ class StreamTask:
         if not self.checkpoints.is_news(barrier):
             return
         if not self.checkpoints.begin(barrier):
-            yield from self._to_all(CancelCheckpointMarker(checkpoint_id))
+            yield from self._out.to_all(CancelCheckpointMarker(checkpoint_id))
             return
         yield from self.chain.prepare_snapshot_pre_barrier(checkpoint_id)
-        yield from self._to_all(barrier)
+        yield from self._out.to_all(barrier)
         if self.on_snapshot is not None:
             started_ns = self._clock_ns()
             in_hand = self._in_hand()
@@ -357,24 +381,22 @@ class StreamTask:
         if self._remainder is not None:
             rest = self._remainder
             found.append((rest.input_index, rest.batch.slice(rest.offset, len(rest.batch))))
-        for input_index, element in self._inbox:
+        for input_index, element in (*self._inbox, *self.input.held):
             if isinstance(element, (RowBatch, ColumnBatch)):
                 found.append((input_index, element))
         return tuple(found)
 
-    def _to_all(self, element: Element) -> Iterator[Routed]:
-        for index in range(len(self.outputs)):
-            yield index, element
-
     # ------------------------------------------------------------------ the end
+
+    @property
+    def _is_at_end(self) -> bool:
+        return len(self._ended_inputs) >= self.input.inputs or self.input.is_finished
 
     def _begin_end(self) -> bool:
         """Nothing is at hand. First the end of the data; barriers may follow it, and then the end of everything."""
         if not self._has_ended_data:
-            is_ended = self.input.is_finished or len(self._ended_inputs) >= self.input.inputs
-            if self._is_ending or not is_ended or not self.chain.is_drained:
+            if not self._is_at_end or not self.chain.is_drained:
                 return False
-            self._is_ending = True
             self._current = self._end_data()
             return True
         is_over = self.input.is_finished and not self.chain.has_put_off
@@ -387,15 +409,12 @@ class StreamTask:
         """Operators finish, unless the job was only stopped; consumers hear that no more records come."""
         if self._is_drained:
             yield from self.chain.finish()
-        yield from self._to_all(EndOfData(drain=self._is_drained))
+        yield from self._out.to_all(EndOfData(drain=self._is_drained))
         self.chain.end_data()
         self.checkpoints.on_end_of_data()
         self._has_ended_data = True
 
     def _end_partitions(self) -> Iterator[Routed]:
-        for output in self.outputs:
-            output.finish()
-        self.flush()
+        self._out.finish()
         self._is_done = True
-        return
-        yield  # a generator, as all that runs
+        yield from ()  # a generator, as all that runs

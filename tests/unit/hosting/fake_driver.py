@@ -46,7 +46,7 @@ from penstock.runtime.source_operator import SourceOperator
 JOB = JobId("job")
 SLOT = AllocationId("slot")
 TOKEN = FencingToken("token")
-PATIENCE_S = 30.0
+PATIENCE_S = 15.0
 
 
 class Told(TaskManager):

@@ -5,21 +5,10 @@ Expectations: spec/flink-runtime.md 10.2 to 10.6.
 
 import os
 import threading
-import time
 from collections import Counter
 
 import pytest
 
-from penstock.common import Types
-from penstock.datastream import KeyedProcessFunction, StreamExecutionEnvironment
-from penstock.datastream.connectors.base import (
-    Boundedness,
-    PolledSplitReader,
-    QueueEnumerator,
-    ReaderStatus,
-    Source,
-)
-from penstock.datastream.state import ValueStateDescriptor
 from penstock.hosting.checkpoints.storage import CheckpointStorage, StateWriter
 from penstock.hosting.task_checkpoints import SnapshotWriters
 from penstock.model.checkpoints import (
@@ -31,109 +20,8 @@ from penstock.model.checkpoints import (
 )
 from penstock.model.messages import CheckpointFailureReason, TaskStateChanged
 from penstock.model.states import ExecutionState
-from penstock.runtime.elements import RowBatch
-from tests.unit.api.fakes import FakeExecutor
 from tests.unit.hosting.fake_driver import FakeDriver
-
-STEPS = 40
-ROWS = 5
-KEYS = 3
-
-
-class Gate:
-    """How far a source may read. By name, for readers are pickled."""
-
-    by_name: dict = {}
-
-    def __init__(self, name) -> None:
-        self.limit = 0
-        self.by_name[name] = self
-
-    def open(self, limit=10**9) -> None:
-        self.limit = limit
-
-
-class Steps(Source):
-    """`splits` splits, each of STEPS batches of ROWS numbers, as far as its gate is open."""
-
-    def __init__(self, gate, splits=1) -> None:
-        self.gate = gate
-        self.splits = splits
-
-    @property
-    def boundedness(self):
-        return Boundedness.BOUNDED
-
-    @property
-    def produced_type(self):
-        return Types.LONG()
-
-    def create_enumerator(self, context):
-        return QueueEnumerator(context, list(range(self.splits)))
-
-    def create_reader(self, context):
-        return StepReader(context, self.gate)
-
-    @staticmethod
-    def first(split):
-        return split * 1000
-
-
-class StepReader(PolledSplitReader):
-    def __init__(self, context, gate) -> None:
-        super().__init__(context)
-        self.gate = gate
-        self.steps = 0
-
-    def poll_next(self):
-        if self.steps >= Gate.by_name[self.gate].limit:
-            self.context.wake_at(self.context.monotonic_ms() + 1)
-            return ReaderStatus.NOTHING_AVAILABLE
-        self.steps += 1
-        return super().poll_next()
-
-    def read(self, split):
-        for step in range(STEPS):
-            start = Steps.first(split) + step * ROWS
-            yield RowBatch(list(range(start, start + ROWS)))
-
-
-class Counting(KeyedProcessFunction):
-    """(value, how many of its key so far)."""
-
-    def open(self, runtime_context):
-        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
-
-    def process_element(self, value, ctx):
-        count = (self.count.value() or 0) + 1
-        self.count.update(count)
-        yield value, count
-
-
-def program(gate, parallelism=2, splits=None, large=False):
-    """Source -> keyed count -> collect: two tasks for each subtask, by default with a split for each source."""
-    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(parallelism)
-    executor = FakeExecutor()
-    env.use_executor(executor)
-    source = Steps(gate, parallelism if splits is None else splits)
-    numbers = env.from_source(source, None, "steps").uid("steps")
-    function = Hoarding() if large else Counting()
-    counted = (
-        numbers.key_by(lambda value: value % KEYS, Types.LONG()).process(function).uid("count")
-    )
-    counted.execute_and_collect()
-    return executor.graph
-
-
-class Hoarding(KeyedProcessFunction):
-    """Keeps so much that it does not go inline."""
-
-    def open(self, runtime_context):
-        self.kept = runtime_context.get_state(ValueStateDescriptor("kept", Types.STRING()))
-
-    def process_element(self, value, ctx):
-        self.kept.update("x" * 10_000 + str(value))
-        yield value, len(self.kept.value())
+from tests.unit.hosting.gated_program import ROWS, Gate, expected, numbers, program, seen, total
 
 
 @pytest.fixture
@@ -160,24 +48,14 @@ def run(tmp_path):
         driver.close()
 
 
-def total(splits):
-    return splits * STEPS * ROWS
-
-
-def numbers(splits):
-    return [Steps.first(split) + i for split in range(splits) for i in range(STEPS * ROWS)]
-
-
-def expected(splits):
-    """What all records come to: each key's count rises by one."""
-    found = Counter()
-    for value in numbers(splits):
-        found[value % KEYS] += 1
-    return {(key, i) for key, count in found.items() for i in range(1, count + 1)}
-
-
-def seen(rows):
-    return Counter((value % KEYS, count) for value, count in rows)
+def taken_at_the_end(driver, checkpoint_id=1):
+    """Checkpoints until there is one for which all tasks had seen the end of their data. Returns: its id."""
+    while True:
+        driver.trigger(checkpoint_id)
+        acks = driver.until_acknowledged(checkpoint_id)
+        if all(ack.state.is_finished for ack in acks.values()):
+            return checkpoint_id
+        checkpoint_id += 1
 
 
 # ---------------------------------------------------------------------- taking
@@ -335,10 +213,7 @@ def test_every_record_counts_once_after_a_restore(gate, run, parallelism, has_fi
     second.until_running()
     gate.open()
     if has_final:
-        second.until(lambda: len(before) + len(second.rows) == total(3))
-        second.trigger(2)
-        second.until_acknowledged(2)
-        second.notify(2)
+        second.notify(taken_at_the_end(second, 2))
     second.until_ended()
     rows = before + second.rows
     assert Counter(value for value, _ in rows) == Counter(numbers(3))
@@ -400,12 +275,25 @@ def test_a_task_at_its_end_waits_for_a_checkpoint_that_begins_after_it(gate, run
     driver = run(program(gate.name), has_final_checkpoint=True)
     driver.until_running()
     gate.open()
-    driver.until(lambda: len(driver.rows) == total(2))
-    driver.trigger(1)
-    acks = driver.until_acknowledged(1)
-    assert all(ack.state.is_finished for ack in acks.values())
+    last = taken_at_the_end(driver)
     assert all(driver.states[one] is ExecutionState.RUNNING for one in driver.attempts)
+    driver.notify(last)
+    driver.until_ended()
+    assert len(driver.rows) == total(2)
+
+
+def test_a_checkpoint_from_before_the_end_does_not_end_a_task(gate, run):
+    driver = run(program(gate.name), has_final_checkpoint=True)
+    driver.until_running()
+    driver.trigger(1)
+    driver.until_acknowledged(1)
+    gate.open()
+    last = taken_at_the_end(driver, 2)
     driver.notify(1)
+    driver.trigger(last + 1)
+    driver.until_acknowledged(last + 1)
+    assert all(driver.states[one] is ExecutionState.RUNNING for one in driver.attempts)
+    driver.notify(last + 1)
     driver.until_ended()
 
 
@@ -467,17 +355,12 @@ def test_tasks_that_had_finished_only_pass_the_end_on(gate, run):
     first = run(program(gate.name), has_final_checkpoint=True)
     first.until_running()
     gate.open()
-    first.until(lambda: len(first.rows) == total(2))
-    first.trigger(1)
-    completed = first.checkpoint(1)
+    completed = first.checkpoint(taken_at_the_end(first))
     first.cancel()
     first.until_ended(ExecutionState.CANCELED)
     second = run(program(gate.name), completed, has_final_checkpoint=True)
     second.until_running()
-    second.trigger(2)
-    acks = second.until_acknowledged(2)
-    assert all(ack.state.is_finished for ack in acks.values())
-    second.notify(2)
+    second.notify(taken_at_the_end(second, 100))
     second.until_ended()
     assert second.rows == []
 
@@ -486,26 +369,23 @@ def test_tasks_that_had_finished_only_pass_the_end_on(gate, run):
 
 
 def test_writers_take_a_bounded_number_and_end():
-    begun, may_go_on, done = threading.Semaphore(0), threading.Event(), []
+    begun, done, may_go_on = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
     writers = SnapshotWriters(2)
 
     def job():
         begun.release()
         assert may_go_on.wait(30)
-        done.append(1)
+        done.release()
 
     taken = 0
     while writers.submit(job):
         taken += 1
     assert taken == 256 + 2
-    begun.acquire()
-    begun.acquire()
+    assert begun.acquire(timeout=30)
+    assert begun.acquire(timeout=30)
     may_go_on.set()
-    deadline = time.monotonic() + 30
-    while len(done) < taken and time.monotonic() < deadline:
-        begun.acquire()
+    assert all(done.acquire(timeout=30) for _ in range(taken))
     writers.close()
-    assert len(done) == taken
     assert not writers.submit(job)
 
 
