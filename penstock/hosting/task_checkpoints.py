@@ -272,6 +272,8 @@ class TaskCheckpoints:
         return SubtaskState(operators, writing.is_at_end)
 
     def _ended(self, writing: _Writing) -> None:
+        for _, snapshot in writing.operators:
+            snapshot.close()
         with self._lock:
             self._writing.pop(writing.barrier.checkpoint_id, None)
 

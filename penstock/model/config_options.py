@@ -29,6 +29,9 @@ penstock.task.max-step-time | fine duration | 5 ms |
 penstock.exchange.frame-size | memory | 1 mb |
     Largest frame between two tasks; one credit is one frame.
 penstock.exchange.switch-interval | fine duration | 1 ms | sys.setswitchinterval of a TaskManager.
+state.backend.type | str | hashmap |
+    Keyed state: hashmap (objects in memory), or rocksdb (on the TaskManagers' disks; needs the package rocksdict).
+state.backend.rocksdb.memory.fixed-per-slot | memory | 128 mb | Block cache and write buffers of a slot's RocksDBs.
 penstock.taskmanager.keep-core | bool | true |
     Linux: a busy TaskManager whose threads take turns (the GIL) stays on one core.
 penstock.taskmanager.max | int | - | Most TaskManagers at one time; none: as many as needed.
@@ -347,8 +350,6 @@ execution.checkpointing.unaligned.forced | bool | false
 execution.checkpointing.unaligned.interruptible-timers.enabled | bool | false
 execution.checkpointing.unaligned.max-subtasks-per-channel-state-file | int | 5
 execution.checkpointing.write-buffer-size | int | 4096
-= State backend: accepted for portability.
-state.backend.type | str | hashmap
 = REST: accepted for portability.
 rest.async.store-duration | duration | 5 min
 rest.await-leader-timeout | duration | 30 s

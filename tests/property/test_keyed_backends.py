@@ -62,9 +62,7 @@ OPERATIONS = st.one_of(
         st.just(NAMESPACES[2:]),
     ),
 )
-STEP = st.tuples(
-    st.sampled_from(KEYS), st.sampled_from(NAMESPACES), st.integers(0, 12), OPERATIONS
-)
+STEP = st.tuples(st.sampled_from(KEYS), st.sampled_from(NAMESPACES), st.integers(0, 12), OPERATIONS)
 
 
 class Program:

@@ -36,7 +36,7 @@ def rocksdict() -> Any:
     return package
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class SlotMemory:
     """Block cache and write buffers of all databases of a slot: together they stay within one size."""
 
