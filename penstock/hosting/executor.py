@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
+from penstock.hosting.checkpoints.savepoints import start_savepoint, statistics_of
 from penstock.hosting.checkpoints.setup import Surroundings, with_checkpoints
 from penstock.hosting.closures import serialize, user_modules_archive
 from penstock.hosting.console import Console
@@ -90,7 +91,7 @@ class JobHandle:
     def start_savepoint(
         self, kind: CheckpointType, directory: str | None
     ) -> Callable[[float | None], str]:
-        answered = self.manager.start_savepoint(kind, directory)
+        answered = start_savepoint(self.manager, kind, directory)
 
         def wait(timeout_s: float | None) -> str:
             """A job that was stopped has ended when this returns."""
@@ -104,7 +105,7 @@ class JobHandle:
         return wait
 
     def checkpoints(self) -> CheckpointStatistics:
-        return self.manager.checkpoint_statistics()
+        return statistics_of(self.manager)
 
     def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
         return self.manager.job_master.task_metrics()

@@ -11,19 +11,12 @@ import asyncio
 import contextlib
 import secrets
 import threading
-import time
 import traceback
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Final
 
-from penstock.hosting.checkpoints.keeper import (
-    CLOSE_TIMEOUT_S,
-    Answer,
-    CheckpointKeeper,
-    SavepointFailed,
-)
+from penstock.hosting.checkpoints.keeper import keeper_of, settled
 from penstock.hosting.control_server import ControlServer
 from penstock.hosting.coordinators import Coordinators
 from penstock.hosting.driver_sink import CollectStream, DriverStreams
@@ -35,8 +28,6 @@ from penstock.hosting.provider import MasterAddress, TaskManagerProvider
 from penstock.hosting.source_coordinator import CoordinatedVertex
 from penstock.hosting.taskmanager_watch import TaskManagerWatch
 from penstock.machines.job_master import JobMaster
-from penstock.model.checkpoint_statistics import CheckpointStatistics
-from penstock.model.checkpoints import CheckpointType
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError, UserError
 from penstock.model.graph.job_graph import JobGraph
@@ -51,6 +42,7 @@ from penstock.model.messages import (
     FailJob,
     FailureInfo,
     Heartbeat,
+    JobEvent,
     JobFinalized,
     OfferSlots,
     PartitionDataProduced,
@@ -66,13 +58,11 @@ from penstock.model.messages import (
     TaskManagerRegistered,
     TaskReported,
     TaskStateChanged,
-    TriggerSavepoint,
     UserOutput,
 )
 from penstock.model.states import JobStatus
 
 _TICK_S: Final = 0.1
-_SETTLE_POLL_S: Final = 0.005
 _MODULES_KEY: Final = BlobKey("modules-user")
 _KEEPS_OUTPUT: Final = frozenset({JobStatus.FINISHED, JobStatus.SUSPENDED})
 
@@ -121,11 +111,9 @@ class JobManager:
             self._end,
         )
         self.shell.guard = self.guard
-        self.keeper: CheckpointKeeper | None = None
-        if settings.storage is not None:
-            self.keeper = CheckpointKeeper(
-                self.job_id, settings.storage, self.coordinators, self.guard, self._answer
-            )
+        parts = self.coordinators, self.guard, self.feed_soon
+        self.keeper = keeper_of(self.job_id, settings.storage, *parts)
+        if self.keeper is not None:
             self.shell.checkpoints = self.keeper
         self.shell.fencing_token = FencingToken(self.credentials.token)
         self.watch = TaskManagerWatch(
@@ -154,32 +142,11 @@ class JobManager:
         self._thread.start()
 
     def cancel(self) -> None:
-        self._soon(lambda: self.shell.feed_job(CancelJob(now_ms())))
+        self.feed_soon(CancelJob)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Whether the job has ended and everything of it is gone."""
         return self.ended.wait(timeout_s)
-
-    def start_savepoint(self, kind: CheckpointType, directory: str | None) -> Future[str]:
-        """Any thread. Its folder, once it is complete. Raises: SavepointFailed, ConfigurationError: it cannot be asked for."""
-        keeper = self.keeper
-        if keeper is None or not self.job_master.takes_checkpoints:
-            raise SavepointFailed(
-                "no savepoint was taken: this job takes none. Jobs of type BATCH and with blocking results cannot; else "
-                "there is no directory: set execution.checkpointing.savepoint-dir or execution.checkpointing.dir."
-            )
-        folder = keeper.savepoint_folder(directory)
-        request_id = secrets.token_hex(8)
-        answered = keeper.expect_savepoint(request_id)
-        self._soon(
-            lambda: self.shell.feed_job(TriggerSavepoint(request_id, kind, folder, now_ms()))
-        )
-        return answered
-
-    def checkpoint_statistics(self) -> CheckpointStatistics:
-        """Any thread."""
-        now = self.shell.checkpoint_history.statistics
-        return replace(now, in_progress=self.job_master.checkpoints_under_way)
 
     def drop_collected(self) -> None:
         """Before `start`: there is no program that would take the rows of collect streams."""
@@ -194,15 +161,15 @@ class JobManager:
         """Any thread. Messages for attempts that ended are dropped."""
         self._soon(lambda: self.shell.send_in_turn(attempt_id, message))
 
-    def _answer(self, make: Callable[[int], Answer]) -> None:
-        """Any thread. What was asked of the keeper of checkpoints."""
-        self._soon(lambda: self.shell.feed_job(make(now_ms())))
-
     def fail_job(self, failure: FailureInfo) -> None:
-        self._soon(lambda: self.shell.feed_job(FailJob(failure, now_ms())))
+        self.feed_soon(lambda now: FailJob(failure, now))
 
     def job_finalized(self) -> None:
-        self._soon(lambda: self.shell.feed_job(JobFinalized(now_ms())))
+        self.feed_soon(JobFinalized)
+
+    def feed_soon(self, make: Callable[[int], JobEvent]) -> None:
+        """Any thread. The event that is made of the time when it is its turn."""
+        self._soon(lambda: self.shell.feed_job(make(now_ms())))
 
     def _soon(self, call: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: the job is over
@@ -246,7 +213,7 @@ class JobManager:
         ticker = asyncio.create_task(self._tick())
         ticker.add_done_callback(self._on_ticker_end)
         await self._done.wait()
-        await self._checkpoints_settled()
+        await settled(self.keeper, lambda: self._broken is not None)
         ticker.cancel()
         server.close()
         for resource_id in self.shell.links.everybody():
@@ -254,15 +221,6 @@ class JobManager:
         await self.shell.links.drained()
         if self._broken is not None:
             raise self._broken
-
-    async def _checkpoints_settled(self) -> None:
-        """A checkpoint that is being written as the job ends is dealt with first."""
-        deadline = time.monotonic() + CLOSE_TIMEOUT_S
-        while self.keeper is not None and self._broken is None and time.monotonic() < deadline:
-            if self.keeper.is_settled:
-                await asyncio.sleep(0)  # its answer has been put before us
-                return
-            await asyncio.sleep(_SETTLE_POLL_S)
 
     def _on_loop_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -282,8 +240,7 @@ class JobManager:
             self.provider.close,
             self.shell.links.close,
             self._cancel_tasks,
-            lambda: self.coordinators.close(is_committed=self._keeps_output()),
-            self._close_checkpoints,
+            self._close_coordinators,
             lambda: self.guard.close(self._result()),
             lambda: self._streams.end(self._failure_text()),
             self._loop.close,
@@ -295,11 +252,10 @@ class JobManager:
             except Exception as error:
                 self.observer.engine_failed(error)
 
-    def _keeps_output(self) -> bool:
-        """Whether what was written and not committed is left alone: it is committed by whoever goes on from a checkpoint."""
-        return self.status in _KEEPS_OUTPUT or (self.keeper is not None and self.keeper.keeps_own)
-
-    def _close_checkpoints(self) -> None:
+    def _close_coordinators(self) -> None:
+        """What was written and not committed stays for whoever goes on from a checkpoint that is kept."""
+        is_kept = self.keeper is not None and self.keeper.keeps_own
+        self.coordinators.close(is_committed=is_kept or self.status in _KEEPS_OUTPUT)
         if self.keeper is not None:
             self.keeper.close(is_over=self.status.is_globally_terminal)
 
@@ -389,28 +345,13 @@ class JobManager:
         for attempt_id, io in message.ios:
             self.shell.job_master.note_io(attempt_id, io)
 
-    def _on_task_state(self, message: TaskStateChanged) -> None:
-        self.shell.feed_job(TaskReported(message, now_ms()))
-
-    def _on_acknowledged(self, message: AcknowledgeCheckpoint) -> None:
-        self.shell.feed_job(CheckpointAcknowledged(message, now_ms()))
-
-    def _on_declined(self, message: DeclineCheckpoint) -> None:
-        self.shell.feed_job(CheckpointDeclined(message, now_ms()))
-
     def _on_reader(self, message: SplitRequest | ReportedWatermark) -> None:
         if message.attempt_id in self.shell.where:
             self.coordinators.from_reader(message)
 
-    def _on_user_output(self, message: UserOutput) -> None:
-        self.observer.user_output(message, self.job_graph)
-
     def _on_slot_freed(self, message: SlotFreed) -> None:
         self.shell.feed_job(message)
         self.shell.feed_resources(message)
-
-    def _on_partition_data(self, message: PartitionDataProduced) -> None:
-        self.shell.feed_job(message)
 
     def _on_offers(self, message: OfferSlots) -> None:
         location = self.shell.links.location(message.resource_id)
@@ -427,14 +368,16 @@ class JobManager:
 
 
 _TAKEN: Final[dict[type, Callable[[JobManager, Any], None]]] = {
-    TaskStateChanged: JobManager._on_task_state,
-    AcknowledgeCheckpoint: JobManager._on_acknowledged,
-    DeclineCheckpoint: JobManager._on_declined,
+    TaskStateChanged: lambda own, told: own.shell.feed_job(TaskReported(told, now_ms())),
+    AcknowledgeCheckpoint: lambda own, told: own.shell.feed_job(
+        CheckpointAcknowledged(told, now_ms())
+    ),
+    DeclineCheckpoint: lambda own, told: own.shell.feed_job(CheckpointDeclined(told, now_ms())),
+    PartitionDataProduced: lambda own, told: own.shell.feed_job(told),
     OfferSlots: JobManager._on_offers,
     SplitRequest: JobManager._on_reader,
     ReportedWatermark: JobManager._on_reader,
     DriverData: JobManager._on_driver_data,
-    UserOutput: JobManager._on_user_output,
+    UserOutput: lambda own, told: own.observer.user_output(told, own.job_graph),
     SlotFreed: JobManager._on_slot_freed,
-    PartitionDataProduced: JobManager._on_partition_data,
 }

@@ -226,7 +226,7 @@ class MachineShell:
         self._note_restored(effect.checkpoint_id)
 
     def _note_restored(self, checkpoint_id: int | None) -> None:
-        latest = self.job_master.latest_checkpoint
+        latest = self.job_master.checkpoints.store.latest
         if checkpoint_id is not None and latest is not None:
             at_ms = _wall_clock_ms(now_ms())
             self.checkpoint_history.restored(checkpoint_id, latest.location, at_ms)

@@ -59,6 +59,7 @@ class SourceCoordinator:
         self.readers: dict[int, AttemptId] = {}
         self._source = source
         self._around = around
+        self._past: dict[int, int] = {}
         self._assigned = SplitAssignmentTracker()
         self._context: _EnumeratorContext | None = None
         self._is_announcing = False
@@ -114,7 +115,8 @@ class SourceCoordinator:
     def note_watermark(self, report: ReportedWatermark) -> None:
         """A reader that was restored with splits may report before it asks for any."""
         alignment = self.place.alignment
-        if self.enumerator is not None and alignment is not None:
+        is_past = report.attempt_id.attempt <= self._past.get(report.attempt_id.subtask, -1)
+        if self.enumerator is not None and alignment is not None and not is_past:
             self._register(report.attempt_id)
             place = (self.place.node_id, report.attempt_id.subtask)
             self._around.group_of(alignment).report(place, report.watermark_ms)
@@ -138,7 +140,9 @@ class SourceCoordinator:
                 self.enumerator.add_splits_back(splits, subtask)
 
     def _forget(self, subtask: int) -> None:
-        self.readers.pop(subtask, None)
+        former = self.readers.pop(subtask, None)
+        if former is not None:
+            self._past[subtask] = former.attempt
         if self.place.alignment is not None:
             group = self._around.group_of(self.place.alignment)
             group.forget((self.place.node_id, subtask))

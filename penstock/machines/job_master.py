@@ -9,8 +9,8 @@ are being made visible comes too late; FailJob while cancelling changes nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
+from penstock.machines.checkpoints.job_checkpoints import JobCheckpoints
 from penstock.machines.deployer import Bulk
 from penstock.machines.exception_history import ExceptionHistory
 from penstock.machines.execution import Consequence, ExecutionEvent
@@ -33,7 +33,7 @@ from penstock.machines.regions import Regions
 from penstock.machines.scheduling import PipelinedRegionScheduling, SchedulingStrategy
 from penstock.machines.shared_slots import SharedSlots
 from penstock.machines.vertexwise import VertexwiseScheduling
-from penstock.model.completed_checkpoint import CompletedCheckpoint, TaskRestore
+from penstock.model.completed_checkpoint import CompletedCheckpoint
 from penstock.model.graph.job_graph import JobGraph, JobType
 from penstock.model.ids import AttemptId
 from penstock.model.messages import (
@@ -66,8 +66,6 @@ from penstock.model.messages import (
 from penstock.model.states import ExecutionState, JobStatus
 
 IDLE_TIMER = "idle-slots"
-CHECKPOINT_DAMAGED = "CheckpointDamaged"
-"""Kind of the failure of an attempt that cannot read what it is to begin with."""
 _EVENT_OF_REPORT = {
     ExecutionState.INITIALIZING: ExecutionEvent.REPORT_INITIALIZING,
     ExecutionState.RUNNING: ExecutionEvent.REPORT_RUNNING,
@@ -135,8 +133,10 @@ class JobMaster:
                 self._core.move_job(JobStatusEvent.START)
                 self._core.checkpoints.restore_coordinators()
                 self._core.allocate(self._scheduling.start())
-            case SlotsOffered() | SlotFreed():
-                self._on_slots(event)
+            case SlotsOffered():
+                self._core.take_offers(event)
+            case SlotFreed():
+                self._on_slot_freed(event)
             case TaskReported():
                 self._on_report(event.report)
             case PartitionDataProduced():
@@ -209,19 +209,9 @@ class JobMaster:
         return self._failures.history
 
     @property
-    def checkpoints_under_way(self) -> int:
-        """Triggered, and neither completed nor failed."""
-        return self._core.checkpoints.under_way
-
-    @property
-    def takes_checkpoints(self) -> bool:
-        """Whether it takes any: periodic ones, or savepoints on demand."""
-        return self._core.checkpoints.coordinator is not None
-
-    @property
-    def latest_checkpoint(self) -> CompletedCheckpoint | None:
-        """What a restart would begin with."""
-        return self._core.checkpoints.store.latest
+    def checkpoints(self) -> JobCheckpoints:
+        """For looking only."""
+        return self._core.checkpoints
 
     @property
     def status(self) -> JobStatus:
@@ -284,12 +274,6 @@ class JobMaster:
             self._core.move(vertex, ExecutionEvent.FAIL, failure)
         self._failures.on_task_failure(waiting, failure)
 
-    def _on_slots(self, event: SlotsOffered | SlotFreed) -> None:
-        if isinstance(event, SlotsOffered):
-            self._core.take_offers(event)
-        else:
-            self._on_slot_freed(event)
-
     def _on_slot_freed(self, event: SlotFreed) -> None:
         """A TaskManager frees a slot when it is told to; by itself, when our answer to its offer came too late."""
         victims = self._core.lose_slot(event.allocation_id)
@@ -340,28 +324,11 @@ class JobMaster:
             self._core.allocate(self._scheduling.on_finished(vertex))
         elif vertex.state is ExecutionState.FAILED:
             failure = report.failure or unexpected_report(vertex, before, report.state)
-            if failure.kind == CHECKPOINT_DAMAGED and vertex.execution.restore is not None:
-                self._on_damaged(vertex, vertex.execution.restore, failure)
-            else:
-                self._failures.on_task_failure([vertex], failure, failure.lost_partition)
+            self._failures.on_failed(vertex, failure)
         elif before is not ExecutionState.CANCELING and vertex.state is ExecutionState.CANCELED:
             self._failures.on_task_failure([vertex], canceled_unasked(vertex))
         elif before is ExecutionState.CANCELING and report.state is ExecutionState.FAILED:
             self._failures.on_failure_while_canceling(vertex, report.failure)
-
-    def _on_damaged(
-        self, vertex: ExecutionVertex, restore: TaskRestore, failure: FailureInfo
-    ) -> None:
-        """All go back to the checkpoint before, or, as to try again would be in vain, the job ends."""
-        if self._core.checkpoints.drop_damaged(restore.checkpoint_id):
-            self._failures.on_global_failure(failure)
-            return
-        text = (
-            f"{failure.text}\nThere is no earlier checkpoint to go on from: more are kept with "
-            "'execution.checkpointing.num-retained'."
-        )
-        ending = replace(failure, text=text, is_recoverable=False)
-        self._failures.on_task_failure([vertex], ending)
 
     def _on_data_produced(self, event: PartitionDataProduced) -> None:
         vertex = self._core.graph.current(event.attempt_id)

@@ -18,6 +18,7 @@ import runpy
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from penstock.hosting import session
 from penstock.hosting.checkpoints.reader import read_savepoint
@@ -124,28 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     takes_over.add_argument("--cluster-id", required=True, help="high-availability.cluster-id")
     takes_over.add_argument("--storage-dir", required=True, help="high-availability.storageDir")
-    runs.add_argument(
-        "-s", "--from-savepoint", metavar="DIR", help="begin with this savepoint, or checkpoint that was kept"
-    )  # fmt: skip
-    runs.add_argument(
-        "-n", "--allow-non-restored-state", action="store_true",
-        help="begin also without the state that no operator of the program claims",
-    )  # fmt: skip
-    runs.add_argument(
-        "--claim", action="store_true", help="the savepoint becomes the job's own, and goes with it"
-    )
-    looks = commands.add_parser(
-        "savepoint", help="look into a savepoint or checkpoint, or remove it"
-    )
-    actions = looks.add_subparsers(dest="action", required=True)
-    inspects = actions.add_parser("inspect", help="operators, states, sizes, key groups")
-    disposes = actions.add_parser("dispose", help="remove it")
-    inspects.add_argument(
-        "--state", nargs=2, metavar=("UID", "NAME"), help="show the rows of a keyed state"
-    )
-    inspects.add_argument("--rows", type=_positive, default=20, help="how many of them (20)")
-    for action in (inspects, disposes):
-        action.add_argument("directory", help="the folder of the savepoint, path or URI")
+    _add_savepoints(commands, runs)
     for command in (shows, runs):
         command.add_argument("script", help="the program")
         command.add_argument("arguments", nargs="*", help="its own arguments (after --)")
@@ -168,6 +148,31 @@ def _parser() -> argparse.ArgumentParser:
         "--parallelism", type=_positive, help="where the program sets none (all slots)"
     )
     return parser
+
+
+def _add_savepoints(commands: Any, runs: argparse.ArgumentParser) -> None:
+    runs.add_argument(
+        "-s", "--from-savepoint", metavar="DIR", help="begin with this savepoint, or checkpoint that was kept"
+    )  # fmt: skip
+    runs.add_argument(
+        "-n", "--allow-non-restored-state", action="store_true",
+        help="begin also without the state that no operator of the program claims",
+    )  # fmt: skip
+    runs.add_argument(
+        "--claim", action="store_true", help="the savepoint becomes the job's own, and goes with it"
+    )
+    looks = commands.add_parser(
+        "savepoint", help="look into a savepoint or checkpoint, or remove it"
+    )
+    actions = looks.add_subparsers(dest="action", required=True)
+    inspects = actions.add_parser("inspect", help="operators, states, sizes, key groups")
+    disposes = actions.add_parser("dispose", help="remove it")
+    inspects.add_argument(
+        "--state", nargs=2, metavar=("UID", "NAME"), help="show the rows of a keyed state"
+    )
+    inspects.add_argument("--rows", type=_positive, default=20, help="how many of them (20)")
+    for action in (inspects, disposes):
+        action.add_argument("directory", help="the folder of the savepoint, path or URI")
 
 
 def _recover(cluster_id: str, storage_dir: str) -> int:

@@ -7,6 +7,7 @@ complete when its place is in the pointers that a driver taking over reads.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import queue
@@ -37,6 +38,7 @@ from penstock.model.messages import (
 )
 
 CLOSE_TIMEOUT_S: Final = 10.0
+_SETTLE_POLL_S: Final = 0.005
 
 Pointers: TypeAlias = tuple[tuple[int, str], ...]
 """(checkpoint id, location) of what a restart of the job may begin with, oldest first."""
@@ -244,6 +246,29 @@ class CheckpointKeeper:
         else:
             self._storage.sweep(kept, self._place.first_id)
             self._storage.remove_if_empty()
+
+
+def keeper_of(
+    job_id: JobId,
+    place: JobStorage | None,
+    coordinators: Coordinators,
+    pointers: PointerStore,
+    feed: Feed,
+) -> CheckpointKeeper | None:
+    """None: there is no place for checkpoints."""
+    if place is None:
+        return None
+    return CheckpointKeeper(job_id, place, coordinators, pointers, feed)
+
+
+async def settled(keeper: CheckpointKeeper | None, is_broken: Callable[[], bool]) -> None:
+    """A checkpoint that is being written as the job ends is dealt with first. On the loop, for a bounded time."""
+    deadline = time.monotonic() + CLOSE_TIMEOUT_S
+    while keeper is not None and not is_broken() and time.monotonic() < deadline:
+        if keeper.is_settled:
+            await asyncio.sleep(0)  # its answer has been put before us
+            return
+        await asyncio.sleep(_SETTLE_POLL_S)
 
 
 def _pointers_of(kept: Sequence[CompletedCheckpoint]) -> Pointers:

@@ -115,7 +115,7 @@ class KeyedRows:
 
     def to_pandas(self) -> Any:
         """A `pandas.DataFrame`. Raises: ImportError: pandas is not installed."""
-        import pandas as pd
+        import pandas as pd  # type: ignore[import-untyped]
 
         return pd.DataFrame({
             name: pd.Series(values, dtype=None if _is_plain(values) else object)

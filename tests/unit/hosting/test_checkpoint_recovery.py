@@ -13,7 +13,6 @@ from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, ExternalError, JobSuspendedError
 from penstock.model.program import ProgramSettings
 from tests.unit.hosting.checkpoint_programs import (
-    WAIT_S,
     HeldSource,
     Stage,
     Watcher,
@@ -56,10 +55,10 @@ def test_another_driver_goes_on_from_the_newest_checkpoint(tmp_path, capfd):
     env = recoverable(second, tmp_path)
     sums_to_file(env, tmp_path / "out", source, same)
     client = env.execute_async("sums")
-    client.get_job_execution_result().result(WAIT_S)
+    client.get_job_execution_result().result()
     resume()
     with pytest.raises(JobSuspendedError):
-        lost.get_job_execution_result().result(WAIT_S)
+        lost.get_job_execution_result().result()
     assert lines_of(tmp_path / "out") == expected_sums(3, 40)
     assert "it goes on from checkpoint" in capfd.readouterr().err
     newest = max(one.checkpoint_id for one in watcher.completed)
@@ -138,7 +137,9 @@ def test_a_temporary_directory_is_private_and_made_only_for_periodic_checkpoints
 def test_ids_go_on_above_all_that_lies_there(tmp_path):
     storage = CheckpointStorage(str(tmp_path), JOB)
     written(storage, 41, LARGE)
-    storage.writer(storage.folder_of(57), 0).add(LARGE)
+    unfinished = storage.writer(storage.folder_of(57), 0)
+    unfinished.add(LARGE)
+    unfinished.close()
     made, _ = built(settings=at(tmp_path))
     assert made.job.checkpoints.first_id == 58
 

@@ -5,7 +5,6 @@ import pytest
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.model.states import JobStatus
 from tests.unit.hosting.checkpoint_programs import (
-    WAIT_S,
     FailsOnce,
     HeldSource,
     Stage,
@@ -47,7 +46,7 @@ def test_after_a_failure_each_record_counts_once(tmp_path, stage):
     source = HeldSource(stage.name, splits=3, count=40, hold=20)
     sums_to_file(env, tmp_path / "out", source, FailsOnce(stage.name, 30))
     client = env.execute_async("sums")
-    client.get_job_execution_result().result(WAIT_S)
+    client.get_job_execution_result().result()
     assert stage.failed.is_set()
     assert lines_of(tmp_path / "out") == expected_sums(3, 40)
     assert hidden_of(tmp_path / "out") == []
@@ -99,7 +98,7 @@ def test_a_cancelled_job_keeps_its_checkpoint_where_it_is_told_to(tmp_path, stag
     sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 2, 40, 20), same)
     client = env.execute_async("sums")
     watcher.wait_for(2)
-    client.cancel().result(WAIT_S)
+    client.cancel().result()
     assert client.get_job_status().result().name == "CANCELED"
     kept = client.get_checkpoints().result().latest_completed
     stage.gate.set()
@@ -107,7 +106,7 @@ def test_a_cancelled_job_keeps_its_checkpoint_where_it_is_told_to(tmp_path, stag
     env = checkpointed(Watcher(), tmp_path, execution__state_recovery__path=kept.location)
     sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 2, 40, 20), same)
     client = env.execute_async("sums")
-    client.get_job_execution_result().result(WAIT_S)
+    client.get_job_execution_result().result()
     assert lines_of(tmp_path / "out") == expected_sums(2, 40)
     assert client.get_checkpoints().result().latest_restored.checkpoint_id == kept.checkpoint_id
 
@@ -118,7 +117,7 @@ def test_a_job_stopped_with_a_savepoint_goes_on_from_it(tmp_path, stage):
     sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 2, 40, 20), same)
     client = env.execute_async("sums")
     watcher.wait_for(1)
-    folder = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(WAIT_S)
+    folder = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result()
     assert client.get_job_status().result().name == "FINISHED"
     first = lines_of(tmp_path / "out")
     assert set(first) <= set(expected_sums(2, 20))
@@ -136,10 +135,10 @@ def test_a_savepoint_is_taken_of_a_job_without_periodic_checkpoints(tmp_path, st
     sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 2, 40, 20), same)
     client = env.execute_async("sums")
     wait_until_running(client)
-    folder = client.trigger_savepoint(str(tmp_path / "savepoints")).result(WAIT_S)
+    folder = client.trigger_savepoint(str(tmp_path / "savepoints")).result()
     assert (tmp_path / "savepoints") in type(tmp_path)(folder).parents
     stage.gate.set()
-    client.get_job_execution_result().result(WAIT_S)
+    client.get_job_execution_result().result()
     assert lines_of(tmp_path / "out") == expected_sums(2, 40)
     assert left_in(tmp_path / "savepoints"), "a savepoint is the user's"
 
@@ -160,9 +159,9 @@ def test_a_savepoint_of_a_job_that_has_ended_is_refused(tmp_path, stage):
     env = environment(Watcher())
     sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 1, 1, 0), same)
     client = env.execute_async("sums")
-    client.get_job_execution_result().result(WAIT_S)
+    client.get_job_execution_result().result()
     with pytest.raises(ExternalError, match="the job has ended"):
-        client.trigger_savepoint(str(tmp_path / "savepoints")).result(WAIT_S)
+        client.trigger_savepoint(str(tmp_path / "savepoints")).result()
 
 
 def test_a_savepoint_without_a_directory_says_what_to_name(tmp_path, stage):
@@ -171,6 +170,6 @@ def test_a_savepoint_without_a_directory_says_what_to_name(tmp_path, stage):
     client = env.execute_async("sums")
     wait_until_running(client)
     with pytest.raises(ExternalError, match="execution.checkpointing.savepoint-dir"):
-        client.trigger_savepoint().result(WAIT_S)
+        client.trigger_savepoint().result()
     stage.gate.set()
-    client.get_job_execution_result().result(WAIT_S)
+    client.get_job_execution_result().result()
