@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.model.row import CHANGEABLE, copied
-from penstock.runtime.checkpoint.snapshot import Column, KeyedPart
+from penstock.runtime.checkpoint.snapshot import Column, KeyedPart, StateInfo
 from penstock.runtime.heap_cleanup import IncrementalCleanup, cleanup_of
 from penstock.runtime.raw_state import (
     MISSING,
@@ -46,6 +46,7 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
     ) -> None:
         super().__init__(max_parallelism, now_ms, is_int32=is_int32)
         self._cleaned_by_record: list[IncrementalCleanup] = []
+        self._tables: dict[str, tuple[StateInfo, dict[Any, Any]]] = {}
 
     def records_passed(self, count: int) -> None:
         for cleanup in self._cleaned_by_record:
@@ -53,9 +54,19 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
 
     def snapshot(self) -> Snapshot:
         kept = {name: self._part(state) for name, state in self._states.items()}
+        for name, (info, table) in self._tables.items():
+            keys, values = list(table), list(table.values())
+            kept[name] = KeyedPart(info, self.max_parallelism, self.is_int32, keys, [values])
         for name, part in self._restored.items():  # nobody has asked for these yet
             kept[name] = replace(part, columns=list(part.columns))
         return kept
+
+    def table(self, name: str, info: StateInfo) -> dict[Any, Any]:
+        table: dict[Any, Any] = {}
+        if (restored := self.take_restored(name, info)) is not None:
+            table.update(restored.rows())
+        self._tables[name] = info, table
+        return table
 
     def _part(self, state: HeapState) -> KeyedPart:
         keys: list[Any] = []

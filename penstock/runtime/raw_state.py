@@ -219,6 +219,14 @@ class RawKeyedStateBackend(KeyedStateBackend):
             check_key_hash(self.owner, name, part, is_int32=self.is_int32)
             self._restored[name] = part
 
+    def take_restored(self, name: str, info: StateInfo) -> KeyedPart | None:
+        """What was restored of a state that is asked for now. Raises: UserError: it was something else."""
+        restored = self._restored.get(name)
+        if restored is not None:
+            check_restored(self.owner, name, restored.info, info)
+            del self._restored[name]
+        return restored
+
     def _state(self, descriptor: StateDescriptor, kind: type[RawState]) -> State:
         identity = (f"{kind.kind}State", descriptor.type_info)
         known = self._types.get(descriptor.name, identity)
@@ -230,11 +238,9 @@ class RawKeyedStateBackend(KeyedStateBackend):
         state: RawState | None = self._states.get(descriptor.name)
         if state is None:
             state = kind(self, descriptor)
-            restored = self._restored.get(descriptor.name)
+            restored = self.take_restored(descriptor.name, state.info)
             if restored is not None:
-                check_restored(self.owner, descriptor.name, restored.info, state.info)
                 state.put_back(restored)
-                del self._restored[descriptor.name]
             self._states[descriptor.name] = state
             self._types[descriptor.name] = identity
             self._made(state)

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol, TypeAlias
 
-from penstock.runtime.checkpoint.snapshot import KeyedPart
+from penstock.runtime.checkpoint.snapshot import KeyedPart, StateInfo
 from penstock.runtime.keys.hashing import key_group, state_key
 from penstock.runtime.state_descriptors import (
     AggregatingStateDescriptor,
@@ -26,6 +26,7 @@ __all__ = [
     "AggregatingState",
     "AggregatingStateDescriptor",
     "AppendingState",
+    "KeyTable",
     "KeyedStateBackend",
     "ListState",
     "ListStateDescriptor",
@@ -160,6 +161,13 @@ class MapState(State):
         return iter(self.keys())
 
 
+class KeyTable(Protocol):
+    """One value for each key, for an operator that needs no namespaces and goes through a batch by itself. By state key."""
+
+    def get(self, skey: Any, default: Any, /) -> Any: ...
+    def __setitem__(self, skey: Any, value: Any, /) -> None: ...
+
+
 class KeyedStateBackend(ABC):
     """All keyed state of one operator. `skey` (see `state_key`), `key` and `namespace` are the context."""
 
@@ -223,6 +231,10 @@ class KeyedStateBackend(ABC):
     @abstractmethod
     def restore(self, snapshot: Snapshot) -> None:
         """What `snapshot` gave, of any number of backends: only key groups of this subtask."""
+
+    @abstractmethod
+    def table(self, name: str, info: StateInfo) -> KeyTable:
+        """Once for each name. Its part of a snapshot has one column, the values; so has what is restored into it."""
 
     def close(self) -> None:
         """The operator has ended: what lies on disk is removed."""

@@ -119,9 +119,17 @@ class StoredPart(KeyedPart):
     __slots__ = ("name", "source")
 
     def __init__(
-        self, info: StateInfo, max_parallelism: int, is_int32: bool, source: RowSource, name: str
+        self,
+        info: StateInfo,
+        max_parallelism: int,
+        is_int32: bool,
+        columns: int,
+        *,
+        source: RowSource,
+        name: str,
     ) -> None:
-        super().__init__(info, max_parallelism, is_int32, [], [[], []])
+        """`columns`: how many beside the keys."""
+        super().__init__(info, max_parallelism, is_int32, [], [[] for _ in range(columns)])
         self.source = source
         self.name = name
 

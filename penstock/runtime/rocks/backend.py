@@ -11,12 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
-from penstock.runtime.checkpoint.snapshot import Dumps, Loads, StoredPart
+from penstock.runtime.checkpoint.snapshot import Dumps, Loads, StateInfo, StoredPart
 from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.raw_state import RawKeyedStateBackend
 from penstock.runtime.rocks.cleanup import RocksCleanup
 from penstock.runtime.rocks.database import Database, SlotMemory
 from penstock.runtime.rocks.encoding import encode_namespace, prefix_of
+from penstock.runtime.rocks.formats import columns_of
 from penstock.runtime.rocks.snapshots import RocksSnapshot
 from penstock.runtime.rocks.states import (
     RocksAggregatingState,
@@ -24,6 +25,7 @@ from penstock.runtime.rocks.states import (
     RocksMapState,
     RocksReducingState,
     RocksState,
+    RocksTable,
     RocksValueState,
 )
 from penstock.runtime.state import Snapshot
@@ -113,6 +115,13 @@ class RocksKeyedStateBackend(RawKeyedStateBackend):
         for cleanup in self._cleaned_by_record:
             cleanup.run(count)
 
+    def table(self, name: str, info: StateInfo) -> RocksTable:
+        table = RocksTable(self, name, info)
+        if (restored := self.take_restored(name, info)) is not None:
+            for skey, value in restored.rows():
+                table[skey] = value
+        return table
+
     def snapshot(self) -> Snapshot:
         settings = self._settings
         directory = settings.new_directory()
@@ -122,7 +131,14 @@ class RocksKeyedStateBackend(RawKeyedStateBackend):
             directory, self.database.infos, alive, settings.memory, self.dumps, self.loads
         )
         kept: Snapshot = {
-            name: StoredPart(info, self.max_parallelism, self.is_int32, source, name)
+            name: StoredPart(
+                info,
+                self.max_parallelism,
+                self.is_int32,
+                columns_of(info),
+                source=source,
+                name=name,
+            )
             for name, info in source.infos.items()
         }
         for name, part in self._restored.items():  # nobody has asked for these yet

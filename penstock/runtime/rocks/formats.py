@@ -20,6 +20,7 @@ Row: TypeAlias = tuple[bytes, bytes]
 
 _STAMP: Final = struct.Struct(">q")
 _NUMBER: Final = struct.Struct(">Q")
+_STATES: Final = frozenset({"Value", "List", "Map", "Reducing", "Aggregating"})
 
 
 class RowFormat(ABC):
@@ -50,6 +51,11 @@ class RowFormat(ABC):
     def unpack(self, data: bytes) -> Any:
         """What `pack` was given."""
         return self._loads(data[self._skipped :] if self._skipped else data)
+
+
+def columns_of(info: StateInfo) -> int:
+    """Of a snapshot, besides the keys: namespaces and values, or values alone of what is no user's state."""
+    return 2 if info.kind in _STATES else 1
 
 
 def stamp_of(data: bytes) -> int:

@@ -23,7 +23,7 @@ from penstock.runtime.rocks.encoding import (
     head_of,
     split,
 )
-from penstock.runtime.rocks.formats import format_of
+from penstock.runtime.rocks.formats import columns_of, format_of
 
 Alive: TypeAlias = Callable[[Any], Any]
 
@@ -66,7 +66,7 @@ class RocksSnapshot:
             found.seek(group_start(group + 1))
 
     def columns(self, name: str, group: int) -> list[list[Any]]:
-        """Keys, namespaces and raw values of one key group: what is alive of them."""
+        """Keys, namespaces (where there are any) and raw values of one key group: what is alive of them."""
         family = self._database.family(name)
         rows = format_of(self.infos[name], self.dumps, self.loads)
         alive = self.alive.get(name)
@@ -80,4 +80,4 @@ class RocksSnapshot:
             columns[0].append(decode_plain(key))
             columns[1].append(decode_namespace(namespace))
             columns[2].append(raw)
-        return columns
+        return columns if columns_of(self.infos[name]) == 2 else [columns[0], columns[2]]

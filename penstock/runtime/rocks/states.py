@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from penstock.runtime.checkpoint.snapshot import KeyedPart
+from penstock.runtime.checkpoint.snapshot import KeyedPart, StateInfo
 from penstock.runtime.raw_state import (
     MISSING,
     RawAggregatingState,
@@ -67,6 +67,23 @@ class RocksState(RawState):
     def _used(self) -> None:
         if self.cleanup is not None:
             self.cleanup.run(1)
+
+
+class RocksTable:
+    """One value for each key."""
+
+    def __init__(self, backend: RocksKeyedStateBackend, name: str, info: StateInfo) -> None:
+        self._prefix_of = backend.prefix_of
+        self._family = backend.database.family(name)
+        self._dumps, self._loads = backend.dumps, backend.loads
+        backend.database.note_info(name, info)
+
+    def get(self, skey: Any, default: Any, /) -> Any:
+        data = self._family.get(self._prefix_of(skey, None))
+        return default if data is None else self._loads(data)
+
+    def __setitem__(self, skey: Any, value: Any, /) -> None:
+        self._family.put(self._prefix_of(skey, None), self._dumps(value))
 
 
 class RocksValueState(RocksState, ValueState):
