@@ -44,7 +44,11 @@ class StateBackends:
                 return HeapKeyedStateBackend
             return functools.partial(CheckedKeyedStateBackend, check=check)
         settings = RocksSettings(
-            self._directories.new_path, self._memory_of(allocation_id), dumps_records, loads_records
+            self._directories.new_path,
+            self._memory_of(allocation_id),
+            dumps_records,
+            loads_records,
+            threading.Lock,
         )
         return functools.partial(RocksKeyedStateBackend, settings=settings)
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.hosting.checkpoints.files import CheckpointIoError
 from penstock.hosting.checkpoints.storage import CheckpointStorage
 from penstock.hosting.closures import dumps_records, loads_records
+from penstock.hosting.task_restore import groups_of
 from penstock.model.checkpoints import (
     CheckpointMetrics,
     StateHandle,
@@ -35,7 +36,7 @@ from penstock.model.messages import (
     TriggerCheckpoint,
 )
 from penstock.model.states import ExecutionState
-from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
+from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, Sharing
 from penstock.runtime.checkpoint.state_format import write_operator
 from penstock.runtime.elements import CheckpointBarrier
 from penstock.runtime.mailbox import MAX_PRIORITY
@@ -228,8 +229,10 @@ class TaskCheckpoints:
 
     def _write(self, writing: _Writing) -> None:
         checkpoint_id = writing.barrier.checkpoint_id
+        is_kept = False
         try:
             state = self._written(writing)
+            is_kept = True
             async_ms = (time.monotonic() - writing.taken_at) * 1000
             metrics = replace(writing.metrics, async_ms=async_ms)
             attempt_id = self._thread.attempt_id
@@ -240,7 +243,7 @@ class TaskCheckpoints:
             text = f"{type(error).__name__}: {error}"
             self.decline(checkpoint_id, CheckpointFailureReason.ASYNC_EXCEPTION, text)
         finally:
-            self._ended(writing)
+            self._ended(writing, is_kept=is_kept)
             self._thread.waker.wake()
 
     def _written(self, writing: _Writing) -> SubtaskState:
@@ -249,15 +252,22 @@ class TaskCheckpoints:
         assert settings is not None, "a snapshot was taken in a job without checkpoints"
         storage = self.storage()
         folder = barrier.options.target or storage.folder_of(barrier.checkpoint_id)
-        writer = storage.writer(folder, settings.inline_bytes)
+        writer = storage.writer(folder, settings.inline_bytes, barrier.checkpoint_id)
 
         def add(data: bytes) -> StateHandle:
             writing.check_wanted()
             return writer.add(data)
 
+        def share(data: bytes) -> StateHandle:
+            writing.check_wanted()
+            return writer.share(data)
+
+        sharing = None
+        if settings.is_incremental and not barrier.options.type.is_savepoint:
+            sharing = Sharing(groups_of(self._thread.deployment), share, storage.is_shared_here)
         try:
             states = [
-                (uid, write_operator(snapshot, add, dumps_records, loads_records))
+                (uid, write_operator(snapshot, add, dumps_records, loads_records, sharing))
                 for uid, snapshot in writing.operators
             ]
             writer.close()
@@ -271,9 +281,9 @@ class TaskCheckpoints:
         operators = tuple((uid, state) for uid, state in states if any(state.handles))
         return SubtaskState(operators, writing.is_at_end)
 
-    def _ended(self, writing: _Writing) -> None:
+    def _ended(self, writing: _Writing, *, is_kept: bool = False) -> None:
         for _, snapshot in writing.operators:
-            snapshot.close()
+            snapshot.close(is_kept=is_kept)
         with self._lock:
             self._writing.pop(writing.barrier.checkpoint_id, None)
 

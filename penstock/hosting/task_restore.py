@@ -17,6 +17,12 @@ from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
 from penstock.runtime.checkpoint.state_format import read_operator
 
 
+def groups_of(deployment: TaskDeployment) -> tuple[int, int]:
+    """First and last key group of the subtask."""
+    subtask = deployment.attempt_id.subtask
+    return key_group_range(deployment.max_parallelism, deployment.parallelism, subtask)
+
+
 def read_states(
     deployment: TaskDeployment, restore: TaskRestore, read: Callable[[StateHandle], bytes]
 ) -> Mapping[str, OperatorSnapshot]:
@@ -24,8 +30,7 @@ def read_states(
 
     Raises: CheckpointDamaged, naming the file; CheckpointIoError; UserError: values that cannot be made again.
     """
-    subtask, parallelism = deployment.attempt_id.subtask, deployment.parallelism
-    groups = key_group_range(deployment.max_parallelism, parallelism, subtask)
+    groups = groups_of(deployment)
     states: dict[str, OperatorSnapshot] = {}
     for uid, state in restore.operators:
         try:

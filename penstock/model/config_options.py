@@ -132,6 +132,8 @@ execution.checkpointing.data-inline-threshold | memory | 20 kb | State smaller t
 execution.checkpointing.dir | str | - | Where checkpoints are kept: a directory that driver and executors share.
 execution.checkpointing.externalized-checkpoint-retention | str | NO_EXTERNALIZED_CHECKPOINTS |
     What stays of a job that ends: NO_EXTERNALIZED_CHECKPOINTS, DELETE_ON_CANCELLATION, RETAIN_ON_CANCELLATION.
+execution.checkpointing.incremental | bool | false |
+    RocksDB: of the files of a database only those are written that no earlier checkpoint has.
 execution.checkpointing.interval | duration | - | Time between two checkpoints; none: only savepoints are taken.
 execution.checkpointing.max-concurrent-checkpoints | int | 1 | How many may be under way at once.
 execution.checkpointing.min-pause | duration | 0 ms | Least time from the end of one to the start of the next.
@@ -157,6 +159,7 @@ state.savepoints.dir | str | - | Old name of execution.checkpointing.savepoint-d
 state.storage.fs.memory-threshold | memory | 20 kb |
     Old name of execution.checkpointing.data-inline-threshold.
 execution.state-recovery.from-local | bool | false | Prefer the slots that a task had before.
+state.backend.incremental | bool | false | Old name of execution.checkpointing.incremental.
 state.backend.local-recovery | bool | false | Old name of execution.state-recovery.from-local.
 heartbeat.interval | duration | 10 s | Between two heartbeats.
 heartbeat.timeout | duration | 50 s | Silence after which a peer counts as lost.
@@ -341,7 +344,6 @@ execution.checkpointing.file-merging.enabled | bool | false
 execution.checkpointing.file-merging.max-file-size | memory | 32 mb
 execution.checkpointing.file-merging.max-space-amplification | float | 2.0
 execution.checkpointing.file-merging.pool-blocking | bool | false
-execution.checkpointing.incremental | bool | false
 execution.checkpointing.interval-during-backlog | duration | -
 execution.checkpointing.local-backup.dirs | str | -
 execution.checkpointing.local-backup.enabled | bool | false

@@ -7,10 +7,11 @@ backend (RocksDB) implements the same classes. Source: Flink KeyedStateBackend, 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from penstock.runtime.checkpoint.snapshot import KeyedPart, StateInfo
+from penstock.model.errors import UserError
+from penstock.runtime.checkpoint.snapshot import KeyedPart, RestoredDatabase, StateInfo
 from penstock.runtime.keys.hashing import key_group, state_key
 from penstock.runtime.state_descriptors import (
     AggregatingStateDescriptor,
@@ -231,6 +232,15 @@ class KeyedStateBackend(ABC):
     @abstractmethod
     def restore(self, snapshot: Snapshot) -> None:
         """What `snapshot` gave, of any number of backends: only key groups of this subtask."""
+
+    def restore_databases(self, databases: Sequence[RestoredDatabase]) -> None:
+        """Before anything is asked of a state. Raises: UserError: this backend keeps state in memory."""
+        if databases:
+            raise UserError(
+                f"operator {self.owner!r} cannot restore its keyed state: an incremental checkpoint has the files of "
+                "RocksDB, and state.backend.type is now 'hashmap'. Set it to 'rocksdb', or go on from a savepoint, "
+                "which either backend reads."
+            )
 
     @abstractmethod
     def table(self, name: str, info: StateInfo) -> KeyTable:

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.model.checkpoints import RedistributionMode
+from penstock.model.checkpoints import DatabaseHandle, RedistributionMode, StateHandle
 from penstock.model.errors import UserError
 from penstock.model.row import Row, RowKind
 from penstock.model.time import Instant
@@ -32,6 +32,8 @@ from penstock.runtime.windowing.windows import Window
 
 Dumps: TypeAlias = Callable[[object], bytes]
 Loads: TypeAlias = Callable[[bytes], Any]
+Add: TypeAlias = Callable[[bytes], StateHandle]
+Read: TypeAlias = Callable[[StateHandle], bytes]
 
 IN_HAND: Final = "in_hand"
 """List state of a chain's head: (input, element) that were read and not yet processed."""
@@ -98,8 +100,29 @@ class KeyedPart:
         """Make the columns independent of what owns the objects in them."""
         self.columns = [frozen(column, dumps) for column in self.columns]
 
-    def close(self) -> None:
-        """Nobody needs it any more."""
+    def close(self, *, is_kept: bool) -> None:
+        """It was written, or nobody wants it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """How files get to where checkpoints share them. `groups`: first and last key group of the subtask.
+
+    `share`: writes a file; `is_ours`: whether a handle lies where later checkpoints of this job may refer to it.
+    """
+
+    groups: tuple[int, int]
+    share: Add
+    is_ours: Callable[[StateHandle], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredDatabase:
+    """A database of some former subtask. `groups`: the key groups that the restored subtask has."""
+
+    handle: DatabaseHandle
+    groups: tuple[int, int]
+    read: Read
 
 
 class RowSource(Protocol):
@@ -110,7 +133,11 @@ class RowSource(Protocol):
         """Keys, namespaces, raw values."""
         ...
 
-    def close(self) -> None: ...
+    def write_files(self, sharing: Sharing, add: Add, /) -> Iterable[tuple[str, StateHandle]]:
+        """All of it as files: those that stay as they are shared, the others added."""
+        ...
+
+    def close(self, *, is_kept: bool) -> None: ...
 
 
 class StoredPart(KeyedPart):
@@ -136,8 +163,8 @@ class StoredPart(KeyedPart):
     def freeze(self, dumps: Dumps) -> None:
         """Nobody changes it."""
 
-    def close(self) -> None:
-        self.source.close()
+    def close(self, *, is_kept: bool) -> None:
+        self.source.close(is_kept=is_kept)
 
 
 @dataclass(slots=True)
@@ -154,9 +181,10 @@ class OperatorSnapshot:
 
     keyed: dict[str, KeyedPart] = field(default_factory=dict)
     lists: dict[str, ListPart] = field(default_factory=dict)
+    databases: list[RestoredDatabase] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.keyed or self.lists)
+        return bool(self.keyed or self.lists or self.databases)
 
     def add(self, role: str, parts: Mapping[str, KeyedPart]) -> None:
         """All states of a role."""
@@ -181,10 +209,21 @@ class OperatorSnapshot:
             state.elements = [dumps(element) for element in state.elements]
         return self
 
-    def close(self) -> None:
-        """It was written, or nobody wants it: what lies on disk for it is removed. A second call does nothing."""
+    def sources(self) -> dict[str, RowSource]:
+        """What keeps the rows of stored parts, by role."""
+        stored = [(name, p) for name, p in self.keyed.items() if isinstance(p, StoredPart)]
+        return {name.removesuffix(part.name): part.source for name, part in stored}
+
+    def take_databases(self, role: str) -> list[RestoredDatabase]:
+        """Those of this role; they are no longer in here."""
+        found = [one for one in self.databases if one.handle.role == role]
+        self.databases = [one for one in self.databases if one.handle.role != role]
+        return found
+
+    def close(self, *, is_kept: bool) -> None:
+        """It was written and will be told of, or not: what lies on disk for it is removed. A second call does nothing."""
         for part in self.keyed.values():
-            part.close()
+            part.close(is_kept=is_kept)
 
 
 def plain_dumps(value: object) -> bytes:

@@ -42,7 +42,7 @@ class KeyedOperator(FunctionOperator):
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         self.state = new_backend(context, self.keys)
         self.timers = InternalTimerService(context.timers)
-        self.state.restore(self._restored.take("state"))
+        restore_backend(self.state, self._restored, "state")
         self.timers.restore(self._restored.take("timers"))
         return RuntimeContext(context, self.state)
 
@@ -91,6 +91,12 @@ def new_backend(context: OperatorContext, keys: KeySelection) -> KeyedStateBacke
     made = make(context.max_parallelism, context.timers.now_ms, is_int32=is_int32)
     made.owner = context.operator_id
     return made
+
+
+def restore_backend(backend: KeyedStateBackend, restored: OperatorSnapshot, role: str) -> None:
+    """Give it what the snapshot has for it."""
+    backend.restore_databases(restored.take_databases(f"{role}/"))
+    backend.restore(restored.take(role))
 
 
 class KeyedMapOperator(KeyedOperator):

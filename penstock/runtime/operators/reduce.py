@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from penstock.model.row import Row, copied, make_row
-from penstock.runtime.checkpoint.snapshot import KeyedPart, OperatorSnapshot, StateInfo
+from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, StateInfo
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import Batch, RowBatch
 from penstock.runtime.keys import KeySelection, state_keys
@@ -32,7 +32,7 @@ class ReduceOperator(FunctionOperator):
     def __init__(self, function: UserFunction, keys: KeySelection) -> None:
         super().__init__(function)
         self.keys = keys
-        self._restored: dict[str, KeyedPart] = {}
+        self._restored = OperatorSnapshot()
         self._state: KeyedStateBackend
         self._table: KeyTable
 
@@ -43,8 +43,9 @@ class ReduceOperator(FunctionOperator):
 
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         self._state = new_backend(context, self.keys)
-        restored, self._restored = self._restored, {}
-        self._state.restore(restored)
+        restored, self._restored = self._restored, OperatorSnapshot()
+        self._state.restore_databases(restored.take_databases(""))
+        self._state.restore(restored.keyed)
         self._table = self._state.table(REDUCE_TABLE, REDUCED)
         return RuntimeContext(context)
 
@@ -74,8 +75,7 @@ class ReduceOperator(FunctionOperator):
         return OperatorSnapshot(self._state.snapshot())
 
     def restore(self, snapshot: OperatorSnapshot) -> None:
-        part = snapshot.keyed.get(REDUCE_TABLE)
-        self._restored = {} if part is None else {REDUCE_TABLE: part}
+        self._restored = snapshot
 
 
 class AggregateKind(StrEnum):

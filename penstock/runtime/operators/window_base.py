@@ -16,7 +16,7 @@ from penstock.runtime.elements import MAX_WATERMARK, RowBatch, Tagged
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.operator import OperatorContext
-from penstock.runtime.operators.keyed import KeyedOperator, new_backend
+from penstock.runtime.operators.keyed import KeyedOperator, new_backend, restore_backend
 from penstock.runtime.operators.stateless import StampedCollector
 from penstock.runtime.operators.window_functions import (
     WindowContents,
@@ -99,7 +99,7 @@ class WindowOperator(KeyedOperator):
         runtime_context = self.runtime_context(context)
         self._count_late = context.late_records_dropped
         self.windows = new_backend(context, self.keys)
-        self.windows.restore(self._restored.take("windows"))
+        restore_backend(self.windows, self._restored, "windows")
         is_merging = isinstance(self.assigner, MergingWindowAssigner)
         self.context = WindowContext(
             self.windows, self.state, context.timers.now_ms, is_merging=is_merging

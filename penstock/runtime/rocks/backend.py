@@ -6,18 +6,25 @@ there too.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
-from penstock.runtime.checkpoint.snapshot import Dumps, Loads, StateInfo, StoredPart
+from penstock.runtime.checkpoint.snapshot import (
+    Dumps,
+    Loads,
+    RestoredDatabase,
+    StateInfo,
+    StoredPart,
+)
 from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.raw_state import RawKeyedStateBackend
 from penstock.runtime.rocks.cleanup import RocksCleanup
 from penstock.runtime.rocks.database import Database, SlotMemory
 from penstock.runtime.rocks.encoding import encode_namespace, prefix_of
 from penstock.runtime.rocks.formats import columns_of
+from penstock.runtime.rocks.restore import copy_groups, fetch, is_whole
 from penstock.runtime.rocks.snapshots import RocksSnapshot
 from penstock.runtime.rocks.states import (
     RocksAggregatingState,
@@ -28,6 +35,7 @@ from penstock.runtime.rocks.states import (
     RocksTable,
     RocksValueState,
 )
+from penstock.runtime.rocks.uploads import Lock, Uploads
 from penstock.runtime.state import Snapshot
 from penstock.runtime.state_descriptors import (
     AggregatingStateDescriptor,
@@ -40,8 +48,6 @@ from penstock.runtime.state_descriptors import (
 
 _KNOWN_GROUPS: Final = 65_536
 _NUMBERS_AHEAD: Final = 1 << 16
-_NUMBER: Final = struct.Struct(">Q")
-_NEXT_NUMBER: Final = b"next number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,7 @@ class RocksSettings:
     memory: SlotMemory
     dumps: Dumps
     loads: Loads
+    new_lock: Callable[[], Lock]
 
 
 class RocksKeyedStateBackend(RawKeyedStateBackend):
@@ -76,11 +83,21 @@ class RocksKeyedStateBackend(RawKeyedStateBackend):
         super().__init__(max_parallelism, now_ms, is_int32=is_int32)
         self.dumps, self.loads = settings.dumps, settings.loads
         self._settings = settings
-        self.database = Database(settings.new_directory(), settings.memory)
+        self._directory = settings.new_directory()
+        self._opened: Database | None = None
+        self._uploads = Uploads(settings.new_lock)
+        self._snapshots = 0
         self._groups: dict[Any, int] = {}
         self._namespaces: dict[Any, bytes] = {}
         self._numbers = iter(range(0))
         self._cleaned_by_record: list[RocksCleanup] = []
+
+    @property
+    def database(self) -> Database:
+        """Opened when it is first needed: before, its files may be restored."""
+        if self._opened is None:
+            self._opened = Database(self._directory, self._settings.memory)
+        return self._opened
 
     def prefix(self) -> bytes:
         """Of the rows of the current key and namespace."""
@@ -104,10 +121,8 @@ class RocksKeyedStateBackend(RawKeyedStateBackend):
         number = next(self._numbers, None)
         if number is not None:
             return number
-        meta = self.database.meta
-        stored = meta.get(_NEXT_NUMBER)
-        first = 0 if stored is None else _NUMBER.unpack(stored)[0]
-        meta[_NEXT_NUMBER] = _NUMBER.pack(first + _NUMBERS_AHEAD)
+        first = self.database.next_number
+        self.database.next_number = first + _NUMBERS_AHEAD
         self._numbers = iter(range(first, first + _NUMBERS_AHEAD))
         return next(self._numbers)
 
@@ -124,11 +139,18 @@ class RocksKeyedStateBackend(RawKeyedStateBackend):
 
     def snapshot(self) -> Snapshot:
         settings = self._settings
-        directory = settings.new_directory()
+        self._snapshots += 1
+        directory = f"{self._directory}-{self._snapshots}"
         self.database.checkpoint(directory)
         alive = {name: state.alive for name, state in self._states.items() if state.info.has_ttl}
         source = RocksSnapshot(
-            directory, self.database.infos, alive, settings.memory, self.dumps, self.loads
+            directory,
+            self.database.infos,
+            alive,
+            settings.memory,
+            self.dumps,
+            self.loads,
+            self._uploads,
         )
         kept: Snapshot = {
             name: StoredPart(
@@ -145,8 +167,27 @@ class RocksKeyedStateBackend(RawKeyedStateBackend):
             kept[name] = replace(part, columns=list(part.columns))
         return kept
 
+    def restore_databases(self, databases: Sequence[RestoredDatabase]) -> None:
+        """One that has just our key groups is gone on with; of others, what is ours is copied."""
+        if len(databases) == 1 and is_whole(databases[0]):
+            fetch(databases[0], self._directory)
+            for name, handle in databases[0].handle.files:
+                self._uploads.restored(name, handle)
+            return
+        for number, restored in enumerate(databases):
+            directory = f"{self._directory}-restored-{number}"
+            fetch(restored, directory)
+            other = Database(directory, self._settings.memory)
+            try:
+                copy_groups(other, self.database, restored.groups)
+            finally:
+                other.close()
+
     def close(self) -> None:
-        self.database.close()
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
 
     def _made(self, state: RocksState) -> None:
         if state.cleanup is not None and state.cleanup.runs_for_every_record:

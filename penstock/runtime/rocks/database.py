@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +22,8 @@ _BLOOM_BITS: Final = 10
 _MIN_WRITE_BUFFER: Final = 1 << 20
 _MAX_WRITE_BUFFER: Final = 64 << 20
 _INFO: Final = b"state/"
+_NEXT_NUMBER: Final = b"next number"
+_NUMBER: Final = struct.Struct(">Q")
 
 
 def rocksdict() -> Any:
@@ -82,9 +85,19 @@ class Database:
         return found
 
     @property
-    def meta(self) -> Any:
-        """What belongs to no state."""
-        return self._db
+    def families(self) -> Mapping[str, Any]:
+        """Of all states."""
+        return self._families
+
+    @property
+    def next_number(self) -> int:
+        """For rows that are told apart by numbers: above all that were given out."""
+        stored = self._db.get(_NEXT_NUMBER)
+        return 0 if stored is None else _NUMBER.unpack(stored)[0]
+
+    @next_number.setter
+    def next_number(self, number: int) -> None:
+        self._db[_NEXT_NUMBER] = _NUMBER.pack(number)
 
     # ------------------------------------------------------------------ what the states are
 

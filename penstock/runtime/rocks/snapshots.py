@@ -6,13 +6,17 @@ RocksFullSnapshotStrategy, FullSnapshotAsyncWriter (spec 9).
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
-from penstock.runtime.checkpoint.snapshot import Dumps, Loads, StateInfo
+from penstock.model.checkpoints import StateHandle
+from penstock.runtime.checkpoint.snapshot import Add, Dumps, Loads, Sharing, StateInfo
 from penstock.runtime.raw_state import MISSING
 from penstock.runtime.rocks.database import Database, SlotMemory, rows_with
 from penstock.runtime.rocks.encoding import (
@@ -24,6 +28,10 @@ from penstock.runtime.rocks.encoding import (
     split,
 )
 from penstock.runtime.rocks.formats import columns_of, format_of
+from penstock.runtime.rocks.uploads import Uploads
+
+_TABLE: Final = ".sst"
+_LOG: Final = ".log"  # without content: nothing is written to it
 
 Alive: TypeAlias = Callable[[Any], Any]
 
@@ -41,7 +49,9 @@ class RocksSnapshot:
     memory: SlotMemory
     dumps: Dumps
     loads: Loads
+    uploads: Uploads
     _opened: Database | None = None
+    _is_uploading: bool = False
 
     @property
     def _database(self) -> Database:
@@ -49,12 +59,26 @@ class RocksSnapshot:
             self._opened = Database(self.directory, self.memory)
         return self._opened
 
-    def close(self) -> None:
+    def close(self, *, is_kept: bool) -> None:
         """Nobody reads any more. A second call does nothing."""
+        if self._is_uploading:
+            self._is_uploading = False
+            self.uploads.end(is_kept=is_kept)
         opened, self._opened = self._opened, None
         if opened is not None:
             opened.close()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+    def write_files(self, sharing: Sharing, add: Add) -> Iterator[tuple[str, StateHandle]]:
+        """Tables, which never change, are shared; what says which tables there are belongs to this checkpoint."""
+        self.uploads.begin()
+        self._is_uploading = True
+        for entry in sorted(os.scandir(self.directory), key=lambda entry: entry.name):
+            if entry.name.endswith(_TABLE):
+                upload = partial(_upload, entry.path, sharing.share)
+                yield entry.name, self.uploads.handle_of(entry.name, upload, sharing.is_ours)
+            elif not entry.name.endswith(_LOG):
+                yield entry.name, _upload(entry.path, add)
 
     def groups(self, name: str) -> Iterator[int]:
         """Key groups in which a state has rows, in order."""
@@ -81,3 +105,7 @@ class RocksSnapshot:
             columns[1].append(decode_namespace(namespace))
             columns[2].append(raw)
         return columns if columns_of(self.infos[name]) == 2 else [columns[0], columns[2]]
+
+
+def _upload(path: str, add: Add) -> StateHandle:
+    return add(Path(path).read_bytes())

@@ -1,6 +1,7 @@
 """Keyed state backends of every kind, and the way of their snapshots through bytes."""
 
 import pickle
+import threading
 import zlib
 from contextlib import ExitStack
 from itertools import count
@@ -33,7 +34,9 @@ class Backends:
     def new(self, *, is_int32: bool = False):
         if self._memory is None:
             return HeapKeyedStateBackend(GROUPS, lambda: self.clock[0], is_int32=is_int32)
-        settings = RocksSettings(self._new_directory, self._memory, plain_dumps, pickle.loads)
+        settings = RocksSettings(
+            self._new_directory, self._memory, plain_dumps, pickle.loads, threading.Lock
+        )
         made = RocksKeyedStateBackend(
             GROUPS, lambda: self.clock[0], is_int32=is_int32, settings=settings
         )
@@ -54,7 +57,7 @@ def through_bytes(snapshot, groups=(0, GROUPS - 1)):
     whole.add("state", snapshot)
     whole.freeze(plain_dumps)
     written = write_operator(whole, _inline, plain_dumps, pickle.loads)
-    whole.close()
+    whole.close(is_kept=True)
     restored = OperatorRestore(keyed=written.keyed)
     read = read_operator(restored, lambda handle: handle.data, groups, pickle.loads)
     return read.take("state")
