@@ -28,7 +28,10 @@ class TrapAfterCheckpoint:
         self.checkpoints = str(folder)
 
     def __call__(self, value) -> bool:
-        return value > VALUES // 4 and any(Path(self.checkpoints).rglob("_metadata"))
+        try:
+            return value > VALUES // 4 and any(Path(self.checkpoints).rglob("_metadata"))
+        except OSError:
+            return False  # a folder that was discarded meanwhile
 
 
 def counts(folder: Path, trap: Trap, directory: Path):
