@@ -152,11 +152,11 @@ class BuiltTask:
     def add_splits(self, splits: Sequence[Any]) -> None:
         """Splits that came behind the trigger of a checkpoint are in its enumerator's state, not in the reader's."""
         source = self._source_input()
-        self.task.behind_checkpoint(lambda: source.add_splits(splits))
+        self.task.checkpoints.behind(lambda: source.add_splits(splits))
 
     def no_more_splits(self) -> None:
         source = self._source_input()
-        self.task.behind_checkpoint(source.reader.notify_no_more_splits)
+        self.task.checkpoints.behind(source.reader.notify_no_more_splits)
 
     def allow_watermark(self, watermark_ms: int) -> None:
         if isinstance(
