@@ -108,7 +108,9 @@ class SimCoordinators:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    def reset(self, vertices: Sequence[ExecutionVertexId]) -> None:
+    def reset(
+        self, vertices: Sequence[ExecutionVertexId], checkpoint_id: int | None = None
+    ) -> None:
         self._cluster.watcher.resets += 1
 
     def finalize(self, committables: Sequence[Committable]) -> None:
