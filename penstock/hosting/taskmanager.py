@@ -23,8 +23,8 @@ from penstock.hosting.data_plane import DataPlane
 from penstock.hosting.handshake import NONCE_BYTES, ROLE_TASKMANAGER, ClientHandshake, Credentials
 from penstock.hosting.io_directories import IoDirectories
 from penstock.hosting.producer_questions import ProducerQuestions
+from penstock.hosting.snapshot_writers import SnapshotWriters
 from penstock.hosting.task_builder import BuiltTask
-from penstock.hosting.task_checkpoints import SnapshotWriters
 from penstock.hosting.task_thread import TaskSettings, TaskThread, failure_info
 from penstock.hosting.task_watchdog import TaskWatchdog
 from penstock.hosting.user_modules import UserModules
