@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.hosting import local_sockets
 from penstock.hosting.channels import ConsumerSide
 from penstock.hosting.data_connection import DataConnection
 from penstock.hosting.data_frames import (
@@ -83,17 +84,29 @@ class DataPlane:
         self._server = socket.create_server((bind_host, 0))
         self._server.setblocking(False)
         self.port: int = self._server.getsockname()[1]
+        self._local_server = (
+            local_sockets.listen(resource_id, self.port) if self.network.uses_local_sockets else None
+        )
         self._selector = selectors.DefaultSelector()
         self._wake_receive, self._wake_send = socket.socketpair()
         self._wake_receive.setblocking(False)
         self._wake_send.setblocking(False)
         self._tasks: deque[Callable[[], None]] = deque()
-        self.peers = Peers(resource_id, credentials, self, self._adopted)
+        self.peers = Peers(
+            resource_id,
+            credentials,
+            self,
+            self._adopted,
+            uses_local_sockets=self.network.uses_local_sockets,
+        )
         self.consumers = ConsumerSide(self.peers)
         self.task_events = TaskEventDispatcher()
         self._calls = DelayedCalls()
         self._is_closing = False
         self._selector.register(self._server, selectors.EVENT_READ, None)
+        if self._local_server is not None:
+            self._local_server.setblocking(False)
+            self._selector.register(self._local_server, selectors.EVENT_READ, None)
         self._selector.register(self._wake_receive, selectors.EVENT_READ, None)
         self._thread = threading.Thread(
             target=self._run, name=f"penstock-network-{resource_id}", daemon=True
@@ -120,7 +133,9 @@ class DataPlane:
             wait_s = self._calls.seconds_left(time.monotonic(), 1.0)
             for key, events in self._selector.select(wait_s):
                 if key.fileobj is self._server:
-                    self._accept()
+                    self._accept(self._server)
+                elif key.fileobj is self._local_server:
+                    self._accept(self._local_server)
                 elif key.fileobj is self._wake_receive:
                     self._drain_wakes()
                 else:
@@ -162,9 +177,9 @@ class DataPlane:
         except (KeyError, ValueError):
             pass  # closed in the meantime
 
-    def _accept(self) -> None:
+    def _accept(self, server: socket.socket) -> None:
         try:
-            sock, _ = self._server.accept()
+            sock, _ = server.accept()
         except OSError:  # nobody there after all, or no file descriptor left: the peer tries again
             return
         threading.Thread(
@@ -287,6 +302,8 @@ class DataPlane:
         self.peers.close()
         for sock in (self._server, self._wake_receive, self._wake_send):
             sock.close()
+        if self._local_server is not None:
+            self._local_server.close()
         self._selector.close()
 
 

@@ -29,6 +29,8 @@ penstock.task.max-step-time | fine duration | 5 ms |
 penstock.exchange.frame-size | memory | 1 mb |
     Largest frame between two tasks; one credit is one frame.
 penstock.exchange.switch-interval | fine duration | 1 ms | sys.setswitchinterval of a TaskManager.
+penstock.exchange.local-sockets | bool | true |
+    Linux: TaskManagers of one machine (and network namespace) exchange data over Unix sockets instead of TCP.
 penstock.taskmanager.keep-core | bool | true |
     Linux: a busy TaskManager whose threads take turns (the GIL) stays on one core.
 penstock.taskmanager.max | int | - | Most TaskManagers at one time; none: as many as needed.

@@ -48,6 +48,7 @@ class NetworkSettings:
     initial_backoff_ms: int = 100
     max_backoff_ms: int = 10_000
     request_timeout_ms: int = 10_000
+    uses_local_sockets: bool = True
     debloat: DebloatSettings = DebloatSettings()
 
     def required_cap(self, result_type: ResultPartitionType) -> int | None:
@@ -74,6 +75,7 @@ def network_settings_of(settings: Settings) -> NetworkSettings:
         initial_backoff_ms=settings.get_int(_NETWORK + "request-backoff.initial"),
         max_backoff_ms=settings.get_int(_NETWORK + "request-backoff.max"),
         request_timeout_ms=settings.get_int(_NETWORK + "partition-request-timeout"),
+        uses_local_sockets=settings.get_bool("penstock.exchange.local-sockets"),
         debloat=DebloatSettings(
             settings.get_bool(_MEMORY + "buffer-debloat.enabled"),
             settings.get_int(_MEMORY + "buffer-debloat.period"),
