@@ -17,18 +17,18 @@ from penstock.model.ids import ResourceId
 _HAS_ABSTRACT_NAMES: Final = sys.platform.startswith("linux")
 
 
-def listen(resource_id: ResourceId, port: int) -> socket.socket | None:
-    """Beside TCP port `port`; None where it cannot be."""
+def listen(resource_id: ResourceId, port: int) -> list[socket.socket]:
+    """One beside TCP port `port`; none where it cannot be."""
     if not _HAS_ABSTRACT_NAMES:
-        return None
+        return []
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         server.bind(_name(resource_id, port))
         server.listen()
     except OSError:
         server.close()
-        return None
-    return server
+        return []
+    return [server]
 
 
 def connect(resource_id: ResourceId, port: int, timeout_s: float) -> socket.socket | None:

@@ -47,13 +47,13 @@ class Peers:
         loop: WriteLoop,
         adopted: Callable[[DataConnection], None],
         *,
-        uses_local_sockets: bool = True,
+        tries_local: bool = True,
     ) -> None:
         self.resource_id = resource_id
         self._credentials = credentials
         self._loop = loop
         self._adopted = adopted
-        self._uses_local_sockets = uses_local_sockets
+        self._tries_local = tries_local
         self._connections: dict[ResourceId, DataConnection] = {}
         self._open: set[DataConnection] = set()
         self._is_closed = False
@@ -104,7 +104,7 @@ class Peers:
 
     def _dial(self, location: TaskManagerLocation) -> DataConnection:
         """Over a Unix socket if the peer has one here and proves itself there, else over TCP."""
-        if self._uses_local_sockets:
+        if self._tries_local:
             sock = local_sockets.connect(location.resource_id, location.data_port, _DIAL_TIMEOUT_S)
             if sock is not None:
                 with contextlib.suppress(OSError, AuthenticationError):

@@ -16,6 +16,7 @@ from penstock.model.graph.job_graph import ResultPartitionType
 _NETWORK = "taskmanager.network."
 _MEMORY = "taskmanager.network.memory."
 _MAX_REQUIRED_OF_BLOCKING = 1000
+_LEAST_GATES = 128  # must fit into the memory, however many buffers a gate would like
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,8 @@ class NetworkSettings:
         """Buffers that each channel of a gate has for itself; none at all if it is so configured."""
         if not self.buffers_per_channel or not channels:
             return self.buffers_per_channel
-        return max(self.buffers_per_channel, self.exclusive_per_gate // channels)
+        affordable = self.memory_bytes // self.segment_bytes // _LEAST_GATES
+        return max(self.buffers_per_channel, min(self.exclusive_per_gate, affordable) // channels)
 
     def required_cap(self, result_type: ResultPartitionType) -> int | None:
         """Most buffers that a gate of this type requires; None: as many as it needs."""
