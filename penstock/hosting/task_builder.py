@@ -17,8 +17,9 @@ from penstock.hosting.channels import TaskChannelHost
 from penstock.hosting.closures import dumps_records, loads_records
 from penstock.hosting.driver_stream import DriverWriter
 from penstock.hosting.source_input import SourceInput
-from penstock.hosting.task_restore import read_states
-from penstock.model.checkpoints import CheckpointType, StateHandle, TaskCheckpointing
+from penstock.hosting.task_barriers import is_final_awaited, notice_priority, take_part
+from penstock.hosting.task_restore import restore_task
+from penstock.model.checkpoints import CheckpointType
 from penstock.model.deployment import (
     InputGateDeployment,
     PartitionDeployment,
@@ -29,20 +30,10 @@ from penstock.model.errors import EngineBug
 from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
 from penstock.model.ids import DataSetId, ResultPartitionId
 from penstock.runtime.chain import OperatorChain, OperatorTimer
-from penstock.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
-from penstock.runtime.checkpoint.barrier_tracker import BarrierTracker
-from penstock.runtime.checkpoint.input_checkpoints import BarrierHandler
-from penstock.runtime.checkpoint.snapshot import IN_HAND
-from penstock.runtime.checkpoint.subtask import SubtaskCheckpoints
 from penstock.runtime.elements import CheckpointBarrier
 from penstock.runtime.finished_chain import FinishedChain, FinishedSource
 from penstock.runtime.gate.debloater import DebloatTarget, GateDebloating
-from penstock.runtime.gate.network_input import (
-    NetworkInput,
-    WakeListener,
-    network_inputs,
-    take_barriers,
-)
+from penstock.runtime.gate.network_input import NetworkInput, WakeListener, network_inputs
 from penstock.runtime.gate.ports import GateContext
 from penstock.runtime.gate.producer_check import ProducerAnswer
 from penstock.runtime.gate.single import SingleInputGate
@@ -79,13 +70,15 @@ class BuiltTask:
         thread: TaskThread,
         gates: Sequence[SingleInputGate],
         partitions: Sequence[ResultPartition],
+        inputs: Sequence[NetworkInput] = (),
     ) -> None:
-        """`gates`: one for each gate of the deployment."""
+        """`gates`: one for each gate of the deployment. `inputs`: what reads them."""
         self.task = task
         self.chain = task.chain
         self._thread = thread
         self._gates = gates
         self._partitions = partitions
+        self._inputs = inputs
         self.debloating: list[GateDebloating] = []
         self._readers: dict[DataSetId, list[tuple[SingleInputGate, InputGateDeployment]]] = {}
         for gate, deployed in zip(gates, thread.deployment.gates, strict=True):
@@ -101,7 +94,7 @@ class BuiltTask:
             partition.setup(plane.registry, pool_of(partition, plane.memory, plane.network))
         for gate in self._gates:
             gate.setup()
-        self._restore()
+        restore_task(self._thread, self.task, self._inputs, self._partitions)
         self.chain.open(self._context_for)
         for deployed in self._thread.deployment.gates:
             self.connect(deployed.channels)
@@ -111,25 +104,6 @@ class BuiltTask:
         source = self.task.input
         if isinstance(source, SourceInput):
             source.start()
-
-    def _restore(self) -> None:
-        """What the operators begin with, and the records that go before all others."""
-        thread = self._thread
-        restore = thread.deployment.restore
-        if restore is None or not restore.operators:
-            return
-        storage = thread.checkpoints.storage()
-
-        def read(handle: StateHandle) -> bytes:
-            thread.check_goes_on()
-            return storage.read(handle)
-
-        states = read_states(thread.deployment, restore, read)
-        for state in states.values():
-            in_hand = state.lists.pop(IN_HAND, None)
-            if in_hand is not None:
-                self.task.restore_in_hand(in_hand.elements)
-        self.chain.restore(states)
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
         """None of the producers run. A source stops first, if the job stops with this savepoint."""
@@ -176,11 +150,11 @@ class BuiltTask:
     def add_splits(self, splits: Sequence[Any]) -> None:
         """Splits that came behind the trigger of a checkpoint are in its enumerator's state, not in the reader's."""
         source = self._source_input()
-        self.task.behind_checkpoint(lambda: source.add_splits(splits))
+        self.task.checkpoints.behind(lambda: source.add_splits(splits))
 
     def no_more_splits(self) -> None:
         source = self._source_input()
-        self.task.behind_checkpoint(source.reader.notify_no_more_splits)
+        self.task.checkpoints.behind(source.reader.notify_no_more_splits)
 
     def allow_watermark(self, watermark_ms: int) -> None:
         if isinstance(
@@ -246,7 +220,7 @@ class BuiltTask:
         thread, deployment = self._thread, self._thread.deployment
         settings = thread.host.task_settings
         job_prefix = deployment.job_id[:16]
-        restore, checkpointing = deployment.restore, settings.checkpointing
+        restore = deployment.restore
         return OperatorContext(
             job_name=deployment.job_name,
             task_name=deployment.vertex_name,
@@ -264,7 +238,7 @@ class BuiltTask:
             report_committable=lambda payload: thread.report_committable(spec.node_id, payload),
             file_prefix=job_prefix,
             restored_checkpoint_id=None if restore is None else restore.checkpoint_id,
-            has_final_checkpoint=_has_final_checkpoint(checkpointing),
+            has_final_checkpoint=is_final_awaited(thread),
             keyed_state=_keyed_state(thread),
             active_ms=lambda: wall_clock_ms() - thread.backpressured_ms,
             async_calls=AsyncCallThreads(
@@ -276,16 +250,23 @@ class BuiltTask:
 
 def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
     """Everything of one attempt, not yet opened."""
-    host, restore = thread.host, thread.deployment.restore
+    host = thread.host
     chain = _chain(thread, spec)
     partitions = _result_partitions(thread)
     outputs = [_writer(thread, spec, output, partitions) for output in spec.outputs]
     head = spec.operators[0].operator
     gates: Sequence[SingleInputGate] = ()
+    inputs: Sequence[NetworkInput] = ()
     task_input: TaskInput
     if not isinstance(head, SourceOperator):
         reader = None if chain.begins_finished else head
-        task_input, gates = _network_input(thread, reader)
+        inputs, gates = build_gates(
+            thread.deployment,
+            _gate_context(thread),
+            thread.processor.notify_input,
+            functools.partial(notice_priority, thread),
+        )
+        task_input = _input_processor(inputs, reader)
     elif chain.begins_finished:
         task_input = FinishedSource()
     else:
@@ -300,14 +281,8 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
         max_step_ns=int(host.task_settings.max_step_ms * 1e6),
         buffer_timeout_ns=(timeout_ms if timeout_ms >= 0 else 100) * 1_000_000,
     )
-    checkpointing = host.task_settings.checkpointing
-    if checkpointing is not None:
-        task.on_snapshot = thread.checkpoints.on_snapshot
-        task.checkpoints = SubtaskCheckpoints(
-            None if restore is None else restore.checkpoint_id,
-            has_final_checkpoint=_has_final_checkpoint(checkpointing),
-        )
-    return BuiltTask(task, thread, gates, list(partitions.values()))
+    take_part(thread, task, inputs, list(partitions.values()))
+    return BuiltTask(task, thread, gates, list(partitions.values()), inputs)
 
 
 def _chain(thread: TaskThread, spec: ChainSpec) -> OperatorChain:
@@ -324,15 +299,14 @@ def _chain(thread: TaskThread, spec: ChainSpec) -> OperatorChain:
     )
 
 
-def _has_final_checkpoint(checkpointing: TaskCheckpointing | None) -> bool:
-    return checkpointing is not None and checkpointing.has_final_checkpoint
-
-
 def build_gates(
-    deployment: TaskDeployment, context: GateContext, wake: Callable[[], None]
+    deployment: TaskDeployment,
+    context: GateContext,
+    wake: Callable[[], None],
+    wake_priority: Callable[[], None] | None = None,
 ) -> tuple[Sequence[NetworkInput], Sequence[SingleInputGate]]:
     """Input gates as the deployment says, and what reads them; nothing is set up or connected yet."""
-    listener = WakeListener(wake)
+    listener = WakeListener(wake, wake_priority)
     gates: list[SingleInputGate] = []
     by_input: dict[int, list[SingleInputGate]] = {}
     for index, deployed in enumerate(deployment.gates):
@@ -341,38 +315,15 @@ def build_gates(
         )
         gates.append(gate)
         by_input.setdefault(deployed.input_index, []).append(gate)
-    return network_inputs(by_input, context.new_lock, wake), gates
+    return network_inputs(by_input, context.new_lock, wake, wake_priority), gates
 
 
-def _network_input(thread: TaskThread, head: object) -> tuple[TaskInput, Sequence[SingleInputGate]]:
-    """What the head operator reads, as fairly as it wants, and the gates behind it."""
-    context, wake = _gate_context(thread), thread.processor.notify_input
-    inputs, gates = build_gates(thread.deployment, context, wake)
-    checkpointing = thread.host.task_settings.checkpointing
-    if checkpointing is not None:
-        _take_barriers(thread, checkpointing, inputs)
+def _input_processor(inputs: Sequence[NetworkInput], head: object) -> TaskInput:
+    """What the head operator reads, as fairly as it wants."""
     if len(inputs) == 1:
-        return StreamOneInputProcessor(inputs[0]), gates
+        return StreamOneInputProcessor(inputs[0])
     next_selection = getattr(head, "next_selection", None)
-    return StreamMultipleInputProcessor(inputs, next_selection), gates
-
-
-def _take_barriers(
-    thread: TaskThread, checkpointing: TaskCheckpointing, inputs: Sequence[NetworkInput]
-) -> None:
-    """From here on the inputs give the task one barrier for those of all channels."""
-    is_finish_allowed = checkpointing.are_finished_tasks_allowed
-
-    def handler_of(channels: int) -> BarrierHandler:
-        if not checkpointing.is_exactly_once:
-            return BarrierTracker(channels, checkpoints_after_finish=is_finish_allowed)
-        return SingleBarrierHandler(
-            channels, Alignment.ALIGNED, checkpoints_after_finish=is_finish_allowed
-        )
-
-    taken = take_barriers(inputs, handler_of, wall_clock_ms)
-    taken.on_abort = thread.checkpoints.decline
-    thread.checkpoints.alignment_ms = lambda: taken.alignment_ms
+    return StreamMultipleInputProcessor(inputs, next_selection)
 
 
 def _gate_context(thread: TaskThread) -> GateContext:

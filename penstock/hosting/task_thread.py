@@ -24,8 +24,9 @@ from penstock.hosting.driver_stream import DriverWriter
 from penstock.hosting.io_directories import IoDirectories
 from penstock.hosting.keyed_state import StateBackends
 from penstock.hosting.producer_questions import ProducerQuestions
+from penstock.hosting.snapshot_writers import SnapshotWriters
 from penstock.hosting.task_builder import BuiltTask, build_task
-from penstock.hosting.task_checkpoints import SnapshotWriters, TaskCheckpoints
+from penstock.hosting.task_checkpoints import TaskCheckpoints
 from penstock.hosting.task_metrics import TaskMetrics
 from penstock.hosting.user_output import end_thread
 from penstock.hosting.waker import Waker
@@ -108,6 +109,7 @@ class TaskThread:
         self.host = host
         self.waker = Waker()
         self.operator = ""
+        self.head_uid = ""
         self.progress = 0
         self.checkpoints = TaskCheckpoints(self)
         self._chain_blob = chain_blob
@@ -258,6 +260,7 @@ class TaskThread:
     def _invoke(self) -> None:
         self._advance(ExecutionState.DEPLOYING)
         spec: ChainSpec = deserialize(self._chain_blob)
+        self.head_uid = spec.operators[0].uid
         self._built = build_task(self, spec)
         self._metrics = TaskMetrics(self._built, self.processor)
         self._advance(ExecutionState.INITIALIZING)

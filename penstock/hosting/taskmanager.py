@@ -24,8 +24,8 @@ from penstock.hosting.handshake import NONCE_BYTES, ROLE_TASKMANAGER, ClientHand
 from penstock.hosting.io_directories import IoDirectories
 from penstock.hosting.keyed_state import StateBackends
 from penstock.hosting.producer_questions import ProducerQuestions
+from penstock.hosting.snapshot_writers import SnapshotWriters
 from penstock.hosting.task_builder import BuiltTask
-from penstock.hosting.task_checkpoints import SnapshotWriters
 from penstock.hosting.task_thread import TaskSettings, TaskThread, failure_info
 from penstock.hosting.task_watchdog import TaskWatchdog
 from penstock.hosting.user_modules import UserModules

@@ -32,6 +32,10 @@ penstock.exchange.switch-interval | fine duration | 1 ms | sys.setswitchinterval
 state.backend.type | str | hashmap |
     Keyed state: hashmap (objects in memory), or rocksdb (on the TaskManagers' disks; needs the package rocksdict).
 state.backend.rocksdb.memory.fixed-per-slot | memory | 128 mb | Block cache and write buffers of a slot's RocksDBs.
+penstock.exchange.exclusive-buffers-per-gate | int | 0 |
+    A gate of few channels gives each an equal part of so many buffers, where that is more than buffers-per-channel.
+penstock.exchange.local-sockets | bool | true |
+    Linux: TaskManagers of one machine (and network namespace) exchange data over Unix sockets instead of TCP.
 penstock.taskmanager.keep-core | bool | true |
     Linux: a busy TaskManager whose threads take turns (the GIL) stays on one core.
 penstock.taskmanager.max | int | - | Most TaskManagers at one time; none: as many as needed.

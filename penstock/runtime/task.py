@@ -136,8 +136,6 @@ class StreamTask:
         self._left_at_ns = 0
         self._ended_inputs: set[int] = set()
         self._watermarks: dict[int, int] = {}
-        self._behind_checkpoint: deque[Callable[[], None]] = deque()
-        self._is_in_checkpoint = False
         self._has_priority = False
         self.checkpoints = SubtaskCheckpoints()
         self.on_snapshot: TakeSnapshot | None = None
@@ -200,13 +198,6 @@ class StreamTask:
         self.checkpoints.trigger(barrier)
         if barrier.is_unaligned or barrier.is_timeoutable:
             self.notice_priority()
-
-    def behind_checkpoint(self, action: Callable[[], None]) -> None:
-        """Run this, which came behind the trigger of a checkpoint and must not be in its snapshot: now, or when that is taken."""
-        if self.checkpoints.is_due or self._behind_checkpoint or self._is_in_checkpoint:
-            self._behind_checkpoint.append(action)
-        else:
-            action()
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """All tasks have acknowledged it, and it is written."""
@@ -295,7 +286,6 @@ class StreamTask:
         barrier = self.checkpoints.next_trigger(is_source=self.input.is_source)
         if barrier is None:
             return False
-        self._is_in_checkpoint = True
         self._current = self._triggered(barrier)
         return True
 
@@ -371,9 +361,7 @@ class StreamTask:
     def _triggered(self, barrier: CheckpointBarrier) -> Iterator[Routed]:
         """A checkpoint from outside, then what waited for its snapshot."""
         yield from self._checkpoint(barrier)
-        self._is_in_checkpoint = False
-        while self._behind_checkpoint and not self.checkpoints.is_due:
-            self._behind_checkpoint.popleft()()
+        self.checkpoints.on_taken()
 
     def _in_hand(self) -> tuple[tuple[int, Batch], ...]:
         """Records only: watermarks are made anew, the end comes again."""

@@ -109,6 +109,10 @@ class InputCheckpoints:
             self.on_timer_set(self._handler.timer_ms or 0)
         return elements
 
+    def is_recording(self, checkpoint_id: int) -> bool:
+        """Some of its barriers are still to come, and what comes before them belongs to it."""
+        return self.in_flight is not None and self.in_flight.checkpoint_id == checkpoint_id
+
     def on_cancel(self, marker: CancelCheckpointMarker, channel: int) -> Sequence[Element]:
         return self._perform(self._handler.on_cancel(marker.checkpoint_id, channel))
 

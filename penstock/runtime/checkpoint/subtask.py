@@ -9,7 +9,7 @@ records, and not before with a barrier for each channel.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from penstock.model.checkpoints import CheckpointType
 from penstock.runtime.checkpoint.notifications import (
@@ -34,6 +34,8 @@ class SubtaskCheckpoints:
         self._final = FinalCheckpoint(is_needed=has_final_checkpoint)
         self._last_id = restored
         self._triggers: deque[CheckpointBarrier] = deque()
+        self._behind: deque[Callable[[], None]] = deque()
+        self._is_taking = False
         self._is_at_end = False
 
     # ------------------------------------------------------------------ what to take
@@ -49,12 +51,23 @@ class SubtaskCheckpoints:
         if not self._triggers:
             return None
         is_at_once = is_source and not self._triggers[0].options.type.is_synchronous
-        return self._triggers.popleft() if is_at_once or self._is_at_end else None
+        if not is_at_once and not self._is_at_end:
+            return None
+        self._is_taking = True
+        return self._triggers.popleft()
 
-    @property
-    def is_due(self) -> bool:
-        """Something was triggered and is not taken yet."""
-        return bool(self._triggers)
+    def on_taken(self) -> None:
+        """Of what `next_trigger` gave: what came behind it has its turn, up to the next one."""
+        self._is_taking = False
+        while self._behind and not self._triggers:
+            self._behind.popleft()()
+
+    def behind(self, action: Callable[[], None]) -> None:
+        """Do what came behind a trigger and must not be in its snapshot: now, or when that is taken."""
+        if self._triggers or self._is_taking or self._behind:
+            self._behind.append(action)
+        else:
+            action()
 
     def is_news(self, barrier: CheckpointBarrier) -> bool:
         """False: this checkpoint, or a newer one, was taken or given up before."""

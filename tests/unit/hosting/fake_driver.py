@@ -91,7 +91,7 @@ class Enumerating(EnumeratorContext):
 
 class FakeDriver:
     """One run of a program. `restored`: what it begins with, as `complete` gave it; `feeds` False: sources get nothing by
-    themselves, the test sends their splits.
+    themselves, the test sends their splits. `grants`: rows that came make room for others.
     """
 
     def __init__(self, stream_graph, checkpointing, restored=None, taskmanagers=1, feeds=True):
@@ -101,6 +101,7 @@ class FakeDriver:
         self.states: dict = {}
         self.enumerated: dict = {}
         self.feeds = feeds
+        self.grants = True
         self.job_graph = build_job_graph(stream_graph, JOB, closures.serialize)
         self.graph = ExecutionGraph(self.job_graph)
         self.deployments = TaskDeployments(self.job_graph, self.graph)
@@ -141,14 +142,14 @@ class FakeDriver:
     def source_attempts(self) -> list:
         return [v.execution.attempt_id for v in self.graph.vertices if not v.consumed_groups]
 
-    def trigger(self, checkpoint_id, attempts=None, options=None) -> None:
+    def trigger(self, checkpoint_id, attempts=None, options=None, timestamp_ms=0) -> None:
         """`attempts`: by default the sources."""
         for one in self.sources:
             self.enumerated[checkpoint_id, one.uid] = pickle.dumps(one.enumerator.snapshot_state())
         for attempt_id in self.source_attempts if attempts is None else attempts:
             where = self.graph.current(attempt_id).execution.location.resource_id
             options = options or CheckpointOptions()
-            self.tell(TriggerCheckpoint(where, attempt_id, checkpoint_id, 0, options))
+            self.tell(TriggerCheckpoint(where, attempt_id, checkpoint_id, timestamp_ms, options))
 
     def notify(self, checkpoint_id, attempts=None) -> None:
         for attempt_id in self.attempts if attempts is None else attempts:
@@ -179,6 +180,13 @@ class FakeDriver:
             except queue.Empty:
                 raise AssertionError(f"nothing more comes; heard: {self.heard[-20:]}") from None
             self._hear(message)
+
+    def hear_what_is_there(self) -> None:
+        """And wait a little for more."""
+        try:
+            self._hear(self.inbox.get(timeout=0.02))
+        except queue.Empty:
+            return
 
     def until_running(self) -> None:
         """Or past that: a source without splits ends at once."""
@@ -251,7 +259,7 @@ class FakeDriver:
             self.states[message.attempt_id] = message.state
         elif isinstance(message, DriverData):
             self.rows += closures.loads_records(message.payload)
-            if message.attempt_id in self.attempts:
+            if self.grants and message.attempt_id in self.attempts:
                 self.tell(DriverCredit(message.stream, message.attempt_id, 1))
         elif isinstance(message, SplitRequest) and self.feeds:
             (source,) = [one for one in self.sources if one.node_id == message.node_id]

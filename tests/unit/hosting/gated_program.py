@@ -34,11 +34,12 @@ class Gate:
 
 
 class Steps(Source):
-    """`splits` splits, each of STEPS batches of ROWS numbers, as far as its gate is open."""
+    """`splits` splits, each of `steps` batches of ROWS numbers, as far as its gate is open."""
 
-    def __init__(self, gate, splits=1) -> None:
+    def __init__(self, gate, splits=1, steps=STEPS) -> None:
         self.gate = gate
         self.splits = splits
+        self.steps = steps
 
     @property
     def boundedness(self):
@@ -52,17 +53,18 @@ class Steps(Source):
         return QueueEnumerator(context, list(range(self.splits)))
 
     def create_reader(self, context):
-        return StepReader(context, self.gate)
+        return StepReader(context, self.gate, self.steps)
 
     @staticmethod
     def first(split):
-        return split * 1000
+        return split * 10**6
 
 
 class StepReader(PolledSplitReader):
-    def __init__(self, context, gate) -> None:
+    def __init__(self, context, gate, length) -> None:
         super().__init__(context)
         self.gate = gate
+        self.length = length
         self.steps = 0
 
     def poll_next(self):
@@ -73,7 +75,7 @@ class StepReader(PolledSplitReader):
         return super().poll_next()
 
     def read(self, split):
-        for step in range(STEPS):
+        for step in range(self.length):
             start = Steps.first(split) + step * ROWS
             yield RowBatch(list(range(start, start + ROWS)))
 
@@ -90,12 +92,12 @@ class Counting(KeyedProcessFunction):
         yield value, count
 
 
-def program(gate, parallelism=2, splits=None, large=False):
+def program(gate, parallelism=2, splits=None, steps=STEPS, large=False):
     """Source -> keyed count -> collect: two tasks for each subtask, by default with a split for each source."""
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(parallelism)
     executor = FakeExecutor()
     env.use_executor(executor)
-    source = Steps(gate, parallelism if splits is None else splits)
+    source = Steps(gate, parallelism if splits is None else splits, steps)
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "steps").uid("steps")
     function = Hoarding() if large else Counting()
     counted = (
@@ -116,18 +118,18 @@ class Hoarding(KeyedProcessFunction):
         yield value, len(self.kept.value())
 
 
-def total(splits):
-    return splits * STEPS * ROWS
+def total(splits, steps=STEPS):
+    return splits * steps * ROWS
 
 
-def numbers(splits):
-    return [Steps.first(split) + i for split in range(splits) for i in range(STEPS * ROWS)]
+def numbers(splits, steps=STEPS):
+    return [Steps.first(split) + i for split in range(splits) for i in range(steps * ROWS)]
 
 
-def expected(splits):
+def expected(splits, steps=STEPS):
     """What all records come to: each key's count rises by one."""
     found = Counter()
-    for value in numbers(splits):
+    for value in numbers(splits, steps):
         found[value % KEYS] += 1
     return {(key, i) for key, count in found.items() for i in range(1, count + 1)}
 

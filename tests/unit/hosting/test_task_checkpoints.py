@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from penstock.hosting.checkpoints.storage import CheckpointStorage, StateWriter
-from penstock.hosting.task_checkpoints import SnapshotWriters
+from penstock.hosting.snapshot_writers import SnapshotWriters
 from penstock.model.checkpoints import (
     CheckpointOptions,
     CheckpointType,
