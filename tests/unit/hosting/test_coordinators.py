@@ -5,21 +5,10 @@ import queue
 
 import pytest
 
-from penstock.hosting.closures import deserialize, serialize
-from penstock.hosting.coordinators import (
-    CoordinatedVertex,
-    Coordinators,
-    alignment_of,
-    commit_all,
-)
+from penstock.hosting.closures import deserialize
+from penstock.hosting.coordinators import CoordinatedVertex, Coordinators, alignment_of
 from penstock.model.ids import AttemptId, ExecutionVertexId, JobId, VertexId
-from penstock.model.messages import (
-    AddSplits,
-    Committable,
-    MaxAllowedWatermark,
-    ReportedWatermark,
-    SplitRequest,
-)
+from penstock.model.messages import AddSplits, MaxAllowedWatermark, ReportedWatermark, SplitRequest
 from penstock.runtime.elements import MAX_WATERMARK
 from penstock.runtime.source import Boundedness, Source, SplitEnumerator
 from penstock.runtime.source_operator import SourceOperator
@@ -167,27 +156,3 @@ def test_the_alignment_of_a_source_operator_travels_with_its_place():
     found = alignment_of(SourceOperator(Splits(), aligned))
     assert pickle.loads(pickle.dumps(found)) == AlignmentParams("g", 10, 20)
     assert alignment_of("no operator") is None
-
-
-class PutsOff:
-    """Commits one of what it is given at a time."""
-
-    def __init__(self):
-        self.calls = []
-
-    def commit(self, committables):
-        self.calls.append(list(committables))
-        return committables[1:]
-
-    def abort(self, job_prefix):
-        self.calls.append(job_prefix)
-
-
-def test_the_commit_at_the_end_waits_for_what_a_committer_puts_off():
-    waits = []
-    committer, without_any = PutsOff(), PutsOff()
-    committables = [Committable(1, serialize(name)) for name in "abc"]
-    commit_all({1: committer, 2: without_any}, committables, "job-1", waits.append)
-    assert committer.calls == [["a", "b", "c"], ["b", "c"], ["c"], "job-1"]
-    assert without_any.calls == [[], "job-1"]
-    assert waits == [1.0, 1.0]
