@@ -5,14 +5,13 @@ A plant is a function of a monkeypatch; its docstring says what is broken.
 
 from dataclasses import replace
 
-from penstock.hosting.source_coordinator import SourceCoordinator
-
 from penstock.datastream.connectors import sql_sink
 from penstock.datastream.connectors.sql_tables import Database
 from penstock.hosting import task_builder
+from penstock.machines.checkpoints import restore
 from penstock.machines.checkpoints.completed_store import CompletedCheckpointStore
 from penstock.machines.checkpoints.pending import PendingCheckpoint, Phase
-from penstock.model.checkpoints import RedistributionMode
+from penstock.machines.split_assignment import SplitAssignmentTracker
 from penstock.runtime.checkpoint import state_format
 from penstock.runtime.checkpoint.barrier_handler import SingleBarrierHandler
 from penstock.runtime.checkpoint.barrier_tracker import BarrierTracker
@@ -23,11 +22,12 @@ from penstock.runtime.checkpoint.notifications import (
 )
 from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
 from penstock.runtime.checkpoint.two_phase_commit import CommitterState
+from penstock.runtime.elements import CheckpointBarrier
 from penstock.runtime.heap_state import HeapKeyedStateBackend
 from penstock.runtime.operators import SinkOperator
 from penstock.runtime.operators.grid_window import GridWindowOperator
 from penstock.runtime.operators.window_base import WindowOperator
-from penstock.runtime.source_operator import SPLITS, SourceOperator
+from penstock.runtime.source_operator import SourceOperator
 from penstock.runtime.task import StreamTask
 from penstock.runtime.timers import InternalTimerService
 
@@ -149,16 +149,9 @@ def offsets_are_one_too_low(patch):
 
 
 def every_reader_gets_all_splits(patch):
-    """Splits are restored as a union list."""
-    snapshot = SourceOperator.snapshot
-
-    def union(self):
-        made = snapshot(self)
-        if SPLITS in made.lists:
-            made.lists[SPLITS].mode = RedistributionMode.UNION
-        return made
-
-    patch.setattr(SourceOperator, "snapshot", union)
+    """Lists are not divided among the subtasks that restore them."""
+    shares = restore._list_shares
+    patch.setattr(restore, "_list_shares", lambda states, n: shares(states, 1) * n)
 
 
 def readers_forget_their_splits(patch):
@@ -166,10 +159,9 @@ def readers_forget_their_splits(patch):
     patch.setattr(SourceOperator, "restore", lambda self, snapshot: None)
 
 
-def enumerators_begin_anew(patch):
-    """A restored enumerator hands all splits out again."""
-    restore = SourceCoordinator.restore
-    patch.setattr(SourceCoordinator, "restore", lambda self, state: restore(self, None))
+def splits_come_back_that_readers_have(patch):
+    """Which splits were assigned before a checkpoint is not remembered: they are handed out again."""
+    patch.setattr(SplitAssignmentTracker, "checkpoint", lambda self, checkpoint_id: None)
 
 
 # ------------------------------------------------------------------ barriers and records in flight
@@ -187,6 +179,7 @@ def barriers_do_not_block(patch):
         return BarrierTracker(channels, **options)
 
     patch.setattr(task_builder, "SingleBarrierHandler", tracker)
+    patch.setattr(CheckpointBarrier, "blocks_upstream", property(lambda self: False))
 
 
 def forget_what_was_read_and_not_processed(patch):
@@ -196,12 +189,12 @@ def forget_what_was_read_and_not_processed(patch):
 
 def what_was_in_hand_comes_twice(patch):
     """The batch in hand is restored twice."""
-    restore = StreamTask.restore_in_hand
+    restore_once = StreamTask.restore_in_hand
 
     def twice(self, elements):
         found = list(elements)
-        restore(self, found)
-        restore(self, found)
+        restore_once(self, found)
+        restore_once(self, found)
 
     patch.setattr(StreamTask, "restore_in_hand", twice)
 
@@ -314,7 +307,7 @@ PLANTS = [
     offsets_are_one_too_low,
     every_reader_gets_all_splits,
     readers_forget_their_splits,
-    enumerators_begin_anew,
+    splits_come_back_that_readers_have,
     the_first_barrier_is_enough,
     barriers_do_not_block,
     forget_what_was_read_and_not_processed,

@@ -11,7 +11,6 @@ class _Trap:
     def __init__(self) -> None:
         self.armed = 0
         self.lock = threading.Lock()
-        self.numbers: set[int] = set()
 
 
 _TRAP = _Trap()
@@ -23,18 +22,9 @@ def arm() -> None:
         _TRAP.armed += 1
 
 
-def arm_once(number: int) -> None:
-    """As `arm`, but once for each number."""
-    with _TRAP.lock:
-        if number not in _TRAP.numbers:
-            _TRAP.numbers.add(number)
-            _TRAP.armed += 1
-
-
 def disarm() -> None:
     with _TRAP.lock:
         _TRAP.armed = 0
-        _TRAP.numbers.clear()
 
 
 def trip(record):

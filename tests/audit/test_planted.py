@@ -7,9 +7,15 @@ from tests.audit.harness import Run
 from tests.audit.plants import PLANTS
 
 
-@pytest.mark.parametrize("parallelism", [1, 2, 3])
-def test_without_a_bug_nothing_is_wrong(tmp_path, monkeypatch, parallelism):
+@pytest.fixture
+def run(tmp_path, monkeypatch):
     run = Run(tmp_path, monkeypatch)
+    yield run
+    run.log.close()
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3])
+def test_without_a_bug_nothing_is_wrong(run, parallelism):
     script = run.execute(parallelism=parallelism)
     assert run.problems() == []
     assert script.restarts >= 4
@@ -17,8 +23,7 @@ def test_without_a_bug_nothing_is_wrong(tmp_path, monkeypatch, parallelism):
 
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
-def test_a_planted_bug_is_caught(tmp_path, monkeypatch, plant):
-    run = Run(tmp_path, monkeypatch)
+def test_a_planted_bug_is_caught(run, monkeypatch, plant):
     plant(monkeypatch)
     try:
         run.execute()
