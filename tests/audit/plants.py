@@ -149,9 +149,16 @@ def offsets_are_one_too_low(patch):
 
 
 def every_reader_gets_all_splits(patch):
-    """Lists are not divided among the subtasks that restore them."""
-    shares = restore._list_shares
-    patch.setattr(restore, "_list_shares", lambda states, n: shares(states, 1) * n)
+    """The first list with two elements that is restored is not divided among the subtasks."""
+    shares, done = restore._list_shares, []
+
+    def undivided(states, parallelism):
+        if done or sum(len(one.offsets) for state in states for one in state.lists) < 2:
+            return shares(states, parallelism)
+        done.append(True)
+        return shares(states, 1) * parallelism
+
+    patch.setattr(restore, "_list_shares", undivided)
 
 
 def readers_forget_their_splits(patch):
