@@ -1,8 +1,9 @@
 """Exchange between two TaskManagers: a source in one, a counting sink in the other, nothing between them.
 
 Columns: Arrow batches of 32,768 rows of four int64 columns. Rows: batches of 2,048 pairs (int, str). Floors: the same
-batches over one loopback socket to another process (`benchmarks.exchange_floor`): Arrow's encoded record batch
-behind a length, decoded again; pickle behind a length, loaded again.
+batches over one socket to another process (`benchmarks.exchange_floor`): Arrow's encoded record batch behind a
+length, decoded again; pickle behind a length, loaded again. Both over a Unix socket, as TaskManagers of one machine
+have it, and over loopback TCP.
 """
 
 import tempfile
@@ -125,11 +126,11 @@ class _Gather(Committer):
         """Failed attempts leave nothing behind."""
 
 
-def job_seconds(batches: int, *, is_columnar: bool) -> float:
+def job_seconds(batches: int, *, is_columnar: bool, is_tcp: bool) -> float:
     """First read to last write. Two slot sharing groups of one slot each: two TaskManagers."""
     sink = CountingSink()
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as marks:
-        env = environment().set_parallelism(1)
+        env = environment({"penstock.exchange.local-sockets": not is_tcp}).set_parallelism(1)
         source = TimedSource(RepeatingSource(batches, is_columnar=is_columnar), marks)
         sent = env.from_source(source, WatermarkStrategy.no_watermarks(), "Sender")
         sent = sent.slot_sharing_group("sender")
@@ -144,26 +145,28 @@ def job_seconds(batches: int, *, is_columnar: bool) -> float:
 
 
 def measure(_events: int | None, runs: int) -> list[Figure]:
-    figures = []
-    for name, batches, is_columnar in (
-        ("columns", COLUMN_BATCHES, True),
-        ("rows", ROW_BATCHES, False),
-    ):
-        jobs, floors = [], []
-        for _ in range(runs):
-            jobs.append(job_seconds(batches, is_columnar=is_columnar))
-            batch = columns() if is_columnar else rows()
-            floors.append(floor_seconds(batch, batches))
-        size = COLUMN_ROWS if is_columnar else ROWS
-        settings = {"rows per batch": size, "batches": batches, "TaskManagers": TASKMANAGERS, "floor": "one socket, two processes"}  # fmt: skip
-        total = batches * size
-        figures.append(
-            Figure(
-                f"exchange of {name}",
-                [total / s for s in jobs],
-                "rows/s",
-                [total / s for s in floors],
-                settings,
-            )
-        )
-    return figures
+    return [
+        _figure(is_columnar, is_tcp, runs)
+        for is_columnar in (True, False)
+        for is_tcp in (False, True)
+    ]
+
+
+def _figure(is_columnar: bool, is_tcp: bool, runs: int) -> Figure:
+    size, batches = (COLUMN_ROWS, COLUMN_BATCHES) if is_columnar else (ROWS, ROW_BATCHES)
+    batch = columns() if is_columnar else rows()
+    jobs, floors = [], []
+    for _ in range(runs):
+        jobs.append(job_seconds(batches, is_columnar=is_columnar, is_tcp=is_tcp))
+        floors.append(floor_seconds(batch, batches, is_tcp=is_tcp))
+    medium = "loopback TCP" if is_tcp else "Unix socket"
+    settings = {
+        "rows per batch": size,
+        "batches": batches,
+        "TaskManagers": TASKMANAGERS,
+        "floor": f"one {medium}, two processes",
+    }
+    total = batches * size
+    name = f"exchange of {'columns' if is_columnar else 'rows'} over {medium}"
+    rates, floor_rates = [total / s for s in jobs], [total / s for s in floors]
+    return Figure(name, rates, "rows/s", floor_rates, settings)

@@ -1,6 +1,6 @@
-"""Floor of the exchange: the same batches over one loopback socket to another process.
+"""Floor of the exchange: the same batches over one socket to another process of this machine.
 
-As a program (`python -m benchmarks.exchange_floor PORT KIND`) it is the receiver, and answers with the number of
+As a program (`python -m benchmarks.exchange_floor ADDRESS KIND`, a port or the path of a Unix socket) it is the receiver, and answers with the number of
 batches when the sender has ended.
 """
 
@@ -9,7 +9,9 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -20,13 +22,18 @@ _COUNT = struct.Struct(">Q")
 _BUFFER = 1 << 20
 
 
-def floor_seconds(batch: Any, batches: int) -> float:
-    """From the first send until the receiver has decoded the last batch."""
+def floor_seconds(batch: Any, batches: int, *, is_tcp: bool) -> float:
+    """From the first send until the receiver has decoded the last batch. Over loopback TCP or a Unix socket."""
     kind = "columns" if isinstance(batch, pa.RecordBatch) else "rows"
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = str(server.getsockname()[1])
+    with (
+        tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory,
+        _server(None if is_tcp else str(Path(directory, "socket"))) as server,
+    ):
+        name = server.getsockname()
+        address = str(name[1]) if is_tcp else name
         server.settimeout(ACCEPT_S)
-        receiver = subprocess.Popen([sys.executable, "-m", "benchmarks.exchange_floor", port, kind])
+        command = [sys.executable, "-m", "benchmarks.exchange_floor", address, kind]
+        receiver = subprocess.Popen(command)
         sock, _ = server.accept()
     with receiver, sock:
         sock.settimeout(None)
@@ -47,6 +54,23 @@ def floor_seconds(batch: Any, batches: int) -> float:
     return seconds
 
 
+def _server(path: str | None) -> socket.socket:
+    if path is None:
+        return socket.create_server(("127.0.0.1", 0))
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(path)
+    server.listen()
+    return server
+
+
+def _connect(address: str) -> socket.socket:
+    if address.isdecimal():
+        return socket.create_connection(("127.0.0.1", int(address)))
+    sock = socket.socket(socket.AF_UNIX)
+    sock.connect(address)
+    return sock
+
+
 def _send(sock: socket.socket, body: memoryview) -> None:
     sock.sendall(_LENGTH.pack(body.nbytes))
     sock.sendall(body)
@@ -63,8 +87,8 @@ def _exactly(sock: socket.socket, size: int) -> bytearray:
     return body
 
 
-def _receive(port: int, kind: str) -> None:
-    with socket.create_connection(("127.0.0.1", port)) as sock:
+def _receive(address: str, kind: str) -> None:
+    with _connect(address) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
         schema = None
         count = rows = 0
@@ -82,4 +106,4 @@ def _receive(port: int, kind: str) -> None:
 
 
 if __name__ == "__main__":
-    _receive(int(sys.argv[1]), sys.argv[2])
+    _receive(sys.argv[1], sys.argv[2])

@@ -7,7 +7,7 @@ time in a file.
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,11 @@ from penstock.runtime.elements import Batch, RowBatch
 TASKMANAGERS = 2
 
 
-def environment() -> StreamExecutionEnvironment:
-    """Parallelism 2 and one slot each: two TaskManagers, on the embedded Spark."""
+def environment(options: Mapping[str, object] | None = None) -> StreamExecutionEnvironment:
+    """Parallelism 2 and one slot each: two TaskManagers, on the embedded Spark. `options`: further ones."""
     configuration = Configuration()
+    for key, value in (options or {}).items():
+        configuration.set_string(key, str(value))
     configuration.set_string("taskmanager.numberOfTaskSlots", "1")
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     return env.set_parallelism(TASKMANAGERS)

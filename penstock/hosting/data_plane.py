@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.hosting import local_sockets
 from penstock.hosting.channels import ConsumerSide
 from penstock.hosting.data_connection import DataConnection
 from penstock.hosting.data_frames import (
@@ -80,20 +81,24 @@ class DataPlane:
         self.registry = PartitionRegistry(self.network.request_timeout_ms / 1000)
         self.on_broken: Callable[[], None] = lambda: None
         self.on_error: Callable[[ResultPartition, Exception], Exception] = lambda _, error: error
-        self._server = socket.create_server((bind_host, 0))
-        self._server.setblocking(False)
-        self.port: int = self._server.getsockname()[1]
+        self._servers = [socket.create_server((bind_host, 0))]
+        self.port: int = self._servers[0].getsockname()[1]
+        if self.network.uses_local_sockets:
+            self._servers += local_sockets.listen(resource_id, self.port)
         self._selector = selectors.DefaultSelector()
         self._wake_receive, self._wake_send = socket.socketpair()
         self._wake_receive.setblocking(False)
         self._wake_send.setblocking(False)
         self._tasks: deque[Callable[[], None]] = deque()
-        self.peers = Peers(resource_id, credentials, self, self._adopted)
+        tries_local = self.network.uses_local_sockets
+        self.peers = Peers(resource_id, credentials, self, self._adopted, tries_local=tries_local)
         self.consumers = ConsumerSide(self.peers)
         self.task_events = TaskEventDispatcher()
         self._calls = DelayedCalls()
         self._is_closing = False
-        self._selector.register(self._server, selectors.EVENT_READ, None)
+        for server in self._servers:
+            server.setblocking(False)
+            self._selector.register(server, selectors.EVENT_READ, None)
         self._selector.register(self._wake_receive, selectors.EVENT_READ, None)
         self._thread = threading.Thread(
             target=self._run, name=f"penstock-network-{resource_id}", daemon=True
@@ -119,8 +124,8 @@ class DataPlane:
         while not self._is_closing:
             wait_s = self._calls.seconds_left(time.monotonic(), 1.0)
             for key, events in self._selector.select(wait_s):
-                if key.fileobj is self._server:
-                    self._accept()
+                if key.fileobj in self._servers:
+                    self._accept(key.fileobj)
                 elif key.fileobj is self._wake_receive:
                     self._drain_wakes()
                 else:
@@ -162,9 +167,9 @@ class DataPlane:
         except (KeyError, ValueError):
             pass  # closed in the meantime
 
-    def _accept(self) -> None:
+    def _accept(self, server: socket.socket) -> None:
         try:
-            sock, _ = self._server.accept()
+            sock, _ = server.accept()
         except OSError:  # nobody there after all, or no file descriptor left: the peer tries again
             return
         threading.Thread(
@@ -285,7 +290,7 @@ class DataPlane:
         if threading.current_thread() is not self._thread:
             self._thread.join(5.0)
         self.peers.close()
-        for sock in (self._server, self._wake_receive, self._wake_send):
+        for sock in (*self._servers, self._wake_receive, self._wake_send):
             sock.close()
         self._selector.close()
 

@@ -6,6 +6,7 @@ it. Handshakes block, so they run on short threads of their own, never on the ne
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import secrets
 import socket
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from penstock.hosting import local_sockets
 from penstock.hosting.data_connection import DataConnection, WriteLoop
 from penstock.hosting.data_frames import HEADER, FrameType, PeerGreeting
 from penstock.hosting.handshake import (
@@ -44,11 +46,14 @@ class Peers:
         credentials: Credentials,
         loop: WriteLoop,
         adopted: Callable[[DataConnection], None],
+        *,
+        tries_local: bool = True,
     ) -> None:
         self.resource_id = resource_id
         self._credentials = credentials
         self._loop = loop
         self._adopted = adopted
+        self._tries_local = tries_local
         self._connections: dict[ResourceId, DataConnection] = {}
         self._open: set[DataConnection] = set()
         self._is_closed = False
@@ -98,8 +103,17 @@ class Peers:
                 self._changed.notify_all()
 
     def _dial(self, location: TaskManagerLocation) -> DataConnection:
+        """Over a Unix socket if the peer has one here and proves itself there, else over TCP."""
+        if self._tries_local:
+            sock = local_sockets.connect(location.resource_id, location.data_port, _DIAL_TIMEOUT_S)
+            if sock is not None:
+                with contextlib.suppress(OSError, AuthenticationError):
+                    return self._introduce(sock, location.resource_id)
         address = (location.host, location.data_port)
         sock = socket.create_connection(address, timeout=_DIAL_TIMEOUT_S)
+        return self._introduce(sock, location.resource_id)
+
+    def _introduce(self, sock: socket.socket, peer: ResourceId) -> DataConnection:
         try:
             nonce = secrets.token_bytes(NONCE_BYTES)
             handshake = ClientHandshake(self._credentials, ROLE_DATA, nonce)
@@ -111,9 +125,9 @@ class Peers:
             sock.close()
             raise
         if answer == _ACCEPTED:
-            return self._adopt(sock, location.resource_id)
+            return self._adopt(sock, peer)
         sock.close()
-        return self._await_incoming(location.resource_id)
+        return self._await_incoming(peer)
 
     def _await_incoming(self, peer: ResourceId) -> DataConnection:
         deadline = time.monotonic() + _DIAL_TIMEOUT_S
@@ -151,7 +165,8 @@ class Peers:
             return peer in self._connections or (peer in self._dialling and self.resource_id < peer)
 
     def _adopt(self, sock: socket.socket, peer: ResourceId) -> DataConnection:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if sock.family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             sock.setsockopt(socket.SOL_SOCKET, option, _SOCKET_BUFFER)
         sock.setblocking(False)

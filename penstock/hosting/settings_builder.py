@@ -21,6 +21,8 @@ from penstock.runtime.partition.settings import blocking_settings_of
 HOST_DEFAULTS: Final[Mapping[str, object]] = {
     "heartbeat.interval": "500 ms",
     "heartbeat.timeout": "3 s",
+    # Flink has 2 for each channel; see NetworkSettings for why few channels have more.
+    "penstock.exchange.exclusive-buffers-per-gate": 16,
     # A new TaskManager costs a second, so that a task that does not end after its cancel need not be waited for.
     "task.cancellation.interval": "500 ms",
     "task.cancellation.timeout": "3 s",

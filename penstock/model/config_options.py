@@ -29,6 +29,10 @@ penstock.task.max-step-time | fine duration | 5 ms |
 penstock.exchange.frame-size | memory | 1 mb |
     Largest frame between two tasks; one credit is one frame.
 penstock.exchange.switch-interval | fine duration | 1 ms | sys.setswitchinterval of a TaskManager.
+penstock.exchange.exclusive-buffers-per-gate | int | 0 |
+    A gate of few channels gives each an equal part of so many buffers, where that is more than buffers-per-channel.
+penstock.exchange.local-sockets | bool | true |
+    Linux: TaskManagers of one machine (and network namespace) exchange data over Unix sockets instead of TCP.
 penstock.taskmanager.keep-core | bool | true |
     Linux: a busy TaskManager whose threads take turns (the GIL) stays on one core.
 penstock.taskmanager.max | int | - | Most TaskManagers at one time; none: as many as needed.

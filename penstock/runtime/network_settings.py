@@ -16,6 +16,7 @@ from penstock.model.graph.job_graph import ResultPartitionType
 _NETWORK = "taskmanager.network."
 _MEMORY = "taskmanager.network.memory."
 _MAX_REQUIRED_OF_BLOCKING = 1000
+_LEAST_GATES = 128  # must fit into the memory, however many buffers a gate would like
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,8 @@ class DebloatSettings:
 @dataclass(frozen=True, slots=True)
 class NetworkSettings:
     """Sizes in bytes, times in ms, the others counts of buffers. `max_required_per_gate` None: by the type.
+    `exclusive_per_gate`: a gate of few channels gives each of them an equal part of so many, if that is more than
+    `buffers_per_channel`: a message that grants credit wakes a thread, and with more credit there are fewer.
 
     256 MiB hold 250 buffers of 1 MiB, about ten exchanges at full speed, or 8,000 of 32 KiB, which is an
     all-to-all exchange of some 40 subtasks here with as many elsewhere; a Python TaskManager itself has 100 MiB.
@@ -41,6 +44,7 @@ class NetworkSettings:
     segment_bytes: int = 32 << 10
     min_segment_bytes: int = 256
     buffers_per_channel: int = 2
+    exclusive_per_gate: int = 0
     floating_per_gate: int = 8
     max_per_subpartition: int = 10
     max_overdraft: int = 5
@@ -48,7 +52,15 @@ class NetworkSettings:
     initial_backoff_ms: int = 100
     max_backoff_ms: int = 10_000
     request_timeout_ms: int = 10_000
+    uses_local_sockets: bool = True
     debloat: DebloatSettings = DebloatSettings()
+
+    def exclusive_of(self, channels: int) -> int:
+        """Buffers that each channel of a gate has for itself; none at all if it is so configured."""
+        if not self.buffers_per_channel or not channels:
+            return self.buffers_per_channel
+        affordable = self.memory_bytes // self.segment_bytes // _LEAST_GATES
+        return max(self.buffers_per_channel, min(self.exclusive_per_gate, affordable) // channels)
 
     def required_cap(self, result_type: ResultPartitionType) -> int | None:
         """Most buffers that a gate of this type requires; None: as many as it needs."""
@@ -65,6 +77,7 @@ def network_settings_of(settings: Settings) -> NetworkSettings:
         segment_bytes=settings.get_int("taskmanager.memory.segment-size"),
         min_segment_bytes=settings.get_int("taskmanager.memory.min-segment-size"),
         buffers_per_channel=settings.get_int(_MEMORY + "buffers-per-channel"),
+        exclusive_per_gate=_exclusive_per_gate(settings),
         floating_per_gate=settings.get_int(_MEMORY + "floating-buffers-per-gate"),
         max_per_subpartition=settings.get_int(_MEMORY + "max-buffers-per-channel"),
         max_overdraft=settings.get_int(_MEMORY + "max-overdraft-buffers-per-gate"),
@@ -74,6 +87,7 @@ def network_settings_of(settings: Settings) -> NetworkSettings:
         initial_backoff_ms=settings.get_int(_NETWORK + "request-backoff.initial"),
         max_backoff_ms=settings.get_int(_NETWORK + "request-backoff.max"),
         request_timeout_ms=settings.get_int(_NETWORK + "partition-request-timeout"),
+        uses_local_sockets=settings.get_bool("penstock.exchange.local-sockets"),
         debloat=DebloatSettings(
             settings.get_bool(_MEMORY + "buffer-debloat.enabled"),
             settings.get_int(_MEMORY + "buffer-debloat.period"),
@@ -84,6 +98,13 @@ def network_settings_of(settings: Settings) -> NetworkSettings:
     )
     _check(found)
     return found
+
+
+def _exclusive_per_gate(settings: Settings) -> int:
+    """Whoever says how many a channel has gets just those."""
+    if settings.is_set(_MEMORY + "buffers-per-channel"):
+        return 0
+    return settings.get_int("penstock.exchange.exclusive-buffers-per-gate")
 
 
 def network_settings_from(told: Mapping[str, Any]) -> NetworkSettings:
@@ -119,6 +140,7 @@ def _check(network: NetworkSettings) -> None:
         ("taskmanager.memory.segment-size", network.segment_bytes, 256),
         ("taskmanager.memory.network", network.memory_bytes, network.segment_bytes),
         (_MEMORY + "buffers-per-channel", network.buffers_per_channel, 0),
+        ("penstock.exchange.exclusive-buffers-per-gate", network.exclusive_per_gate, 0),
         (_MEMORY + "floating-buffers-per-gate", network.floating_per_gate, 1),
         (_MEMORY + "max-buffers-per-channel", network.max_per_subpartition, 1),
         (_MEMORY + "max-overdraft-buffers-per-gate", network.max_overdraft, 0),

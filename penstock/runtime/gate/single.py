@@ -62,7 +62,7 @@ class SingleInputGate:
         self.is_closed = False
         self.buffers = gate_buffers(
             channels,
-            per_channel=settings.buffers_per_channel,
+            per_channel=settings.exclusive_of(channels),
             floating=settings.floating_per_gate,
             max_required=settings.required_cap(result_type),
         )

@@ -88,9 +88,10 @@ class Consumer:
                 assert self.woken.acquire(timeout=10), "nothing came"
 
 
-@pytest.fixture
-def planes():
-    made = [DataPlane(ResourceId(f"tm-{i}"), "127.0.0.1", CREDENTIALS) for i in (1, 2)]
+@pytest.fixture(params=[True, False], ids=["unix", "tcp"])
+def planes(request):
+    network = NetworkSettings(uses_local_sockets=request.param)
+    made = [DataPlane(ResourceId(f"tm-{i}"), "127.0.0.1", CREDENTIALS, network) for i in (1, 2)]
     yield made
     for plane in made:
         plane.close()

@@ -16,6 +16,8 @@ from penstock.runtime.network_settings import (
 )
 
 KEY = "taskmanager.memory.network"
+PER_CHANNEL = "taskmanager.network.memory.buffers-per-channel"
+EXCLUSIVE = "penstock.exchange.exclusive-buffers-per-gate"
 MIB = 1 << 20
 
 
@@ -71,3 +73,20 @@ def test_only_gates_of_blocking_inputs_have_a_cap_by_default():
     assert network.required_cap(ResultPartitionType.BLOCKING) == 1000
     capped = NetworkSettings(max_required_per_gate=7)
     assert capped.required_cap(ResultPartitionType.PIPELINED_BOUNDED) == 7
+
+
+@pytest.mark.parametrize(
+    ("options", "channels", "exclusive"),
+    [
+        ({}, 1, 2),  # Flink's, where the host says nothing
+        ({EXCLUSIVE: 16}, 1, 16),
+        ({EXCLUSIVE: 16}, 3, 5),
+        ({EXCLUSIVE: 16}, 256, 2),
+        ({EXCLUSIVE: 16, KEY: "16 mb"}, 1, 4),  # 512 segments for 128 gates
+        ({EXCLUSIVE: 16, KEY: "1 mb"}, 1, 2),
+        ({EXCLUSIVE: 16, PER_CHANNEL: 3}, 1, 3),
+        ({EXCLUSIVE: 16, PER_CHANNEL: 0}, 1, 0),
+    ],
+)
+def test_few_channels_have_more_buffers_of_their_own(options, channels, exclusive):
+    assert network_settings_of(Settings(options)).exclusive_of(channels) == exclusive

@@ -1,0 +1,68 @@
+"""Which socket two TaskManagers get, and what becomes of a name that somebody else holds."""
+
+import socket
+import sys
+import threading
+from contextlib import ExitStack, closing
+
+import pytest
+
+from penstock.hosting import local_sockets
+from penstock.hosting.data_plane import DataPlane
+from penstock.hosting.handshake import Credentials
+from penstock.model.deployment import TaskManagerLocation
+from penstock.model.ids import ResourceId
+from penstock.runtime.network_settings import NetworkSettings
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="abstract names are Linux's")
+CREDENTIALS = Credentials(b"k" * 32, "token", "cluster")
+
+
+def plane_of(name: str, *, is_local: bool = True) -> DataPlane:
+    network = NetworkSettings(uses_local_sockets=is_local)
+    return DataPlane(ResourceId(name), "127.0.0.1", CREDENTIALS, network)
+
+
+def location_of(plane: DataPlane) -> TaskManagerLocation:
+    return TaskManagerLocation(plane.resource_id, "127.0.0.1", plane.port)
+
+
+@pytest.mark.parametrize(
+    ("dials_local", "listens_local", "expected"),
+    [
+        (True, True, socket.AF_UNIX),
+        (False, True, socket.AF_INET),
+        (True, False, socket.AF_INET),
+    ],
+)
+def test_the_unix_socket_is_used_where_both_have_it(dials_local, listens_local, expected):
+    with ExitStack() as stack:
+        here = stack.enter_context(closing(plane_of("tm-1", is_local=dials_local)))
+        there = stack.enter_context(closing(plane_of("tm-2", is_local=listens_local)))
+        connection = here.peers.connection_to(location_of(there))
+        assert connection.sock.family == expected
+
+
+def test_whoever_holds_the_name_but_not_the_secret_is_passed_by():
+    with ExitStack() as stack:
+        here = stack.enter_context(closing(plane_of("tm-1")))
+        there = stack.enter_context(closing(plane_of("tm-2", is_local=False)))
+        (squatter,) = local_sockets.listen(there.resource_id, there.port)
+        stack.enter_context(squatter)
+
+        def hang_up() -> None:
+            squatter.accept()[0].close()
+
+        hung_up = threading.Thread(target=hang_up)
+        hung_up.start()
+        connection = here.peers.connection_to(location_of(there))
+        hung_up.join(10)
+        assert connection.sock.family == socket.AF_INET
+
+
+def test_a_name_in_use_leaves_tcp():
+    port = 1  # no socket of this test listens there
+    (first,) = local_sockets.listen(ResourceId("tm-1"), port)
+    with first:
+        assert local_sockets.listen(ResourceId("tm-1"), port) == []
+        assert local_sockets.connect(ResourceId("tm-2"), port, 1.0) is None
