@@ -69,6 +69,16 @@ def test_a_job_without_failures_commits_with_its_last_checkpoint(tmp_path, stage
     assert watcher.completed
 
 
+def test_the_last_checkpoint_does_not_wait_for_its_time(tmp_path, stage):
+    stage.gate.set()
+    watcher = Watcher()
+    env = checkpointed(watcher, tmp_path, execution__checkpointing__interval="1 h")
+    sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 3, 10, 0), same)
+    env.execute("sums")
+    assert lines_of(tmp_path / "out") == expected_sums(3, 10)
+    assert len(watcher.completed) == 1
+
+
 def test_a_directory_is_not_needed_where_all_share_the_files(tmp_path, stage):
     stage.gate.set()
     watcher = Watcher()
