@@ -2,6 +2,7 @@
 
 import pytest
 
+from penstock.common import WatermarkStrategy
 from penstock.model.errors import ConfigurationError, ExternalError
 from tests.unit.hosting.checkpoint_programs import (
     FailsOnce,
@@ -172,3 +173,27 @@ def test_a_savepoint_without_a_directory_says_what_to_name(tmp_path, stage):
         client.trigger_savepoint().result()
     stage.gate.set()
     client.get_job_execution_result().result()
+
+
+def test_collected_rows_are_given_once_whatever_fails(tmp_path, stage):
+    watcher = Watcher(stage)
+    env = checkpointed(watcher, tmp_path)
+    source = HeldSource(stage.name, splits=3, count=40, hold=20)
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "held")
+    with stream.map(FailsOnce(stage.name, 30)).execute_and_collect() as rows:
+        found = list(rows)
+    assert stage.failed.is_set()
+    assert sorted(found) == [(split, number) for split in range(3) for number in range(40)]
+    assert watcher.restored[0] is not None
+
+
+def test_collected_rows_are_given_with_the_checkpoint_that_covers_them(tmp_path, stage):
+    """The source stands still: what it gave before comes, though the job goes on."""
+    env = checkpointed(Watcher(), tmp_path)
+    source = HeldSource(stage.name, splits=2, count=40, hold=20)
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "held")
+    with stream.execute_and_collect() as rows:
+        found = [next(rows) for _ in range(40)]
+        stage.gate.set()
+        found += list(rows)
+    assert sorted(found) == [(split, number) for split in range(2) for number in range(40)]
