@@ -165,7 +165,7 @@ class DriverStreams:
     `is_held`: collected rows wait for the checkpoint that covers them.
     """
 
-    def __init__(self, grant: Grant, *, is_held: bool = False) -> None:
+    def __init__(self, grant: Grant, is_held: bool = False) -> None:
         self.has_reader = True
         self._is_held = is_held
         self._grant = grant

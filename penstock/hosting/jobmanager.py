@@ -101,8 +101,7 @@ class JobManager:
         )
         self._modules = modules
         self._streams = DriverStreams(
-            lambda credit: self.send_to_task(credit.attempt_id, credit),
-            is_held=settings.holds_results,
+            lambda credit: self.send_to_task(credit.attempt_id, credit), settings.holds_results
         )
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="penstock-jobmanager", daemon=True)
@@ -116,8 +115,8 @@ class JobManager:
             self._end,
         )
         self.shell.guard = self.guard
-        parts = self.coordinators, self.guard, self.feed_soon
-        self.keeper = keeper_of(self.job_id, settings.storage, *parts)
+        parts = settings.storage, self.coordinators, self.guard, self.feed_soon
+        self.keeper = keeper_of(self.job_id, *parts)
         if self.keeper is not None:
             self.shell.checkpoints = self.keeper
         self.shell.fencing_token = FencingToken(self.credentials.token)
