@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TextIO
 
 from penstock.model.errors import JobExecutionError
-from penstock.model.ids import ExecutionVertexId
+from penstock.model.ids import AttemptId, ExecutionVertexId
 from penstock.model.messages import DriverCredit, DriverData
 
 PRINT_STREAM: Final = "print"
@@ -165,7 +165,12 @@ class DriverStreams:
     `is_held`: collected rows wait for the checkpoint that covers them.
     """
 
-    def __init__(self, grant: Grant, is_held: bool = False) -> None:
+    def __init__(
+        self, send: Callable[[AttemptId, DriverCredit], None], is_held: bool = False
+    ) -> None:
+        def grant(credit: DriverCredit) -> None:
+            send(credit.attempt_id, credit)
+
         self.has_reader = True
         self._is_held = is_held
         self._grant = grant

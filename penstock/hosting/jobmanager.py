@@ -100,9 +100,7 @@ class JobManager:
             secrets.token_bytes(32), FencingToken(secrets.token_hex(8)), self.job_id
         )
         self._modules = modules
-        self._streams = DriverStreams(
-            lambda credit: self.send_to_task(credit.attempt_id, credit), settings.holds_results
-        )
+        self._streams = DriverStreams(self.send_to_task, settings.holds_results)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="penstock-jobmanager", daemon=True)
         self.shell = MachineShell(
