@@ -277,8 +277,11 @@ class TaskCheckpoints:
 
     @property
     def is_settled(self) -> bool:
-        """Nothing is being written: what the driver has to know of it was sent."""
-        return not self._writing
+        """Nothing is being written: what the driver has to know of it was sent. What waits for data in flight still, a task
+        at its end waits for in vain.
+        """
+        with self._lock:
+            return not any(writing.is_submitted for writing in self._writing.values())
 
     def abandon(self) -> None:
         """The attempt does not finish: its snapshots are of no use."""
