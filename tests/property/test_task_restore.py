@@ -166,3 +166,69 @@ def test_a_task_with_a_final_checkpoint_ends_after_it_and_not_before(batches, ea
     task.notify_checkpoint_complete(10)
     assert task.process_input() is InputStatus.END_OF_INPUT
     assert out.is_ended
+
+
+class PuttingOff(Operator):
+    """Commits what each checkpoint covers at the third try."""
+
+    def __init__(self) -> None:
+        self.tries = 0
+        self.is_waiting = False
+
+    @property
+    def has_put_off(self):
+        return self.is_waiting
+
+    def open(self, context):
+        self.timers = context.timers
+
+    def notify_checkpoint_complete(self, checkpoint_id):
+        self._try()
+
+    def on_processing_time(self, now_ms):
+        self._try()
+        return ()
+
+    def _try(self):
+        self.tries += 1
+        self.is_waiting = self.tries < 3
+        if self.is_waiting:
+            self.timers.schedule(self.timers.now_ms() + 1000)
+
+
+def test_a_task_at_its_end_waits_for_commits_that_were_put_off():
+    clock, out = Clock(), Remembering()
+    source = ListInput((0, EndOfData()), is_closed=True, is_source=True)
+    committer = PuttingOff()
+    task = task_of([Head(), committer], source, [out], clock)
+    task.checkpoints = SubtaskCheckpoints(has_final_checkpoint=True)
+    assert task.process_input() is InputStatus.NOTHING_AVAILABLE
+    task.trigger_checkpoint(CheckpointBarrier(1, 0))
+    task.process_input()
+    task.notify_checkpoint_complete(1)
+    assert task.process_input() is InputStatus.NOTHING_AVAILABLE
+    assert committer.tries == 1
+    clock.spend_ms(1000)
+    assert task.process_input() is InputStatus.NOTHING_AVAILABLE
+    assert committer.tries == 2
+    clock.spend_ms(1000)
+    assert task.process_input() is InputStatus.END_OF_INPUT
+    assert committer.tries == 3
+
+
+def test_other_timers_are_silent_behind_the_end_of_the_data():
+    class Ticking(Operator):
+        def open(self, context):
+            context.timers.schedule(5)
+
+        def on_processing_time(self, now_ms):
+            raise AssertionError("a timer fired behind the end")
+
+    clock, out = Clock(), Remembering()
+    source = ListInput((0, EndOfData()), is_closed=True, is_source=True)
+    task = task_of([Head(), Ticking()], source, [out], clock)
+    task.checkpoints = SubtaskCheckpoints(has_final_checkpoint=True)
+    task.process_input()
+    clock.spend_ms(10)
+    assert task.next_timer_ms() is None
+    assert task.process_input() is InputStatus.NOTHING_AVAILABLE
