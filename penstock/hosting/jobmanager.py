@@ -41,6 +41,7 @@ from penstock.model.messages import (
     DriverData,
     FailJob,
     FailureInfo,
+    FinalCheckpointAwaited,
     Heartbeat,
     JobEvent,
     JobFinalized,
@@ -59,6 +60,7 @@ from penstock.model.messages import (
     TaskReported,
     TaskStateChanged,
     UserOutput,
+    WaitsForFinalCheckpoint,
 )
 from penstock.model.states import JobStatus
 
@@ -373,6 +375,9 @@ _TAKEN: Final[dict[type, Callable[[JobManager, Any], None]]] = {
         CheckpointAcknowledged(told, now_ms())
     ),
     DeclineCheckpoint: lambda own, told: own.shell.feed_job(CheckpointDeclined(told, now_ms())),
+    WaitsForFinalCheckpoint: lambda own, told: own.shell.feed_job(
+        FinalCheckpointAwaited(told.attempt_id, now_ms())
+    ),
     PartitionDataProduced: lambda own, told: own.shell.feed_job(told),
     OfferSlots: JobManager._on_offers,
     SplitRequest: JobManager._on_reader,

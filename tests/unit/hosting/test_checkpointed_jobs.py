@@ -3,7 +3,6 @@
 import pytest
 
 from penstock.model.errors import ConfigurationError, ExternalError
-from penstock.model.states import JobStatus
 from tests.unit.hosting.checkpoint_programs import (
     FailsOnce,
     HeldSource,
@@ -14,6 +13,7 @@ from tests.unit.hosting.checkpoint_programs import (
     hidden_of,
     lines_of,
     sums_to_file,
+    wait_until_running,
 )
 
 EVERY = "20 ms"
@@ -67,6 +67,16 @@ def test_a_job_without_failures_commits_with_its_last_checkpoint(tmp_path, stage
     env.execute("sums")
     assert lines_of(tmp_path / "out") == expected_sums(2, 10)
     assert watcher.completed
+
+
+def test_the_last_checkpoint_does_not_wait_for_its_time(tmp_path, stage):
+    stage.gate.set()
+    watcher = Watcher()
+    env = checkpointed(watcher, tmp_path, execution__checkpointing__interval="1 h")
+    sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 3, 10, 0), same)
+    env.execute("sums")
+    assert lines_of(tmp_path / "out") == expected_sums(3, 10)
+    assert len(watcher.completed) == 1
 
 
 def test_a_directory_is_not_needed_where_all_share_the_files(tmp_path, stage):
@@ -141,17 +151,6 @@ def test_a_savepoint_is_taken_of_a_job_without_periodic_checkpoints(tmp_path, st
     client.get_job_execution_result().result()
     assert lines_of(tmp_path / "out") == expected_sums(2, 40)
     assert left_in(tmp_path / "savepoints"), "a savepoint is the user's"
-
-
-def wait_until_running(client):
-    """The first savepoint may come before the tasks run: then it is refused, and asked for again."""
-    manager = client._control.manager
-    for _ in range(3000):
-        states = [vertex.state.name for vertex in manager.job_master.execution_graph.vertices]
-        if set(states) == {"RUNNING"} and manager.status is JobStatus.RUNNING:
-            return
-        manager.wait(0.01)
-    raise AssertionError("the tasks do not run")
 
 
 def test_a_savepoint_of_a_job_that_has_ended_is_refused(tmp_path, stage):
