@@ -6,7 +6,7 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.model.checkpoints import RedistributionMode
+from penstock.model.checkpoints import CheckpointOptions, RedistributionMode
 from penstock.runtime.checkpoint.snapshot import IN_HAND, ListPart, OperatorSnapshot
 from penstock.runtime.checkpoint.subtask import SubtaskCheckpoints
 from penstock.runtime.elements import (
@@ -232,3 +232,53 @@ def test_other_timers_are_silent_behind_the_end_of_the_data():
     clock.spend_ms(10)
     assert task.next_timer_ms() is None
     assert task.process_input() is InputStatus.NOTHING_AVAILABLE
+
+
+class Overtaking(ListInput):
+    """What `priority` holds overtakes, or has come where something was told to overtake."""
+
+    def __init__(self, *elements) -> None:
+        super().__init__(*elements)
+        self.priority: deque = deque()
+
+    def poll_priority(self):
+        return (0, [self.priority.popleft()]) if self.priority else None
+
+
+def test_a_barrier_passes_a_full_output_and_takes_what_is_in_hand_along():
+    clock, out = Clock(), Remembering(room=1)
+    given = Overtaking((0, RowBatch([1, 2, 3, 4])))
+    task = task_of([Running(clock, 0.01)], given, [out], clock)
+    taken = []
+    task.on_snapshot = taken.append
+    task.process_input()
+    assert not task.is_output_available
+    unaligned = CheckpointBarrier(1, 0, CheckpointOptions(is_unaligned=True))
+    given.priority.append(unaligned)
+    task.notice_priority()
+    task.process_input()
+    assert unaligned in out.written
+    (snapshot,) = taken
+    done = values_of(out.written[: out.written.index(unaligned)])
+    assert done == [1]
+    assert values_of(batch for _, batch in snapshot.in_hand) == [2, 3, 4]
+    assert not task.is_output_available
+
+
+def test_records_that_come_where_a_barrier_was_told_of_keep_their_turn():
+    clock, out = Clock(), Remembering(room=1)
+    given = Overtaking((0, RowBatch([1, 2, 3])), (0, RowBatch([5])))
+    task = task_of([Running(clock, 0.01)], given, [out], clock)
+    task.process_input()
+    given.priority.append(RowBatch([4]))
+    task.notice_priority()
+    task.process_input()
+    assert len(out.values) == 1
+    out.room = None
+    task.process_input()
+    whole = Remembering()
+    other = task_of(
+        [Running(Clock(), 0)], ListInput((0, RowBatch([1, 2, 3, 4, 5]))), [whole], Clock()
+    )
+    other.process_input()
+    assert out.values == whole.values
