@@ -1,6 +1,6 @@
 """JobClient: a program's hold on its running job. Knows only the JobControl port.
 
-Source: pyflink.common.job_client. Savepoints need checkpoints and raise until those are there.
+Source: pyflink.common.job_client; differs: `get_checkpoints`, `get_task_metrics` and `get_latencies` are additions.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
 from penstock.model import states
+from penstock.model.checkpoint_statistics import CheckpointStatistics
+from penstock.model.checkpoints import CheckpointType
 from penstock.model.errors import JobCancelledError, JobExecutionError, JobSuspendedError
 from penstock.model.messages import LatencySummary, TaskIo
 from penstock.model.program import JobControl, JobOutcome
@@ -66,19 +68,34 @@ class JobClient:
 
         return CompletableFuture(fetch)
 
+    def get_checkpoints(self) -> CompletableFuture[CheckpointStatistics]:
+        """Checkpoints and savepoints of this job: how many were triggered, completed and failed, the latest ones with id, size,
+        duration and place, and what the job was restored from. Not in PyFlink.
+        """
+        return CompletableFuture.completed(self._control.checkpoints())
+
+    def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
+        """The job goes on. `savepoint_directory`: where to make the savepoint's folder, beside the checkpoints; None:
+        `execution.checkpointing.savepoint-dir`. The future gives the folder, for `execution.state-recovery.path`.
+
+        Raises: ExternalError: the job takes no savepoints; the future, when this one fails. ConfigurationError: the
+        directory is in another file system than the checkpoints.
+        """
+        wait = self._control.start_savepoint(CheckpointType.SAVEPOINT, savepoint_directory)
+        return CompletableFuture(wait)
+
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
     ) -> CompletableFuture[str]:
-        raise NotImplementedError(
-            "stop_with_savepoint needs checkpoints, which are not built yet. "
-            "Use cancel() to end the job."
-        )
+        """End the job with a savepoint that has everything up to its end. The future gives the folder once the job is FINISHED.
 
-    def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        raise NotImplementedError(
-            "trigger_savepoint needs checkpoints, which are not built yet. "
-            "Bounded jobs write their results through sink_to(FileSink...)."
-        )
+        `advance_to_end_of_event_time`: windows and event-time timers fire, as at the end of the data: for a job that will not go
+        on. Raises: as `trigger_savepoint`.
+        """
+        kind = CheckpointType.STOP_SUSPEND
+        if advance_to_end_of_event_time:
+            kind = CheckpointType.STOP_DRAIN
+        return CompletableFuture(self._control.start_savepoint(kind, savepoint_directory))
 
 
 def result_of(job_id: str, outcome: JobOutcome) -> JobExecutionResult:

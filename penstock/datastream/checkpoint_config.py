@@ -1,7 +1,6 @@
 """CheckpointConfig: what a program wants of checkpoints; remembered as configuration keys.
 
-Source: pyflink.datastream.checkpoint_config; differs: a view of one Configuration. Intervals are
-milliseconds. Checkpoints themselves are not taken yet; `env.checkpointing_requested` tells.
+Source: pyflink.datastream.checkpoint_config; differs: a view of one Configuration. Intervals are milliseconds.
 """
 
 from __future__ import annotations

@@ -179,7 +179,10 @@ class StreamExecutionEnvironment:
     def enable_checkpointing(
         self, interval: int, mode: CheckpointingMode | None = None
     ) -> StreamExecutionEnvironment:
-        """Remembered; see `checkpointing_requested`."""
+        """Take a checkpoint every `interval` ms, from which the job goes on after a failure.
+
+        `execution.checkpointing.dir` says where they lie; none is needed where driver and tasks are on one machine.
+        """
         self._checkpoint_config.set_checkpoint_interval(interval)
         if mode is not None:
             self._checkpoint_config.set_checkpointing_mode(mode)

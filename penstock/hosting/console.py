@@ -18,16 +18,25 @@ from penstock.model.config import Settings
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import ResourceId
 from penstock.model.messages import (
+    CheckpointEnded,
     FailureInfo,
     JobStatusChanged,
     RegisterTaskManager,
+    ResetSubtasks,
     ResourcesMissing,
     UserOutput,
     VertexProgress,
 )
-from penstock.model.program import ProgramSettings
+from penstock.model.messages.checkpoints import CheckpointFailureReason as Reason
 from penstock.model.states import JobStatus
 
+_EXPECTED: Final = frozenset({
+    Reason.PERIODIC_SCHEDULER_SHUTDOWN,
+    Reason.COORDINATOR_SUSPEND,
+    Reason.COORDINATOR_SHUTDOWN,
+    Reason.CHECKPOINT_SUBSUMED,
+    Reason.TASK_CLOSING,
+})
 _NAME_WIDTH: Final = 44
 _UP: Final = "\x1b[{}A\x1b[J"
 
@@ -35,14 +44,13 @@ _UP: Final = "\x1b[{}A\x1b[J"
 class Console(JobObserver):
     """Calls come from the JobManager's loop and return at once."""
 
-    def __init__(self, settings: Settings, program: ProgramSettings) -> None:
+    def __init__(self, settings: Settings) -> None:
         wants = settings.get_bool("penstock.console.progress")
         is_asked_for = settings.is_set("penstock.console.progress")
         self._writer = LineWriter()
         self._is_terminal = sys.stderr.isatty()
         self._shows_progress = wants and (self._is_terminal or is_asked_for)
         self._interval_s = settings.get_int("penstock.console.progress-interval") / 1000
-        self._has_checkpoints = program.checkpointing_interval_ms is not None
         self._started = time.monotonic()
         self._next_progress = self._started + self._interval_s
         self._last_records = 0
@@ -57,11 +65,6 @@ class Console(JobObserver):
         )
         if ignored_keys:
             self._say(f"accepted but without effect here: {', '.join(ignored_keys)}")
-        if self._has_checkpoints:
-            self._say(
-                "checkpoints were asked for; none are taken yet: after a failure the job starts "
-                "again at its sources' start"
-            )
 
     def taskmanager_registered(self, message: RegisterTaskManager) -> None:
         place = f"{message.resource_id} (process {message.pid} on {message.host})"
@@ -83,12 +86,25 @@ class Console(JobObserver):
             self._erase()
         if change.status is JobStatus.RESTARTING:
             self._say(f"restarting after: {_headline(change.failure)}")
-            self._say(
-                "no checkpoints are taken yet, so sources begin at their start: lines printed "
-                "before may be printed again"
-            )
         elif change.status is JobStatus.FAILED:
             self._say(f"job FAILED: {_headline(change.failure)}")
+
+    def restarting(self, reset: ResetSubtasks) -> None:
+        if reset.checkpoint_id is None:
+            place = "at its sources' start, as no checkpoint is complete"
+        else:
+            place = f"from checkpoint {reset.checkpoint_id}"
+        self._say(
+            f"{len(reset.vertices)} subtasks begin again {place}; what they printed since may be printed again"
+        )
+
+    def checkpoint_ended(self, ended: CheckpointEnded) -> None:
+        """One that failed of itself; not those that a restart, a newer one or the job's end made pointless."""
+        if ended.reason is None or ended.reason in _EXPECTED:
+            return
+        what = "savepoint" if ended.checkpoint_type.is_savepoint else "checkpoint"
+        text = ended.text.splitlines()[-1] if ended.text else ""
+        self._say(f"{what} {ended.checkpoint_id} failed ({ended.reason}): {text}")
 
     def user_output(self, output: UserOutput, job_graph: JobGraph) -> None:
         who = ""

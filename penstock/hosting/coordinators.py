@@ -1,7 +1,8 @@
 """Source enumerators and sink committers of a job: user code on the driver, on one thread of its own.
 
-Source: Flink SourceCoordinator, SplitAssignmentTracker. The JobManager's loop calls in and is called back
-through `Callbacks`; it never waits for this thread.
+Source: Flink SourceCoordinator's executor, OperatorCoordinatorHolder. The JobManager's loop calls in and is called back
+through `Callbacks`; it never waits for this thread. What is told to tasks goes through the loop in the order in which it was
+said, so that a split that was assigned after a snapshot reaches its reader behind the order to take the same snapshot.
 """
 
 from __future__ import annotations
@@ -12,60 +13,31 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
-from penstock.hosting.closures import deserialize, serialize
-from penstock.machines.split_assignment import SplitAssignmentTracker
+from penstock.hosting.closures import deserialize
+from penstock.hosting.source_coordinator import CoordinatedVertex, SourceCoordinator
 from penstock.machines.watermark_alignment import WatermarkAlignment
 from penstock.model.ids import AttemptId, ExecutionVertexId, JobId, VertexId
-from penstock.model.messages import (
-    AddSplits,
-    Committable,
-    FailureInfo,
-    MaxAllowedWatermark,
-    NoMoreSplits,
-    ReportedWatermark,
-    SplitRequest,
-)
+from penstock.model.messages import Committable, FailureInfo, ReportedWatermark, SplitRequest
 from penstock.runtime.checkpoint.two_phase_commit import RETRY_AFTER_MS
 from penstock.runtime.sink import Committer, Sink
-from penstock.runtime.source import Source, SplitEnumerator
+from penstock.runtime.source import Source
 from penstock.runtime.source_operator import SourceOperator
 from penstock.runtime.watermarks import AlignmentParams
 
 _CLOSE_TIMEOUT_S: Final = 5.0
 
+Answer: TypeAlias = "Callable[[tuple[tuple[str, bytes], ...], str | None], None]"
+"""Takes (uid, state) of the coordinators that have one, and why it failed, None: it did not."""
+
 
 class Callbacks(Protocol):
-    """What coordinators tell the JobManager; thread-safe."""
+    """What coordinators tell the JobManager; thread-safe. Carried out in the order of the calls."""
 
     def send_to_task(self, attempt_id: AttemptId, message: object) -> None: ...
     def fail_job(self, failure: FailureInfo) -> None: ...
     def job_finalized(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class CoordinatedVertex:
-    """A job vertex with the live object that its operator `node_id` brings along."""
-
-    vertex_id: VertexId
-    node_id: int
-    name: str
-    parallelism: int
-    coordinator: object
-    alignment: AlignmentParams | None = None
-
-
-@dataclass(slots=True)
-class _SourceState:
-    """One source: its enumerator, its readers, and who has which splits."""
-
-    place: CoordinatedVertex
-    source: Source
-    enumerator: SplitEnumerator | None = None
-    readers: dict[int, AttemptId] = field(default_factory=dict)
-    assigned: SplitAssignmentTracker = field(default_factory=SplitAssignmentTracker)
 
 
 class Coordinators:
@@ -82,35 +54,38 @@ class Coordinators:
         self._thread.start()
         self._is_closed = False
         self._timers: set[threading.Timer] = set()
-        self._sources: dict[int, _SourceState] = {}
+        self._sources: dict[int, SourceCoordinator] = {}
         self._groups: dict[str, WatermarkAlignment] = {}
-        self._committers: dict[int, Committer] = {}
         for place in places:
             if isinstance(place.coordinator, Source):
-                self._sources[place.node_id] = _SourceState(place, place.coordinator)
-        self._committers.update(committers_of(places))
+                source = SourceCoordinator(place, place.coordinator, self)
+                self._sources[place.node_id] = source
+        self._committers = committers_of(places)
 
     # ------------------------------------------------------------------ called by the loop
 
     def start(self) -> None:
-        for state in self._sources.values():
-            self._submit(state.place.name, functools.partial(self._start_source, state))
+        """Those that have not been restored begin from nothing."""
+        for source in self._sources.values():
+            self._submit(source.place.name, source.start)
 
     def from_reader(self, message: SplitRequest | ReportedWatermark) -> None:
         """What a source's reader asks or tells."""
-        state = self._sources[message.node_id]
+        source = self._sources[message.node_id]
         if isinstance(message, SplitRequest):
-            self._submit(state.place.name, lambda: self._handle_request(state, message))
+            self._submit(source.place.name, lambda: source.handle_request(message))
         else:
-            self._submit(state.place.name, lambda: self._note_watermark(state, message))
+            self._submit(source.place.name, lambda: source.note_watermark(message))
 
-    def reset(self, vertices: Sequence[ExecutionVertexId]) -> None:
-        """These subtasks start again: their splits go back."""
-        for state in self._sources.values():
-            subtasks = [v.subtask for v in vertices if v.vertex_id == state.place.vertex_id]
+    def reset(
+        self, vertices: Sequence[ExecutionVertexId], checkpoint_id: int | None = None
+    ) -> None:
+        """These subtasks start again, from a checkpoint if one is named: splits that it does not have go back."""
+        for source in self._sources.values():
+            subtasks = [v.subtask for v in vertices if v.vertex_id == source.place.vertex_id]
             if subtasks:
-                give_back = functools.partial(self._give_back, state, subtasks)
-                self._submit(state.place.name, give_back)
+                give_back = functools.partial(source.give_back, subtasks, checkpoint_id)
+                self._submit(source.place.name, give_back)
 
     def finalize(self, committables: Sequence[Committable]) -> None:
         """Commit, then tell the JobManager."""
@@ -121,6 +96,26 @@ class Coordinators:
 
         self._submit("commit of the job's results", commit)
 
+    def snapshot(self, checkpoint_id: int, answer: Answer) -> None:
+        """Take the state of all. `answer` is called once, on their thread, or on this one when they are closed."""
+        if self._is_closed:
+            answer((), "the job is ending")
+        else:
+            self._work.put(lambda: self._snapshot(checkpoint_id, answer))
+
+    def checkpoint_ended(self, checkpoint_id: int, *, is_completed: bool) -> None:
+        """One that was aborted leaves its assignments with those before the next."""
+        if is_completed:
+            for source in self._sources.values():
+                self._submit(source.place.name, functools.partial(source.complete, checkpoint_id))
+
+    def restore(self, states: Sequence[tuple[str, bytes]]) -> None:
+        """All begin again, with these states, by uid; without one from the beginning."""
+        found = dict(states)
+        for source in self._sources.values():
+            state = found.get(source.place.uid)
+            self._submit(source.place.name, functools.partial(source.restore, state))
+
     def close(self, *, is_committed: bool) -> None:
         """End everything; without a commit, drop what attempts left behind. Waits a bounded time."""
         self._is_closed = True
@@ -130,101 +125,35 @@ class Coordinators:
         self._work.put(None)
         self._thread.join(_CLOSE_TIMEOUT_S)
 
-    # ------------------------------------------------------------------ on the coordinator's thread
+    # ------------------------------------------------------------------ on the coordinators' thread
 
     def _run(self) -> None:
         while (work := self._work.get()) is not None:
             work()
 
+    def _snapshot(self, checkpoint_id: int, answer: Answer) -> None:
+        states: list[tuple[str, bytes]] = []
+        failure: str | None = None
+        for source in self._sources.values():
+            try:
+                states.append((source.place.uid, source.snapshot(checkpoint_id)))
+            except Exception as error:
+                text = "".join(traceback.format_exception(error)).rstrip()
+                failure = f"the enumerator of '{source.place.name}' has no snapshot: {text}"
+                break
+        answer(tuple(states), failure)
+
     def _close_all(self, *, is_committed: bool) -> None:
         """Each whatever the others do: the job's outcome stands."""
-        closes: list[Callable[[], None]] = [
-            state.enumerator.close
-            for state in self._sources.values()
-            if state.enumerator is not None
-        ]
-        if not is_committed:
-            closes += [
-                functools.partial(c.abort, self._job_prefix) for c in self._committers.values()
-            ]
-        for close in closes:
+        for source in self._sources.values():
+            source.close()
+        if is_committed:
+            return
+        for committer in self._committers.values():
             try:
-                close()
+                committer.abort(self._job_prefix)
             except Exception:
                 traceback.print_exc()
-
-    def _start_source(self, state: _SourceState) -> None:
-        state.enumerator = state.source.create_enumerator(_EnumeratorContext(self, state))
-        state.enumerator.start()
-        alignment = state.place.alignment
-        if alignment is not None:
-            announce = functools.partial(self._announce, state, alignment)
-            self.call_periodically(state.place.name, alignment.update_interval_ms, announce)
-
-    def _group(self, alignment: AlignmentParams) -> WatermarkAlignment:
-        return self._groups.setdefault(alignment.group, WatermarkAlignment())
-
-    def _note_watermark(self, state: _SourceState, report: ReportedWatermark) -> None:
-        subtask, alignment = report.attempt_id.subtask, state.place.alignment
-        if alignment is not None and state.readers.get(subtask) == report.attempt_id:
-            self._group(alignment).report((state.place.node_id, subtask), report.watermark_ms)
-
-    def _announce(self, state: _SourceState, alignment: AlignmentParams) -> None:
-        allowed_ms = self._group(alignment).max_allowed_ms(alignment.max_drift_ms)
-        if allowed_ms is None:
-            return
-        for attempt_id in state.readers.values():
-            message = MaxAllowedWatermark(attempt_id, state.place.node_id, allowed_ms)
-            self._callbacks.send_to_task(attempt_id, message)
-
-    def _handle_request(self, state: _SourceState, request: SplitRequest) -> None:
-        if state.enumerator is None:
-            return
-        subtask = request.attempt_id.subtask
-        if state.readers.get(subtask) != request.attempt_id:
-            state.readers[subtask] = request.attempt_id
-            state.enumerator.add_reader(subtask)
-        state.enumerator.handle_split_request(subtask, request.host)
-
-    def _give_back(self, state: _SourceState, subtasks: Sequence[int]) -> None:
-        if state.enumerator is None:
-            return
-        for subtask in subtasks:
-            state.readers.pop(subtask, None)
-            if state.place.alignment is not None:
-                self._group(state.place.alignment).forget((state.place.node_id, subtask))
-        for subtask in subtasks:
-            splits = state.assigned.reset(subtask)
-            if splits:
-                state.enumerator.add_splits_back(splits, subtask)
-
-    def assign(self, state: _SourceState, subtask: int, splits: Sequence[Any]) -> None:
-        attempt_id = state.readers.get(subtask)
-        if attempt_id is None or not splits:
-            return
-        state.assigned.assign(subtask, splits)
-        message = AddSplits(attempt_id, state.place.node_id, serialize(list(splits)))
-        self._callbacks.send_to_task(attempt_id, message)
-
-    def no_more_splits(self, state: _SourceState, subtask: int) -> None:
-        attempt_id = state.readers.get(subtask)
-        if attempt_id is not None:
-            message = NoMoreSplits(attempt_id, state.place.node_id)
-            self._callbacks.send_to_task(attempt_id, message)
-
-    def call_periodically(self, name: str, period_ms: int, call: Callable[[], None]) -> None:
-        if self._is_closed:
-            return
-
-        def fire() -> None:
-            self._timers.discard(timer)
-            self._submit(name, call)
-            self.call_periodically(name, period_ms, call)
-
-        timer = threading.Timer(period_ms / 1000, fire)
-        timer.daemon = True
-        self._timers.add(timer)
-        timer.start()
 
     def _submit(self, name: str, work: Callable[[], None]) -> None:
         def guarded() -> None:
@@ -240,28 +169,30 @@ class Coordinators:
 
         self._work.put(guarded)
 
+    # ------------------------------------------------------------------ Surroundings of source coordinators
 
-class _EnumeratorContext:
-    """`runtime.source.EnumeratorContext` for one source."""
+    def send_to_task(self, attempt_id: AttemptId, message: object) -> None:
+        self._callbacks.send_to_task(attempt_id, message)
 
-    def __init__(self, coordinators: Coordinators, state: _SourceState) -> None:
-        self._coordinators = coordinators
-        self._state = state
+    def group_of(self, alignment: AlignmentParams) -> WatermarkAlignment:
+        return self._groups.setdefault(alignment.group, WatermarkAlignment())
 
-    def parallelism(self) -> int:
-        return self._state.place.parallelism
+    def call_periodically(
+        self, name: str, period_ms: int, call: Callable[[], None], is_wanted: Callable[[], bool]
+    ) -> None:
+        if self._is_closed:
+            return
 
-    def registered_readers(self) -> Sequence[int]:
-        return sorted(self._state.readers)
+        def fire() -> None:
+            self._timers.discard(timer)
+            if is_wanted():
+                self._submit(name, call)
+                self.call_periodically(name, period_ms, call, is_wanted)
 
-    def assign_splits(self, subtask: int, splits: Sequence[Any]) -> None:
-        self._coordinators.assign(self._state, subtask, splits)
-
-    def signal_no_more_splits(self, subtask: int) -> None:
-        self._coordinators.no_more_splits(self._state, subtask)
-
-    def call_periodically(self, period_ms: int, call: Callable[[], None]) -> None:
-        self._coordinators.call_periodically(self._state.place.name, period_ms, call)
+        timer = threading.Timer(period_ms / 1000, fire)
+        timer.daemon = True
+        self._timers.add(timer)
+        timer.start()
 
 
 def job_prefix_of(job_id: JobId) -> str:
@@ -307,7 +238,7 @@ def coordinated_vertices(
     return [
         CoordinatedVertex(
             vertex.vertex_id, info.node_id, info.name, vertex.parallelism,
-            nodes[info.node_id].coordinator, alignment_of(nodes[info.node_id].operator),
+            nodes[info.node_id].coordinator, alignment_of(nodes[info.node_id].operator), info.uid,
         )
         for vertex in vertices.values()
         for info in vertex.operators

@@ -14,7 +14,7 @@ from penstock.model.ids import AttemptId
 from penstock.model.messages import DriverData
 from penstock.runtime.chain import user_code_error
 from penstock.runtime.convert import enforce, to_rows
-from penstock.runtime.elements import Batch, ColumnBatch, Element, RowBatch
+from penstock.runtime.elements import Batch, CheckpointBarrier, ColumnBatch, Element, RowBatch
 
 MAX_IN_FLIGHT: Final = 8
 _ROWS_PER_FRAME: Final = 4096
@@ -41,6 +41,8 @@ class DriverWriter:
         self.records_out = 0
 
     def write(self, element: Element) -> None:
+        if isinstance(element, CheckpointBarrier):
+            self.flush()  # before the checkpoint that they belong to is acknowledged
         if not isinstance(element, (RowBatch, ColumnBatch)):
             return  # the driver needs no watermarks
         try:

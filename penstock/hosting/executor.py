@@ -6,15 +6,18 @@ anything starts.
 
 from __future__ import annotations
 
+import random
 import re
 import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
+from penstock.hosting.checkpoints.savepoints import start_savepoint, statistics_of
+from penstock.hosting.checkpoints.setup import Surroundings, with_checkpoints
 from penstock.hosting.closures import serialize, user_modules_archive
 from penstock.hosting.console import Console
 from penstock.hosting.coordinators import coordinated_vertices
@@ -26,7 +29,7 @@ from penstock.hosting.ha_recovery import (
     finish_recorded,
     told_of_recovery,
 )
-from penstock.hosting.ha_settings import ha_settings_of
+from penstock.hosting.ha_settings import ha_settings_of, recovery_directory_of
 from penstock.hosting.ha_store import Ended
 from penstock.hosting.job_observer import JobObserver
 from penstock.hosting.jobmanager import JobManager
@@ -34,6 +37,8 @@ from penstock.hosting.minicluster import ThreadProvider
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.settings_builder import HOST_DEFAULTS, job_manager_settings, python_files
 from penstock.hosting.wire import MAX_MESSAGE
+from penstock.model.checkpoint_statistics import CheckpointStatistics
+from penstock.model.checkpoints import CheckpointType
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, GraphError, NoResourceAvailable
 from penstock.model.graph.builder import build_job_graph
@@ -82,6 +87,25 @@ class JobHandle:
 
     def cancel(self) -> None:
         self.manager.cancel()
+
+    def start_savepoint(
+        self, kind: CheckpointType, directory: str | None
+    ) -> Callable[[float | None], str]:
+        answered = start_savepoint(self.manager, kind, directory)
+
+        def wait(timeout_s: float | None) -> str:
+            """A job that was stopped has ended when this returns."""
+            began = time.monotonic()
+            folder = answered.result(timeout_s)
+            if kind.is_synchronous:
+                left_s = None if timeout_s is None else timeout_s - (time.monotonic() - began)
+                self.wait(left_s)
+            return folder
+
+        return wait
+
+    def checkpoints(self) -> CheckpointStatistics:
+        return statistics_of(self.manager)
 
     def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
         return self.manager.job_master.task_metrics()
@@ -184,7 +208,8 @@ class ClusterExecutor:
             if claim.is_recovered:
                 _say(told_of_recovery(claim))
                 settings = self._settings(claim.job.program)
-                drop_leftovers(claim.job)
+                if not claim.keeper.former_checkpoints:
+                    drop_leftovers(claim.job)
             return self._run(claim.job, settings, claim.keeper, has_program=has_program)
         except BaseException:
             claim.keeper.abandon(is_wanted=claim.is_recovered)
@@ -201,16 +226,33 @@ class ClusterExecutor:
         self, job: SubmittedJob, settings: Settings, guard: JobGuard, *, has_program: bool = True
     ) -> JobHandle:
         provider = self._provider(job, settings)
-        observer = self._observer or Console(settings, job.program)
-        manager = JobManager(
-            job.graph,
-            job.coordinated,
-            provider,
+        built = with_checkpoints(
             job_manager_settings(settings, job.program),
-            observer,
-            modules=job.modules,
-            guard=guard,
+            settings,
+            job.graph,
+            Surroundings(
+                provider.shares_files,
+                draw=lambda: random.uniform(-1.0, 1.0),
+                say=_say,
+                recovery_directory=recovery_directory_of(settings),
+                pointers=guard.former_checkpoints,
+            ),
         )
+        observer = self._observer or Console(settings)
+        try:
+            manager = JobManager(
+                job.graph,
+                job.coordinated,
+                provider,
+                built,
+                observer,
+                modules=job.modules,
+                guard=guard,
+            )
+        except BaseException:
+            if built.storage is not None:
+                built.storage.drop_unused()
+            raise
         if not has_program:
             manager.drop_collected()
         observer.submitted(job.graph, settings.ignored_keys())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import json
 import os
 import pickle
 import secrets
@@ -25,10 +26,10 @@ from pathlib import Path
 from typing import Final
 
 from penstock.hosting.closures import deserialize, serialize
-from penstock.hosting.coordinators import CoordinatedVertex
 from penstock.hosting.ha_guard import LeaseKeeper, RecordedResult, read_instant
 from penstock.hosting.ha_settings import HaSettings, make_private
 from penstock.hosting.ha_store import Ended, Entry, JobStore
+from penstock.hosting.source_coordinator import CoordinatedVertex
 from penstock.machines.leadership import Instant, Leadership, Lease, LeaseWatch
 from penstock.model.errors import ExternalError
 from penstock.model.graph.job_graph import JobGraph
@@ -177,6 +178,9 @@ class Election:
         keeper = self._keep(taken, lease, asked)
         try:
             result = self.store.read(taken, "result")
+            found = self.store.read(taken, "checkpoints")
+            pointers = () if found is None else tuple((i, place) for i, place in json.loads(found))
+            keeper.former_checkpoints = pointers
             recorded = None if result is None else pickle.loads(result)
             job = _unpack(self.store.read(taken, "job"), taken.path)
         except BaseException:

@@ -7,6 +7,7 @@ All steps in the store are taken by that thread, so that a slow disk never holds
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import pickle
 import queue
@@ -45,6 +46,8 @@ class JobGuard:
 
     silence_s: float = math.inf
     """A TaskManager that hears nothing of the driver for so long must end."""
+    former_checkpoints: tuple[tuple[int, str], ...] | None = None
+    """What the former driver recorded; None: there was no former driver."""
 
     def may_vouch(self) -> bool:
         """Whether the driver may tell its TaskManagers to live on for `silence_s`."""
@@ -63,6 +66,12 @@ class JobGuard:
     ) -> None:
         """Calls `commit`, from any thread, once nobody else can commit anything else; never when fenced."""
         commit()
+
+    def record_checkpoints(self, pointers: tuple[tuple[int, str], ...]) -> None:
+        """(id, location) of the checkpoints that whoever takes over may begin with, oldest first. Any thread.
+
+        Raises: LeaseTaken, OSError: nobody will begin with the newest of them.
+        """
 
     def end(self, result: RecordedResult) -> str | None:
         """The job is globally terminal. Returns why it is not ours to end, if it is not."""
@@ -131,6 +140,11 @@ class LeaseKeeper(JobGuard):
             commit()
 
         self._work.put(record)
+
+    def record_checkpoints(self, pointers: tuple[tuple[int, str], ...]) -> None:
+        """On the thread that calls: the lease must go on being renewed while a slow disk writes."""
+        told = json.dumps(pointers).encode()
+        self._prove(lambda: self._store.put_checkpoints(self.entry, told))
 
     def end(self, result: RecordedResult) -> str | None:
         if result.status is JobStatus.FINISHED:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from penstock.hosting.checkpoints.keeper import SavepointFailed
 from penstock.hosting.coordinators import commit_all, committers_of, job_prefix_of
 from penstock.hosting.ha_election import Claim, SubmittedJob
 from penstock.hosting.ha_guard import RecordedResult
 from penstock.hosting.ha_store import Ended
+from penstock.model.checkpoint_statistics import CheckpointStatistics
+from penstock.model.checkpoints import CheckpointType
 from penstock.model.errors import JobExecutionError
 from penstock.model.ids import JobId
 from penstock.model.messages import TaskIo
@@ -37,6 +40,14 @@ class EndedJob:
     def cancel(self) -> None:
         return
 
+    def start_savepoint(
+        self, kind: CheckpointType, directory: str | None
+    ) -> Callable[[float | None], str]:
+        raise SavepointFailed(f"no savepoint was taken: job {self._job_id} has ended")
+
+    def checkpoints(self) -> CheckpointStatistics:
+        return CheckpointStatistics()  # the other driver has them
+
     def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
         return []  # its tasks are gone
 
@@ -52,7 +63,10 @@ def told_of_recovery(claim: Claim) -> str:
     what = f"job '{graph.name}' ({graph.job_id}) of driver {claim.former} is taken over"
     if claim.result is not None:
         return f"{what}: it was {claim.result.status} already, which is carried out once more"
-    return f"{what}: no checkpoints are taken yet, so it begins at its sources' start"
+    found = claim.keeper.former_checkpoints
+    if not found:
+        return f"{what}: it has completed no checkpoint, so it begins at its sources' start"
+    return f"{what}: it goes on from checkpoint {found[-1][0]} ({found[-1][1]})"
 
 
 def ended_elsewhere(ended: Ended) -> JobControl:

@@ -65,6 +65,12 @@ def ha_settings_of(settings: Settings) -> HaSettings | None:
     return HaSettings(_root(settings), lease_ms, renew_ms, _key(settings))
 
 
+def recovery_directory_of(settings: Settings) -> str | None:
+    """For checkpoints of jobs that another driver may take over and that name no directory; None: high availability is off."""
+    ha = ha_settings_of(settings)
+    return None if ha is None else f"{ha.root}-checkpoints"
+
+
 def _root(settings: Settings) -> Path:
     storage = settings.get_str("high-availability.storageDir")
     if not storage:

@@ -5,6 +5,7 @@
         00000003-5f2c8a11/   the entry; its name is the fencing token of the driver that runs the job
             job              the job as it was submitted
             lease            rewritten with every renewal
+            checkpoints      which ones whoever takes over may begin with
             result           how the job ends, written before anything of it becomes visible
         ended                how the last job of this key ended, for drivers that waited for it
 
@@ -113,7 +114,7 @@ class JobStore:
             return None
 
     def read(self, entry: Entry, name: str) -> bytes | None:
-        """`job` or `result`; None: there is none. Raises ExternalError for one that is not as it was written."""
+        """`job`, `checkpoints` or `result`; None: there is none. Raises ExternalError for one that is not as it was written."""
         try:
             data = (entry.path / name).read_bytes()
         except FileNotFoundError:
@@ -189,10 +190,17 @@ class JobStore:
 
     def put_result(self, entry: Entry, result: bytes) -> None:
         """Durable when this returns, and seen by whoever takes over later. Raises LeaseTaken, OSError."""
+        self._put(entry, "result", result)
+
+    def put_checkpoints(self, entry: Entry, pointers: bytes) -> None:
+        """As `put_result`; in place of what was put before."""
+        self._put(entry, "checkpoints", pointers)
+
+    def _put(self, entry: Entry, name: str, data: bytes) -> None:
         with self._fenced(entry):
-            new = entry.path / f".result-{entry.token}"
-            _write_durably(new, self._head("result", result) + result)
-            new.replace(entry.path / "result")
+            new = entry.path / f".{name}-{entry.token}"
+            _write_durably(new, self._head(name, data) + data)
+            new.replace(entry.path / name)
             _sync_folder(entry.path)
 
     # ------------------------------------------------------------------ private

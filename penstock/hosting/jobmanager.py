@@ -16,14 +16,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from penstock.hosting.checkpoints.keeper import keeper_of, settled
 from penstock.hosting.control_server import ControlServer
-from penstock.hosting.coordinators import CoordinatedVertex, Coordinators
+from penstock.hosting.coordinators import Coordinators
 from penstock.hosting.driver_sink import CollectStream, DriverStreams
 from penstock.hosting.ha_guard import JobGuard, RecordedResult
 from penstock.hosting.handshake import ROLE_SUPERVISOR, Credentials
 from penstock.hosting.job_observer import JobObserver, guarded
 from penstock.hosting.machine_shell import JobManagerSettings, MachineShell, now_ms
 from penstock.hosting.provider import MasterAddress, TaskManagerProvider
+from penstock.hosting.source_coordinator import CoordinatedVertex
 from penstock.hosting.taskmanager_watch import TaskManagerWatch
 from penstock.machines.job_master import JobMaster
 from penstock.model.deployment import TaskManagerLocation
@@ -31,11 +33,16 @@ from penstock.model.errors import ExternalError, UserError
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import AttemptId, BlobKey, FencingToken, ResourceId
 from penstock.model.messages import (
+    AcknowledgeCheckpoint,
     CancelJob,
+    CheckpointAcknowledged,
+    CheckpointDeclined,
+    DeclineCheckpoint,
     DriverData,
     FailJob,
     FailureInfo,
     Heartbeat,
+    JobEvent,
     JobFinalized,
     OfferSlots,
     PartitionDataProduced,
@@ -104,6 +111,10 @@ class JobManager:
             self._end,
         )
         self.shell.guard = self.guard
+        parts = self.coordinators, self.guard, self.feed_soon
+        self.keeper = keeper_of(self.job_id, settings.storage, *parts)
+        if self.keeper is not None:
+            self.shell.checkpoints = self.keeper
         self.shell.fencing_token = FencingToken(self.credentials.token)
         self.watch = TaskManagerWatch(
             self.shell, provider, self.observer, settings, self._done.is_set
@@ -131,7 +142,7 @@ class JobManager:
         self._thread.start()
 
     def cancel(self) -> None:
-        self._soon(lambda: self.shell.feed_job(CancelJob(now_ms())))
+        self.feed_soon(CancelJob)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Whether the job has ended and everything of it is gone."""
@@ -148,19 +159,17 @@ class JobManager:
 
     def send_to_task(self, attempt_id: AttemptId, message: object) -> None:
         """Any thread. Messages for attempts that ended are dropped."""
-
-        def send() -> None:
-            resource_id = self.shell.where.get(attempt_id)
-            if resource_id is not None:
-                self.shell.links.send(resource_id, message)
-
-        self._soon(send)
+        self._soon(lambda: self.shell.send_in_turn(attempt_id, message))
 
     def fail_job(self, failure: FailureInfo) -> None:
-        self._soon(lambda: self.shell.feed_job(FailJob(failure, now_ms())))
+        self.feed_soon(lambda now: FailJob(failure, now))
 
     def job_finalized(self) -> None:
-        self._soon(lambda: self.shell.feed_job(JobFinalized(now_ms())))
+        self.feed_soon(JobFinalized)
+
+    def feed_soon(self, make: Callable[[int], JobEvent]) -> None:
+        """Any thread. The event that is made of the time when it is its turn."""
+        self._soon(lambda: self.shell.feed_job(make(now_ms())))
 
     def _soon(self, call: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: the job is over
@@ -199,11 +208,12 @@ class JobManager:
             self.settings.silence_timeout_s,
         )
         self.provider.open(master, self._on_host_ended)
-        self.coordinators.start()
         self.shell.feed_job(StartScheduling(now_ms()))
+        self.coordinators.start()  # those that the start has not restored
         ticker = asyncio.create_task(self._tick())
         ticker.add_done_callback(self._on_ticker_end)
         await self._done.wait()
+        await settled(self.keeper, lambda: self._broken is not None)
         ticker.cancel()
         server.close()
         for resource_id in self.shell.links.everybody():
@@ -230,7 +240,7 @@ class JobManager:
             self.provider.close,
             self.shell.links.close,
             self._cancel_tasks,
-            lambda: self.coordinators.close(is_committed=self.status in _KEEPS_OUTPUT),
+            self._close_coordinators,
             lambda: self.guard.close(self._result()),
             lambda: self._streams.end(self._failure_text()),
             self._loop.close,
@@ -241,6 +251,13 @@ class JobManager:
                 step()
             except Exception as error:
                 self.observer.engine_failed(error)
+
+    def _close_coordinators(self) -> None:
+        """What was written and not committed stays for whoever goes on from a checkpoint that is kept."""
+        is_kept = self.keeper is not None and self.keeper.keeps_own
+        self.coordinators.close(is_committed=is_kept or self.status in _KEEPS_OUTPUT)
+        if self.keeper is not None:
+            self.keeper.close(is_over=self.status.is_globally_terminal)
 
     def _end_leadership(self) -> None:
         """Before anything is cleaned up: a job that another driver leads is not ours to end."""
@@ -296,22 +313,9 @@ class JobManager:
         if isinstance(message, RegisterTaskManager):
             self._on_register(message, writer)
             return message.resource_id
-        if isinstance(message, TaskStateChanged):
-            self.shell.feed_job(TaskReported(message, now_ms()))
-        elif isinstance(message, OfferSlots):
-            self._on_offers(message)
-        elif isinstance(message, SplitRequest | ReportedWatermark):
-            if message.attempt_id in self.shell.where:
-                self.coordinators.from_reader(message)
-        elif isinstance(message, DriverData):
-            self._on_driver_data(message)
-        elif isinstance(message, UserOutput):
-            self.observer.user_output(message, self.job_graph)
-        elif isinstance(message, SlotFreed):
-            self.shell.feed_job(message)
-            self.shell.feed_resources(message)
-        elif isinstance(message, PartitionDataProduced):
-            self.shell.feed_job(message)
+        take = _TAKEN.get(type(message))
+        if take is not None:
+            take(self, message)
         else:
             self.shell.answer(message)
         return None
@@ -341,6 +345,14 @@ class JobManager:
         for attempt_id, io in message.ios:
             self.shell.job_master.note_io(attempt_id, io)
 
+    def _on_reader(self, message: SplitRequest | ReportedWatermark) -> None:
+        if message.attempt_id in self.shell.where:
+            self.coordinators.from_reader(message)
+
+    def _on_slot_freed(self, message: SlotFreed) -> None:
+        self.shell.feed_job(message)
+        self.shell.feed_resources(message)
+
     def _on_offers(self, message: OfferSlots) -> None:
         location = self.shell.links.location(message.resource_id)
         if location is not None:
@@ -353,3 +365,19 @@ class JobManager:
     def _on_host_ended(self, resource_id: ResourceId, cause: str) -> None:
         """Any thread."""
         self._soon(lambda: self.watch.host_ended(resource_id, cause))
+
+
+_TAKEN: Final[dict[type, Callable[[JobManager, Any], None]]] = {
+    TaskStateChanged: lambda own, told: own.shell.feed_job(TaskReported(told, now_ms())),
+    AcknowledgeCheckpoint: lambda own, told: own.shell.feed_job(
+        CheckpointAcknowledged(told, now_ms())
+    ),
+    DeclineCheckpoint: lambda own, told: own.shell.feed_job(CheckpointDeclined(told, now_ms())),
+    PartitionDataProduced: lambda own, told: own.shell.feed_job(told),
+    OfferSlots: JobManager._on_offers,
+    SplitRequest: JobManager._on_reader,
+    ReportedWatermark: JobManager._on_reader,
+    DriverData: JobManager._on_driver_data,
+    UserOutput: lambda own, told: own.observer.user_output(told, own.job_graph),
+    SlotFreed: JobManager._on_slot_freed,
+}

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from penstock.hosting.checkpoint_port import CheckpointPort, NoCheckpoints
+from penstock.hosting.checkpoints.keeper import JobStorage
 from penstock.hosting.coordinators import Coordinators
 from penstock.hosting.driver_sink import DriverStreams
 from penstock.hosting.ha_guard import JobGuard
@@ -21,6 +22,7 @@ from penstock.hosting.job_observer import JobObserver
 from penstock.hosting.links import Links
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.task_thread import TaskSettings
+from penstock.machines.checkpoints.history import CheckpointHistory
 from penstock.machines.job_master import JobMaster
 from penstock.machines.job_settings import JobSettings
 from penstock.machines.resource_manager import ResourceManager, ResourceSettings
@@ -70,7 +72,7 @@ from penstock.model.states import ExecutionState, JobStatus
 
 @dataclass(frozen=True, slots=True)
 class JobManagerSettings:
-    """What the shell needs of the configuration."""
+    """What the shell needs of the configuration. `storage` None: there is no place for checkpoints."""
 
     job: JobSettings
     resources: ResourceSettings
@@ -81,6 +83,8 @@ class JobManagerSettings:
     frozen_timeout_s: float
     max_taskmanagers: int | None = None
     silence_timeout_s: float = 50.0
+    checkpoint_history_size: int = 10
+    storage: JobStorage | None = None
 
 
 def now_ms() -> int:
@@ -109,7 +113,9 @@ class MachineShell:
         self.where: dict[AttemptId, ResourceId] = {}
         self.cancelling: dict[AttemptId, int] = {}
         self.checkpoints: CheckpointPort = NoCheckpoints()
-        self.job_master = JobMaster(job_graph, settings.job, now_ms())
+        self.checkpoint_history = CheckpointHistory(settings.checkpoint_history_size)
+        completed = () if settings.storage is None else settings.storage.completed
+        self.job_master = JobMaster(job_graph, settings.job, now_ms(), completed)
         self.resource_manager = ResourceManager(
             provider.slots_per_taskmanager,
             _smaller(provider.max_taskmanagers(), settings.max_taskmanagers),
@@ -128,6 +134,16 @@ class MachineShell:
 
     def feed_job(self, event: JobEvent) -> None:
         self._feed(self._step_job, event)
+
+    def send_in_turn(self, attempt_id: AttemptId, message: object) -> None:
+        """What a coordinator tells a task: behind the effects of all that it told us before. To an ended one: dropped."""
+        self._feed(self._send_to_task, (attempt_id, message))
+
+    def _send_to_task(self, told: tuple[AttemptId, object]) -> None:
+        attempt_id, message = told
+        resource_id = self.where.get(attempt_id)
+        if resource_id is not None:
+            self.links.send(resource_id, message)
 
     def feed_resources(self, event: ResourceEvent) -> None:
         self._feed(self._step_resources, event)
@@ -204,7 +220,20 @@ class MachineShell:
     def _do_coordinate(self, effect: Any) -> None:
         self.checkpoints.coordinate(effect)
 
+    def _do_restore(self, effect: RestoreCoordinators) -> None:
+        """The whole job begins with a checkpoint."""
+        self.checkpoints.coordinate(effect)
+        self._note_restored(effect.checkpoint_id)
+
+    def _note_restored(self, checkpoint_id: int | None) -> None:
+        latest = self.job_master.checkpoints.store.latest
+        if checkpoint_id is not None and latest is not None:
+            at_ms = _wall_clock_ms(now_ms())
+            self.checkpoint_history.restored(checkpoint_id, latest.location, at_ms)
+
     def _do_checkpoint_ended(self, effect: CheckpointEnded) -> None:
+        triggered_at_ms = _wall_clock_ms(effect.triggered_ms)
+        self.checkpoint_history.ended(effect, triggered_at_ms, _wall_clock_ms(now_ms()))
         self._observer.checkpoint_ended(effect)
 
     def _do_answer_savepoint(self, effect: SavepointAnswered) -> None:
@@ -232,13 +261,16 @@ class MachineShell:
         for attempt_id in list(self.where):
             if attempt_id.execution_vertex_id in reset:
                 del self.where[attempt_id]
-        self._coordinators.reset(effect.vertices)
+        if not effect.is_global:
+            self._note_restored(effect.checkpoint_id)
+        if not effect.is_global or effect.checkpoint_id is None:  # else all of them are replaced
+            self._coordinators.reset(effect.vertices, effect.checkpoint_id)
         self._observer.restarting(effect)
         if not self._streams.restart(reset):
             text = (
-                "execute_and_collect: the job had to start again, but rows of it were handed out "
-                "already and no checkpoints are taken yet: going on would hand them out twice. "
-                "Write to a file sink, which drops what a failed attempt wrote, or run again."
+                "execute_and_collect: subtasks of the job had to begin again, but rows of theirs were handed "
+                "out already: going on would hand some out twice. Write to a file sink, which is exact "
+                "after a failure, or run again."
             )
             self.feed_job(FailJob(_not_restartable(text), now_ms()))
 
@@ -312,7 +344,7 @@ _JOB_EFFECTS: Final[dict[type, Callable[[MachineShell, Any], None]]] = {
     NotifyCheckpointAborted: MachineShell._do_send_stamped,
     SnapshotCoordinators: MachineShell._do_coordinate,
     CoordinatorsCheckpointEnded: MachineShell._do_coordinate,
-    RestoreCoordinators: MachineShell._do_coordinate,
+    RestoreCoordinators: MachineShell._do_restore,
     StoreCheckpoint: MachineShell._do_store,
     DiscardCheckpoint: MachineShell._do_keep,
     DiscardStates: MachineShell._do_keep,

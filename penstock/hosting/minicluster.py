@@ -30,6 +30,10 @@ class ThreadProvider:
         self.managers: dict[ResourceId, TaskManager] = {}
 
     @property
+    def shares_files(self) -> bool:
+        return True
+
+    @property
     def bind_host(self) -> str:
         return "127.0.0.1"
 

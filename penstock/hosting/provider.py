@@ -37,6 +37,10 @@ class TaskManagerProvider(Protocol):
     slots_per_taskmanager: int
 
     @property
+    def shares_files(self) -> bool:
+        """Whether TaskManagers see the driver's local files."""
+
+    @property
     def bind_host(self) -> str:
         """Where the JobManager listens."""
 

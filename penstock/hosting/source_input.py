@@ -27,6 +27,7 @@ class SourceInput:
 
     is_source = True
     inputs = 1
+    held: Sequence[tuple[int, Element]] = ()
 
     def __init__(self, operator: SourceOperator, spec: ChainedOperator, thread: TaskThread) -> None:
         self._operator = operator
@@ -54,6 +55,10 @@ class SourceInput:
         """The coordinator of the alignment group says how far this source may run. Mailbox thread."""
         self._operator.allow(watermark_ms)
 
+    def stop(self, *, drain: bool) -> None:
+        """The job stops with a savepoint: read no more. Mailbox thread."""
+        self._operator.stop(drain=drain)
+
     # ------------------------------------------------------------------ TaskInput
 
     def poll(self) -> tuple[int, Sequence[Element]] | None:
@@ -67,6 +72,10 @@ class SourceInput:
         if self._operator.next_wake_ms is not None:
             self.wake_at(self._operator.next_wake_ms)
         return (0, elements) if elements else None
+
+    def poll_priority(self) -> Sequence[Element]:
+        """Nothing overtakes what a source reads."""
+        return ()
 
     @property
     def is_finished(self) -> bool:

@@ -72,6 +72,10 @@ class SparkProvider:
         return str(self._context.master).startswith("local")
 
     @property
+    def shares_files(self) -> bool:
+        return self.is_local
+
+    @property
     def bind_host(self) -> str:
         """Where Spark's own driver listens (all interfaces in a container, say); loopback in local modes."""
         if self.is_local:

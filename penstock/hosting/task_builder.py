@@ -17,6 +17,9 @@ from penstock.hosting.channels import TaskChannelHost
 from penstock.hosting.closures import dumps_records, loads_records
 from penstock.hosting.driver_stream import DriverWriter
 from penstock.hosting.source_input import SourceInput
+from penstock.hosting.task_barriers import is_final_awaited, notice_priority, take_part
+from penstock.hosting.task_restore import restore_task
+from penstock.model.checkpoints import CheckpointType
 from penstock.model.deployment import (
     InputGateDeployment,
     PartitionDeployment,
@@ -27,13 +30,13 @@ from penstock.model.errors import EngineBug
 from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
 from penstock.model.ids import DataSetId, ResultPartitionId
 from penstock.runtime.chain import OperatorChain, OperatorTimer
-from penstock.runtime.checked_state import CheckedKeyedStateBackend
+from penstock.runtime.elements import CheckpointBarrier
+from penstock.runtime.finished_chain import FinishedChain, FinishedSource
 from penstock.runtime.gate.debloater import DebloatTarget, GateDebloating
 from penstock.runtime.gate.network_input import NetworkInput, WakeListener, network_inputs
 from penstock.runtime.gate.ports import GateContext
 from penstock.runtime.gate.producer_check import ProducerAnswer
 from penstock.runtime.gate.single import SingleInputGate
-from penstock.runtime.heap_state import HeapKeyedStateBackend
 from penstock.runtime.input_processor import StreamMultipleInputProcessor, StreamOneInputProcessor
 from penstock.runtime.operator import OperatorContext
 from penstock.runtime.partition.blocking import BlockingFormat
@@ -46,7 +49,8 @@ from penstock.runtime.partition.result_partition import (
 from penstock.runtime.partitioner import Partitioner, make_partitioner
 from penstock.runtime.source_operator import SourceOperator
 from penstock.runtime.state import MakeKeyedStateBackend
-from penstock.runtime.task import OutputWriter, StreamTask, TaskInput
+from penstock.runtime.task import StreamTask, TaskInput
+from penstock.runtime.task_outputs import OutputWriter
 from penstock.runtime.writers import PartitionWriter
 
 if TYPE_CHECKING:
@@ -66,20 +70,22 @@ class BuiltTask:
         thread: TaskThread,
         gates: Sequence[SingleInputGate],
         partitions: Sequence[ResultPartition],
+        inputs: Sequence[NetworkInput] = (),
     ) -> None:
-        """`gates`: one for each gate of the deployment."""
+        """`gates`: one for each gate of the deployment. `inputs`: what reads them."""
         self.task = task
         self.chain = task.chain
         self._thread = thread
         self._gates = gates
         self._partitions = partitions
+        self._inputs = inputs
         self.debloating: list[GateDebloating] = []
         self._readers: dict[DataSetId, list[tuple[SingleInputGate, InputGateDeployment]]] = {}
         for gate, deployed in zip(gates, thread.deployment.gates, strict=True):
             self._readers.setdefault(deployed.data_set_id, []).append((gate, deployed))
 
     def start(self) -> None:
-        """Publish partitions, open operators, ask for inputs.
+        """Publish partitions, restore and open operators, ask for inputs.
 
         Partitions first: an operator may take its time to open, and consumers wait for a partition only so long.
         """
@@ -88,6 +94,7 @@ class BuiltTask:
             partition.setup(plane.registry, pool_of(partition, plane.memory, plane.network))
         for gate in self._gates:
             gate.setup()
+        restore_task(self._thread, self.task, self._inputs, self._partitions)
         self.chain.open(self._context_for)
         for deployed in self._thread.deployment.gates:
             self.connect(deployed.channels)
@@ -97,6 +104,13 @@ class BuiltTask:
         source = self.task.input
         if isinstance(source, SourceInput):
             source.start()
+
+    def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
+        """None of the producers run. A source stops first, if the job stops with this savepoint."""
+        source, kind = self.task.input, barrier.options.type
+        if kind.is_synchronous and isinstance(source, SourceInput):
+            source.stop(drain=kind is CheckpointType.STOP_DRAIN)
+        self.task.trigger_checkpoint(barrier)
 
     def connect(self, descriptors: Iterable[ShuffleDescriptor]) -> None:
         """Known producers: turn unknown channels into local or remote ones."""
@@ -134,13 +148,19 @@ class BuiltTask:
         thread.host.data_plane.call_later(period_ms, again)
 
     def add_splits(self, splits: Sequence[Any]) -> None:
-        self._source_input().add_splits(splits)
+        """Splits that came behind the trigger of a checkpoint are in its enumerator's state, not in the reader's."""
+        source = self._source_input()
+        self.task.checkpoints.behind(lambda: source.add_splits(splits))
 
     def no_more_splits(self) -> None:
-        self._source_input().reader.notify_no_more_splits()
+        source = self._source_input()
+        self.task.checkpoints.behind(source.reader.notify_no_more_splits)
 
     def allow_watermark(self, watermark_ms: int) -> None:
-        self._source_input().allow_watermark(watermark_ms)
+        if isinstance(
+            self.task.input, SourceInput
+        ):  # else one that had finished: it waits for nobody
+            self.task.input.allow_watermark(watermark_ms)
 
     def next_poll_ms(self) -> int | None:
         source = self.task.input
@@ -200,6 +220,7 @@ class BuiltTask:
         thread, deployment = self._thread, self._thread.deployment
         settings = thread.host.task_settings
         job_prefix = deployment.job_id[:16]
+        restore = deployment.restore
         return OperatorContext(
             job_name=deployment.job_name,
             task_name=deployment.vertex_name,
@@ -216,6 +237,8 @@ class BuiltTask:
             job_id=deployment.job_id,
             report_committable=lambda payload: thread.report_committable(spec.node_id, payload),
             file_prefix=job_prefix,
+            restored_checkpoint_id=None if restore is None else restore.checkpoint_id,
+            has_final_checkpoint=is_final_awaited(thread),
             keyed_state=_keyed_state(thread),
             active_ms=lambda: wall_clock_ms() - thread.backpressured_ms,
             async_calls=AsyncCallThreads(
@@ -228,23 +251,26 @@ class BuiltTask:
 def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
     """Everything of one attempt, not yet opened."""
     host = thread.host
-    chain = OperatorChain(
-        spec,
-        wall_clock_ms,
-        thread.enter_operator,
-        random.randrange,
-        host.task_settings.latency_granularity,
-        dumps_records,
-    )
+    chain = _chain(thread, spec)
     partitions = _result_partitions(thread)
     outputs = [_writer(thread, spec, output, partitions) for output in spec.outputs]
-    head = chain.head
+    head = spec.operators[0].operator
     gates: Sequence[SingleInputGate] = ()
+    inputs: Sequence[NetworkInput] = ()
     task_input: TaskInput
-    if isinstance(head, SourceOperator):
-        task_input = SourceInput(head, spec.operators[0], thread)
+    if not isinstance(head, SourceOperator):
+        reader = None if chain.begins_finished else head
+        inputs, gates = build_gates(
+            thread.deployment,
+            _gate_context(thread),
+            thread.processor.notify_input,
+            functools.partial(notice_priority, thread),
+        )
+        task_input = _input_processor(inputs, reader)
+    elif chain.begins_finished:
+        task_input = FinishedSource()
     else:
-        task_input, gates = _network_input(thread, head)
+        task_input = SourceInput(head, spec.operators[0], thread)
     timeout_ms = min((output.buffer_timeout_ms for output in spec.outputs), default=100)
     task = StreamTask(
         chain,
@@ -255,14 +281,32 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
         max_step_ns=int(host.task_settings.max_step_ms * 1e6),
         buffer_timeout_ns=(timeout_ms if timeout_ms >= 0 else 100) * 1_000_000,
     )
-    return BuiltTask(task, thread, gates, list(partitions.values()))
+    take_part(thread, task, inputs, list(partitions.values()))
+    return BuiltTask(task, thread, gates, list(partitions.values()), inputs)
+
+
+def _chain(thread: TaskThread, spec: ChainSpec) -> OperatorChain:
+    restore = thread.deployment.restore
+    if restore is not None and restore.is_finished:
+        return FinishedChain(spec, wall_clock_ms)
+    return OperatorChain(
+        spec,
+        wall_clock_ms,
+        thread.enter_operator,
+        random.randrange,
+        thread.host.task_settings.latency_granularity,
+        dumps_records,
+    )
 
 
 def build_gates(
-    deployment: TaskDeployment, context: GateContext, wake: Callable[[], None]
+    deployment: TaskDeployment,
+    context: GateContext,
+    wake: Callable[[], None],
+    wake_priority: Callable[[], None] | None = None,
 ) -> tuple[Sequence[NetworkInput], Sequence[SingleInputGate]]:
     """Input gates as the deployment says, and what reads them; nothing is set up or connected yet."""
-    listener = WakeListener(wake)
+    listener = WakeListener(wake, wake_priority)
     gates: list[SingleInputGate] = []
     by_input: dict[int, list[SingleInputGate]] = {}
     for index, deployed in enumerate(deployment.gates):
@@ -271,17 +315,15 @@ def build_gates(
         )
         gates.append(gate)
         by_input.setdefault(deployed.input_index, []).append(gate)
-    return network_inputs(by_input, context.new_lock, wake), gates
+    return network_inputs(by_input, context.new_lock, wake, wake_priority), gates
 
 
-def _network_input(thread: TaskThread, head: object) -> tuple[TaskInput, Sequence[SingleInputGate]]:
-    """What the head operator reads, as fairly as it wants, and the gates behind it."""
-    context, wake = _gate_context(thread), thread.processor.notify_input
-    inputs, gates = build_gates(thread.deployment, context, wake)
+def _input_processor(inputs: Sequence[NetworkInput], head: object) -> TaskInput:
+    """What the head operator reads, as fairly as it wants."""
     if len(inputs) == 1:
-        return StreamOneInputProcessor(inputs[0]), gates
+        return StreamOneInputProcessor(inputs[0])
     next_selection = getattr(head, "next_selection", None)
-    return StreamMultipleInputProcessor(inputs, next_selection), gates
+    return StreamMultipleInputProcessor(inputs, next_selection)
 
 
 def _gate_context(thread: TaskThread) -> GateContext:
@@ -366,9 +408,8 @@ def _writer(
 
 
 def _keyed_state(thread: TaskThread) -> MakeKeyedStateBackend:
-    if thread.host.task_settings.checks_threads:
-        return functools.partial(CheckedKeyedStateBackend, check=thread.check_is_mine)
-    return HeapKeyedStateBackend
+    check = thread.check_is_mine if thread.host.task_settings.checks_threads else None
+    return thread.host.state_backends.of_slot(thread.deployment.allocation_id, check)
 
 
 def _partitioner(thread: TaskThread, output: ChainOutput, part: PartitionDeployment) -> Partitioner:

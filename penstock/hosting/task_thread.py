@@ -22,13 +22,17 @@ from penstock.hosting.closures import deserialize, dumps_records
 from penstock.hosting.data_plane import DataPlane
 from penstock.hosting.driver_stream import DriverWriter
 from penstock.hosting.io_directories import IoDirectories
+from penstock.hosting.keyed_state import StateBackends
 from penstock.hosting.producer_questions import ProducerQuestions
+from penstock.hosting.snapshot_writers import SnapshotWriters
 from penstock.hosting.task_builder import BuiltTask, build_task
+from penstock.hosting.task_checkpoints import TaskCheckpoints
 from penstock.hosting.task_metrics import TaskMetrics
 from penstock.hosting.user_output import end_thread
 from penstock.hosting.waker import Waker
 from penstock.machines.task_lifecycle import TaskLifecycle
-from penstock.model.deployment import ShuffleDescriptor, TaskDeployment
+from penstock.model.checkpoints import TaskCheckpointing
+from penstock.model.deployment import TaskDeployment
 from penstock.model.errors import ExternalError, UserCodeError, UserError
 from penstock.model.graph.chain import ChainSpec
 from penstock.model.messages import Committable, FailureInfo, TaskIo, TaskStateChanged
@@ -39,6 +43,7 @@ from penstock.runtime.mailbox import MIN_PRIORITY, MailboxClosed, TaskMailbox
 from penstock.runtime.mailbox_processor import MailboxProcessor
 from penstock.runtime.network_settings import NetworkSettings
 from penstock.runtime.partition.settings import BlockingSettings
+from penstock.runtime.state_backends import StateBackendSettings
 
 MAX_WAIT_S: Final = 1.0
 _MIN_WAIT_S: Final = 0.001
@@ -62,7 +67,7 @@ class CancelSignal(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class TaskSettings:
-    """What a task needs of the configuration."""
+    """What a task needs of the configuration. `checkpointing` None: the job neither takes nor reads any."""
 
     max_step_ms: float = 5.0
     frame_bytes: int = 1 << 20
@@ -76,6 +81,8 @@ class TaskSettings:
     job_parameters: tuple[tuple[str, str], ...] = ()
     network: NetworkSettings = field(default_factory=NetworkSettings)
     blocking: BlockingSettings = field(default_factory=BlockingSettings)
+    checkpointing: TaskCheckpointing | None = None
+    state_backend: StateBackendSettings = field(default_factory=StateBackendSettings)
 
 
 class TaskHost(Protocol):
@@ -86,6 +93,8 @@ class TaskHost(Protocol):
     task_settings: TaskSettings
     host_name: str
     questions: ProducerQuestions
+    snapshot_writers: SnapshotWriters
+    state_backends: StateBackends
 
     def send(self, message: object) -> None: ...
     def task_ended(self, task: TaskThread) -> None: ...
@@ -100,7 +109,9 @@ class TaskThread:
         self.host = host
         self.waker = Waker()
         self.operator = ""
+        self.head_uid = ""
         self.progress = 0
+        self.checkpoints = TaskCheckpoints(self)
         self._chain_blob = chain_blob
         self._life = TaskLifecycle()
         self._life_lock = threading.Lock()
@@ -177,18 +188,14 @@ class TaskThread:
         with suppress(MailboxClosed):
             self.processor.executor(priority).execute(act, description)
 
-    def update_partitions(self, descriptors: tuple[ShuffleDescriptor, ...]) -> None:
-        self.mail(lambda: self._with_built(lambda built: built.connect(descriptors)))
-
-    def add_splits(self, splits: bytes) -> None:
-        self.mail(lambda: self._with_built(lambda built: built.add_splits(deserialize(splits))))
-
-    def no_more_splits(self) -> None:
-        self.mail(lambda: self._with_built(lambda built: built.no_more_splits()))
-
-    def allow_watermark(self, watermark_ms: int) -> None:
-        """How far the source may run ahead of its alignment group."""
-        self.mail(lambda: self._with_built(lambda built: built.allow_watermark(watermark_ms)))
+    def mail_to_built(
+        self,
+        action: Callable[[BuiltTask], None],
+        description: str = "a mail to the task",
+        priority: int = MIN_PRIORITY,
+    ) -> None:
+        """As `mail`; dropped also before the task is built."""
+        self.mail(lambda: self._with_built(action), description, priority)
 
     def driver_credit(self, stream: str, frames: int) -> None:
         def grant(built: BuiltTask) -> None:
@@ -196,7 +203,7 @@ class TaskThread:
                 if isinstance(output, DriverWriter) and output.stream == stream:
                     output.on_credit(frames)
 
-        self.mail(lambda: self._with_built(grant))
+        self.mail_to_built(grant)
 
     @property
     def backpressured_ms(self) -> int:
@@ -253,6 +260,7 @@ class TaskThread:
     def _invoke(self) -> None:
         self._advance(ExecutionState.DEPLOYING)
         spec: ChainSpec = deserialize(self._chain_blob)
+        self.head_uid = spec.operators[0].uid
         self._built = build_task(self, spec)
         self._metrics = TaskMetrics(self._built, self.processor)
         self._advance(ExecutionState.INITIALIZING)
@@ -260,6 +268,7 @@ class TaskThread:
         self._advance(ExecutionState.RUNNING)
         self.processor.run_mailbox_loop()
         self._await_consumers(self._built)
+        self._await(lambda: self.checkpoints.is_settled)
         self.processor.mailbox.quiesce()
         self.processor.drain()
         self._close_operators()
@@ -294,10 +303,19 @@ class TaskThread:
     def _await_consumers(self, built: BuiltTask) -> None:
         """FINISHED means that consumers have everything: the last frames may still wait for credit."""
         self._is_awaiting_consumers = True
-        while not built.is_consumed:
+        self._await(lambda: built.is_consumed)
+
+    def _await(self, is_over: Callable[[], bool]) -> None:
+        """Run mails until then; who makes it so wakes the thread."""
+        while not is_over():
             if not self.processor.run_mail():
                 self.waker.wait(MAX_WAIT_S)
             self.progress += 1
+
+    def check_goes_on(self) -> None:
+        """Raises: CancelSignal: the task was cancelled or failed from outside. For what takes long on its thread."""
+        if self.state in {ExecutionState.CANCELING, ExecutionState.FAILED}:
+            raise CancelSignal
 
     def _is_mine(self) -> bool:
         return threading.get_ident() == self._thread.ident
@@ -319,6 +337,7 @@ class TaskThread:
     def _clean_up(self, failure: FailureInfo | None) -> None:
         """After a failure or cancel."""
         kind = failure.kind if failure else None
+        self.checkpoints.abandon()
         self._try(self._close_operators)
         self._try(lambda: self._with_built(lambda built: built.release(kind)))
 

@@ -18,10 +18,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import penstock
+from penstock.hosting.closures import deserialize
 from penstock.hosting.data_plane import DataPlane
 from penstock.hosting.handshake import NONCE_BYTES, ROLE_TASKMANAGER, ClientHandshake, Credentials
 from penstock.hosting.io_directories import IoDirectories
+from penstock.hosting.keyed_state import StateBackends
 from penstock.hosting.producer_questions import ProducerQuestions
+from penstock.hosting.snapshot_writers import SnapshotWriters
+from penstock.hosting.task_builder import BuiltTask
 from penstock.hosting.task_thread import TaskSettings, TaskThread, failure_info
 from penstock.hosting.task_watchdog import TaskWatchdog
 from penstock.hosting.user_modules import UserModules
@@ -41,6 +45,8 @@ from penstock.model.messages import (
     AddSplits,
     AnswerOffers,
     CancelTask,
+    CheckpointFailureReason,
+    DeclineCheckpoint,
     DeployTask,
     DriverCredit,
     FreeSlot,
@@ -48,6 +54,8 @@ from penstock.model.messages import (
     MasterHeartbeat,
     MaxAllowedWatermark,
     NoMoreSplits,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
     OfferSlots,
     PartitionStateAnswer,
     PutBlob,
@@ -58,6 +66,7 @@ from penstock.model.messages import (
     Shutdown,
     SlotOffer,
     TaskStateChanged,
+    TriggerCheckpoint,
     UpdatePartitions,
     UserOutput,
 )
@@ -101,6 +110,8 @@ class TaskManager:
         self.data_plane.on_error = self._partition_error
         self.data_plane.on_broken = self.abandon
         self.questions = ProducerQuestions(self.send, self.data_plane.call_later)
+        self.snapshot_writers = SnapshotWriters(config.slots)
+        self.state_backends = StateBackends(self.task_settings.state_backend, self.io_directories)
         self._tasks: dict[AttemptId, TaskThread] = {}
         self._blobs: dict[BlobKey, bytes] = {}
         self._watchdog = TaskWatchdog(
@@ -209,6 +220,7 @@ class TaskManager:
         deadline = time.monotonic() + _TASK_END_GRACE_S
         for task in tasks:
             task.join(max(0.0, deadline - time.monotonic()))
+        self.snapshot_writers.close()
         self.data_plane.close()
         self.io_directories.close()
         if self._socket is not None:
@@ -350,26 +362,17 @@ class TaskManager:
         if task is not None:
             self._cancel(task)
 
-    def _on_update_partitions(self, message: UpdatePartitions) -> None:
-        self._for_task(message.attempt_id, lambda task: task.update_partitions(message.descriptors))
-
     def _on_release_partitions(self, message: ReleasePartitions) -> None:
         for partition_id, producer in message.partitions:
             self.data_plane.registry.release(ResultPartitionId(partition_id, producer))
 
-    def _on_add_splits(self, message: AddSplits) -> None:
-        self._for_task(message.attempt_id, lambda task: task.add_splits(message.splits))
-
-    def _on_no_more_splits(self, message: NoMoreSplits) -> None:
-        self._for_task(message.attempt_id, lambda task: task.no_more_splits())
-
-    def _on_max_allowed_watermark(self, message: MaxAllowedWatermark) -> None:
-        self._for_task(message.attempt_id, lambda task: task.allow_watermark(message.watermark_ms))
-
-    def _on_driver_credit(self, message: DriverCredit) -> None:
-        self._for_task(
-            message.attempt_id, lambda task: task.driver_credit(message.stream, message.frames)
-        )
+    def _on_trigger_checkpoint(self, message: TriggerCheckpoint) -> None:
+        task = self._tasks.get(message.attempt_id)
+        if task is not None:
+            task.checkpoints.trigger(message)
+            return
+        reason = CheckpointFailureReason.TASK_CLOSING
+        self.send(DeclineCheckpoint(message.attempt_id, message.checkpoint_id, reason))
 
     def _on_shutdown(self, _message: Shutdown) -> None:
         self._is_shutting_down = True
@@ -378,6 +381,20 @@ class TaskManager:
         task = self._tasks.get(attempt_id)
         if task is not None:  # else: ended in the meantime
             action(task)
+
+
+def _to_task(action: Callable[[TaskThread, Any], None]) -> Callable[[TaskManager, Any], None]:
+    """A handler of messages that go to a task, if it is there still."""
+
+    def handle(manager: TaskManager, message: Any) -> None:
+        manager._for_task(message.attempt_id, lambda task: action(task, message))
+
+    return handle
+
+
+def _to_built(action: Callable[[BuiltTask, Any], None]) -> Callable[[TaskManager, Any], None]:
+    """As `_to_task`, on the task's own thread."""
+    return _to_task(lambda task, message: task.mail_to_built(lambda built: action(built, message)))
 
 
 _HANDLERS: Final[dict[type, Callable[[TaskManager, Any], None]]] = {
@@ -389,13 +406,20 @@ _HANDLERS: Final[dict[type, Callable[[TaskManager, Any], None]]] = {
     PutBlob: TaskManager._on_put_blob,
     DeployTask: TaskManager._on_deploy,
     CancelTask: TaskManager._on_cancel,
-    UpdatePartitions: TaskManager._on_update_partitions,
+    UpdatePartitions: _to_built(lambda built, message: built.connect(message.descriptors)),
     PartitionStateAnswer: lambda manager, message: manager.questions.on_answer(message),
     ReleasePartitions: TaskManager._on_release_partitions,
-    AddSplits: TaskManager._on_add_splits,
-    NoMoreSplits: TaskManager._on_no_more_splits,
-    MaxAllowedWatermark: TaskManager._on_max_allowed_watermark,
-    DriverCredit: TaskManager._on_driver_credit,
+    AddSplits: _to_built(lambda built, message: built.add_splits(deserialize(message.splits))),
+    NoMoreSplits: _to_built(lambda built, _message: built.no_more_splits()),
+    MaxAllowedWatermark: _to_built(
+        lambda built, message: built.allow_watermark(message.watermark_ms)
+    ),
+    DriverCredit: _to_task(
+        lambda task, message: task.driver_credit(message.stream, message.frames)
+    ),
+    TriggerCheckpoint: TaskManager._on_trigger_checkpoint,
+    NotifyCheckpointComplete: _to_task(lambda task, message: task.checkpoints.completed(message)),
+    NotifyCheckpointAborted: _to_task(lambda task, message: task.checkpoints.aborted(message)),
     Shutdown: TaskManager._on_shutdown,
 }
 

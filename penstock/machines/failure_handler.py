@@ -9,6 +9,8 @@ ends the job.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
+from typing import Final
 
 from penstock.machines.exception_history import DEFAULT_SIZE, ExceptionHistory
 from penstock.machines.execution_graph import ExecutionVertex
@@ -25,6 +27,8 @@ from penstock.model.ids import PartitionId
 from penstock.model.messages import FailureInfo, SetTimer
 from penstock.model.states import ExecutionState, JobStatus
 
+CHECKPOINT_DAMAGED: Final = "CheckpointDamaged"
+"""Kind of the failure of an attempt that cannot read what it is to begin with."""
 _ENDING = frozenset({JobStatus.FAILING, JobStatus.CANCELLING})
 
 
@@ -64,6 +68,22 @@ class FailureHandler:
             self._begin_restart(self._failover.to_restart(failed, unreadable), is_global=False)
         else:
             self._fail_job()
+
+    def on_failed(self, vertex: ExecutionVertex, failure: FailureInfo) -> None:
+        """A task says so. If it could not read what it was to begin with, all go back to the checkpoint before; where there is
+        none the job ends, as to try again would be in vain.
+        """
+        restore = vertex.execution.restore
+        if failure.kind != CHECKPOINT_DAMAGED or restore is None:
+            self.on_task_failure([vertex], failure, failure.lost_partition)
+        elif self._core.checkpoints.drop_damaged(restore.checkpoint_id):
+            self.on_global_failure(failure)
+        else:
+            text = (
+                f"{failure.text}\nThere is no earlier checkpoint to go on from: more are kept with "
+                "'execution.checkpointing.num-retained'."
+            )
+            self.on_task_failure([vertex], replace(failure, text=text, is_recoverable=False))
 
     def on_global_failure(self, failure: FailureInfo) -> None:
         self._core.root.note(failure)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from penstock.machines.checkpoints.job_checkpoints import JobCheckpoints
 from penstock.machines.deployer import Bulk
 from penstock.machines.exception_history import ExceptionHistory
 from penstock.machines.execution import Consequence, ExecutionEvent
@@ -132,8 +133,10 @@ class JobMaster:
                 self._core.move_job(JobStatusEvent.START)
                 self._core.checkpoints.restore_coordinators()
                 self._core.allocate(self._scheduling.start())
-            case SlotsOffered() | SlotFreed():
-                self._on_slots(event)
+            case SlotsOffered():
+                self._core.take_offers(event)
+            case SlotFreed():
+                self._on_slot_freed(event)
             case TaskReported():
                 self._on_report(event.report)
             case PartitionDataProduced():
@@ -206,6 +209,11 @@ class JobMaster:
         return self._failures.history
 
     @property
+    def checkpoints(self) -> JobCheckpoints:
+        """For looking only."""
+        return self._core.checkpoints
+
+    @property
     def status(self) -> JobStatus:
         return self._core.status
 
@@ -266,12 +274,6 @@ class JobMaster:
             self._core.move(vertex, ExecutionEvent.FAIL, failure)
         self._failures.on_task_failure(waiting, failure)
 
-    def _on_slots(self, event: SlotsOffered | SlotFreed) -> None:
-        if isinstance(event, SlotsOffered):
-            self._core.take_offers(event)
-        else:
-            self._on_slot_freed(event)
-
     def _on_slot_freed(self, event: SlotFreed) -> None:
         """A TaskManager frees a slot when it is told to; by itself, when our answer to its offer came too late."""
         victims = self._core.lose_slot(event.allocation_id)
@@ -322,7 +324,7 @@ class JobMaster:
             self._core.allocate(self._scheduling.on_finished(vertex))
         elif vertex.state is ExecutionState.FAILED:
             failure = report.failure or unexpected_report(vertex, before, report.state)
-            self._failures.on_task_failure([vertex], failure, failure.lost_partition)
+            self._failures.on_failed(vertex, failure)
         elif before is not ExecutionState.CANCELING and vertex.state is ExecutionState.CANCELED:
             self._failures.on_task_failure([vertex], canceled_unasked(vertex))
         elif before is ExecutionState.CANCELING and report.state is ExecutionState.FAILED:

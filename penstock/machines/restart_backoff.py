@@ -1,7 +1,7 @@
 """Whether a job may restart after a failure, and how long it waits first.
 
 Knows no tasks and no clock: times come in. Source: Flink RestartBackoffTimeStrategy (spec 8.3);
-differs: `InfrastructureOnlyRestart`, our default, and the jitter is a number that the caller draws.
+differs: `InfrastructureOnlyRestart` and `CheckpointedRestart`, our defaults, and the jitter is a number that the caller draws.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from penstock.machines.checkpoints.settings import interval_ms_of
 from penstock.model.config import INT_MAX, Settings
 from penstock.model.errors import ConfigurationError
 from penstock.model.messages import FailureInfo
@@ -188,10 +189,34 @@ class InfrastructureOnlyRestart:
         return self.delay
 
 
+@dataclass(slots=True)
+class CheckpointedRestart:
+    """Our default with checkpoints: waits that grow, but a lost TaskManager is replaced at once, however often.
+
+    A program that fails goes on from its checkpoint and may fail there again, so waiting is in order; a lost machine
+    says nothing about the program.
+    """
+
+    growing: ExponentialDelayRestart = field(default_factory=ExponentialDelayRestart)
+    infrastructure: InfrastructureOnlyRestart = field(default_factory=InfrastructureOnlyRestart)
+    _chosen: ExponentialDelayRestart | InfrastructureOnlyRestart | None = None
+
+    def notify(self, now_ms: int, failure: FailureInfo | None = None) -> bool:
+        self._chosen = self.infrastructure if is_infrastructure(failure) else self.growing
+        return self._chosen.notify(now_ms, failure)
+
+    def can_restart(self) -> bool:
+        return self._chosen is None or self._chosen.can_restart()
+
+    def delay_ms(self, now_ms: int) -> int:
+        return 0 if self._chosen is None else self._chosen.delay_ms(now_ms)
+
+
 def restart_backoff_of(
     settings: Settings, draw: Callable[[], float] | None = None
 ) -> RestartBackoff:
-    """The strategy that the settings ask for; `InfrastructureOnlyRestart` if they name none.
+    """The strategy that the settings ask for. If they name none: `CheckpointedRestart` where checkpoints are taken
+    periodically, else `InfrastructureOnlyRestart`.
 
     Raises: ConfigurationError: an unknown name or a value out of its range.
     """
@@ -199,7 +224,10 @@ def restart_backoff_of(
     match name:
         case "":
             delay = settings.get_int("penstock.restart.infrastructure-delay")
-            return InfrastructureOnlyRestart(delay)
+            infrastructure = InfrastructureOnlyRestart(delay)
+            if interval_ms_of(settings) is None:
+                return infrastructure
+            return CheckpointedRestart(_exponential(settings, draw), infrastructure)
         case "none" | "off" | "disable":
             return NoRestart()
         case "fixed-delay" | "fixeddelay":

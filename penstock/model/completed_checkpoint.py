@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from penstock.model.checkpoints import (
     ChannelStateHandle,
     CheckpointType,
+    DatabaseHandle,
     KeyedStateHandle,
     ListStateHandle,
     OperatorSubtaskState,
@@ -21,7 +22,8 @@ from penstock.model.ids import JobId
 class OperatorCheckpoint:
     """One operator's part. `subtasks`: by index, None where a subtask had finished before.
 
-    `is_fully_finished`: all its subtasks had; a restored one starts as finished.
+    `is_fully_finished`: all its subtasks had; a restored one starts as finished. `is_at_end`: all had, or had read the last of
+    their data and kept some state: restored, they have nothing but their end to go through again.
     """
 
     uid: str
@@ -31,6 +33,7 @@ class OperatorCheckpoint:
     subtasks: tuple[OperatorSubtaskState | None, ...]
     is_fully_finished: bool = False
     coordinator_state: bytes | None = None
+    is_at_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ class ListStateShare:
 
 @dataclass(frozen=True, slots=True)
 class OperatorRestore:
-    """What one operator of an attempt begins with. `keyed`: handles that hold key groups of the attempt's range; they may
+    """What one operator of an attempt begins with. `keyed`, `databases`: handles that hold key groups of the attempt's range; they may
     hold others beside them, which it leaves alone.
     """
 
@@ -73,6 +76,7 @@ class OperatorRestore:
     lists: tuple[ListStateShare, ...] = ()
     inputs_in_flight: tuple[ChannelStateHandle, ...] = ()
     outputs_in_flight: tuple[ChannelStateHandle, ...] = ()
+    databases: tuple[DatabaseHandle, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,9 @@ penstock.task.max-step-time | fine duration | 5 ms |
 penstock.exchange.frame-size | memory | 1 mb |
     Largest frame between two tasks; one credit is one frame.
 penstock.exchange.switch-interval | fine duration | 1 ms | sys.setswitchinterval of a TaskManager.
+state.backend.type | str | hashmap |
+    Keyed state: hashmap (objects in memory), or rocksdb (on the TaskManagers' disks; needs the package rocksdict).
+state.backend.rocksdb.memory.fixed-per-slot | memory | 128 mb | Block cache and write buffers of a slot's RocksDBs.
 penstock.exchange.exclusive-buffers-per-gate | int | 0 |
     A gate of few channels gives each an equal part of so many buffers, where that is more than buffers-per-channel.
 penstock.exchange.local-sockets | bool | true |
@@ -56,6 +59,7 @@ penstock.restart.infrastructure-delay | duration | 100 ms |
 penstock.console.progress | bool | true | Whether the driver shows progress.
 penstock.console.progress-interval | duration | 1 s | How often the progress is drawn.
 web.exception-history-size | int | 16 | Failures of a job that are kept, each with those beside it.
+web.checkpoints.history | int | 10 | Checkpoints that have ended that a job's statistics show.
 penstock.story.size | int | 1000 | State changes of a job that are kept for its story.
 high-availability.type | str | NONE |
     NONE, or FILE: another driver can take over a job whose driver is gone.
@@ -124,8 +128,42 @@ task.cancellation.interval | duration | 30 s | Between two attempts to interrupt
 task.cancellation.timeout | duration | 3 min |
     A cancelled task that lives longer ends its TaskManager; 0: never.
 cluster.evenly-spread-out-slots | bool | false | Old name of load-balance mode SLOTS.
+execution.checkpointing.aligned-checkpoint-timeout | duration | 0 ms |
+    After so long an aligned checkpoint goes on unaligned; 0: unaligned from the start.
+execution.checkpointing.checkpoints-after-tasks-finish | bool | true |
+    Whether checkpoints go on when some tasks have ended.
+execution.checkpointing.data-inline-threshold | memory | 20 kb | State smaller than this lies in the metadata.
+execution.checkpointing.dir | str | - | Where checkpoints are kept: a directory that driver and executors share.
+execution.checkpointing.externalized-checkpoint-retention | str | NO_EXTERNALIZED_CHECKPOINTS |
+    What stays of a job that ends: NO_EXTERNALIZED_CHECKPOINTS, DELETE_ON_CANCELLATION, RETAIN_ON_CANCELLATION.
+execution.checkpointing.incremental | bool | false |
+    RocksDB: of the files of a database only those are written that no earlier checkpoint has.
+execution.checkpointing.interval | duration | - | Time between two checkpoints; none: only savepoints are taken.
+execution.checkpointing.max-concurrent-checkpoints | int | 1 | How many may be under way at once.
+execution.checkpointing.min-pause | duration | 0 ms | Least time from the end of one to the start of the next.
+execution.checkpointing.mode | str | EXACTLY_ONCE | EXACTLY_ONCE or AT_LEAST_ONCE.
+execution.checkpointing.num-retained | int | 1 | How many completed ones are kept.
+execution.checkpointing.savepoint-dir | str | - | Where savepoints go for which no directory is named.
+execution.checkpointing.timeout | duration | 10 min | One that takes longer is given up.
+execution.checkpointing.tolerable-failed-checkpoints | int | 0 |
+    How many may fail one after the other before the job does.
+execution.checkpointing.unaligned.enabled | bool | false |
+    Barriers overtake data in flight, which becomes part of the checkpoint.
 execution.state-recovery.ignore-unclaimed-state | bool | false | Start from a savepoint without the state that no operator claims.
+execution.state-recovery.path | str | - | Begin with this savepoint, or retained checkpoint.
+execution.state-recovery.claim-mode | str | NO_CLAIM |
+    CLAIM: what the job began with is its own, and goes when it is not needed any more. NO_CLAIM: it stays.
+execution.savepoint.path | str | - | Old name of execution.state-recovery.path.
+execution.savepoint.ignore-unclaimed-state | bool | false |
+    Old name of execution.state-recovery.ignore-unclaimed-state.
+execution.savepoint-restore-mode | str | NO_CLAIM | Old name of execution.state-recovery.claim-mode.
+state.checkpoints.dir | str | - | Old name of execution.checkpointing.dir.
+state.checkpoints.num-retained | int | 1 | Old name of execution.checkpointing.num-retained.
+state.savepoints.dir | str | - | Old name of execution.checkpointing.savepoint-dir.
+state.storage.fs.memory-threshold | memory | 20 kb |
+    Old name of execution.checkpointing.data-inline-threshold.
 execution.state-recovery.from-local | bool | false | Prefer the slots that a task had before.
+state.backend.incremental | bool | false | Old name of execution.checkpointing.incremental.
 state.backend.local-recovery | bool | false | Old name of execution.state-recovery.from-local.
 heartbeat.interval | duration | 10 s | Between two heartbeats.
 heartbeat.timeout | duration | 50 s | Silence after which a peer counts as lost.
@@ -154,7 +192,8 @@ execution.buffer-timeout.enabled | bool | true |
 execution.buffer-timeout.interval | duration | 100 ms |
     Longest time that records wait for a fuller buffer.
 execution.runtime-mode | str | STREAMING | STREAMING, BATCH or AUTOMATIC.
-restart-strategy.type | str | - | none, fixed-delay, failure-rate or exponential-delay.
+restart-strategy.type | str | - |
+    none, fixed-delay, failure-rate or exponential-delay; with checkpoints the last if none is named.
 restart-strategy.fixed-delay.attempts | int | 1 | How many failures may be followed by a restart.
 restart-strategy.fixed-delay.delay | duration | 1 s | Wait before a restart.
 restart-strategy.exponential-delay.attempts-before-reset-backoff | int | infinite |
@@ -302,38 +341,21 @@ execution.sort-keyed-partition.memory | memory | 128 mb
 execution.sort-partition.memory | memory | 128 mb
 = Checkpointing: accepted for portability.
 execution.checkpointing.snapshot-compression | bool | false
-execution.checkpointing.aligned-checkpoint-timeout | duration | 0 ms
-execution.checkpointing.checkpoints-after-tasks-finish | bool | true
 execution.checkpointing.cleaner.parallel-mode | bool | true
 execution.checkpointing.create-subdir | bool | true
-execution.checkpointing.data-inline-threshold | memory | 20 kb
-execution.checkpointing.dir | str | -
-execution.checkpointing.externalized-checkpoint-retention | str | NO_EXTERNALIZED_CHECKPOINTS
 execution.checkpointing.file-merging.across-checkpoint-boundary | bool | false
 execution.checkpointing.file-merging.enabled | bool | false
 execution.checkpointing.file-merging.max-file-size | memory | 32 mb
 execution.checkpointing.file-merging.max-space-amplification | float | 2.0
 execution.checkpointing.file-merging.pool-blocking | bool | false
-execution.checkpointing.incremental | bool | false
-execution.checkpointing.interval | duration | -
 execution.checkpointing.interval-during-backlog | duration | -
 execution.checkpointing.local-backup.dirs | str | -
 execution.checkpointing.local-backup.enabled | bool | false
-execution.checkpointing.max-concurrent-checkpoints | int | 1
-execution.checkpointing.min-pause | duration | 0 ms
-execution.checkpointing.mode | str | EXACTLY_ONCE
-execution.checkpointing.num-retained | int | 1
-execution.checkpointing.savepoint-dir | str | -
 execution.checkpointing.storage | str | -
-execution.checkpointing.timeout | duration | 10 min
-execution.checkpointing.tolerable-failed-checkpoints | int | 0
-execution.checkpointing.unaligned.enabled | bool | false
 execution.checkpointing.unaligned.forced | bool | false
 execution.checkpointing.unaligned.interruptible-timers.enabled | bool | false
 execution.checkpointing.unaligned.max-subtasks-per-channel-state-file | int | 5
 execution.checkpointing.write-buffer-size | int | 4096
-= State backend: accepted for portability.
-state.backend.type | str | hashmap
 = REST: accepted for portability.
 rest.async.store-duration | duration | 5 min
 rest.await-leader-timeout | duration | 30 s

@@ -7,10 +7,12 @@ restart strategies travel as configuration keys only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from penstock.model.checkpoint_statistics import CheckpointStatistics
+from penstock.model.checkpoints import CheckpointType
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.ids import JobId
 from penstock.model.messages import TaskIo
@@ -57,6 +59,14 @@ class JobControl(Protocol):
 
     def cancel(self) -> None:
         """Ask for cancellation and return at once."""
+
+    def start_savepoint(
+        self, kind: CheckpointType, directory: str | None
+    ) -> Callable[[float | None], str]:
+        """Ask for a savepoint below `directory`, None: the configured one. What comes back waits for it, at most so many
+        seconds, and gives its folder; with a STOP_* kind the job has ended then. Raises: ExternalError, ConfigurationError."""
+
+    def checkpoints(self) -> CheckpointStatistics: ...
 
     def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
         """(vertex name, subtask, counters and gauges) of each subtask, as of the last heartbeats."""

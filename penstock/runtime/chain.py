@@ -14,7 +14,7 @@ import itertools
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from penstock.model.checkpoints import RedistributionMode
 from penstock.model.errors import EngineBug, PenstockError, UserCodeError
@@ -101,6 +101,9 @@ class _Node:
 class OperatorChain:
     """Built once per attempt, on the mailbox thread."""
 
+    begins_finished: ClassVar[bool] = False
+    """Its operators had finished before this attempt: none of them is there."""
+
     def __init__(
         self,
         spec: ChainSpec,
@@ -117,6 +120,7 @@ class OperatorChain:
         self._choose = choose
         self._clock_ms = clock_ms
         self._latency_granularity = latency_granularity
+        self._has_ended_data = False
         self._nodes = [_node(spec, index, clock_ms) for index in range(len(spec.operators))]
 
     @property
@@ -142,6 +146,11 @@ class OperatorChain:
     def is_drained(self) -> bool:
         """Whether nothing is outstanding at the head, so that `finish` may run."""
         return self._nodes[0].operator.is_drained
+
+    @property
+    def has_put_off(self) -> bool:
+        """Whether an operator has to try something again before the task may end."""
+        return any(node.operator.has_put_off for node in self._nodes)
 
     @property
     def latencies(self) -> tuple[LatencySummary, ...]:
@@ -191,17 +200,26 @@ class OperatorChain:
         """What a source head made."""
         return self._route(self._nodes[0], element)
 
+    def end_data(self) -> None:
+        """Nothing is emitted any more: from now on only what was put off has timers."""
+        self._has_ended_data = True
+
     def next_timer_ms(self) -> int | None:
-        due = [node.timer.due_ms for node in self._nodes if node.timer.due_ms is not None]
+        due = [node.timer.due_ms for node in self._timed_nodes() if node.timer.due_ms is not None]
         return min(due, default=None)
 
     def fire_timers(self, now_ms: int) -> Iterator[Routed]:
         """All due processing-time timers, head first."""
-        for node in self._nodes:
+        for node in self._timed_nodes():
             if node.timer.due_ms is not None and node.timer.due_ms <= now_ms:
                 node.timer.due_ms = None
                 fire = functools.partial(node.operator.on_processing_time, now_ms)
                 yield from self._run(node, fire)
+
+    def _timed_nodes(self) -> Sequence[_Node]:
+        if not self._has_ended_data:
+            return self._nodes
+        return [node for node in self._nodes if node.operator.has_put_off]
 
     def end_input(self, input_index: int) -> Iterator[Routed]:
         """A logical input of the head has no more records."""

@@ -148,6 +148,12 @@ class ChannelDecoder:
             return self._columns(memoryview(payload))
         return decode_event(kind, payload)
 
+    def ahead(self) -> ChannelDecoder:
+        """Another one that goes on from here: for frames whose turn has not come."""
+        other = ChannelDecoder(self._loads)
+        other._schema = self._schema
+        return other
+
     def _columns(self, payload: memoryview) -> ColumnBatch:
         schema_size, stamps_size, padding = _COLUMNS_HEAD.unpack_from(payload)
         at = _COLUMNS_HEAD.size

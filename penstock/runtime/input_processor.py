@@ -24,6 +24,10 @@ class StreamTaskInput(Protocol):
         """What comes next, in order; empty for now."""
         ...
 
+    def poll_priority(self) -> Sequence[Element]:
+        """What overtakes all else; empty: nothing does."""
+        ...
+
     @property
     def is_available(self) -> bool:
         """Whether `poll` may give something."""
@@ -40,6 +44,7 @@ class StreamOneInputProcessor:
 
     is_source = False
     inputs = 1
+    held: Sequence[tuple[int, Element]] = ()
 
     def __init__(self, task_input: StreamTaskInput) -> None:
         self._input = task_input
@@ -47,6 +52,9 @@ class StreamOneInputProcessor:
     def poll(self) -> tuple[int, Sequence[Element]] | None:
         elements = self._input.poll()
         return (0, elements) if elements else None
+
+    def poll_priority(self) -> Sequence[Element]:
+        return self._input.poll_priority()
 
     @property
     def is_finished(self) -> bool:
@@ -96,6 +104,16 @@ class StreamMultipleInputProcessor:
                 return index, elements
             handler.was_read(index, status)
         return None
+
+    def poll_priority(self) -> Sequence[Element]:
+        """Of the first input that has something; one that is not selected too."""
+        found = (one.poll_priority() for one in self._inputs)
+        return next((elements for elements in found if elements), ())
+
+    @property
+    def held(self) -> Sequence[tuple[int, Element]]:
+        """What was read and waits for its input to be selected."""
+        return [(index, one) for index, held in enumerate(self._held) for one in held]
 
     @property
     def inputs(self) -> int:

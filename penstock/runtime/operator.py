@@ -131,6 +131,8 @@ class Operator:
     """False: nothing is fed until a timer or a mail has made it true again. Asked of the head of a chain only."""
     is_drained: bool = True
     """False: the input may have ended, but results are still outstanding. Asked of the head of a chain only."""
+    has_put_off: bool = False
+    """Something is to be tried again by its timer, which fires at the end of the data too: the task waits for that."""
 
     def open(self, context: OperatorContext) -> None:
         """Once per attempt, before any element; tail of the chain first."""

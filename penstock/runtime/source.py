@@ -52,8 +52,15 @@ class SplitEnumerator(ABC):
         """A reader registered."""
 
     def snapshot_state(self) -> Any:
-        """Plain data from which `Source.restore_enumerator` goes on."""
+        """Plain data from which `restore_state` goes on; None: there is nothing to know."""
         return None
+
+    def restore_state(self, state: Any) -> None:
+        """What `snapshot_state` gave, before `start`. Splits that readers have are not in it: they bring them along."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has state in checkpoints (snapshot_state), but cannot go on from it. Define its "
+            "restore_state, or restore_enumerator of its source."
+        )
 
     def close(self) -> None:
         """Once, at the job's end."""
@@ -202,8 +209,11 @@ class Source(ABC):
     def create_reader(self, context: ReaderContext) -> SourceReader: ...
 
     def restore_enumerator(self, context: EnumeratorContext, state: Any) -> SplitEnumerator:
-        """Go on from `snapshot_state`; sources without enumerator state start anew."""
-        return self.create_enumerator(context)
+        """A new enumerator that goes on from `SplitEnumerator.snapshot_state`; without state it starts anew."""
+        enumerator = self.create_enumerator(context)
+        if state is not None:
+            enumerator.restore_state(state)
+        return enumerator
 
     def validate(self) -> None:
         """Called at submit: raise `ConfigurationError` for what can be known (a missing file, say)."""

@@ -69,6 +69,7 @@ class SourceOperator(Operator):
         self.records_out = 0
         self.is_finished = False
         self._reader: SourceReader | None = None
+        self._stop: EndOfData | None = None
         self._due_ms: dict[str, int] = {}
         self._restored_splits: list[Any] = []
 
@@ -123,12 +124,18 @@ class SourceOperator(Operator):
         self._allowed_ms = watermark_ms
         self._align()
 
+    def stop(self, *, drain: bool) -> None:
+        """Read no more, because the job stops: the end comes next. `drain`: as if there were no more records."""
+        self._stop = EndOfData(drain=drain)
+
     def poll(self) -> Sequence[Element]:
         """What the reader has, and what is due; empty: nothing for now."""
         if self._reader is None:
             raise EngineBug("a source was polled before it was started")
         if self.is_finished:
             return ()
+        if self._stop is not None:
+            return self._ended(self._stop)
         elements: list[Element] = []
         polled = ReaderStatus.NOTHING_AVAILABLE if self.is_waiting else self._reader.poll_next()
         if isinstance(polled, SplitBatch):
@@ -139,7 +146,7 @@ class SourceOperator(Operator):
             self._watermarks.unregister(polled.split_id)
             self._paused_splits.discard(polled.split_id)
         elif polled is ReaderStatus.END_OF_INPUT:
-            return self._ended()
+            return self._ended(EndOfData(drain=True))
         elements.extend(self._what_is_due())
         return elements
 
@@ -164,12 +171,12 @@ class SourceOperator(Operator):
             return to_rows(batch, self.source.produced_type)
         return batch
 
-    def _ended(self) -> Sequence[Element]:
+    def _ended(self, end: EndOfData) -> Sequence[Element]:
         self.is_finished = True
         if "report" in self._due_ms:
             self._report(MAX_WATERMARK)
         self._due_ms.clear()
-        return [*self._watermarks.on_end(MAX_WATERMARK), EndOfData(drain=True)]
+        return [*self._watermarks.on_end(MAX_WATERMARK), end] if end.drain else [end]
 
     # ------------------------------------------------------------------ what time brings
 

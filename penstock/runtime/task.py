@@ -17,7 +17,9 @@ from typing import Final, Protocol, TypeAlias
 
 from penstock.model.errors import EngineBug
 from penstock.runtime.chain import OperatorChain, Routed
+from penstock.runtime.checkpoint.notifications import Completed, Notification
 from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
+from penstock.runtime.checkpoint.subtask import SubtaskCheckpoints
 from penstock.runtime.elements import (
     MIN_WATERMARK,
     Batch,
@@ -30,6 +32,7 @@ from penstock.runtime.elements import (
     Watermark,
 )
 from penstock.runtime.input_status import InputStatus
+from penstock.runtime.task_outputs import OutputWriter, TaskOutputs
 
 FIRST_SLICE: Final = 1
 MAX_SLICE: Final = 8192
@@ -46,33 +49,33 @@ class TaskInput(Protocol):
         ...
 
     def poll(self) -> tuple[int, Sequence[Element]] | None: ...
+    def poll_priority(self) -> Sequence[Element]:
+        """Barriers that overtake what the task is at; empty: none."""
+        ...
+
+    @property
+    def held(self) -> Sequence[tuple[int, Element]]:
+        """What was read and not given out yet."""
+        ...
+
     @property
     def is_finished(self) -> bool: ...
     @property
     def records_in(self) -> int: ...
 
 
-class OutputWriter(Protocol):
-    """One output of the chain: a result partition through its partitioner, or a driver stream."""
-
-    def write(self, element: Element) -> None: ...
-    def flush(self) -> None: ...
-    def finish(self) -> None: ...
-    @property
-    def is_available(self) -> bool: ...
-    @property
-    def records_out(self) -> int: ...
-
-
 @dataclass(frozen=True, slots=True)
 class TaskSnapshot:
-    """Synchronous part of a checkpoint. `operators`: state by uid. `in_hand`: what was read and not yet processed, by input;
-    it comes first after a restore. It is in `operators` too, as a list state of the head.
+    """Synchronous part of a checkpoint. `operators`: state by uid. `in_hand`: records that were read and not yet processed, by
+    input; they come first after a restore. They are in `operators` too, as a list state of the head. `sync_ns`: what it took.
+    `is_at_end`: the operators have finished.
     """
 
     barrier: CheckpointBarrier
     operators: dict[str, OperatorSnapshot]
-    in_hand: tuple[tuple[int, Element], ...]
+    in_hand: tuple[tuple[int, Batch], ...]
+    sync_ns: int = 0
+    is_at_end: bool = False
 
 
 TakeSnapshot: TypeAlias = Callable[[TaskSnapshot], None]
@@ -119,12 +122,10 @@ class StreamTask:
     ) -> None:
         self.chain = chain
         self.input = task_input
-        self.outputs = outputs
+        self._out = TaskOutputs(outputs, clock_ns, buffer_timeout_ns)
         self._clock_ns = clock_ns
         self._now_ms = now_ms
         self._max_step_ns = max_step_ns
-        self.buffer_timeout_ns = buffer_timeout_ns
-        self._flushed_at_ns = clock_ns()
         self._sizer = SliceSizer(max_step_ns)
         self._slices_columns = chain.takes_rows
         self._inbox: deque[tuple[int, Element]] = deque()
@@ -135,11 +136,12 @@ class StreamTask:
         self._left_at_ns = 0
         self._ended_inputs: set[int] = set()
         self._watermarks: dict[int, int] = {}
-        self._triggers: deque[CheckpointBarrier] = deque()
+        self._has_priority = False
+        self.checkpoints = SubtaskCheckpoints()
         self.on_snapshot: TakeSnapshot | None = None
         self._has_fired = False
         self._is_drained = True
-        self._is_finishing = False
+        self._has_ended_data = False
         self._is_done = False
 
     def process_input(self) -> InputStatus:
@@ -149,21 +151,36 @@ class StreamTask:
         """
         deadline = self._clock_ns() + self._max_step_ns
         while not self._is_done:
-            if not self.is_output_available:
-                self._flush_when_due()  # other consumers need not wait for the one that is slow
+            if self._has_priority and self._current is None:
+                self._begin_priority()
+            if not self._out.is_available:
+                self._out.flush_when_due()  # other consumers need not wait for the one that is slow
                 return InputStatus.MORE_AVAILABLE
             if self._current is None and not self._begin_next():
-                self.flush()
+                self._out.flush()
                 return InputStatus.NOTHING_AVAILABLE
             if not self._advance(deadline):
-                self._flush_when_due()
+                self._out.flush_when_due()
                 return InputStatus.MORE_AVAILABLE
         return InputStatus.END_OF_INPUT
 
     @property
+    def outputs(self) -> Sequence[OutputWriter]:
+        return self._out.outputs
+
+    @property
+    def buffer_timeout_ns(self) -> int:
+        return self._out.timeout_ns
+
+    @property
     def is_output_available(self) -> bool:
-        """All outputs have room: a task does not go on with one that has and one that has not."""
-        return all(output.is_available for output in self.outputs)
+        """Room for what comes next."""
+        return self._out.is_available
+
+    def notice_priority(self) -> None:
+        """A barrier that overtakes has come, or an alignment has taken too long."""
+        self._has_priority = True
+        self._out.overdraw(is_needed=True)
 
     def next_timer_ms(self) -> int | None:
         """When `process_input` has to be called although no input came, on the `now_ms` clock."""
@@ -177,37 +194,41 @@ class StreamTask:
         return min(self._watermarks.values())
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
-        """From outside, for a task without inputs: a snapshot between this slice and the next."""
-        self._triggers.append(barrier)
+        """For a task none of whose producers run; a source that is to stop with it was told so before."""
+        self.checkpoints.trigger(barrier)
+        if barrier.is_unaligned or barrier.is_timeoutable:
+            self.notice_priority()
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """All tasks have acknowledged it, and it is written."""
+        self._tell(self.checkpoints.on_complete(checkpoint_id))
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed: int) -> None:
+        """It will not be. `latest_completed`: -1: none."""
+        self._tell(self.checkpoints.on_abort(checkpoint_id, latest_completed))
+
+    def _tell(self, notifications: Iterable[Notification]) -> None:
+        for one in notifications:
+            if isinstance(one, Completed):
+                self.chain.notify_checkpoint_complete(one.checkpoint_id)
+            else:
+                self.chain.notify_checkpoint_aborted(one.checkpoint_id)
 
     def restore_in_hand(self, elements: Iterable[tuple[int, Element]]) -> None:
         """Before the first turn: what a snapshot found read and not yet processed."""
         self._inbox.extend(elements)
 
-    def flush(self) -> None:
-        """Make everything written visible."""
-        for output in self.outputs:
-            output.flush()
-        self._flushed_at_ns = self._clock_ns()
-
-    def _flush_when_due(self) -> None:
-        if self._clock_ns() - self._flushed_at_ns >= self.buffer_timeout_ns:
-            self.flush()
-
     def _advance(self, deadline: int) -> bool:
         """Run the current generator; False when the time is over first."""
-        outputs = self.outputs
+        write = self._out.write
         assert self._current is not None
         if self._left_at_ns:  # the wait since then, for room or for mails, is not the slice's time
             self._slice_started_ns += self._clock_ns() - self._left_at_ns
             self._left_at_ns = 0
         for routed in self._current:
-            if routed is not None:
-                output = outputs[routed[0]]
-                output.write(routed[1])
-                if not output.is_available:
-                    self._left_at_ns = self._clock_ns()
-                    return False
+            if routed is not None and not write(*routed):
+                self._left_at_ns = self._clock_ns()
+                return False
             if (now := self._clock_ns()) >= deadline:
                 self._left_at_ns = now
                 return False
@@ -216,31 +237,59 @@ class StreamTask:
         if self._slice_rows:
             self._sizer.took(self._slice_rows, now - self._slice_started_ns)
             self._slice_rows = 0
-        if self._is_finishing:
-            self._complete()
         return now < deadline
 
+    def _begin_priority(self) -> None:
+        if self._begin_trigger():
+            return
+        elements = self.input.poll_priority()
+        self._out.overdraw(is_needed=bool(elements))
+        if elements:
+            self._current = self._overtaking(elements)
+        else:
+            self._has_priority = False
+
+    def _overtaking(self, elements: Sequence[Element]) -> Iterator[Routed]:
+        """Barriers and markers, before what is in hand."""
+        for element in elements:
+            if isinstance(element, CheckpointBarrier):
+                yield from self._checkpoint(element)
+            else:
+                assert isinstance(element, CancelCheckpointMarker), "only barriers overtake"
+                self.checkpoints.give_up(element.checkpoint_id)
+                yield from self._out.to_all(element)
+
     def _begin_next(self) -> bool:
-        """Choose what runs next: due timers, the rest of the batch in hand, the next element."""
+        """Choose what runs next: due timers, a checkpoint, the rest of the batch in hand, the next element."""
         due = self.chain.next_timer_ms()
         if due is not None and not self._has_fired and due <= self._now_ms():
-            self._has_fired = (
-                True  # then input has its turn: timers that set timers must not starve it
-            )
+            # Then input has its turn: timers that set timers must not starve it.
+            self._has_fired = True
             self._current = self.chain.fire_timers(self._now_ms())
             return True
         self._has_fired = False
-        if self._triggers:
-            self._current = self._checkpoint(self._triggers.popleft())
+        if self._begin_trigger():
             return True
         if not self.chain.takes_input:
             return False
-        if self._remainder is None and not self._inbox and not self._poll():
-            return self._begin_finish()
+        # The end of the data comes before what follows it: operators have finished in the checkpoint behind it.
+        is_at_end = self._ended_inputs and self._is_at_end and not self._has_ended_data
+        if self._remainder is None and not self._inbox and (is_at_end or not self._poll()):
+            return self._begin_end()
         if self._remainder is not None:
             self._current = self._next_slice(self._remainder)
             return True
-        input_index, element = self._inbox.popleft()
+        self._begin_element(*self._inbox.popleft())
+        return True
+
+    def _begin_trigger(self) -> bool:
+        barrier = self.checkpoints.next_trigger(is_source=self.input.is_source)
+        if barrier is None:
+            return False
+        self._current = self._triggered(barrier)
+        return True
+
+    def _begin_element(self, input_index: int, element: Element) -> None:
         if isinstance(element, (RowBatch, ColumnBatch)):
             if input_index in self._ended_inputs:
                 raise EngineBug(f"input {input_index} has ended, but {len(element)} records came")
@@ -249,7 +298,8 @@ class StreamTask:
         elif isinstance(element, CheckpointBarrier):
             self._current = self._checkpoint(element)
         elif isinstance(element, CancelCheckpointMarker):
-            self._current = self._to_all(element)
+            self.checkpoints.give_up(element.checkpoint_id)
+            self._current = self._out.to_all(element)
         elif isinstance(element, EndOfData):
             self._ended_inputs.add(input_index)
             self._is_drained = self._is_drained and element.drain
@@ -259,7 +309,6 @@ class StreamTask:
             if isinstance(element, Watermark):
                 self._watermarks[input_index] = element.timestamp_ms
             self._current = self._into_chain(element, input_index)
-        return True
 
     def _poll(self) -> bool:
         polled = self.input.poll()
@@ -292,30 +341,68 @@ class StreamTask:
 
     def _checkpoint(self, barrier: CheckpointBarrier) -> Iterator[Routed]:
         """What operators send ahead, the barrier to all, then the snapshot: nothing is processed in between."""
-        yield from self.chain.prepare_snapshot_pre_barrier(barrier.checkpoint_id)
-        yield from self._to_all(barrier)
+        checkpoint_id = barrier.checkpoint_id
+        if not self.checkpoints.is_news(barrier):
+            return
+        if not self.checkpoints.begin(barrier):
+            yield from self._out.to_all(CancelCheckpointMarker(checkpoint_id))
+            return
+        yield from self.chain.prepare_snapshot_pre_barrier(checkpoint_id)
+        yield from self._out.to_all(barrier)
         if self.on_snapshot is not None:
-            in_hand = list(self._inbox)
-            if self._remainder is not None:
-                rest = self._remainder
-                batch = rest.batch.slice(rest.offset, len(rest.batch))
-                in_hand.insert(0, (rest.input_index, batch))
-            self.on_snapshot(TaskSnapshot(barrier, self.chain.snapshot(in_hand), tuple(in_hand)))
+            started_ns = self._clock_ns()
+            in_hand = self._in_hand()
+            operators = self.chain.snapshot(in_hand)
+            sync_ns = self._clock_ns() - started_ns
+            has_finished = self._has_ended_data and self._is_drained
+            is_at_end = has_finished or self.chain.begins_finished
+            self.on_snapshot(TaskSnapshot(barrier, operators, in_hand, sync_ns, is_at_end))
 
-    def _to_all(self, element: Element) -> Iterator[Routed]:
-        for index in range(len(self.outputs)):
-            yield index, element
+    def _triggered(self, barrier: CheckpointBarrier) -> Iterator[Routed]:
+        """A checkpoint from outside, then what waited for its snapshot."""
+        yield from self._checkpoint(barrier)
+        self.checkpoints.on_taken()
 
-    def _begin_finish(self) -> bool:
-        if not self.input.is_finished or self._is_finishing or not self.chain.is_drained:
+    def _in_hand(self) -> tuple[tuple[int, Batch], ...]:
+        """Records only: watermarks are made anew, the end comes again."""
+        found: list[tuple[int, Batch]] = []
+        if self._remainder is not None:
+            rest = self._remainder
+            found.append((rest.input_index, rest.batch.slice(rest.offset, len(rest.batch))))
+        for input_index, element in (*self._inbox, *self.input.held):
+            if isinstance(element, (RowBatch, ColumnBatch)):
+                found.append((input_index, element))
+        return tuple(found)
+
+    # ------------------------------------------------------------------ the end
+
+    @property
+    def _is_at_end(self) -> bool:
+        return len(self._ended_inputs) >= self.input.inputs or self.input.is_finished
+
+    def _begin_end(self) -> bool:
+        """Nothing is at hand. First the end of the data; barriers may follow it, and then the end of everything."""
+        if not self._has_ended_data:
+            if not self._is_at_end or not self.chain.is_drained:
+                return False
+            self._current = self._end_data()
+            return True
+        is_over = self.input.is_finished and not self.chain.has_put_off
+        if not is_over or not self.checkpoints.may_finish:
             return False
-        self._is_finishing = True
-        self._current = self.chain.finish() if self._is_drained else iter(())
+        self._current = self._end_partitions()
         return True
 
-    def _complete(self) -> None:
-        for output in self.outputs:
-            output.write(EndOfData(drain=self._is_drained))
-            output.finish()
-        self.flush()
+    def _end_data(self) -> Iterator[Routed]:
+        """Operators finish, unless the job was only stopped; consumers hear that no more records come."""
+        if self._is_drained:
+            yield from self.chain.finish()
+        yield from self._out.to_all(EndOfData(drain=self._is_drained))
+        self.chain.end_data()
+        self.checkpoints.on_end_of_data()
+        self._has_ended_data = True
+
+    def _end_partitions(self) -> Iterator[Routed]:
+        self._out.finish()
         self._is_done = True
+        yield from ()  # a generator, as all that runs

@@ -3,7 +3,10 @@
     penstock plan examples/word_count.py --taskmanagers 2 --slots 3
     penstock plan examples/word_count.py --cluster left=2,2 --cluster right=2 --fail tm-1
     penstock run my_job.py -D parallelism.default=4 -- --input /data
+    penstock run my_job.py --from-savepoint /mnt/savepoints/savepoint-5f2c8a-0123456789ab
     penstock recover --cluster-id nightly --storage-dir /mnt/penstock
+    penstock savepoint inspect /mnt/savepoints/savepoint-5f2c8a-0123456789ab
+    penstock savepoint dispose /mnt/savepoints/savepoint-5f2c8a-0123456789ab
 
 Runs the program's own script as `python` would; only where its jobs go is decided here.
 """
@@ -15,8 +18,10 @@ import runpy
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from penstock.hosting import session
+from penstock.hosting.checkpoints.reader import read_savepoint
 from penstock.hosting.closures import serialize
 from penstock.hosting.executor import ClusterExecutor, JobHandle
 from penstock.machines.cluster_shape import ClusterShape, alike, parse_shape
@@ -30,6 +35,7 @@ from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.ids import JobId
 from penstock.model.program import ProgramSettings
 from penstock.model.states import JobStatus
+from penstock.ui.savepoints import render_rows, render_savepoint
 
 _PLAN_JOB_ID = JobId("0" * 32)
 
@@ -84,7 +90,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             session.override_executor(
                 PlanExecutor(shape, parallelism, options.fail, _settings(options.define))
             )
-        session.set_command_line(_settings(options.define))
+        if options.command == "savepoint":
+            return _savepoint(options)
+        session.set_command_line(_settings(options.define) | _recovery(options))
         if options.command == "recover":
             return _recover(options.cluster_id, options.storage_dir)
         _run_script(options.script, options.arguments)
@@ -117,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     takes_over.add_argument("--cluster-id", required=True, help="high-availability.cluster-id")
     takes_over.add_argument("--storage-dir", required=True, help="high-availability.storageDir")
+    _add_savepoints(commands, runs)
     for command in (shows, runs):
         command.add_argument("script", help="the program")
         command.add_argument("arguments", nargs="*", help="its own arguments (after --)")
@@ -141,6 +150,31 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_savepoints(commands: Any, runs: argparse.ArgumentParser) -> None:
+    runs.add_argument(
+        "-s", "--from-savepoint", metavar="DIR", help="begin with this savepoint, or checkpoint that was kept"
+    )  # fmt: skip
+    runs.add_argument(
+        "-n", "--allow-non-restored-state", action="store_true",
+        help="begin also without the state that no operator of the program claims",
+    )  # fmt: skip
+    runs.add_argument(
+        "--claim", action="store_true", help="the savepoint becomes the job's own, and goes with it"
+    )
+    looks = commands.add_parser(
+        "savepoint", help="look into a savepoint or checkpoint, or remove it"
+    )
+    actions = looks.add_subparsers(dest="action", required=True)
+    inspects = actions.add_parser("inspect", help="operators, states, sizes, key groups")
+    disposes = actions.add_parser("dispose", help="remove it")
+    inspects.add_argument(
+        "--state", nargs=2, metavar=("UID", "NAME"), help="show the rows of a keyed state"
+    )
+    inspects.add_argument("--rows", type=_positive, default=20, help="how many of them (20)")
+    for action in (inspects, disposes):
+        action.add_argument("directory", help="the folder of the savepoint, path or URI")
+
+
 def _recover(cluster_id: str, storage_dir: str) -> int:
     """Waits for the end of all of them; 0 when there were jobs and all have FINISHED."""
     configuration = {
@@ -159,6 +193,31 @@ def _recover(cluster_id: str, storage_dir: str) -> int:
             is_good = False
             print(outcome.failure or "", file=sys.stderr)
     return 0 if is_good else 1
+
+
+def _recovery(options: argparse.Namespace) -> dict[str, str]:
+    """What `run` is told of the savepoint to begin with."""
+    if getattr(options, "from_savepoint", None) is None:
+        return {}
+    found = {"execution.state-recovery.path": options.from_savepoint}
+    if options.allow_non_restored_state:
+        found["execution.state-recovery.ignore-unclaimed-state"] = "true"
+    if options.claim:
+        found["execution.state-recovery.claim-mode"] = "CLAIM"
+    return found
+
+
+def _savepoint(options: argparse.Namespace) -> int:
+    savepoint = read_savepoint(options.directory)
+    if options.action == "dispose":
+        savepoint.dispose()
+        print(f"removed {options.directory}")
+    elif options.state is not None:
+        uid, name = options.state
+        print(render_rows(savepoint.keyed_state(uid, name), options.rows))
+    else:
+        print(render_savepoint(savepoint))
+    return 0
 
 
 def _shape(options: argparse.Namespace) -> ClusterShape:

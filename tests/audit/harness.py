@@ -8,8 +8,6 @@ import json
 import threading
 from pathlib import Path
 
-from penstock.hosting.task_checkpoints import TaskCheckpoints
-
 import audit.job
 from audit.auditor import Auditor
 from audit.event_log import LogWriter, Plan
@@ -18,6 +16,7 @@ from penstock.common import Configuration
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.hosting.executor import MiniCluster
 from penstock.hosting.job_observer import JobObserver
+from penstock.hosting.task_checkpoints import TaskCheckpoints
 from penstock.model.messages import CheckpointFailureReason
 from tests.audit import sabotage
 

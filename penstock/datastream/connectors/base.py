@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -96,8 +97,12 @@ class QueueEnumerator(SplitEnumerator):
         self._splits.extend(splits)
         self._serve_waiting()
 
-    def snapshot_state(self) -> list[Any]:
+    def snapshot_state(self) -> Any:
         return list(self._splits)
+
+    def restore_state(self, state: Any) -> None:
+        """In place of the splits that it was made with."""
+        self._splits = deque(state)
 
     def _serve_waiting(self) -> None:
         while self._splits and self._waiting:
@@ -108,23 +113,43 @@ class QueueEnumerator(SplitEnumerator):
         return self._splits.popleft()
 
 
+@dataclass(frozen=True, slots=True)
+class SplitInHand:
+    """In checkpoints: a split of which the first `rows` rows were read."""
+
+    split: Any
+    rows: int
+
+
 class PolledSplitReader(SourceReader):
     """Reads one split after the other: a subclass opens a split as an iterator of batches.
 
     The next split is asked for when the one in hand is finished: asking sooner would let the first
-    reader take a second split before the last one has its first.
+    reader take a second split before the last one has its first. A split goes into checkpoints with the
+    rows that were read of it, so that reading it again must give the same rows in the same order.
     """
 
     def __init__(self, context: ReaderContext) -> None:
         self.context = context
         self._splits: deque[Any] = deque()
         self._current: Any = None
+        self._rows = 0
         self._batches: Iterator[Batch] | None = None
         self._no_more = False
 
     @abstractmethod
     def read(self, split: Any) -> Iterator[Batch]:
         """Batches of one split, each of at most about 4,096 rows or 1 MiB."""
+
+    def read_from(self, split: Any, rows: int) -> Iterator[Batch]:
+        """The same without its first rows; by default they are read and dropped."""
+        left = rows
+        for batch in self.read(split):
+            if left >= len(batch):
+                left -= len(batch)
+                continue
+            yield batch.slice(left, len(batch)) if left else batch
+            left = 0
 
     def split_id(self, split: Any) -> Any:
         return split
@@ -138,6 +163,7 @@ class PolledSplitReader(SourceReader):
         assert self._batches is not None
         batch = next(self._batches, None)
         if batch is not None:
+            self._rows += len(batch)
             return SplitBatch(batch, self.split_id(self._current))
         finished, self._current, self._batches = self._current, None, None
         if not self._splits:
@@ -150,6 +176,12 @@ class PolledSplitReader(SourceReader):
     def notify_no_more_splits(self) -> None:
         self._no_more = True
 
+    def snapshot_state(self) -> Sequence[Any]:
+        waiting = list(self._splits)
+        if self._batches is None:
+            return waiting
+        return [SplitInHand(self._current, self._rows), *waiting]
+
     def close(self) -> None:
         close = getattr(self._batches, "close", None)
         if close is not None:
@@ -159,6 +191,11 @@ class PolledSplitReader(SourceReader):
     def _open_next(self) -> bool:
         if not self._splits:
             return False
-        self._current = self._splits.popleft()
-        self._batches = self.read(self._current)
+        split = self._splits.popleft()
+        if isinstance(split, SplitInHand):
+            self._current, self._rows = split.split, split.rows
+            self._batches = self.read_from(split.split, split.rows)
+        else:
+            self._current, self._rows = split, 0
+            self._batches = self.read(split)
         return True

@@ -60,5 +60,8 @@ class _CollectionReader(PolledSplitReader):
         self._values = values
 
     def read(self, split: Any) -> Iterator[Batch]:
-        for start in range(0, len(self._values), ROWS_PER_BATCH):
+        return self.read_from(split, 0)
+
+    def read_from(self, split: Any, rows: int) -> Iterator[Batch]:
+        for start in range(rows, len(self._values), ROWS_PER_BATCH):
             yield RowBatch(self._values[start : start + ROWS_PER_BATCH])

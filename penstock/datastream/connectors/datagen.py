@@ -330,4 +330,6 @@ class _BlockReader(_LimitedReader):
         return SplitBatch(batch, split) if len(batch) else ReaderStatus.NOTHING_AVAILABLE
 
     def _skipped(self) -> int:
+        if self._position == 0 and self._offset == 0:
+            return self._splits[0].skip  # nothing has been read of it since it was restored
         return self._offset

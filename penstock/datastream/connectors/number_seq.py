@@ -65,3 +65,7 @@ class _NumberReader(PolledSplitReader):
         low, high = split
         for start in range(low, high, ROWS_PER_BATCH):
             yield RowBatch(list(range(start, min(start + ROWS_PER_BATCH, high))))
+
+    def read_from(self, split: Any, rows: int) -> Iterator[Batch]:
+        low, high = split
+        return self.read((low + rows, high))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -34,13 +35,17 @@ class Files(Protocol):
     not there or too short.
     """
 
+    def uri(self, path: str) -> str:
+        """What `open_files` makes this path of again."""
+        ...
+
     def create(self, path: str) -> ByteSink:
         """A new file, written in order; whole and durable once it is closed. Its folders are made."""
         ...
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes: ...
-    def replace(self, source: str, target: str) -> None:
-        """Rename; on local file systems in one step."""
+    def publish(self, source: str, target: str) -> None:
+        """Rename to a name that nobody has taken; on local file systems in one step."""
         ...
 
     def list(self, folder: str) -> Iterator[tuple[str, bool]]:
@@ -59,7 +64,7 @@ def open_files(uri: str) -> tuple[Files, str]:
             "execution.checkpointing.dir is empty. Give a directory that driver and executors share, such as "
             "file:///mnt/checkpoints or s3://bucket/checkpoints."
         )
-    if "://" not in uri and not uri.startswith("file:"):
+    if not is_uri(uri):
         return LocalFiles(), str(Path(uri).absolute())
     if uri.startswith("file:"):
         return LocalFiles(), "/" + uri.removeprefix("file:").lstrip("/")
@@ -72,11 +77,40 @@ def open_files(uri: str) -> tuple[Files, str]:
             f"checkpoint directory {uri!r} cannot be opened: {error}. Known are paths and URIs of pyarrow.fs (file, s3, gs, "
             "hdfs, abfs)."
         ) from error
-    return ArrowFiles(system), path
+    at = uri.find(path)
+    return ArrowFiles(system, uri[:at] if at > 0 else "", uri[at + len(path) :]), path
+
+
+def is_uri(path: str) -> bool:
+    """Of a file system that is to be opened; else a path in one that is."""
+    return "://" in path or path.startswith("file:")
+
+
+def refuse_foreign(uri: str) -> None:
+    """State may hold pickled objects, and whoever wrote them could have this process do anything.
+
+    Raises: ConfigurationError: another user could write there. Of file systems elsewhere their own rules say who may.
+    """
+    files, folder = open_files(uri)
+    if not isinstance(files, LocalFiles):
+        return
+    try:
+        found = os.stat(folder)
+    except OSError:
+        return  # what is not there is told of by whoever reads it
+    is_ours = found.st_uid in {os.getuid(), 0}
+    if not is_ours or stat.S_IMODE(found.st_mode) & stat.S_IWOTH:
+        raise ConfigurationError(
+            f"others may write {folder!r}, and the state in it may hold pickled objects. Make it yours alone (chown, chmod "
+            "o-w), if you trust what is there."
+        )
 
 
 class LocalFiles:
     """Of the machine, or mounted there."""
+
+    def uri(self, path: str) -> str:
+        return path
 
     def create(self, path: str) -> ByteSink:
         with _io_errors(f"create {path}"):
@@ -89,9 +123,18 @@ class LocalFiles:
             data = file.read() if size is None else file.read(size)
         return _whole(data, path, offset, size)
 
-    def replace(self, source: str, target: str) -> None:
+    def publish(self, source: str, target: str) -> None:
         with _io_errors(f"rename {source} to {target}"):
-            os.replace(source, target)
+            try:
+                os.link(source, target)
+            except FileExistsError:
+                raise
+            except OSError:  # a file system without links
+                if os.path.exists(target):
+                    raise
+                os.replace(source, target)
+            else:
+                os.unlink(source)
             _sync_folder(os.path.dirname(target))
 
     def list(self, folder: str) -> Iterator[tuple[str, bool]]:
@@ -137,10 +180,15 @@ class _Durable:
 
 
 class ArrowFiles:
-    """Of a `pyarrow.fs.FileSystem`."""
+    """Of a `pyarrow.fs.FileSystem`. `prefix`, `suffix`: what stands around a path in its URI."""
 
-    def __init__(self, system: Any) -> None:
+    def __init__(self, system: Any, prefix: str = "", suffix: str = "") -> None:
         self._system = system
+        self._prefix = prefix
+        self._suffix = suffix
+
+    def uri(self, path: str) -> str:
+        return f"{self._prefix}{path}{self._suffix}"
 
     def create(self, path: str) -> ByteSink:
         with _io_errors(f"create {path}"):
@@ -153,8 +201,12 @@ class ArrowFiles:
             data: bytes = file.read() if size is None else file.read(size)
         return _whole(data, path, offset, size)
 
-    def replace(self, source: str, target: str) -> None:
+    def publish(self, source: str, target: str) -> None:
+        from pyarrow import fs
+
         with _io_errors(f"rename {source} to {target}"):
+            if self._system.get_file_info(target).type is not fs.FileType.NotFound:
+                raise FileExistsError(f"{target} exists")
             self._system.move(source, target)
 
     def list(self, folder: str) -> Iterator[tuple[str, bool]]:

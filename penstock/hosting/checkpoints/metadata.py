@@ -4,6 +4,7 @@
     the structure as JSON; state that lies inline is named by its place in the last part
     inline state, one after the other
 
+A file beside the metadata is named without its folder, so that the folder as a whole can be copied or moved.
 Knows no file system. Source: Flink MetadataV4Serializer; differs: JSON for the structure.
 """
 
@@ -13,12 +14,14 @@ import json
 import struct
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.hosting.checkpoints.files import CheckpointDamaged
 from penstock.model.checkpoints import (
     ChannelStateHandle,
     CheckpointType,
+    DatabaseHandle,
     FileHandle,
     InlineHandle,
     KeyedStateHandle,
@@ -35,9 +38,9 @@ VERSION: Final = 1
 _HEAD: Final = struct.Struct("!HQI")
 
 
-def encode_metadata(checkpoint: CompletedCheckpoint) -> bytes:
-    """All of it but `location`, which is where it is found."""
-    blobs = _Blobs()
+def encode_metadata(checkpoint: CompletedCheckpoint, folder: str = "") -> bytes:
+    """All of it but `location`, which is where it is found. `folder`: where that will be."""
+    blobs = _Blobs(f"{folder}/")
     structure = {
         "checkpoint_id": checkpoint.checkpoint_id,
         "job_id": checkpoint.job_id,
@@ -68,7 +71,7 @@ def decode_metadata(data: bytes, location: str) -> CompletedCheckpoint:
             f"{location} is torn or altered: its checksum is {found:#010x}, written was {checksum:#010x}"
         )
     structure = json.loads(bytes(rest[:body_size]))
-    blobs = rest[body_size:]
+    blobs = _Found(rest[body_size:], location.rpartition("/")[0])
     return CompletedCheckpoint(
         checkpoint_id=structure["checkpoint_id"],
         job_id=JobId(structure["job_id"]),
@@ -80,9 +83,10 @@ def decode_metadata(data: bytes, location: str) -> CompletedCheckpoint:
 
 
 class _Blobs:
-    """Inline state, in the order in which it was met."""
+    """Inline state, in the order in which it was met. `folder`: of the metadata, with its slash."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
         self.parts: list[bytes] = []
         self._size = 0
 
@@ -93,6 +97,18 @@ class _Blobs:
         return place
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Inline state as it is read. `folder`: of the metadata."""
+
+    inline: memoryview
+    folder: str
+
+    def bytes_at(self, place: list[int]) -> bytes:
+        offset, size = place
+        return bytes(self.inline[offset : offset + size])
+
+
 def _operator(operator: OperatorCheckpoint, blobs: _Blobs) -> dict[str, Any]:
     coordinator = operator.coordinator_state
     return {
@@ -101,12 +117,13 @@ def _operator(operator: OperatorCheckpoint, blobs: _Blobs) -> dict[str, Any]:
         "parallelism": operator.parallelism,
         "max_parallelism": operator.max_parallelism,
         "is_fully_finished": operator.is_fully_finished,
+        "is_at_end": operator.is_at_end,
         "coordinator": None if coordinator is None else blobs.add(coordinator),
         "subtasks": [None if one is None else _subtask(one, blobs) for one in operator.subtasks],
     }
 
 
-def _read_operator(found: dict[str, Any], blobs: memoryview) -> OperatorCheckpoint:
+def _read_operator(found: dict[str, Any], blobs: _Found) -> OperatorCheckpoint:
     coordinator = found["coordinator"]
     return OperatorCheckpoint(
         uid=found["uid"],
@@ -117,7 +134,8 @@ def _read_operator(found: dict[str, Any], blobs: memoryview) -> OperatorCheckpoi
             None if one is None else _read_subtask(one, blobs) for one in found["subtasks"]
         ),
         is_fully_finished=found["is_fully_finished"],
-        coordinator_state=None if coordinator is None else _blob(coordinator, blobs),
+        is_at_end=found["is_at_end"],
+        coordinator_state=None if coordinator is None else blobs.bytes_at(coordinator),
     )
 
 
@@ -136,10 +154,19 @@ def _subtask(state: OperatorSubtaskState, blobs: _Blobs) -> dict[str, Any]:
         ],
         "inputs": channels(state.inputs_in_flight),
         "outputs": channels(state.outputs_in_flight),
+        "databases": [
+            [
+                one.role,
+                one.first_group,
+                one.last_group,
+                [[name, _handle(handle, blobs)] for name, handle in one.files],
+            ]
+            for one in state.databases
+        ],
     }
 
 
-def _read_subtask(found: dict[str, Any], blobs: memoryview) -> OperatorSubtaskState:
+def _read_subtask(found: dict[str, Any], blobs: _Found) -> OperatorSubtaskState:
     def handle(place: Any) -> StateHandle:
         return _read_handle(place, blobs)
 
@@ -154,6 +181,10 @@ def _read_subtask(found: dict[str, Any], blobs: memoryview) -> OperatorSubtaskSt
         ),
         inputs_in_flight=_read_channels(found["inputs"], handle),
         outputs_in_flight=_read_channels(found["outputs"], handle),
+        databases=tuple(
+            DatabaseHandle(role, first, last, tuple((name, handle(place)) for name, place in files))
+            for role, first, last, files in found.get("databases", ())
+        ),
     )
 
 
@@ -166,16 +197,15 @@ def _read_channels(
 def _handle(handle: StateHandle, blobs: _Blobs) -> list[Any]:
     if isinstance(handle, InlineHandle):
         return [None, *blobs.add(handle.data), handle.checksum]
-    return [handle.path, handle.offset, handle.size, handle.checksum]
+    name = handle.path.removeprefix(blobs.folder)
+    path = handle.path if "/" in name else name
+    return [path, handle.offset, handle.size, handle.checksum]
 
 
-def _read_handle(place: list[Any], blobs: memoryview) -> StateHandle:
+def _read_handle(place: list[Any], blobs: _Found) -> StateHandle:
     path, offset, size, checksum = place
     if path is None:
-        return InlineHandle(_blob([offset, size], blobs), checksum)
+        return InlineHandle(blobs.bytes_at([offset, size]), checksum)
+    if "/" not in path:
+        path = f"{blobs.folder}/{path}"
     return FileHandle(path, offset, size, checksum)
-
-
-def _blob(place: list[int], blobs: memoryview) -> bytes:
-    offset, size = place
-    return bytes(blobs[offset : offset + size])

@@ -2,6 +2,7 @@
 
     <directory>/<job id>/chk-7/<files of state>
     <directory>/<job id>/chk-7/_metadata
+    <directory>/<job id>/shared/7-<random>       files of databases, to which later checkpoints refer too
     <savepoint directory>/savepoint-<job>-<random>/<files of state, _metadata>
 
 A folder without metadata is no checkpoint, and nobody reads it. What is read is checked first: length and CRC-32 of each
@@ -23,11 +24,21 @@ from penstock.hosting.checkpoints.files import (
     CheckpointDamaged,
     CheckpointIoError,
     Files,
+    LocalFiles,
+    is_uri,
     open_files,
 )
 from penstock.hosting.checkpoints.metadata import decode_metadata, encode_metadata
-from penstock.model.checkpoints import INLINE_BYTES, FileHandle, InlineHandle, StateHandle
+from penstock.model.checkpoints import (
+    INLINE_BYTES,
+    SHARED_FOLDER,
+    FileHandle,
+    InlineHandle,
+    StateHandle,
+    SubtaskState,
+)
 from penstock.model.completed_checkpoint import CompletedCheckpoint
+from penstock.model.errors import ConfigurationError
 from penstock.model.ids import JobId
 
 METADATA: Final = "_metadata"
@@ -42,49 +53,108 @@ class CheckpointStorage:
         if not _SAFE.fullmatch(job_id) or set(job_id) == {"."}:
             raise CheckpointIoError(f"job id {job_id!r} cannot be the name of a folder")
         self._files, base = open_files(directory)
+        self._others: dict[str, tuple[Files, str]] = {}
         self.root = f"{base.rstrip('/')}/{job_id}"
 
     # ------------------------------------------------------------------ writing
 
+    @property
+    def uri(self) -> str:
+        """Of `root`, for people."""
+        return self._files.uri(self.root)
+
     def folder_of(self, checkpoint_id: int) -> str:
         return f"{self.root}/chk-{checkpoint_id}"
 
+    def check(self) -> None:
+        """Whether it can be written to from here. Raises: CheckpointIoError."""
+        path = f"{self.root}/.writable-{secrets.token_hex(4)}"
+        self._files.create(path).close()
+        self._files.remove(path)
+
+    def next_id(self) -> int:
+        """Above all that lies here: whatever a former driver may still write, it is not in the folder of a new one."""
+        return max(self._ids(), default=0) + 1
+
     def new_savepoint(self, target: str) -> str:
-        """A folder for a savepoint, below what the user named; in the same file system. It is not made yet."""
-        _, path = open_files(target)
+        """A folder for a savepoint, below what the user named. It is not made yet.
+
+        Raises: ConfigurationError: tasks, which write there, know the file system of checkpoints only.
+        """
+        files, path = open_files(target)
+        if files.uri("") != self._files.uri(""):
+            raise ConfigurationError(
+                f"savepoint directory {target!r} is in another file system than the checkpoints "
+                f"({self.uri}). Name a directory beside them, or set execution.checkpointing.dir to one beside it."
+            )
         job = self.root.rpartition("/")[2][:6]
         return f"{path.rstrip('/')}/savepoint-{job}-{secrets.token_hex(6)}"
 
-    def writer(self, folder: str, inline_bytes: int = INLINE_BYTES) -> StateWriter:
+    def writer(
+        self, folder: str, inline_bytes: int = INLINE_BYTES, checkpoint_id: int = 0
+    ) -> StateWriter:
         """For the state of one subtask."""
-        return StateWriter(self._files, folder, inline_bytes)
+        shared = f"{self._shared}/{checkpoint_id}"
+        return StateWriter(self._files, folder, inline_bytes, shared)
+
+    @property
+    def _shared(self) -> str:
+        return f"{self.root}/{SHARED_FOLDER}"
+
+    def is_shared_here(self, handle: StateHandle) -> bool:
+        """Whether later checkpoints of this job may refer to the same bytes."""
+        return isinstance(handle, FileHandle) and handle.path.startswith(f"{self._shared}/")
 
     def complete(self, checkpoint: CompletedCheckpoint, folder: str) -> CompletedCheckpoint:
-        """Write the metadata: from now on this is a checkpoint. Returns it with its location. Raises: CheckpointIoError."""
+        """Write the metadata: from now on this is a checkpoint. Returns it with its location.
+
+        Raises: CheckpointIoError: also where there is one already, another driver's say.
+        """
         location = f"{folder}/{METADATA}"
         unfinished = f"{folder}/.{METADATA}-{secrets.token_hex(4)}"
         stream = self._files.create(unfinished)
         try:
-            stream.write(encode_metadata(checkpoint))
+            stream.write(encode_metadata(checkpoint, folder))
         finally:
             stream.close()
-        self._files.replace(unfinished, location)
-        return replace(checkpoint, location=location)
+        try:
+            self._files.publish(unfinished, location)
+        except CheckpointIoError:
+            self._files.remove(unfinished)
+            raise
+        return replace(checkpoint, location=self._files.uri(location))
 
     # ------------------------------------------------------------------ reading
 
     def load(self, location: str) -> CompletedCheckpoint:
-        """Of a metadata file, or the folder of one. Raises: CheckpointDamaged, CheckpointIoError."""
+        """Of a metadata file, or the folder of one. Raises: CheckpointDamaged, CheckpointIoError, ConfigurationError."""
         if not location.endswith(f"/{METADATA}"):
             location = f"{location.rstrip('/')}/{METADATA}"
-        return decode_metadata(self._files.read(location), location)
+        files, path = self._place(location)
+        return decode_metadata(files.read(path), location)
+
+    def find(self, given: str) -> str:
+        """Where a user's path or URI is, as seen from here."""
+        files, path = open_files(given)
+        if files.uri("") == self._files.uri(""):
+            return path
+        return f"file://{path}" if isinstance(files, LocalFiles) else given
+
+    def _place(self, path: str) -> tuple[Files, str]:
+        """Of a path in this file system, or the URI of one in another."""
+        if not is_uri(path):
+            return self._files, path
+        if path not in self._others:
+            self._others[path] = open_files(path)
+        return self._others[path]
 
     def read(self, handle: StateHandle) -> bytes:
         """The bytes of a handle, checked. Raises: CheckpointDamaged, naming the file; CheckpointIoError."""
         if isinstance(handle, InlineHandle):
             _check(handle.data, handle.checksum, "state in the metadata")
             return handle.data
-        data = self._files.read(handle.path, handle.offset, handle.size)
+        files, path = self._place(handle.path)
+        data = files.read(path, handle.offset, handle.size)
         place = f"{handle.path}, {handle.size:,} bytes at {handle.offset:,},"
         _check(data, handle.checksum, place)
         return data
@@ -105,6 +175,19 @@ class CheckpointStorage:
                 return checkpoint, damaged
         return None, damaged
 
+    def probe(self, checkpoint: CompletedCheckpoint) -> None:
+        """Whether all files are there and long enough, without reading them. Raises: CheckpointDamaged: the first that is not."""
+        ends: dict[str, int] = {}
+        for operator in checkpoint.operators:
+            for state in operator.subtasks:
+                for handle in () if state is None else state.handles:
+                    if isinstance(handle, FileHandle) and handle.size:
+                        end = handle.offset + handle.size
+                        ends[handle.path] = max(end, ends.get(handle.path, 0))
+        for name, end in ends.items():
+            files, path = self._place(name)
+            files.read(path, end - 1, 1)
+
     def verify(self, checkpoint: CompletedCheckpoint) -> None:
         """Read everything. Raises: CheckpointDamaged: what is wrong first."""
         for operator in checkpoint.operators:
@@ -117,13 +200,71 @@ class CheckpointStorage:
     def discard(self, checkpoint: CompletedCheckpoint) -> None:
         """Its metadata first, so that no reader takes it for whole; then all that lies beside it."""
         if checkpoint.location is not None:
-            self._files.remove(checkpoint.location)
-            self._files.remove(checkpoint.location.rpartition("/")[0])
+            files, path = self._place(checkpoint.location)
+            files.remove(path)
+            files.remove(path.rpartition("/")[0])
 
-    def sweep(self, keep: Iterable[int]) -> list[str]:
-        """Remove folders of checkpoints that are not kept: unfinished ones, and those of former drivers. Returns: them."""
+    def discard_states(self, states: Iterable[SubtaskState]) -> None:
+        """Files that only an unfinished checkpoint has."""
+        paths = {
+            handle.path
+            for state in states
+            for _, operator in state.operators
+            for handle in operator.handles
+            if isinstance(handle, FileHandle) and not handle.is_shared
+        }
+        for path in sorted(paths):
+            self._files.remove(path)
+
+    def discard_shared(self, kept: Iterable[CompletedCheckpoint], newest: int | None) -> None:
+        """Files that no checkpoint refers to of those that are kept. `newest`: id of the last one that was completed: what was
+        written for a later one may be wanted yet; None: nobody writes any more.
+        """
+        wanted = {
+            handle.path
+            for checkpoint in kept
+            for operator in checkpoint.operators
+            for state in operator.subtasks
+            for handle in (() if state is None else state.handles)
+            if isinstance(handle, FileHandle)
+        }
+        found = [name for name, _ in self._files.list(self._shared)]
+        unwanted = [
+            path
+            for name in found
+            if newest is None or int(name.partition("-")[0]) <= newest
+            if (path := f"{self._shared}/{name}") not in wanted
+        ]
+        for path in unwanted:
+            self._files.remove(path)
+        if found and len(unwanted) == len(found) and newest is None:
+            self._files.remove(self._shared)
+
+    def withdraw(self, checkpoint: CompletedCheckpoint) -> None:
+        """It was written, and is not to be found after all: what lies beside it is not touched."""
+        if checkpoint.location is not None:
+            files, path = self._place(checkpoint.location)
+            files.remove(path)
+
+    def remove_directory(self) -> None:
+        """Of all jobs: it was made for this one."""
+        self._files.remove(self.root.rpartition("/")[0])
+
+    def remove_if_empty(self) -> None:
+        """The job's own folder."""
+        if not any(True for _ in self._files.list(self.root)):
+            self._files.remove(self.root)
+
+    def sweep(self, keep: Iterable[int], least: int = 1) -> list[str]:
+        """Remove folders of checkpoints that are not kept: unfinished ones, and of the others those from the id `least` on: older
+        ones may be kept from an earlier run of a job with the same id. Returns: what was removed.
+        """
         kept = set(keep)
-        orphans = [self.folder_of(one) for one in sorted(self._ids()) if one not in kept]
+        found = [one for one in sorted(self._ids()) if one not in kept]
+        folders = [(one, self.folder_of(one)) for one in found]
+        orphans = [
+            folder for one, folder in folders if one >= least or not self._has_metadata(folder)
+        ]
         for folder in orphans:
             self._files.remove(f"{folder}/{METADATA}")
             self._files.remove(folder)
@@ -144,10 +285,13 @@ class CheckpointStorage:
 class StateWriter:
     """Parts of one subtask's state, in one file if they are large. `close` before its handles are told to anybody."""
 
-    def __init__(self, files: Files, folder: str, inline_bytes: int) -> None:
+    def __init__(self, files: Files, folder: str, inline_bytes: int, shared: str) -> None:
+        """`shared`: what the paths of shared files begin with."""
         self._files = files
         self._folder = folder
         self._inline_bytes = inline_bytes
+        self._shared = shared
+        self._shared_paths: list[str] = []
         self._path = ""
         self._stream: ByteSink | None = None
         self._size = 0
@@ -164,6 +308,17 @@ class StateWriter:
         offset, self._size = self._size, self._size + len(data)
         return FileHandle(self._path, offset, len(data), checksum)
 
+    def share(self, data: bytes) -> FileHandle:
+        """A file of its own, durable at once, to which other checkpoints may refer. Raises: CheckpointIoError."""
+        path = f"{self._shared}-{secrets.token_hex(16)}"
+        self._shared_paths.append(path)
+        stream = self._files.create(path)
+        try:
+            stream.write(data)
+        finally:
+            stream.close()
+        return FileHandle(path, 0, len(data), zlib.crc32(data))
+
     def close(self) -> None:
         """Everything is durable. Raises: CheckpointIoError."""
         stream, self._stream = self._stream, None
@@ -177,8 +332,8 @@ class StateWriter:
             if stream is not None:
                 stream.close()
         finally:
-            if self._path:
-                self._files.remove(self._path)
+            for path in filter(None, (self._path, *self._shared_paths)):
+                self._files.remove(path)
 
 
 def _check(data: bytes, checksum: int, place: str) -> None:

@@ -55,6 +55,10 @@ class SimHost:
         self._cluster = cluster
 
     @property
+    def shares_files(self) -> bool:
+        return True
+
+    @property
     def bind_host(self) -> str:
         return "sim"
 
@@ -104,7 +108,9 @@ class SimCoordinators:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    def reset(self, vertices: Sequence[ExecutionVertexId]) -> None:
+    def reset(
+        self, vertices: Sequence[ExecutionVertexId], checkpoint_id: int | None = None
+    ) -> None:
         self._cluster.watcher.resets += 1
 
     def finalize(self, committables: Sequence[Committable]) -> None:

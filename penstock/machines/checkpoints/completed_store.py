@@ -62,6 +62,10 @@ class CompletedCheckpointStore:
                 subsumed.append(old)
         return [old for old in subsumed if not old.checkpoint_type.is_savepoint]
 
+    def drop_latest(self) -> CompletedCheckpoint | None:
+        """It cannot be read. What was dropped; None: there is no earlier one to go on from, so it stays."""
+        return self._checkpoints.pop() if len(self._checkpoints) > 1 else None
+
     def shut_down(self, status: JobStatus) -> list[CompletedCheckpoint]:
         """The job is over. Returns: what is to be discarded. A SUSPENDED one goes on elsewhere, and needs them all."""
         if status is JobStatus.SUSPENDED:

@@ -17,7 +17,7 @@ from penstock.machines.checkpoints.restore import RestorePlan
 from penstock.machines.checkpoints.settings import CheckpointSettings
 from penstock.machines.execution_graph import ExecutionGraph, ExecutionVertex
 from penstock.model.completed_checkpoint import CompletedCheckpoint
-from penstock.model.graph.job_graph import JobType
+from penstock.model.graph.job_graph import JobGraph, JobType
 from penstock.model.messages.checkpoints import (
     CheckpointAcknowledged,
     CheckpointDeclined,
@@ -25,6 +25,7 @@ from penstock.model.messages.checkpoints import (
     CheckpointNotStored,
     CheckpointStored,
     CoordinatorsSnapshotted,
+    DiscardCheckpoint,
     RestoreCoordinators,
     SavepointAnswered,
     TriggerSavepoint,
@@ -52,9 +53,14 @@ class JobCheckpoints:
         self._emit = emit
         self._plan: RestorePlan | None = None
         self._is_over = False
-        if settings is not None and _can_be_snapshotted(graph):
+        if settings is not None and can_be_snapshotted(graph.job_graph):
             self.coordinator = CheckpointCoordinator(graph, settings, self.store, emit)
         self.restore(graph.vertices)
+
+    @property
+    def under_way(self) -> int:
+        """Checkpoints that have neither completed nor failed."""
+        return 0 if self.coordinator is None else len(self.coordinator.pending)
 
     @property
     def is_storing(self) -> bool:
@@ -134,6 +140,18 @@ class JobCheckpoints:
             vertex.execution.restore = None if plan is None else plan.of(vertex.vertex_id)
         return None if plan is None else plan.checkpoint.checkpoint_id
 
+    def drop_damaged(self, checkpoint_id: int) -> bool:
+        """An attempt could not read the checkpoint that it was to begin with. Whether there is an earlier one instead."""
+        latest = self.store.latest
+        if latest is None or latest.checkpoint_id != checkpoint_id:
+            return True  # another attempt was first to say so
+        dropped = self.store.drop_latest()
+        if dropped is None:
+            return False
+        if not dropped.checkpoint_type.is_savepoint:
+            self._emit(DiscardCheckpoint(dropped))
+        return True
+
     def restore_coordinators(self) -> None:
         """All of the operators' coordinators begin with the latest checkpoint, if there is one."""
         plan = self._latest_plan()
@@ -158,8 +176,9 @@ class JobCheckpoints:
             self._emit(SavepointAnswered(event.request_id, None, failure))
 
 
-def _can_be_snapshotted(graph: ExecutionGraph) -> bool:
-    if graph.job_graph.job_type is not JobType.STREAMING:
+def can_be_snapshotted(job_graph: JobGraph) -> bool:
+    """Not a job of type BATCH, nor one with a blocking result."""
+    if job_graph.job_type is not JobType.STREAMING:
         return False
-    results = (data for v in graph.job_graph.vertices.values() for data in v.outputs)
+    results = (data for vertex in job_graph.vertices.values() for data in vertex.outputs)
     return not any(data.result_type.is_blocking for data in results)

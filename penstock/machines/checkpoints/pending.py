@@ -12,7 +12,11 @@ from enum import StrEnum
 
 from penstock.machines.checkpoints.plan import CheckpointPlan
 from penstock.machines.checkpoints.requests import CheckpointRequest
-from penstock.machines.execution_graph import ExecutionGraph, ExecutionJobVertex
+from penstock.machines.execution_graph import (
+    ExecutionGraph,
+    ExecutionJobVertex,
+    ExecutionVertex,
+)
 from penstock.model.checkpoints import (
     CheckpointMetrics,
     CheckpointType,
@@ -145,6 +149,7 @@ class PendingCheckpoint:
     def _operators_of(self, job_vertex: ExecutionJobVertex) -> list[OperatorCheckpoint]:
         model = job_vertex.job_vertex
         done = self._finished_of(job_vertex)
+        is_at_end = all(map(self._is_at_end, job_vertex.vertices))
         states = [self._operators_by_uid(v.execution.attempt_id) for v in job_vertex.vertices]
         return [
             OperatorCheckpoint(
@@ -157,6 +162,7 @@ class PendingCheckpoint:
                     for index, state in enumerate(states)
                 ),
                 is_fully_finished=len(done) == len(job_vertex.vertices),
+                is_at_end=is_at_end,
                 coordinator_state=self.coordinator_states.get(operator.uid),
             )
             for operator in model.operators
@@ -167,13 +173,21 @@ class PendingCheckpoint:
         return {} if state is None else dict(state.operators)
 
     def _finished_of(self, job_vertex: ExecutionJobVertex) -> set[int]:
-        """Subtasks that had ended before, or were at the end of their data when they acknowledged."""
+        """Subtasks that had ended before, or were at the end of their data when they acknowledged and have no state left.
+
+        One that has some is not done: what a sink prepared is committed when the checkpoint completes, or by whoever restores it.
+        """
         found = set()
         for vertex in job_vertex.vertices:
             state = self.states.get(vertex.execution.attempt_id)
-            if vertex.vertex_id in self.plan.finished or (state is not None and state.is_finished):
+            has_state = state is not None and any(any(one.handles) for _, one in state.operators)
+            if self._is_at_end(vertex) and not has_state:
                 found.add(vertex.subtask)
         return found
+
+    def _is_at_end(self, vertex: ExecutionVertex) -> bool:
+        state = self.states.get(vertex.execution.attempt_id)
+        return vertex.vertex_id in self.plan.finished or (state is not None and state.is_finished)
 
 
 def _union_list_of(state: SubtaskState) -> str | None:

@@ -69,6 +69,7 @@ class RestorePlan:
         self._finished = {
             vertex.vertex_id for vertex in job_graph.vertices.values() if self._is_finished(vertex)
         }
+        self._begin_again_behind_open_ends()
         self._check_finished()
         self._check_in_flight()
 
@@ -141,6 +142,25 @@ class RestorePlan:
             )
         return bool(done) and all(done)
 
+    def _begin_again_behind_open_ends(self) -> None:
+        """A vertex whose producer only goes through its end once more hears that end: it begins with nothing, not as finished."""
+        is_changed = True
+        while is_changed:
+            behind = {
+                vertex_id
+                for vertex_id in self._finished
+                for edge in self._job.vertices[vertex_id].inputs
+                if edge.source not in self._finished and self._is_at_end(edge.source)
+            }
+            self._finished -= behind
+            is_changed = bool(behind)
+
+    def _is_at_end(self, vertex_id: VertexId) -> bool:
+        found = [
+            self._old.get(operator.uid) for operator in self._job.vertices[vertex_id].operators
+        ]
+        return all(old is not None and old.is_at_end for old in found)
+
     def _check_finished(self) -> None:
         for vertex_id in self._finished:
             vertex = self._job.vertices[vertex_id]
@@ -180,6 +200,7 @@ def _operator_shares(old: OperatorCheckpoint, vertex: JobVertex) -> list[Operato
     lists = _list_shares(states, vertex.parallelism)
     is_same = old.parallelism == vertex.parallelism
     handles = [handle for state in states for handle in state.keyed]
+    databases = [database for state in states for database in state.databases]
     shares = []
     for subtask in range(vertex.parallelism):
         first, last = key_group_range(vertex.max_parallelism, vertex.parallelism, subtask)
@@ -190,6 +211,7 @@ def _operator_shares(old: OperatorCheckpoint, vertex: JobVertex) -> list[Operato
                 lists[subtask],
                 own.inputs_in_flight,
                 own.outputs_in_flight,
+                tuple(d for d in databases if d.first_group <= last and d.last_group >= first),
             )
         )
     return shares
@@ -220,7 +242,7 @@ def _list_shares(
 
 
 def _has_keyed(old: OperatorCheckpoint) -> bool:
-    return any(state is not None and state.keyed for state in old.subtasks)
+    return any(state is not None and (state.keyed or state.databases) for state in old.subtasks)
 
 
 def _has_state(old: OperatorCheckpoint) -> bool:

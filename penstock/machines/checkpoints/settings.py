@@ -10,10 +10,25 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from penstock.model.checkpoints import INLINE_BYTES
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 
 _PREFIX: Final = "execution.checkpointing."
+_RECOVERY: Final = "execution.state-recovery."
+_LEAST_INTERVAL_MS: Final = 10
+_OLD_NAMES: Final = {
+    _PREFIX + "dir": "state.checkpoints.dir",
+    _PREFIX + "num-retained": "state.checkpoints.num-retained",
+    _PREFIX + "incremental": "state.backend.incremental",
+    _PREFIX + "savepoint-dir": "state.savepoints.dir",
+    _PREFIX + "data-inline-threshold": "state.storage.fs.memory-threshold",
+    _RECOVERY + "path": "execution.savepoint.path",
+    _RECOVERY + "claim-mode": "execution.savepoint-restore-mode",
+    _RECOVERY + "ignore-unclaimed-state": "execution.savepoint.ignore-unclaimed-state",
+}
+_CLAIM_MODES: Final = ("CLAIM", "NO_CLAIM")
+_MOST_INLINE_BYTES: Final = 1 << 20
 _EXACTLY_ONCE, _AT_LEAST_ONCE = "EXACTLY_ONCE", "AT_LEAST_ONCE"
 
 
@@ -54,6 +69,15 @@ class CheckpointSettings:
     def is_unaligned(self) -> bool:
         return self.aligned_timeout_ms is not None
 
+    @property
+    def is_periodic(self) -> bool:
+        return self.interval_ms is not None
+
+    @property
+    def has_final_checkpoint(self) -> bool:
+        """Whether a task that has read all its input may count on one more checkpoint."""
+        return self.is_periodic and self.are_finished_tasks_allowed
+
     def first_delay_ms(self) -> int:
         """Anywhere between the least pause and the interval, so that jobs do not all checkpoint at once."""
         assert self.interval_ms is not None
@@ -61,11 +85,52 @@ class CheckpointSettings:
         return self.min_pause_ms + int(share * max(0, self.interval_ms - self.min_pause_ms))
 
 
+@dataclass(frozen=True, slots=True)
+class CheckpointPlaces:
+    """Where checkpoints lie, as it was set: paths or URIs, None: not set. `inline_bytes`: smaller state lies in the metadata.
+
+    `restored`: the savepoint or checkpoint to begin with. `is_claimed`: it is the job's own from then on.
+    `is_incremental`: what did not change on a TaskManager's disk is not written again.
+    """
+
+    directory: str | None = None
+    savepoints: str | None = None
+    inline_bytes: int = INLINE_BYTES
+    restored: str | None = None
+    is_claimed: bool = False
+    is_incremental: bool = False
+
+
+def checkpoint_places_of(settings: Settings) -> CheckpointPlaces:
+    """Read the options. Raises: ConfigurationError: an unknown claim mode, or a threshold that is too large."""
+    key = _key(settings, _RECOVERY + "claim-mode")
+    mode = (settings.get_str(key) or "").upper()
+    if mode not in _CLAIM_MODES:
+        raise ConfigurationError(
+            f"option '{key}' is '{mode}', but it takes {', '.join(_CLAIM_MODES)}. Change the setting."
+        )
+    key = _key(settings, _PREFIX + "data-inline-threshold")
+    inline_bytes = settings.get_int(key)
+    if inline_bytes > _MOST_INLINE_BYTES:
+        raise ConfigurationError(
+            f"option '{key}' is {inline_bytes:,} bytes, but it takes at most {_MOST_INLINE_BYTES:,}: "
+            "what lies inline passes through the driver. Change the setting."
+        )
+    return CheckpointPlaces(
+        settings.get_str(_key(settings, _PREFIX + "dir")),
+        settings.get_str(_key(settings, _PREFIX + "savepoint-dir")),
+        inline_bytes,
+        settings.get_str(_key(settings, _RECOVERY + "path")),
+        mode == "CLAIM",
+        settings.get_bool(_key(settings, _PREFIX + "incremental")),
+    )
+
+
 def checkpoint_settings_of(
     settings: Settings, draw: Callable[[], float] | None = None, first_id: int = 1
 ) -> CheckpointSettings:
     """Read the options. Raises: ConfigurationError: a value out of range, or two that exclude each other."""
-    interval_ms = settings.get_optional_int(_PREFIX + "interval") or None
+    interval_ms = interval_ms_of(settings)
     min_pause_ms = settings.get_int(_PREFIX + "min-pause")
     is_unaligned = settings.get_bool(_PREFIX + "unaligned.enabled")
     read = CheckpointSettings(
@@ -80,13 +145,24 @@ def checkpoint_settings_of(
         aligned_timeout_ms=_aligned_timeout(settings) if is_unaligned else None,
         are_finished_tasks_allowed=settings.get_bool(_PREFIX + "checkpoints-after-tasks-finish"),
         is_unclaimed_state_ignored=settings.get_bool(
-            "execution.state-recovery.ignore-unclaimed-state"
+            _key(settings, _RECOVERY + "ignore-unclaimed-state")
         ),
         first_id=first_id,
         draw=draw or _no_chance,
     )
     _check_unaligned(read)
     return read
+
+
+def interval_ms_of(settings: Settings) -> int | None:
+    """Between two checkpoints; None: the job takes none of itself. Raises: ConfigurationError: below 10 ms."""
+    interval_ms = settings.get_optional_int(_PREFIX + "interval") or None
+    if interval_ms is not None and interval_ms < _LEAST_INTERVAL_MS:
+        raise ConfigurationError(
+            f"option '{_PREFIX}interval' is {interval_ms} ms, but it takes at least "
+            f"{_LEAST_INTERVAL_MS} ms. Change the setting."
+        )
+    return interval_ms
 
 
 def _check_unaligned(settings: CheckpointSettings) -> None:
@@ -105,13 +181,19 @@ def _check_unaligned(settings: CheckpointSettings) -> None:
 
 
 def _at_least(settings: Settings, name: str, least: int) -> int:
-    value = settings.get_int(_PREFIX + name)
+    key = _key(settings, _PREFIX + name)
+    value = settings.get_int(key)
     if value < least:
         raise ConfigurationError(
-            f"option '{_PREFIX}{name}' is {value}, but it takes at least {least}. "
-            "Change the setting."
+            f"option '{key}' is {value}, but it takes at least {least}. Change the setting."
         )
     return value
+
+
+def _key(settings: Settings, key: str) -> str:
+    """Its old name where only that is set."""
+    old = _OLD_NAMES.get(key)
+    return old if old is not None and not settings.is_set(key) and settings.is_set(old) else key
 
 
 def _aligned_timeout(settings: Settings) -> int:

@@ -7,40 +7,111 @@ Source: Flink CheckpointedInputGate (spec 5.1, 10.2).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
 
-from penstock.runtime.checkpoint.actions import Abort, Action, Resume, Trigger
-from penstock.runtime.elements import CancelCheckpointMarker, CheckpointBarrier, Element
+from penstock.model.messages import CheckpointFailureReason
+from penstock.runtime.checkpoint.actions import (
+    Abort,
+    Action,
+    PersistStart,
+    PersistStop,
+    Resume,
+    Trigger,
+)
+from penstock.runtime.checkpoint.in_flight import InputsInFlight
+from penstock.runtime.checkpoint.snapshot import Dumps, plain_dumps
+from penstock.runtime.elements import Batch, CancelCheckpointMarker, CheckpointBarrier, Element
+
+OnAbort: TypeAlias = Callable[[int, CheckpointFailureReason], None]
+OnInFlight: TypeAlias = Callable[[int, Mapping[int, bytes]], None]
+Overtaken: TypeAlias = Callable[[], Sequence[Batch]]
 
 
 class BarrierHandler(Protocol):
     """`SingleBarrierHandler` or `BarrierTracker`."""
+
+    timer_ms: int | None
 
     def on_barrier(
         self, barrier: CheckpointBarrier, channel: int, now_ms: int, *, is_blocking: bool = True
     ) -> list[Action]: ...
     def on_cancel(self, checkpoint_id: int, channel: int = 0) -> list[Action]: ...
     def on_end_of_partition(self, channel: int, now_ms: int) -> list[Action]: ...
+    def on_timer(self, now_ms: int) -> list[Action]: ...
+
+
+def _nothing_overtaken() -> Sequence[Batch]:
+    """Of a channel that keeps nothing: what its barriers overtake lies at the producer."""
+    return ()
+
+
+@dataclass(slots=True)
+class _Collecting:
+    """A checkpoint whose barriers come in. `channels`: those that have delivered it."""
+
+    barrier: CheckpointBarrier
+    first_ms: int
+    channels: set[int] = field(default_factory=set)
 
 
 class InputCheckpoints:
-    """Channels are numbered through all inputs of the task. Mailbox thread."""
+    """Channels are numbered through all inputs of the task. Mailbox thread.
+
+    `alignment_ms`: of the newest checkpoint that a snapshot was asked for, from its first barrier until then. `on_abort`: told
+    of a checkpoint that this task will not take part in. `on_in_flight`: told by channel what was in flight of an unaligned
+    one, when all of its barriers are there. `in_flight`: what is being recorded; None: nothing. `on_timer_set`: told when
+    `on_timer` has to be called, on the `now_ms` clock.
+    """
 
     def __init__(
-        self, handler: BarrierHandler, now_ms: Callable[[], int], resume: Callable[[int], None]
+        self,
+        handler: BarrierHandler,
+        now_ms: Callable[[], int],
+        resume: Callable[[int], None],
+        dumps: Dumps = plain_dumps,
     ) -> None:
-        """`resume(channel)`: its producer may send on."""
+        """`resume(channel)`: its producer may send on. `dumps`: for records in flight."""
+        self.alignment_ms = 0
+        self.on_abort: OnAbort = _tell_nobody
+        self.on_in_flight: OnInFlight = _keep_nothing
+        self.on_timer_set: Callable[[int], None] = _never
+        self.in_flight: InputsInFlight | None = None
         self._handler = handler
         self._now_ms = now_ms
         self._resume = resume
-        self._barrier: CheckpointBarrier | None = None
+        self._dumps = dumps
+        self._barriers: dict[int, _Collecting] = {}
+        self._last_id = -1
+        self._timer_ms: int | None = None
 
-    def on_barrier(self, barrier: CheckpointBarrier, channel: int) -> Sequence[Element]:
-        """Came through this channel. Returns: what the task has to do before it reads on."""
-        if self._barrier is None or barrier.checkpoint_id > self._barrier.checkpoint_id:
-            self._barrier = barrier
-        return self._perform(self._handler.on_barrier(barrier, channel, self._now_ms()))
+    def on_barrier(
+        self, barrier: CheckpointBarrier, channel: int, overtaken: Overtaken = _nothing_overtaken
+    ) -> Sequence[Element]:
+        """Came through this channel, ahead of what is `overtaken`. Returns: what the task has to do before it reads on."""
+        checkpoint_id = barrier.checkpoint_id
+        if checkpoint_id > self._last_id and checkpoint_id not in self._barriers:
+            self._barriers[checkpoint_id] = _Collecting(barrier, self._now_ms())
+        actions = self._handler.on_barrier(barrier, channel, self._now_ms())
+        collecting = self._barriers.get(checkpoint_id)
+        if collecting is not None and not barrier.is_unaligned:
+            collecting.channels.add(channel)
+
+        def record() -> None:
+            if self.in_flight is not None and self.in_flight.checkpoint_id == checkpoint_id:
+                self.in_flight.on_barrier(channel, overtaken)
+
+        elements = self._perform(actions, record)
+        record()
+        if self._handler.timer_ms not in {None, self._timer_ms}:
+            self._timer_ms = self._handler.timer_ms
+            self.on_timer_set(self._handler.timer_ms or 0)
+        return elements
+
+    def is_recording(self, checkpoint_id: int) -> bool:
+        """Some of its barriers are still to come, and what comes before them belongs to it."""
+        return self.in_flight is not None and self.in_flight.checkpoint_id == checkpoint_id
 
     def on_cancel(self, marker: CancelCheckpointMarker, channel: int) -> Sequence[Element]:
         return self._perform(self._handler.on_cancel(marker.checkpoint_id, channel))
@@ -48,15 +119,59 @@ class InputCheckpoints:
     def on_end_of_partition(self, channel: int) -> Sequence[Element]:
         return self._perform(self._handler.on_end_of_partition(channel, self._now_ms()))
 
-    def _perform(self, actions: list[Action]) -> Sequence[Element]:
+    def on_timer(self) -> Sequence[Element]:
+        """If the alignment has taken as long as it may: as `on_barrier`."""
+        return self._perform(self._handler.on_timer(self._now_ms()))
+
+    def _perform(
+        self, actions: list[Action], record: Callable[[], None] | None = None
+    ) -> Sequence[Element]:
+        """`record`: what the barrier that brought this about has overtaken, before its checkpoint's recording ends."""
         elements: list[Element] = []
+        aborted = {one.checkpoint_id for one in actions if isinstance(one, Abort)}
         for action in actions:
             if isinstance(action, Resume):
                 for channel in action.channels:
                     self._resume(channel)
             elif isinstance(action, Trigger):
-                assert self._barrier is not None
-                elements.append(self._barrier)
+                elements.append(self._collected(action))
+            elif isinstance(action, PersistStart):
+                arrived = self._barriers[action.checkpoint_id].channels
+                self.in_flight = InputsInFlight(action.checkpoint_id, arrived, self._dumps)
+            elif isinstance(action, PersistStop):
+                if record is not None:
+                    record()
+                self._stop_recording(action.checkpoint_id, aborted)
             elif isinstance(action, Abort):
+                self._barriers.pop(action.checkpoint_id, None)
+                self.on_abort(action.checkpoint_id, action.reason)
                 elements.append(CancelCheckpointMarker(action.checkpoint_id))
         return elements
+
+    def _collected(self, action: Trigger) -> CheckpointBarrier:
+        """The barrier to take the snapshot at, and to pass on; those before it will not be taken any more."""
+        checkpoint_id = action.checkpoint_id
+        found = self._barriers[checkpoint_id]
+        self._last_id = checkpoint_id
+        self._barriers = {i: b for i, b in self._barriers.items() if i > checkpoint_id}
+        self.alignment_ms = max(0, self._now_ms() - found.first_ms)
+        is_late = action.is_unaligned and not found.barrier.is_unaligned
+        return found.barrier.as_unaligned() if is_late else found.barrier
+
+    def _stop_recording(self, checkpoint_id: int, aborted: set[int]) -> None:
+        recorded, self.in_flight = self.in_flight, None
+        is_this = recorded is not None and recorded.checkpoint_id == checkpoint_id
+        if recorded is not None and is_this and checkpoint_id not in aborted:
+            self.on_in_flight(checkpoint_id, recorded.channels())
+
+
+def _tell_nobody(_checkpoint_id: int, _reason: CheckpointFailureReason) -> None:
+    """Who reads the elements sees the marker."""
+
+
+def _keep_nothing(_checkpoint_id: int, _channels: Mapping[int, bytes]) -> None:
+    """For a job whose checkpoints are all aligned."""
+
+
+def _never(_at_ms: int) -> None:
+    """Nothing is timed."""

@@ -75,7 +75,8 @@ class CheckpointNotifications:
 class FinalCheckpoint:
     """A task at the end of its data waits for a checkpoint that began after that, so that all is committed.
 
-    `is_needed` False: no checkpoints are taken, or none after tasks have finished.
+    `is_needed` False: no checkpoints are taken, or none after tasks have finished. A savepoint with which the job stops is
+    waited for all the same.
     """
 
     def __init__(self, *, is_needed: bool) -> None:
@@ -91,8 +92,12 @@ class FinalCheckpoint:
     def on_end_of_data(self) -> None:
         self._is_at_end = True
 
-    def on_trigger(self, checkpoint_id: int) -> None:
-        """A snapshot of this checkpoint is taken. The first after the end of data is the one that counts."""
+    def on_trigger(self, checkpoint_id: int, *, is_last: bool = False) -> None:
+        """A snapshot of this checkpoint is taken. The first after the end of data is the one that counts.
+
+        `is_last`: the job stops with it.
+        """
+        self._is_needed = self._is_needed or is_last
         if self._is_at_end and self._least_id is None:
             self._least_id = checkpoint_id
 

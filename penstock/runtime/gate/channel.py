@@ -5,11 +5,13 @@ Knows no place where elements come from. Source: Flink InputChannel, UnknownInpu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.model.errors import EngineBug, ExternalError, UserCodeError
 
 if TYPE_CHECKING:
+    from penstock.runtime.elements import Batch
     from penstock.runtime.gate.single import SingleInputGate
     from penstock.runtime.subpartition_view import Polled
 
@@ -60,6 +62,10 @@ class InputChannel:
     def notify_priority(self, sequence: int) -> None:
         """Any thread: the element with this number has priority."""
         self.gate.on_channel_priority(self, sequence)
+
+    def overtaken(self, sequence: int) -> Sequence[Batch]:
+        """Records that came here before the element of this number, which went before them. Mailbox thread."""
+        return ()
 
     def resume(self) -> None:
         """Go on after an element that blocks the channel."""

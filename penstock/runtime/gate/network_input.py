@@ -6,11 +6,14 @@ is nothing to deserialize here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from penstock.model.errors import EngineBug
 from penstock.runtime.checkpoint.input_checkpoints import BarrierHandler, InputCheckpoints
+from penstock.runtime.checkpoint.snapshot import Dumps, plain_dumps
 from penstock.runtime.elements import (
+    Batch,
     CancelCheckpointMarker,
     CheckpointBarrier,
     ColumnBatch,
@@ -25,20 +28,25 @@ from penstock.runtime.elements import (
 from penstock.runtime.gate.single import EndOfDataStatus, SingleInputGate
 from penstock.runtime.gate.union import InputGate, UnionInputGate
 from penstock.runtime.network_memory import LockFactory
+from penstock.runtime.subpartition_view import Polled
 from penstock.runtime.watermark_valve import StatusWatermarkValve
 
 
 class WakeListener:
     """A gate's listener that wakes whoever reads it."""
 
-    def __init__(self, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, wake: Callable[[], None], wake_priority: Callable[[], None] | None = None
+    ) -> None:
+        """`wake_priority`: for what overtakes; None: as for anything else."""
         self._wake = wake
+        self._wake_priority = wake_priority or wake
 
     def notify_available(self) -> None:
         self._wake()
 
     def notify_priority(self) -> None:
-        self._wake()
+        self._wake_priority()
 
 
 class NetworkInput:
@@ -48,7 +56,15 @@ class NetworkInput:
     the job has none.
     """
 
-    __slots__ = ("_valve", "checkpoints", "first_channel", "gate", "index", "records_in")
+    __slots__ = (
+        "_recovered",
+        "_valve",
+        "checkpoints",
+        "first_channel",
+        "gate",
+        "index",
+        "records_in",
+    )
 
     def __init__(self, index: int, gate: InputGate) -> None:
         self.index = index
@@ -56,33 +72,65 @@ class NetworkInput:
         self.records_in = 0
         self.first_channel = 0
         self.checkpoints: InputCheckpoints | None = None
+        self._recovered: deque[Batch] = deque()
         self._valve = StatusWatermarkValve(gate.channels)
 
     @property
     def is_available(self) -> bool:
         """Worth polling. Once it is finished, for ever."""
-        return self.gate.is_available
+        return bool(self._recovered) or self.gate.is_available
 
     @property
     def is_finished(self) -> bool:
         """Nothing will ever come."""
-        return self.gate.is_finished
+        return self.gate.is_finished and not self._recovered
 
     def poll(self) -> Sequence[Element]:
         """What comes next for the operator, in order; empty for now. EndOfData comes once, when the last channel
         has it. Raises: what went wrong on a channel.
         """
+        if self._recovered:
+            return self._replay()
         while (polled := self.gate.poll()) is not None:
             element = polled.element
             if type(element) is RowBatch or type(element) is ColumnBatch:
                 self.records_in += len(element)
+                if self.checkpoints is not None and self.checkpoints.in_flight is not None:
+                    channel = self.first_channel + self.gate.last_channel
+                    self.checkpoints.in_flight.on_data(channel, element)
                 return (element,)
-            outputs = self._accept(element)
+            outputs = self._accept(polled)
             if outputs:
                 return outputs
         return ()
 
-    def _accept(self, element: Element) -> Sequence[Element]:
+    def poll_priority(self) -> Sequence[Element]:
+        """What overtakes, and nothing else: while the task is in the middle of something. What was recovered goes first.
+
+        An alignment that has taken too long ends here too.
+        """
+        if self.checkpoints is not None and (late := self.checkpoints.on_timer()):
+            return late
+        while not self._recovered and self.gate.has_priority:
+            polled = self.gate.poll()
+            if polled is None:
+                break
+            outputs = self._accept(polled)
+            if outputs:
+                return outputs
+        return ()
+
+    def recover(self, batches: Iterable[Batch]) -> None:
+        """Before the first poll: what was in flight at the checkpoint that the task begins with; it goes before the new."""
+        self._recovered.extend(batches)
+
+    def _replay(self) -> Sequence[Element]:
+        batch = self._recovered.popleft()
+        self.records_in += len(batch)
+        return (batch,)
+
+    def _accept(self, polled: Polled) -> Sequence[Element]:
+        element = polled.element
         if isinstance(element, Watermark):
             return self._valve.input_watermark(element.timestamp_ms, self.gate.last_channel)
         if isinstance(element, WatermarkStatus):
@@ -94,30 +142,36 @@ class NetworkInput:
             if status is EndOfDataStatus.NOT_END_OF_DATA:
                 return ()
             return (EndOfData(drain=status is EndOfDataStatus.DRAINED),)
-        return self._accept_for_checkpoints(element)
+        return self._accept_for_checkpoints(element, polled.sequence)
 
-    def _accept_for_checkpoints(self, element: Element) -> Sequence[Element]:
-        channel = self.first_channel + self.gate.last_channel
+    def _accept_for_checkpoints(self, element: Element, sequence: int) -> Sequence[Element]:
+        place = self.gate.last_channel
+        channel = self.first_channel + place
         checkpoints = self.checkpoints
         if isinstance(element, EndOfPartition):
             return () if checkpoints is None else checkpoints.on_end_of_partition(channel)
         if checkpoints is not None and isinstance(element, CheckpointBarrier):
-            return checkpoints.on_barrier(element, channel)
+            return checkpoints.on_barrier(
+                element, channel, lambda: self.gate.overtaken(place, sequence)
+            )
         if checkpoints is not None and isinstance(element, CancelCheckpointMarker):
             return checkpoints.on_cancel(element, channel)
         raise EngineBug(f"unexpected element {element!r} on channel {self.gate.last_channel}")
 
 
 def network_inputs(
-    gates: Mapping[int, Sequence[SingleInputGate]], new_lock: LockFactory, wake: Callable[[], None]
+    gates: Mapping[int, Sequence[SingleInputGate]],
+    new_lock: LockFactory,
+    wake: Callable[[], None],
+    wake_priority: Callable[[], None] | None = None,
 ) -> list[NetworkInput]:
-    """One input for each index, of its only gate or of the union of its gates."""
+    """One input for each index, of its only gate or of the union of its gates. `wake_priority`: as `WakeListener`."""
     inputs = []
     for index in sorted(gates):
         mine = gates[index]
         gate: InputGate = mine[0]
         if len(mine) > 1:
-            gate = UnionInputGate(mine, new_lock(), WakeListener(wake))
+            gate = UnionInputGate(mine, new_lock(), WakeListener(wake, wake_priority))
         inputs.append(NetworkInput(index, gate))
     return inputs
 
@@ -126,8 +180,11 @@ def take_barriers(
     inputs: Sequence[NetworkInput],
     handler_of: Callable[[int], BarrierHandler],
     now_ms: Callable[[], int],
+    dumps: Dumps = plain_dumps,
 ) -> InputCheckpoints:
-    """From now on barriers of all these inputs go to one handler. `handler_of(channels)` makes it."""
+    """From now on barriers of all these inputs go to one handler. `handler_of(channels)` makes it; `dumps`: for data in
+    flight.
+    """
     first = 0
     for one in inputs:
         one.first_channel = first
@@ -137,7 +194,7 @@ def take_barriers(
         owner = max((one for one in inputs if one.first_channel <= channel), key=_first_channel)
         owner.gate.resume(channel - owner.first_channel)
 
-    checkpoints = InputCheckpoints(handler_of(first), now_ms, resume)
+    checkpoints = InputCheckpoints(handler_of(first), now_ms, resume, dumps)
     for one in inputs:
         one.checkpoints = checkpoints
     return checkpoints

@@ -4,17 +4,19 @@ Knows no socket: a `PartitionClient` sends what it has to say. The network threa
 them out; the lock between them is never held while somebody else is called. Source: Flink RemoteInputChannel
 (spec 3.4, 3.6, 3.7). Differs: a credit message waits until the sender has no more credit left than it would bring;
 a buffer is empty again when its frame is taken, so the one batch in the mailbox's hand counts no longer. Barriers
-that are announced ahead of their turn, and recovered channels, come with checkpoints.
+are not announced ahead of their turn: an aligned one that is late overtakes nothing here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.model.errors import BufferReordering, EngineBug, PartitionNotFound, ResultDataLost
 from penstock.runtime.codec import ChannelDecoder
-from penstock.runtime.event_codec import FrameKind
+from penstock.runtime.elements import Batch, CheckpointBarrier, ColumnBatch, RowBatch
+from penstock.runtime.event_codec import FrameKind, decode_event
 from penstock.runtime.gate.backoff import Backoff, ListenerBackoff
 from penstock.runtime.gate.channel import InputChannel
 from penstock.runtime.gate.credit import ReceiverCredit
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from penstock.runtime.gate.single import SingleInputGate
 
 SEQUENCE_MASK = 0xFFFFFFFF
+_HALF = 1 << 31
 
 
 class ReceivedFrame(NamedTuple):
@@ -130,6 +133,8 @@ class RemoteInputChannel(InputChannel):
         has_priority: bool = False,
     ) -> None:
         """`backlog`: data batches that the sender has behind this frame."""
+        if kind == FrameKind.BARRIER:
+            has_priority = has_priority or _overtakes(kind, payload)
         try:
             with self._lock:
                 if self.is_released or self._error is not None:
@@ -191,6 +196,14 @@ class RemoteInputChannel(InputChannel):
         self.bytes_in += len(frame.payload)
         element = self._decoder.decode(frame.kind, frame.payload)
         return Polled(element, behind, next_type, frame.sequence)
+
+    def overtaken(self, sequence: int) -> Sequence[Batch]:
+        """Their buffers stay filled: their turn comes."""
+        with self._lock:
+            frames = [one for one in self._frames if _is_before(one.sequence, sequence)]
+        decoder = self._decoder.ahead()
+        found = (decoder.decode(one.kind, one.payload) for one in frames)
+        return [one for one in found if isinstance(one, (RowBatch, ColumnBatch))]
 
     def _on_taken(self, frame: ReceivedFrame) -> bool:
         """Locked. Its buffer is empty again; whether a floating one goes back to the pool."""
@@ -263,3 +276,14 @@ class RemoteInputChannel(InputChannel):
     def _tell(self, credit: int) -> None:
         if credit and self._client is not None:
             self._client.add_credit(credit)
+
+
+def _overtakes(kind: int, payload: bytes | memoryview) -> bool:
+    """A barrier that goes before what lies here."""
+    barrier = decode_event(kind, payload)
+    return isinstance(barrier, CheckpointBarrier) and barrier.has_priority
+
+
+def _is_before(sequence: int, other: int) -> bool:
+    """Of numbers of one channel that are near each other, across the wrap at 2^32."""
+    return sequence != other and (other - sequence) & SEQUENCE_MASK < _HALF

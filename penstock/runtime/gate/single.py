@@ -9,14 +9,14 @@ a call to the listener instead of a future; the listener is told of the first el
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Any
 
 from penstock.model.deployment import ShuffleDescriptor
 from penstock.model.errors import EngineBug
 from penstock.model.graph.job_graph import ResultPartitionType
-from penstock.runtime.elements import EndOfData, EndOfPartition
+from penstock.runtime.elements import Batch, EndOfData, EndOfPartition
 from penstock.runtime.gate.channel import InputChannel, UnknownInputChannel
 from penstock.runtime.gate.local_channel import LocalInputChannel
 from penstock.runtime.gate.ports import GateContext, GateListener, InputClosed
@@ -159,6 +159,10 @@ class SingleInputGate:
         if self.is_finished:
             raise EngineBug(f"channel {place} of gate {self.index} has ended; nothing to resume")
         self.channel(place).resume()
+
+    def overtaken(self, place: int, sequence: int) -> Sequence[Batch]:
+        """See `InputChannel.overtaken`."""
+        return self.channel(place).overtaken(sequence)
 
     @staticmethod
     def _request(channel: InputChannel) -> None:

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
 from penstock.model.errors import EngineBug
+from penstock.runtime.elements import Batch
 from penstock.runtime.gate.ports import GateListener
 from penstock.runtime.gate.ready_queue import ReadyQueue
 from penstock.runtime.gate.single import EndOfDataStatus, SingleInputGate
@@ -88,6 +89,15 @@ class UnionInputGate:
         """Go on with a channel, by its index in the union. As `SingleInputGate.resume`."""
         member = max((m for m in self._members if m.offset <= place), key=_offset)
         member.gate.resume(place - member.offset)
+
+    @property
+    def has_priority(self) -> bool:
+        return self._ready.has_priority
+
+    def overtaken(self, place: int, sequence: int) -> Sequence[Batch]:
+        """As `SingleInputGate.overtaken`, by the channel's index in the union."""
+        member = max((m for m in self._members if m.offset <= place), key=_offset)
+        return member.gate.overtaken(place - member.offset, sequence)
 
     def poll(self) -> Polled | None:
         """One element of the gate that waits longest, or None for now. Raises: as `SingleInputGate.poll`."""

@@ -68,6 +68,11 @@ class SinkOperator(Operator):
             self._schedule(self._committer)
         return ()
 
+    @property
+    def has_put_off(self) -> bool:  # type: ignore[override] # what the base sets, this one asks for
+        """Commits are tried again before the task ends."""
+        return self._committer is not None and self._committer.retry_after_ms is not None
+
     def finish(self) -> Emitted:
         assert self._writer is not None, "a sink was finished before it was opened"
         if self._context.has_final_checkpoint:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 
 from penstock.datastream.executor import JobOutcome
+from penstock.model.checkpoint_statistics import CheckpointStatistics
 from penstock.model.errors import JobExecutionError
 from penstock.model.states import JobStatus
 
@@ -17,6 +18,7 @@ class FakeControl:
         self.is_cancelled = False
         self.is_over = True
         self.streams = []
+        self.savepoints = []
 
     def status(self):
         return self.outcome.status if self.is_over else JobStatus.RUNNING
@@ -29,6 +31,13 @@ class FakeControl:
     def cancel(self):
         self.is_cancelled = self.is_over = True
         self.outcome = JobOutcome(JobStatus.CANCELED, 1)
+
+    def start_savepoint(self, kind, directory):
+        self.savepoints.append((kind, directory))
+        return lambda timeout_s: "/folder"
+
+    def checkpoints(self):
+        return CheckpointStatistics(completed=3)
 
     def collect(self, stream):
         self.streams.append(stream)

@@ -15,6 +15,7 @@ from penstock.datastream import (
 from penstock.datastream.connectors import NumberSequenceSource
 from penstock.datastream.connectors.file_system import FileSource, StreamFormat
 from penstock.datastream.executor import JobOutcome
+from penstock.model.checkpoints import CheckpointType
 from penstock.model.errors import (
     ConfigurationError,
     GraphError,
@@ -240,8 +241,22 @@ def test_a_job_client_tells_status_cancels_and_gives_the_result():
     with pytest.raises(JobCancelledError):
         result.result()
     assert isinstance(result.exception(), JobCancelledError) and result.done()
-    with pytest.raises(NotImplementedError, match="cancel"):
-        client.stop_with_savepoint(True)
+
+
+def test_a_job_client_asks_for_savepoints_and_tells_of_checkpoints():
+    executor = FakeExecutor()
+    env = environment(executor)
+    env.from_collection([1]).map(same)
+    client = env.execute_async("async")
+    assert client.trigger_savepoint("here").result() == "/folder"
+    assert client.stop_with_savepoint(True).result() == "/folder"
+    assert client.stop_with_savepoint(False, "there").result() == "/folder"
+    assert executor.control.savepoints == [
+        (CheckpointType.SAVEPOINT, "here"),
+        (CheckpointType.STOP_DRAIN, None),
+        (CheckpointType.STOP_SUSPEND, "there"),
+    ]
+    assert client.get_checkpoints().result().completed == 3
 
 
 def test_execute_and_collect_iterates_over_the_batches():

@@ -5,8 +5,9 @@ import queue
 
 import pytest
 
-from penstock.hosting.closures import deserialize
-from penstock.hosting.coordinators import CoordinatedVertex, Coordinators, alignment_of
+from penstock.hosting.closures import deserialize, serialize
+from penstock.hosting.coordinators import Coordinators, alignment_of
+from penstock.hosting.source_coordinator import CoordinatedVertex
 from penstock.model.ids import AttemptId, ExecutionVertexId, JobId, VertexId
 from penstock.model.messages import AddSplits, MaxAllowedWatermark, ReportedWatermark, SplitRequest
 from penstock.runtime.elements import MAX_WATERMARK
@@ -156,3 +157,124 @@ def test_the_alignment_of_a_source_operator_travels_with_its_place():
     found = alignment_of(SourceOperator(Splits(), aligned))
     assert pickle.loads(pickle.dumps(found)) == AlignmentParams("g", 10, 20)
     assert alignment_of("no operator") is None
+
+
+# ---------------------------------------------------------------------- checkpoints
+
+
+class Restorable(Splits):
+    """Its enumerators know where they come from, and whether they were closed."""
+
+    made: list["Remembering"] = []
+
+    def create_enumerator(self, context):
+        return self.remembered(context, [f"s{number}" for number in range(6)])
+
+    def restore_enumerator(self, context, state):
+        return self.remembered(context, state)
+
+    def remembered(self, context, splits):
+        enumerator = Remembering(context, list(splits))
+        self.made.append(enumerator)
+        return enumerator
+
+
+class Remembering(TwoEach):
+    def __init__(self, context, splits):
+        self.context = context
+        self.splits = splits
+        self.is_closed = False
+
+    def snapshot_state(self):
+        if self.splits == ["broken"]:
+            raise ValueError("no state to be had")
+        return self.splits
+
+    def close(self):
+        self.is_closed = True
+
+
+@pytest.fixture
+def restorable(started):
+    Restorable.made = []
+    spot = CoordinatedVertex(VERTEX, 1, "source 1", 2, Restorable(), None, "uid-1")
+    return started(spot)
+
+
+def snapshot_of(coordinators, checkpoint_id):
+    answers = queue.SimpleQueue()
+    coordinators.snapshot(checkpoint_id, lambda *answer: answers.put(answer))
+    return answers.get(timeout=WAIT_S)
+
+
+def asks(coordinators, callbacks, subtask=0, attempt=0):
+    attempt_id = AttemptId(ExecutionVertexId(VERTEX, subtask), attempt)
+    coordinators.from_reader(SplitRequest(attempt_id, 1, "host"))
+    return deserialize(callbacks.sent.get(timeout=WAIT_S).splits)
+
+
+def test_a_reader_that_restores_a_checkpoint_has_the_splits_from_before_it(restorable):
+    coordinators, callbacks = restorable
+    assert asks(coordinators, callbacks) == ["s0", "s1"]
+    snapshot_of(coordinators, 1)
+    assert asks(coordinators, callbacks) == ["s2", "s3"]
+    coordinators.checkpoint_ended(1, is_completed=True)
+    coordinators.reset([ExecutionVertexId(VERTEX, 0)], 1)
+    assert asks(coordinators, callbacks, attempt=1) == ["s2", "s3"]
+
+
+def test_what_was_assigned_before_an_aborted_checkpoint_goes_back_too(restorable):
+    coordinators, callbacks = restorable
+    asks(coordinators, callbacks)
+    snapshot_of(coordinators, 1)
+    coordinators.checkpoint_ended(1, is_completed=False)
+    coordinators.reset([ExecutionVertexId(VERTEX, 0)], None)
+    assert asks(coordinators, callbacks, attempt=1) == ["s0", "s1"]
+
+
+def test_a_restored_enumerator_goes_on_and_the_old_one_is_closed(restorable):
+    coordinators, callbacks = restorable
+    asks(coordinators, callbacks)
+    states, failure = snapshot_of(coordinators, 1)
+    assert (failure, [uid for uid, _ in states]) == (None, ["uid-1"])
+    asks(coordinators, callbacks)
+    coordinators.restore(states)
+    assert asks(coordinators, callbacks, attempt=1) == ["s2", "s3"]
+    old, new = Restorable.made
+    assert (old.is_closed, new.is_closed) == (True, False)
+    old.context.assign_splits(0, ["from the past"])
+    assert callbacks.sent.empty()
+
+
+def test_a_source_without_state_in_the_checkpoint_begins_anew(restorable):
+    coordinators, callbacks = restorable
+    asks(coordinators, callbacks)
+    coordinators.restore([])
+    assert asks(coordinators, callbacks, attempt=1) == ["s0", "s1"]
+
+
+def test_a_snapshot_that_fails_is_answered(restorable):
+    coordinators, callbacks = restorable
+    coordinators.restore([("uid-1", serialize(["broken"]))])
+    states, failure = snapshot_of(coordinators, 1)
+    assert states == ()
+    assert "no state to be had" in failure
+    assert "source 1" in failure
+
+
+def test_a_snapshot_after_the_end_is_answered(restorable):
+    coordinators, _ = restorable
+    coordinators.close(is_committed=True)
+    assert snapshot_of(coordinators, 1) == ((), "the job is ending")
+
+
+def test_a_start_after_a_restore_makes_no_second_enumerator(started):
+    Restorable.made = []
+    callbacks = Callbacks()
+    spot = CoordinatedVertex(VERTEX, 1, "source 1", 2, Restorable(), None, "uid-1")
+    coordinators = Coordinators(JobId("j" * 32), [spot], callbacks)
+    coordinators.restore([("uid-1", serialize(["s5"]))])
+    coordinators.start()
+    assert asks(coordinators, callbacks) == ["s5"]
+    assert len(Restorable.made) == 1
+    coordinators.close(is_committed=True)

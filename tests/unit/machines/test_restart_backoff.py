@@ -3,6 +3,7 @@
 import pytest
 
 from penstock.machines.restart_backoff import (
+    CheckpointedRestart,
     ExponentialDelayRestart,
     FailureRateRestart,
     FixedDelayRestart,
@@ -116,3 +117,23 @@ def test_the_settings_choose_the_strategy(name: str | None, expected: type) -> N
 def test_values_out_of_range_are_refused_with_their_key(program: dict) -> None:
     with pytest.raises(ConfigurationError, match="restart-strategy"):
         restart_backoff_of(Settings(program))
+
+
+def test_with_checkpoints_waits_grow_but_lost_machines_are_replaced_at_once() -> None:
+    settings = Settings({"execution.checkpointing.interval": "1 s"})
+    backoff = restart_backoff_of(settings)
+    assert isinstance(backoff, CheckpointedRestart)
+    delays = []
+    for now_ms, failure in ((0, USER), (2000, LOST), (2001, LOST), (10_000, USER)):
+        assert backoff.notify(now_ms, failure)
+        assert backoff.can_restart()
+        delays.append(backoff.delay_ms(now_ms))
+    assert delays == [1000, 100, 100, 1500]
+
+
+def test_a_strategy_that_is_set_counts_with_checkpoints_too() -> None:
+    settings = Settings({
+        "execution.checkpointing.interval": "1 s",
+        "restart-strategy.type": "none",
+    })
+    assert isinstance(restart_backoff_of(settings), NoRestart)

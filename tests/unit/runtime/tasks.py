@@ -38,6 +38,7 @@ class ListInput:
     """(input index, element) pairs; ends when `is_closed` and empty."""
 
     is_source = False
+    held = ()
 
     def __init__(self, *elements, is_closed=False, is_source=False) -> None:
         self.elements = deque(elements)
@@ -51,6 +52,9 @@ class ListInput:
             return None
         input_index, element = self.elements.popleft()
         return input_index, [element]
+
+    def poll_priority(self):
+        return ()
 
     @property
     def is_finished(self) -> bool:

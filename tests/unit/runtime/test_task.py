@@ -220,6 +220,7 @@ def test_the_end_finishes_head_to_tail_then_tells_the_consumers():
 def test_each_logical_input_ends_once_and_finish_comes_after_the_last():
     clock, out, log = Clock(), Remembering(), []
     given = ListInput((1, EndOfData()), (0, RowBatch([7])), (0, EndOfData()))
+    given.inputs = 2
     task = task_of([Logging("op", log)], given, [out], clock, types=[None, None])
     assert (
         task.process_input() is InputStatus.NOTHING_AVAILABLE
@@ -281,6 +282,7 @@ def test_a_task_that_is_stopped_ends_nothing_and_says_so_downstream():
 def test_one_stopped_input_makes_the_end_a_stop():
     clock, out, log = Clock(), Remembering(), []
     ends = ListInput((0, EndOfData(drain=True)), (1, EndOfData(drain=False)), is_closed=True)
+    ends.inputs = 2
     task = task_of([Logging("op", log)], ends, [out], clock)
     while task.process_input() is not InputStatus.END_OF_INPUT:
         pass

@@ -191,7 +191,7 @@ def test_metadata_is_seen_whole_or_not_at_all(storage, monkeypatch):
         seen.append((Path(source).exists(), Path(target).exists()))
         raise CheckpointIoError("the driver died here")
 
-    monkeypatch.setattr(LocalFiles, "replace", rename)
+    monkeypatch.setattr(LocalFiles, "publish", rename)
     with pytest.raises(CheckpointIoError, match="died here"):
         written(storage, 1, LARGE)
     assert seen == [(True, False)]
@@ -231,7 +231,7 @@ def test_any_arrow_file_system_will_do(tmp_path):
     sink = files.create("a/b/file")
     sink.write(b"data")
     sink.close()
-    files.replace("a/b/file", "a/b/other")
+    files.publish("a/b/file", "a/b/other")
     assert list(files.list("a")) == [("b", True)]
     assert files.read("a/b/other", 1, 2) == b"at"
     with pytest.raises(CheckpointDamaged, match="missing"):
@@ -281,7 +281,7 @@ def test_every_write_of_a_checkpoint_goes_to_a_file_of_its_own(storage):
 
 HANDLES = st.one_of(
     st.binary(max_size=30).map(lambda data: InlineHandle(data, 1)),
-    st.builds(FileHandle, st.text("abc/", min_size=1), st.integers(0, 2**40), st.integers(0, 9),
+    st.builds(FileHandle, st.text("abc/", min_size=1).map("/at/there/{}".format), st.integers(0, 2**40), st.integers(0, 9),
               st.integers(0, 2**32 - 1)),
 )  # fmt: skip
 OFFSETS = st.lists(st.integers(0, 2**40), max_size=3).map(tuple)
@@ -304,8 +304,9 @@ SUBTASKS = st.one_of(
 @given(st.lists(SUBTASKS, max_size=3), st.one_of(st.none(), st.binary(max_size=9)), st.booleans())
 def test_metadata_comes_back_as_it_was(subtasks, coordinator, is_finished):
     operator = OperatorCheckpoint("u", "ü", 3, 128, tuple(subtasks), is_finished, coordinator)
-    whole = CompletedCheckpoint(5, JOB, CheckpointType.SAVEPOINT, -3, (operator,), "there")
-    assert decode_metadata(encode_metadata(whole), "there") == whole
+    whole = CompletedCheckpoint(5, JOB, CheckpointType.SAVEPOINT, -3, (operator,), "/at/there/m")
+    for folder in ("", "/at/there"):
+        assert decode_metadata(encode_metadata(whole, folder), "/at/there/m") == whole
 
 
 def test_the_structure_of_metadata_is_plain_json(storage):

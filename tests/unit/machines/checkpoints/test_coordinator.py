@@ -27,6 +27,7 @@ from penstock.model.messages import (
     TimerFired,
     TriggerCheckpoint,
 )
+from penstock.model.messages.shared import FailureInfo
 from penstock.model.states import ExecutionState as S
 from penstock.model.states import JobStatus
 from tests.unit.machines.bench import USER, Bench, statuses
@@ -318,6 +319,19 @@ def test_a_subtask_that_acknowledges_at_its_end_of_data_counts_as_finished() -> 
     assert [o.is_fully_finished for o in checkpoint.operators] == [True, True, False]
 
 
+def test_a_subtask_at_its_end_keeps_the_state_that_it_still_has() -> None:
+    """A sink's last output is committed when this completes: it must be in it."""
+    bench = CheckpointBench()
+    bench.trigger()
+    at_end = replace(state_of("source", list_handle(1)), is_finished=True)
+    bench.ack(1, ALL[0], state=at_end)
+    checkpoint = written(bench.ack(1, *ALL[1:]))
+    source = checkpoint.operators[0]
+    assert (source.is_fully_finished, source.is_at_end) == (False, True)
+    assert source.subtasks == (at_end.operators[0][1],)
+    assert [o.is_at_end for o in checkpoint.operators] == [True, False, False]
+
+
 def test_a_task_that_ends_without_an_acknowledgement_aborts_what_waits_for_it() -> None:
     bench = CheckpointBench()
     bench.trigger()
@@ -434,3 +448,45 @@ def test_a_job_with_blocking_results_takes_none() -> None:
     bench = CheckpointBench(graph=graph)
     assert "checkpoint-trigger" not in bench.timers
     assert "takes no checkpoints" in only(bench.savepoint(), SavepointAnswered).failure.text
+
+
+# ------------------------------------------------------------------ damaged checkpoints
+
+DAMAGED = FailureInfo("CheckpointDamaged", "/there/chk-2/file has been altered")
+
+
+def restarted_from(bench: CheckpointBench) -> int | None:
+    bench.confirm_cancels()
+    return only(bench.fire("restart"), ResetSubtasks).checkpoint_id
+
+
+def test_a_checkpoint_that_cannot_be_read_gives_way_to_the_one_before() -> None:
+    bench = CheckpointBench(replace(EVERY_SECOND, num_retained=2))
+    assert (bench.complete(), bench.complete()) == (1, 2)
+    bench.report(ALL[1], S.FAILED, USER)
+    assert restarted_from(bench) == 2
+    effects = bench.report(ALL[2], S.FAILED, DAMAGED)
+    assert ids_of([e.checkpoint for e in effects if isinstance(e, DiscardCheckpoint)], object) == {
+        2
+    }
+    assert bench.job.status is JobStatus.FAILING
+    assert restarted_from(bench) == 1
+    bench.run_all()
+    assert bench.complete() == 3
+
+
+def test_without_an_earlier_one_the_job_ends_and_says_why() -> None:
+    bench = CheckpointBench()
+    bench.complete()
+    bench.report(ALL[1], S.FAILED, USER)
+    assert restarted_from(bench) == 1
+    bench.report(ALL[2], S.FAILED, DAMAGED)
+    bench.confirm_cancels()
+    assert bench.job.status is JobStatus.FAILED
+    assert "num-retained" in bench.job.failure.text
+
+
+def test_a_job_without_a_checkpoint_restarts_as_ever() -> None:
+    bench = CheckpointBench()
+    bench.report(ALL[2], S.FAILED, DAMAGED)
+    assert restarted_from(bench) is None

@@ -135,6 +135,17 @@ def test_what_had_finished_must_not_read_what_had_not() -> None:
         plan_of(graph, operator(None, uid="b", is_fully_finished=True))
 
 
+def test_what_had_finished_hears_the_end_again_of_what_only_ends_again() -> None:
+    graph = with_operators(job_graph({"A": 1, "B": 1, "C": 1}, [("A", "B"), ("B", "C")]))
+    plan = plan_of(
+        graph,
+        operator(OperatorSubtaskState(), uid="a", is_at_end=True),
+        operator(None, uid="b", is_fully_finished=True, is_at_end=True),
+        operator(None, uid="c", is_fully_finished=True, is_at_end=True),
+    )
+    assert not any(restored(plan, 0, name).is_finished for name in "ABC")
+
+
 def test_operators_of_one_chain_have_finished_together() -> None:
     graph = graph_of(1)
     vertex = graph.vertices[VertexId("Map")]

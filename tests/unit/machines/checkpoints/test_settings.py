@@ -3,8 +3,10 @@
 import pytest
 
 from penstock.machines.checkpoints.settings import (
+    CheckpointPlaces,
     CheckpointSettings,
     Retention,
+    checkpoint_places_of,
     checkpoint_settings_of,
 )
 from penstock.model.config import Settings
@@ -53,3 +55,48 @@ def test_options_are_read() -> None:
 def test_what_cannot_be_is_refused(options: dict[str, str], what: str) -> None:
     with pytest.raises(ConfigurationError, match=what):
         read(**options)
+
+
+def test_an_interval_below_ten_milliseconds_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="at least 10 ms"):
+        read(interval="9 ms")
+    assert not read(interval="0 ms").is_periodic
+
+
+def test_places_are_read_with_their_defaults() -> None:
+    assert checkpoint_places_of(Settings({})) == CheckpointPlaces(None, None, 20 << 10, None, False)
+
+
+def test_old_names_count_where_the_new_ones_are_not_set() -> None:
+    old = {
+        "state.checkpoints.dir": "/old",
+        "state.savepoints.dir": "/saved",
+        "state.checkpoints.num-retained": "3",
+        "state.storage.fs.memory-threshold": "1 kb",
+        "execution.savepoint.path": "/start",
+        "execution.savepoint-restore-mode": "claim",
+        "execution.savepoint.ignore-unclaimed-state": "true",
+    }
+    found = checkpoint_places_of(Settings(old))
+    assert found == CheckpointPlaces("/old", "/saved", 1024, "/start", True)
+    settings = checkpoint_settings_of(Settings(old))
+    assert (settings.num_retained, settings.is_unclaimed_state_ignored) == (3, True)
+    assert checkpoint_places_of(Settings(old | {PREFIX + "dir": "/new"})).directory == "/new"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "what"),
+    [
+        ("execution.state-recovery.claim-mode", "LEGACY", "CLAIM, NO_CLAIM"),
+        (PREFIX + "data-inline-threshold", "2 mb", "at most 1,048,576"),
+    ],
+)
+def test_places_that_cannot_be_are_refused(key: str, value: str, what: str) -> None:
+    with pytest.raises(ConfigurationError, match=what):
+        checkpoint_places_of(Settings({key: value}))
+
+
+def test_a_final_checkpoint_comes_only_where_others_come_after_the_end_of_tasks() -> None:
+    assert read(interval="1 s").has_final_checkpoint
+    assert not read().has_final_checkpoint
+    assert not read(interval="1 s", checkpoints_after_tasks_finish="false").has_final_checkpoint

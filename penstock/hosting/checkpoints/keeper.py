@@ -1,0 +1,313 @@
+"""Keeps the checkpoints of one job: writes and discards them on threads of its own, asks the operators' coordinators.
+
+Source: Flink DefaultCompletedCheckpointStore, CheckpointsCleaner, the I/O executor of CheckpointCoordinator. One thread
+writes, one discards, so that a slow removal never holds up a checkpoint. A checkpoint that recovery may begin with is
+complete when its place is in the pointers that a driver taking over reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias, assert_never
+
+from penstock.hosting.checkpoint_port import Coordination, Keeping
+from penstock.hosting.checkpoints.storage import CheckpointStorage
+from penstock.hosting.coordinators import Coordinators
+from penstock.model.completed_checkpoint import CompletedCheckpoint
+from penstock.model.errors import ExternalError
+from penstock.model.ids import JobId
+from penstock.model.messages import (
+    CheckpointNotStored,
+    CheckpointStored,
+    CoordinatorsCheckpointEnded,
+    CoordinatorsSnapshotted,
+    DiscardCheckpoint,
+    DiscardStates,
+    RestoreCoordinators,
+    SavepointAnswered,
+    SnapshotCoordinators,
+    StoreCheckpoint,
+)
+
+CLOSE_TIMEOUT_S: Final = 10.0
+_SETTLE_POLL_S: Final = 0.005
+
+Pointers: TypeAlias = tuple[tuple[int, str], ...]
+"""(checkpoint id, location) of what a restart of the job may begin with, oldest first."""
+
+Answer: TypeAlias = CheckpointStored | CheckpointNotStored | CoordinatorsSnapshotted
+Feed: TypeAlias = Callable[[Callable[[int], Answer]], None]
+"""Feeds the JobMaster, from any thread, the event that is made of the time when it takes it."""
+
+
+class SavepointFailed(ExternalError):
+    """There is no savepoint, or the job was not stopped with one; the text says why."""
+
+
+class PointerStore(Protocol):
+    """What tells another driver which checkpoints there are."""
+
+    def record_checkpoints(self, pointers: Pointers) -> None:
+        """Durable when this returns. Raises, and then nobody else may act by it."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobStorage:
+    """Where a job's checkpoints lie. `savepoints`: for savepoints without a directory. `is_temporary`: its directory goes
+    with the job. `first_id`: of the checkpoints that this driver takes. `completed`: what the job begins with, oldest first.
+    `is_taken_over`: from another driver, who may have left others behind it.
+    """
+
+    storage: CheckpointStorage
+    savepoints: str | None = None
+    is_temporary: bool = False
+    first_id: int = 1
+    completed: tuple[CompletedCheckpoint, ...] = ()
+    is_taken_over: bool = False
+
+    def drop_unused(self) -> None:
+        """The job was not started."""
+        if self.is_temporary:
+            self.storage.remove_directory()
+
+
+class CheckpointKeeper:
+    """`hosting.checkpoint_port.CheckpointPort` over a storage. Its methods are the loop's, but for those that say otherwise."""
+
+    def __init__(
+        self,
+        job_id: JobId,
+        place: JobStorage,
+        coordinators: Coordinators,
+        pointers: PointerStore,
+        feed: Feed,
+    ) -> None:
+        self._job_id = job_id
+        self._place = place
+        self._storage = place.storage
+        self._coordinators = coordinators
+        self._pointers = pointers
+        self._feed = feed
+        self._lock = threading.Lock()
+        self._kept = list(place.completed)
+        self._savepoints = 0
+        self._unanswered = 0
+        self._waiting: dict[str, Future[str]] = {}
+        self._is_closed = False
+        self._writer = _Worker("penstock-checkpoint-writer")
+        self._cleaner = _Worker("penstock-checkpoint-cleaner")
+        if place.is_taken_over:
+            ids = [one.checkpoint_id for one in place.completed]
+            least = max(ids) + 1 if ids else place.first_id
+            self._cleaner.put(functools.partial(self._storage.sweep, ids, least))
+
+    # ------------------------------------------------------------------ CheckpointPort
+
+    def keep(self, effect: Keeping) -> None:
+        match effect:
+            case StoreCheckpoint(checkpoint):
+                with self._lock:
+                    self._unanswered += 1
+                self._writer.put(functools.partial(self._store, checkpoint))
+            case DiscardCheckpoint(checkpoint):
+                with self._lock:
+                    same = checkpoint.checkpoint_id
+                    self._kept = [one for one in self._kept if one.checkpoint_id != same]
+                self._cleaner.put(functools.partial(self._discard, checkpoint))
+            case DiscardStates():
+                self._cleaner.put(functools.partial(self._storage.discard_states, effect.states))
+            case _:
+                assert_never(effect)
+
+    def coordinate(self, effect: Coordination) -> None:
+        match effect:
+            case SnapshotCoordinators(checkpoint_id):
+                self._coordinators.snapshot(
+                    checkpoint_id,
+                    lambda states, failure: self._feed(
+                        lambda now: CoordinatorsSnapshotted(checkpoint_id, states, now, failure)
+                    ),
+                )
+            case CoordinatorsCheckpointEnded(checkpoint_id, is_completed):
+                self._coordinators.checkpoint_ended(checkpoint_id, is_completed=is_completed)
+            case RestoreCoordinators():
+                self._coordinators.restore(effect.states)
+            case _:
+                assert_never(effect)
+
+    def answer(self, answered: SavepointAnswered) -> None:
+        with self._lock:
+            future = self._waiting.pop(answered.request_id, None)
+        if future is None:
+            return
+        if answered.location is not None:
+            future.set_result(answered.location.rpartition("/")[0])
+        else:
+            text = "no cause was told" if answered.failure is None else answered.failure.text
+            future.set_exception(SavepointFailed(f"no savepoint was taken: {text}"))
+
+    # ------------------------------------------------------------------ for users' threads
+
+    def savepoint_folder(self, directory: str | None) -> str | None:
+        """Any thread. Of a new savepoint, below `directory` or the configured one; None: there is neither.
+
+        Raises: ConfigurationError.
+        """
+        wanted = directory or self._place.savepoints
+        return None if wanted is None else self._storage.new_savepoint(wanted)
+
+    def expect_savepoint(self, request_id: str) -> Future[str]:
+        """Any thread. Its folder, or SavepointFailed, once the request is answered or the job has ended."""
+        future: Future[str] = Future()
+        with self._lock:
+            if self._is_closed:
+                future.set_exception(SavepointFailed("no savepoint was taken: the job has ended"))
+            else:
+                self._waiting[request_id] = future
+        return future
+
+    # ------------------------------------------------------------------ the job's end
+
+    @property
+    def is_settled(self) -> bool:
+        """All that was to be written is answered."""
+        with self._lock:
+            return self._unanswered == 0
+
+    @property
+    def keeps_own(self) -> bool:
+        """Whether checkpoints or savepoints of this job stay: somebody may go on from them."""
+        with self._lock:
+            return bool(self._savepoints) or any(c.job_id == self._job_id for c in self._kept)
+
+    def close(self, *, is_over: bool) -> None:
+        """`is_over` False: the job is SUSPENDED, and everything stays. Waits a bounded time; what is not done then is left."""
+        with self._lock:
+            self._is_closed = True
+            waiting, self._waiting = self._waiting, {}
+            kept = [one.checkpoint_id for one in self._kept if one.job_id == self._job_id]
+        for future in waiting.values():
+            future.set_exception(SavepointFailed("no savepoint was taken: the job has ended"))
+        deadline = time.monotonic() + CLOSE_TIMEOUT_S
+        self._writer.close(deadline)
+        if is_over:
+            self._cleaner.put(functools.partial(self._clean_up, kept))
+        self._cleaner.close(deadline)
+
+    # ------------------------------------------------------------------ on the threads
+
+    def _store(self, checkpoint: CompletedCheckpoint) -> None:
+        checkpoint_id = checkpoint.checkpoint_id
+        try:
+            location = self._write(checkpoint)
+        except Exception as error:  # whatever it is: who waits for it must hear of it
+            text = f"{type(error).__name__}: {error}"
+            self._feed(lambda now: CheckpointNotStored(checkpoint_id, text, now))
+        else:
+            self._feed(lambda now: CheckpointStored(checkpoint_id, location, now))
+        finally:
+            with self._lock:
+                self._unanswered -= 1
+
+    def _write(self, checkpoint: CompletedCheckpoint) -> str:
+        folder = checkpoint.target_directory
+        if folder is None:
+            folder = self._storage.folder_of(checkpoint.checkpoint_id)
+        stored = self._storage.complete(checkpoint, folder)
+        assert stored.location is not None
+        if not stored.is_for_recovery:
+            with self._lock:
+                self._savepoints += 1
+            return stored.location
+        with self._lock:
+            kept = [*self._kept, stored]
+        try:
+            self._pointers.record_checkpoints(_pointers_of(kept))
+        except BaseException:
+            with contextlib.suppress(Exception):
+                self._storage.withdraw(stored)
+            raise
+        with self._lock:
+            self._kept.append(stored)
+        return stored.location
+
+    def _discard(self, checkpoint: CompletedCheckpoint) -> None:
+        self._storage.discard(checkpoint)
+        with self._lock:
+            kept = list(self._kept)
+        if kept:
+            newest = max(one.checkpoint_id for one in kept)
+            self._storage.discard_shared(kept, newest)
+
+    def _clean_up(self, kept: Sequence[int]) -> None:
+        """Nothing stays of a job that is over but what is kept on purpose."""
+        if self._place.is_temporary and not kept:
+            self._storage.remove_directory()
+        else:
+            with self._lock:
+                checkpoints = list(self._kept)
+            self._storage.sweep(kept, self._place.first_id)
+            self._storage.discard_shared(checkpoints, None)
+            self._storage.remove_if_empty()
+
+
+def keeper_of(
+    job_id: JobId,
+    place: JobStorage | None,
+    coordinators: Coordinators,
+    pointers: PointerStore,
+    feed: Feed,
+) -> CheckpointKeeper | None:
+    """None: there is no place for checkpoints."""
+    if place is None:
+        return None
+    return CheckpointKeeper(job_id, place, coordinators, pointers, feed)
+
+
+async def settled(keeper: CheckpointKeeper | None, is_broken: Callable[[], bool]) -> None:
+    """A checkpoint that is being written as the job ends is dealt with first. On the loop, for a bounded time."""
+    deadline = time.monotonic() + CLOSE_TIMEOUT_S
+    while keeper is not None and not is_broken() and time.monotonic() < deadline:
+        if keeper.is_settled:
+            await asyncio.sleep(0)  # its answer has been put before us
+            return
+        await asyncio.sleep(_SETTLE_POLL_S)
+
+
+def _pointers_of(kept: Sequence[CompletedCheckpoint]) -> Pointers:
+    return tuple((one.checkpoint_id, one.location) for one in kept if one.location is not None)
+
+
+class _Worker:
+    """Calls in order on one thread, which is started with the first. What a call raises is its own affair."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._work: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def put(self, call: Callable[[], object]) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        self._work.put(call)
+
+    def close(self, deadline_s: float) -> None:
+        """What was put before is done, if the time suffices. `deadline_s`: on the monotonic clock."""
+        if self._thread is not None:
+            self._work.put(None)
+            self._thread.join(max(0.0, deadline_s - time.monotonic()))
+
+    def _run(self) -> None:
+        while (call := self._work.get()) is not None:
+            # a removal that fails leaves an orphan, which the next clean-up finds
+            with contextlib.suppress(Exception):
+                call()

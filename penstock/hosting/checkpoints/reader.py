@@ -1,0 +1,306 @@
+"""Looks into a savepoint or checkpoint: operators, states, sizes, key groups; keyed state as a table. Without a job.
+
+`Savepoint` reads no pickled object unless it is asked for state that holds some. Source: Flink's State Processor API
+(SavepointReader), as far as reading goes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.hosting.checkpoints.files import refuse_foreign
+from penstock.hosting.checkpoints.storage import METADATA, CheckpointStorage
+from penstock.hosting.closures import loads_records
+from penstock.model.checkpoints import FileHandle, OperatorSubtaskState
+from penstock.model.completed_checkpoint import (
+    CompletedCheckpoint,
+    ListStateShare,
+    OperatorCheckpoint,
+    OperatorRestore,
+)
+from penstock.model.errors import ConfigurationError, UserError
+from penstock.model.ids import JobId
+from penstock.model.row import Row
+from penstock.runtime.checkpoint.snapshot import KeyedPart
+from penstock.runtime.checkpoint.state_format import read_operator, rows_by_group
+from penstock.runtime.keys.hashing import original_key
+
+_READER = JobId("reader")
+_USER_STATE = "state/"
+
+
+@dataclass(slots=True)
+class KeyedStateView:
+    """One keyed state. `kind`: Value, Map and so on, with the type it was declared with. `groups`: rows of each key group."""
+
+    name: str
+    kind: str
+    rows: int = 0
+    size_bytes: int = 0
+    groups: Counter[int] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class ListStateView:
+    """One operator state. `mode`: how its elements go to other subtasks."""
+
+    name: str
+    mode: str
+    elements: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorView:
+    """One operator. `size_bytes`: of all its state. `finished`: subtasks that had nothing left to do."""
+
+    uid: str
+    name: str
+    parallelism: int
+    max_parallelism: int
+    finished: int
+    size_bytes: int
+    coordinator_bytes: int
+    bytes_in_flight: int
+    keyed: tuple[KeyedStateView, ...]
+    lists: tuple[ListStateView, ...]
+
+    @property
+    def group_rows(self) -> Counter[int]:
+        """Rows of keyed state by key group, all states together."""
+        return sum((state.groups for state in self.keyed), Counter[int]())
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedRows:
+    """Keyed state as columns: `keys[i]`, its namespace (a window, or None), its value."""
+
+    keys: list[Any]
+    namespaces: list[Any]
+    values: list[Any]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def columns(self) -> dict[str, list[Any]]:
+        """By name: key, namespace where there is any, and value, or the fields of values that are Rows."""
+        found = {"key": self.keys}
+        if any(namespace is not None for namespace in self.namespaces):
+            found["namespace"] = self.namespaces
+        names = _shared_fields(self.values)
+        if names:
+            for place, name in enumerate(names):
+                column = name if name not in found else f"value.{name}"
+                found[column] = [value[place] for value in self.values]
+        else:
+            found["value"] = self.values
+        return found
+
+    def to_arrow(self) -> Any:
+        """A `pyarrow.Table`. Raises: UserError: a column holds objects that Arrow does not know."""
+        import pyarrow as pa
+
+        arrays = {}
+        for name, values in self.columns().items():
+            try:
+                arrays[name] = pa.array(values)
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                raise UserError(
+                    f"column '{name}' of the state cannot be an Arrow column: {error}. Take to_pandas(), which keeps any object."
+                ) from error
+        return pa.table(arrays)
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame`. Raises: ImportError: pandas is not installed."""
+        import pandas as pd  # type: ignore[import-untyped]
+
+        return pd.DataFrame({
+            name: pd.Series(values, dtype=None if _is_plain(values) else object)
+            for name, values in self.columns().items()
+        })
+
+
+class Savepoint:
+    """A savepoint or checkpoint at `location`: its folder or metadata file, path or URI."""
+
+    def __init__(self, location: str) -> None:
+        """Raises: ConfigurationError: a file system that is not known. CheckpointDamaged: there is none, or not whole."""
+        folder = location.rstrip("/").removesuffix(f"/{METADATA}")
+        self._folder = folder
+        self._storage = CheckpointStorage(folder, _READER)
+        self.checkpoint: CompletedCheckpoint = self._storage.load(self._storage.find(folder))
+
+    # ------------------------------------------------------------------ looking
+
+    def operators(self) -> list[OperatorView]:
+        """From sources to sinks. Reads all keyed state, and checks it. Raises: CheckpointDamaged."""
+        return [self._view(operator) for operator in self.checkpoint.operators]
+
+    @property
+    def size_bytes(self) -> int:
+        states = (state for o in self.checkpoint.operators for state in o.subtasks if state)
+        return sum(state.size_bytes for state in states)
+
+    def _view(self, operator: OperatorCheckpoint) -> OperatorView:
+        states = [state for state in operator.subtasks if state is not None]
+        in_flight = [
+            one.handle.size
+            for state in states
+            for one in (*state.inputs_in_flight, *state.outputs_in_flight)
+        ]
+        return OperatorView(
+            operator.uid,
+            operator.name,
+            operator.parallelism,
+            operator.max_parallelism,
+            operator.subtasks.count(None),
+            sum(state.size_bytes for state in states),
+            len(operator.coordinator_state or b""),
+            sum(in_flight),
+            tuple(self._keyed(states)),
+            tuple(_lists(states)),
+        )
+
+    def _keyed(self, states: list[OperatorSubtaskState]) -> list[KeyedStateView]:
+        found: dict[str, KeyedStateView] = {}
+        for state in states:
+            for handle in state.keyed:
+                data = self._storage.read(handle.handle)
+                for name, info, group, rows, size in rows_by_group(handle, data):
+                    shown = name.removeprefix(_USER_STATE)
+                    view = found.setdefault(shown, KeyedStateView(shown, str(info)))
+                    view.rows += rows
+                    view.size_bytes += size
+                    view.groups[group] += rows
+        return list(found.values())
+
+    # ------------------------------------------------------------------ reading
+
+    def keyed_state(self, uid: str, name: str) -> KeyedRows:
+        """All rows of a keyed state of an operator. `name`: as `operators` shows it: the descriptor's.
+
+        Raises: ConfigurationError: there is none, or it may hold pickled objects that another user has written. CheckpointDamaged.
+        """
+        refuse_foreign(self._folder)
+        operator = self._operator(uid)
+        states = [state for state in operator.subtasks if state is not None]
+        restore = OperatorRestore(tuple(handle for state in states for handle in state.keyed))
+        groups = (0, operator.max_parallelism - 1)
+        snapshot = read_operator(restore, self._storage.read, groups, loads_records)
+        part = snapshot.keyed.get(_USER_STATE + name) or snapshot.keyed.get(name)
+        if part is None:
+            names = sorted(one.removeprefix(_USER_STATE) for one in snapshot.keyed)
+            raise ConfigurationError(
+                f"operator {uid!r} has no keyed state {name!r} in {self._folder}; it has: {', '.join(names) or 'none'}."
+            )
+        return _rows(part)
+
+    def list_state(self, uid: str, name: str) -> list[Any]:
+        """All elements of an operator state, by subtask. Raises: as `keyed_state`."""
+        refuse_foreign(self._folder)
+        operator = self._operator(uid)
+        shares = tuple(
+            ListStateShare(one, 0, len(one.offsets) - 1)
+            for state in operator.subtasks
+            if state is not None
+            for one in state.lists
+            if one.name == name
+        )
+        if not shares:
+            names = sorted({
+                one.name for state in operator.subtasks if state for one in state.lists
+            })
+            raise ConfigurationError(
+                f"operator {uid!r} has no list state {name!r} in {self._folder}; it has: {', '.join(names) or 'none'}."
+            )
+        restore = OperatorRestore(lists=shares)
+        snapshot = read_operator(restore, self._storage.read, (0, 0), loads_records)
+        return snapshot.elements(name)
+
+    def _operator(self, uid: str) -> OperatorCheckpoint:
+        for operator in self.checkpoint.operators:
+            if uid in {operator.uid, operator.name}:
+                return operator
+        uids = ", ".join(operator.uid for operator in self.checkpoint.operators)
+        raise ConfigurationError(
+            f"{self._folder} has no operator of uid or name {uid!r}; it has: {uids}."
+        )
+
+    # ------------------------------------------------------------------ removing
+
+    def dispose(self) -> None:
+        """Metadata first, then the folder. Raises: CheckpointIoError. ConfigurationError: files of it lie elsewhere too."""
+        others = {path for path in _files(self.checkpoint) if not self._is_inside(path)}
+        if others:
+            raise ConfigurationError(
+                f"{self._folder} shares files with others ({min(others)}): only the job it belongs to can remove it."
+            )
+        self._storage.discard(self.checkpoint)
+
+    def _is_inside(self, path: str) -> bool:
+        assert self.checkpoint.location is not None
+        return path.rpartition("/")[0] == self.checkpoint.location.rpartition("/")[0]
+
+
+def read_savepoint(location: str) -> Savepoint:
+    """A savepoint, or a checkpoint that was kept, to look into: `read_savepoint(path).keyed_state("uid", "name").to_pandas()`.
+
+    `location`: the folder or its metadata file, path or URI. Raises: ConfigurationError, CheckpointDamaged.
+    """
+    return Savepoint(location)
+
+
+def _files(checkpoint: CompletedCheckpoint) -> Iterator[str]:
+    for operator in checkpoint.operators:
+        for state in operator.subtasks:
+            for handle in () if state is None else state.handles:
+                if isinstance(handle, FileHandle):
+                    yield handle.path
+
+
+def _lists(states: list[OperatorSubtaskState]) -> list[ListStateView]:
+    found: dict[str, ListStateView] = {}
+    for state in states:
+        for one in state.lists:
+            view = found.setdefault(one.name, ListStateView(one.name, str(one.mode)))
+            view.elements += len(one.offsets)
+            view.size_bytes += one.handle.size
+    return list(found.values())
+
+
+def _rows(part: KeyedPart) -> KeyedRows:
+    keys = [original_key(key) for key in part.keys]
+    columns: list[Any] = list(part.columns)
+    if len(columns) == 2:
+        values = columns[1]
+        if part.info.has_ttl:
+            values = [_without_times(part.info.kind, value) for value in values]
+        return KeyedRows(keys, columns[0], values)
+    nothing = [None] * len(keys)
+    values = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+    return KeyedRows(keys, nothing, values if columns else nothing)
+
+
+def _without_times(kind: str, raw: Any) -> Any:
+    """A value of a state with time to live without its times of last access."""
+    if kind == "List":
+        return [value for value, _ in raw]
+    if kind == "Map":
+        return {key: value for key, (value, _) in raw.items()}
+    return raw[0]
+
+
+def _shared_fields(values: list[Any]) -> tuple[str, ...]:
+    """Names of the fields of Rows that all have the same; else nothing."""
+    if not all(isinstance(value, Row) for value in values):
+        return ()
+    found = {value._fields for value in values}
+    return (found.pop() or ()) if len(found) == 1 else ()
+
+
+def _is_plain(values: list[Any]) -> bool:
+    kinds = set(map(type, values))
+    return len(kinds) == 1 and kinds <= {int, float, bool}

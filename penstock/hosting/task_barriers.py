@@ -1,0 +1,94 @@
+"""How a task takes part in checkpoints: who decides on its barriers, and where its snapshots go.
+
+Source: Flink InputProcessorUtil.createCheckpointBarrierHandler.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from penstock.hosting.closures import dumps_records
+from penstock.hosting.task_in_flight import OutputsInFlight
+from penstock.model.checkpoints import TaskCheckpointing
+from penstock.model.messages import CheckpointFailureReason
+from penstock.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
+from penstock.runtime.checkpoint.barrier_tracker import BarrierTracker
+from penstock.runtime.checkpoint.input_checkpoints import BarrierHandler
+from penstock.runtime.checkpoint.subtask import SubtaskCheckpoints
+from penstock.runtime.gate.network_input import NetworkInput, take_barriers
+from penstock.runtime.mailbox import MAX_PRIORITY
+from penstock.runtime.partition.result_partition import ResultPartition
+from penstock.runtime.task import StreamTask
+
+if TYPE_CHECKING:
+    from penstock.hosting.task_thread import TaskThread
+
+
+def is_final_awaited(thread: TaskThread) -> bool:
+    """Whether the task waits for a checkpoint after its end."""
+    checkpointing = thread.checkpoints.settings
+    return checkpointing is not None and checkpointing.has_final_checkpoint
+
+
+def notice_priority(thread: TaskThread) -> None:
+    """A barrier overtakes, or an alignment has taken long: the task looks as soon as its slice is over. Any thread."""
+    description = "a barrier overtakes"
+    thread.mail_to_built(lambda built: built.task.notice_priority(), description, MAX_PRIORITY)
+
+
+def take_part(
+    thread: TaskThread,
+    task: StreamTask,
+    inputs: Sequence[NetworkInput],
+    partitions: Sequence[ResultPartition],
+) -> None:
+    """From here on the task takes checkpoints, if its job does."""
+    checkpoints, checkpointing = thread.checkpoints, thread.checkpoints.settings
+    if checkpointing is None:
+        return
+    restore = thread.deployment.restore
+    task.on_snapshot = checkpoints.on_snapshot
+    task.checkpoints = SubtaskCheckpoints(
+        None if restore is None else restore.checkpoint_id,
+        has_final_checkpoint=checkpointing.has_final_checkpoint,
+    )
+    if checkpointing.may_be_unaligned and partitions:
+        reason = CheckpointFailureReason.CHECKPOINT_DECLINED
+        checkpoints.outputs = OutputsInFlight(
+            partitions,
+            checkpoints.go_on,
+            lambda checkpoint_id, cause: checkpoints.decline(checkpoint_id, reason, cause),
+        )
+    if inputs:
+        _take_barriers(thread, checkpointing, inputs)
+
+
+def _take_barriers(
+    thread: TaskThread, checkpointing: TaskCheckpointing, inputs: Sequence[NetworkInput]
+) -> None:
+    """The inputs give the task one barrier for those of all channels."""
+    checkpoints = thread.checkpoints
+    is_finish_allowed = checkpointing.are_finished_tasks_allowed
+    alignment = Alignment.ALTERNATING if checkpointing.may_be_unaligned else Alignment.ALIGNED
+
+    def handler_of(channels: int) -> BarrierHandler:
+        if not checkpointing.is_exactly_once:
+            return BarrierTracker(channels, checkpoints_after_finish=is_finish_allowed)
+        return SingleBarrierHandler(channels, alignment, checkpoints_after_finish=is_finish_allowed)
+
+    def time_out_later(at_ms: int) -> None:
+        delay_ms = max(0, at_ms - _now_ms()) + 1
+        thread.host.data_plane.call_later(delay_ms, partial(notice_priority, thread))
+
+    taken = take_barriers(inputs, handler_of, _now_ms, dumps_records)
+    taken.on_abort = checkpoints.decline
+    taken.on_in_flight = checkpoints.on_inputs_in_flight
+    taken.on_timer_set = time_out_later
+    checkpoints.inputs = taken
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,93 @@
+"""What a task's barriers overtake on its way out, until it is written with the checkpoint.
+
+Source: Flink ChannelStateWriterImpl, PipelinedSubpartition's channel state future (spec 10.4). An aligned barrier that may be
+timed out counts as through when its consumer has taken it, with nothing overtaken. Thread-safe.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from penstock.hosting.closures import dumps_records
+from penstock.runtime.checkpoint.in_flight import recorded
+from penstock.runtime.elements import Batch
+from penstock.runtime.partition.pipelined import PipelinedSubpartition
+from penstock.runtime.partition.result_partition import ResultPartition
+
+
+class OutputsInFlight:
+    """Of all partitions of a task. `on_news`: told, on any thread, when a checkpoint's outputs are all there."""
+
+    def __init__(
+        self,
+        partitions: Sequence[ResultPartition],
+        on_news: Callable[[int], None],
+        on_failed: Callable[[int, str], None],
+    ) -> None:
+        """`on_failed`: a barrier will not get through, and why."""
+        self._on_news = on_news
+        self._on_failed = on_failed
+        self._lock = threading.Lock()
+        self._found: dict[int, dict[tuple[int, int], bytes]] = {}
+        self._subpartitions = []
+        for place, partition in enumerate(partitions):
+            for subpartition in partition.subpartitions:
+                if isinstance(subpartition, PipelinedSubpartition):
+                    subpartition.output_state = _OfPartition(self, place)
+                    self._subpartitions.append(subpartition)
+
+    def of(self, checkpoint_id: int) -> Mapping[tuple[int, int], bytes] | None:
+        """By (partition, subpartition), where something was overtaken; None: not all barriers are through."""
+        with self._lock:
+            found = self._found.get(checkpoint_id, {})
+            if len(found) < len(self._subpartitions):
+                return None
+            return {place: data for place, data in found.items() if data}
+
+    def forget(self, checkpoint_id: int) -> None:
+        """All up to here: written, or of no use."""
+        with self._lock:
+            self._found = {i: found for i, found in self._found.items() if i > checkpoint_id}
+
+    def time_out(self, checkpoint_id: int) -> None:
+        """Mailbox thread: its aligned barriers have waited long enough, and overtake."""
+        for subpartition in self._subpartitions:
+            subpartition.time_out_barrier(checkpoint_id)
+
+    def abort(self, checkpoint_id: int) -> None:
+        """Mailbox thread: nobody waits for it any more."""
+        self.forget(checkpoint_id)
+        for subpartition in self._subpartitions:
+            subpartition.abort_checkpoint(checkpoint_id, "the checkpoint was aborted")
+
+    def complete(
+        self, checkpoint_id: int, place: tuple[int, int], batches: Sequence[Batch]
+    ) -> None:
+        """Encoded at once: whoever takes these batches later may change their records."""
+        data = recorded(batches, dumps_records)
+        with self._lock:
+            found = self._found.setdefault(checkpoint_id, {})
+            found[place] = data
+            is_whole = len(found) == len(self._subpartitions)
+        if is_whole:
+            self._on_news(checkpoint_id)
+
+    def fail(self, checkpoint_id: int, cause: str) -> None:
+        self.forget(checkpoint_id)
+        self._on_failed(checkpoint_id, cause)
+
+
+class _OfPartition:
+    """`runtime.partition.subpartition.OutputState`."""
+
+    def __init__(self, owner: OutputsInFlight, partition: int) -> None:
+        self._owner = owner
+        self._partition = partition
+
+    def complete(self, checkpoint_id: int, subpartition: int, overtaken: Sequence[Batch]) -> None:
+        self._owner.complete(checkpoint_id, (self._partition, subpartition), overtaken)
+
+    def fail(self, checkpoint_id: int, subpartition: int, cause: str) -> None:
+        del subpartition
+        self._owner.fail(checkpoint_id, cause)

@@ -1,0 +1,62 @@
+"""What a program may know of its job's checkpoints. Plain data. Source: Flink CheckpointStatsSnapshot, CheckpointStatsHistory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.model.checkpoints import CheckpointType
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSummary:
+    """One checkpoint or savepoint that has ended. `location`: of its metadata; None: it failed, for `failure`.
+
+    `triggered_at_ms`: epoch milliseconds. `duration_ms`: until it was complete, or given up. `size_bytes`: of the state that was
+    acknowledged. The others: the largest of all tasks.
+    """
+
+    checkpoint_id: int
+    checkpoint_type: CheckpointType
+    triggered_at_ms: int
+    duration_ms: int
+    size_bytes: int
+    alignment_ms: float
+    sync_ms: float
+    async_ms: float
+    location: str | None = None
+    failure: str | None = None
+
+    @property
+    def is_completed(self) -> bool:
+        return self.location is not None
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredCheckpoint:
+    """What attempts of the job began with. `restored_at_ms`: epoch milliseconds."""
+
+    checkpoint_id: int
+    restored_at_ms: int
+    location: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointStatistics:
+    """Of one job since its driver started. `restored`: how often it began, or went on, from a checkpoint.
+
+    `history`: the newest ones that have ended, oldest first.
+    """
+
+    in_progress: int = 0
+    completed: int = 0
+    failed: int = 0
+    restored: int = 0
+    latest_completed: CheckpointSummary | None = None
+    latest_savepoint: CheckpointSummary | None = None
+    latest_failed: CheckpointSummary | None = None
+    latest_restored: RestoredCheckpoint | None = None
+    history: tuple[CheckpointSummary, ...] = ()
+
+    @property
+    def triggered(self) -> int:
+        return self.in_progress + self.completed + self.failed

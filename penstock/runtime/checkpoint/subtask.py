@@ -1,0 +1,117 @@
+"""What one task has to do with checkpoints: which to take and when, whom it tells, when it may end.
+
+Knows no operator, wire or storage: the task asks it between two slices. Source: Flink StreamTask,
+SubtaskCheckpointCoordinatorImpl (spec 10.3, 10.5, 10.6).
+Differs: a task whose producers have all finished takes what it is triggered for when it has processed the last of their
+records, and not before with a barrier for each channel.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from penstock.model.checkpoints import CheckpointType
+from penstock.runtime.checkpoint.notifications import (
+    NO_CHECKPOINT,
+    CheckpointNotifications,
+    Completed,
+    FinalCheckpoint,
+    Notification,
+)
+from penstock.runtime.elements import CheckpointBarrier
+
+
+class SubtaskCheckpoints:
+    """Mailbox thread. The default is for a task of a job that takes none."""
+
+    def __init__(
+        self, restored_id: int | None = None, *, has_final_checkpoint: bool = False
+    ) -> None:
+        """`restored_id`: of the checkpoint that the attempt begins with; None: it begins with nothing."""
+        restored = NO_CHECKPOINT if restored_id is None else restored_id
+        self._notifications = CheckpointNotifications(restored)
+        self._final = FinalCheckpoint(is_needed=has_final_checkpoint)
+        self._last_id = restored
+        self._triggers: deque[CheckpointBarrier] = deque()
+        self._behind: deque[Callable[[], None]] = deque()
+        self._is_taking = False
+        self._is_at_end = False
+
+    # ------------------------------------------------------------------ what to take
+
+    def trigger(self, barrier: CheckpointBarrier) -> None:
+        """From outside, for a task none of whose producers run."""
+        self._triggers.append(barrier)
+
+    def next_trigger(self, *, is_source: bool) -> CheckpointBarrier | None:
+        """What is to be taken before anything else is read. A source takes it at once, but stops first where the job does;
+        a task with inputs has to read them to their end.
+        """
+        if not self._triggers:
+            return None
+        is_at_once = is_source and not self._triggers[0].options.type.is_synchronous
+        if not is_at_once and not self._is_at_end:
+            return None
+        self._is_taking = True
+        return self._triggers.popleft()
+
+    def on_taken(self) -> None:
+        """Of what `next_trigger` gave: what came behind it has its turn, up to the next one."""
+        self._is_taking = False
+        while self._behind and not self._triggers:
+            self._behind.popleft()()
+
+    def behind(self, action: Callable[[], None]) -> None:
+        """Do what came behind a trigger and must not be in its snapshot: now, or when that is taken."""
+        if self._triggers or self._is_taking or self._behind:
+            self._behind.append(action)
+        else:
+            action()
+
+    def is_news(self, barrier: CheckpointBarrier) -> bool:
+        """False: this checkpoint, or a newer one, was taken or given up before."""
+        return barrier.checkpoint_id > self._last_id
+
+    def begin(self, barrier: CheckpointBarrier) -> bool:
+        """Whether its snapshot is to be taken; False: it was aborted already, those downstream are to be told."""
+        checkpoint_id, kind = barrier.checkpoint_id, barrier.options.type
+        self._last_id = max(self._last_id, checkpoint_id)
+        if not self._notifications.on_trigger(checkpoint_id):
+            return False
+        if kind is not CheckpointType.SAVEPOINT:  # nobody hears of the end of those
+            self._final.on_trigger(checkpoint_id, is_last=kind.is_synchronous)
+        return True
+
+    def give_up(self, checkpoint_id: int) -> None:
+        """Somebody upstream did, or its barriers did not come together."""
+        self._last_id = max(self._last_id, checkpoint_id)
+
+    # ------------------------------------------------------------------ what becomes of it
+
+    def on_complete(self, checkpoint_id: int) -> list[Notification]:
+        """Returns: what the operators are to be told."""
+        return self._heard(self._notifications.on_complete(checkpoint_id))
+
+    def on_abort(self, checkpoint_id: int, latest_completed: int) -> list[Notification]:
+        """As `on_complete`. `latest_completed`: -1: none."""
+        return self._heard(self._notifications.on_abort(checkpoint_id, latest_completed))
+
+    def _heard(self, notifications: Iterable[Notification]) -> list[Notification]:
+        heard = list(notifications)
+        for one in heard:
+            if isinstance(one, Completed):
+                self._final.on_complete(one.checkpoint_id)
+        return heard
+
+    # ------------------------------------------------------------------ the end
+
+    def on_end_of_data(self) -> None:
+        """Consumers have been told that no more records come."""
+        self._is_at_end = True
+        self._final.on_end_of_data()
+
+    @property
+    def may_finish(self) -> bool:
+        """All that the task has written is in a checkpoint, or none will be taken."""
+        return self._final.may_finish and not self._triggers

@@ -1,0 +1,81 @@
+"""All outputs of a task as one: room, flushing, events to all. Knows no partition and no driver stream.
+
+Source: Flink RecordWriterDelegate. Mailbox thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Protocol
+
+from penstock.runtime.elements import Element
+
+MAX_OVERDRAWN: Final = 64
+"""Batches that may leave although there is no room, so that the slice before an overtaking barrier comes to its end."""
+
+
+class OutputWriter(Protocol):
+    """One output of the chain: a result partition through its partitioner, or a driver stream."""
+
+    def write(self, element: Element) -> None: ...
+    def flush(self) -> None: ...
+    def finish(self) -> None: ...
+    @property
+    def is_available(self) -> bool: ...
+    @property
+    def records_out(self) -> int: ...
+
+
+class TaskOutputs:
+    """`is_overdrawing`: a barrier waits to overtake what is in hand; within bounds there is always room then."""
+
+    def __init__(
+        self, outputs: Sequence[OutputWriter], clock_ns: Callable[[], int], timeout_ns: int
+    ) -> None:
+        """`timeout_ns`: upper bound on how long written records stay invisible under load."""
+        self.outputs = outputs
+        self.timeout_ns = timeout_ns
+        self.is_overdrawing = False
+        self._overdrawn = 0
+        self._clock_ns = clock_ns
+        self._flushed_at_ns = clock_ns()
+
+    @property
+    def is_available(self) -> bool:
+        """All have room: a task does not go on with one that has and one that has not."""
+        if self.is_overdrawing and self._overdrawn < MAX_OVERDRAWN:
+            return True
+        return all(output.is_available for output in self.outputs)
+
+    def write(self, index: int, element: Element) -> bool:
+        """Whether that one can take more."""
+        output = self.outputs[index]
+        output.write(element)
+        if output.is_available:
+            return True
+        self._overdrawn += 1
+        return self.is_overdrawing and self._overdrawn < MAX_OVERDRAWN
+
+    def overdraw(self, *, is_needed: bool) -> None:
+        self.is_overdrawing = is_needed
+        self._overdrawn = 0
+
+    def to_all(self, element: Element) -> Iterator[tuple[int, Element]]:
+        for index in range(len(self.outputs)):
+            yield index, element
+
+    def flush(self) -> None:
+        """Make everything written visible."""
+        for output in self.outputs:
+            output.flush()
+        self._flushed_at_ns = self._clock_ns()
+
+    def flush_when_due(self) -> None:
+        if self._clock_ns() - self._flushed_at_ns >= self.timeout_ns:
+            self.flush()
+
+    def finish(self) -> None:
+        """Nothing more will be written."""
+        for output in self.outputs:
+            output.finish()
+        self.flush()

@@ -1,0 +1,168 @@
+"""A task that begins with a snapshot goes on exactly where that was taken: nothing is lost, nothing comes twice."""
+
+import pickle
+from collections import deque
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.model.checkpoints import RedistributionMode
+from penstock.runtime.checkpoint.snapshot import IN_HAND, ListPart, OperatorSnapshot
+from penstock.runtime.checkpoint.subtask import SubtaskCheckpoints
+from penstock.runtime.elements import (
+    CancelCheckpointMarker,
+    CheckpointBarrier,
+    EndOfData,
+    RowBatch,
+    Watermark,
+)
+from penstock.runtime.input_status import InputStatus
+from penstock.runtime.operator import Operator
+from tests.unit.runtime.checkpoint.restoring import rescaled
+from tests.unit.runtime.tasks import Clock, ListInput, Remembering, task_of, values_of
+
+BATCHES = st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=12), max_size=6)
+
+
+class Running(Operator):
+    """Each number becomes as many running sums, each of which takes its time."""
+
+    def __init__(self, clock, ms_each) -> None:
+        self.clock, self.ms_each = clock, ms_each
+        self.total = 0
+
+    def process(self, batch, input_index):
+        for value in batch.values:
+            self.is_in_record = True
+            for _ in range(value):
+                self.clock.spend_ms(self.ms_each)
+                self.total += value
+                yield RowBatch([self.total])
+            self.is_in_record = False
+
+    def snapshot(self):
+        return OperatorSnapshot(lists={"total": ListPart(RedistributionMode.SPLIT, [self.total])})
+
+    def restore(self, snapshot):
+        (self.total,) = snapshot.elements("total")
+
+
+class Head(Operator):
+    """The source: what it makes comes from its input."""
+
+
+def elements(batches):
+    found = []
+    for number, batch in enumerate(batches):
+        found += [RowBatch(batch), Watermark(number)]
+    return [*found, EndOfData()]
+
+
+def started(given_elements, ms_each, out, state=None, restored_id=None):
+    clock = Clock()
+    source = ListInput(is_closed=True, is_source=True)
+    source.elements = deque((0, one) for one in given_elements)
+    running = Running(clock, ms_each)
+    task = task_of([Head(), running], source, [out], clock)
+    task.checkpoints = SubtaskCheckpoints(restored_id)
+    if state is not None:
+        head, tail = state
+        task.restore_in_hand(head.elements(IN_HAND))
+        running.restore(tail)
+    return task
+
+
+def run(task, out):
+    """To the end; an output that is full gets room for one more."""
+    while task.process_input() is not InputStatus.END_OF_INPUT:
+        if not task.is_output_available:
+            out.room = len(out.written) + 1
+
+
+@given(BATCHES, st.sampled_from([0.01, 1.0, 4.0]), st.integers(0, 30), st.booleans())
+def test_a_restored_task_goes_on_where_its_snapshot_was_taken(batches, ms_each, turns, is_slow):
+    whole = Remembering()
+    run(started(elements(batches), ms_each, whole), whole)
+
+    taken = []
+    out = Remembering(room=1 if is_slow else None)
+    task = started(elements(batches), ms_each, out)
+    task.on_snapshot = lambda snapshot: taken.append((snapshot, list(task.input.elements)))
+    for _ in range(turns):
+        task.process_input()
+        if is_slow and not task.is_output_available:
+            out.room = len(out.written) + 1
+    if not task.input.is_finished:
+        task.trigger_checkpoint(CheckpointBarrier(1, 0))
+    run(task, out)
+    assert out.values == whole.values
+    if not taken:
+        return
+
+    ((snapshot, left),) = taken
+    before = out.written[: out.written.index(snapshot.barrier)]
+    state = []
+    for uid in ("uid0", "uid1"):
+        (found,) = rescaled([snapshot.operators.get(uid, OperatorSnapshot())], 1)
+        state.append(found)
+    again = Remembering()
+    second = started([one for _, one in left], ms_each, again, state, restored_id=1)
+    run(second, again)
+    assert values_of(before) + again.values == whole.values
+    assert again.written[-1] == EndOfData()
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["trigger", "abort", "complete", "turn"]), st.integers(1, 6))
+    )
+)
+def test_each_checkpoint_is_taken_at_most_once_and_in_order(events):
+    out, taken = Remembering(), []
+    task = started([], 1.0, out)
+    task.input.is_closed = False
+    task.on_snapshot = lambda snapshot: taken.append(snapshot.barrier.checkpoint_id)
+    aborted = set()
+    for kind, number in events:
+        if kind == "trigger":
+            task.trigger_checkpoint(CheckpointBarrier(number, 0))
+        elif kind == "abort":
+            task.notify_checkpoint_aborted(number, -1)
+            aborted.add(number)
+        elif kind == "complete":
+            task.notify_checkpoint_complete(number)
+        task.process_input()
+    assert taken == sorted(set(taken))
+    sent = [one.checkpoint_id for one in out.written if isinstance(one, CheckpointBarrier)]
+    assert sent == taken
+    given_up = [one.checkpoint_id for one in out.written if isinstance(one, CancelCheckpointMarker)]
+    assert set(given_up) <= aborted
+    assert not set(given_up) & set(taken)
+
+
+@given(BATCHES, st.integers(0, 5))
+def test_a_task_with_a_final_checkpoint_ends_after_it_and_not_before(batches, early):
+    out = Remembering()
+    task = started(elements(batches), 0.01, out)
+    task.checkpoints = SubtaskCheckpoints(has_final_checkpoint=True)
+    task.on_snapshot = lambda snapshot: pickle.dumps(snapshot.operators)
+    for number in range(early):
+        task.trigger_checkpoint(CheckpointBarrier(number + 1, 0))
+        task.process_input()
+    while task.process_input() is not InputStatus.NOTHING_AVAILABLE:
+        pass
+    end = out.written.index(EndOfData())
+    if any(isinstance(one, CheckpointBarrier) for one in out.written[end:]):
+        return  # a trigger was early, but not early enough
+    before_end = [
+        one.checkpoint_id for one in out.written[:end] if isinstance(one, CheckpointBarrier)
+    ]
+    for number in before_end:
+        task.notify_checkpoint_complete(number)
+    assert task.process_input() is InputStatus.NOTHING_AVAILABLE
+    assert not out.is_ended
+    task.trigger_checkpoint(CheckpointBarrier(10, 0))
+    assert task.process_input() is InputStatus.NOTHING_AVAILABLE
+    task.notify_checkpoint_complete(10)
+    assert task.process_input() is InputStatus.END_OF_INPUT
+    assert out.is_ended

@@ -1,0 +1,175 @@
+"""Jobs of a MiniCluster that take checkpoints: what they begin with after a failure, and what is left of them."""
+
+import pytest
+
+from penstock.model.errors import ConfigurationError, ExternalError
+from penstock.model.states import JobStatus
+from tests.unit.hosting.checkpoint_programs import (
+    FailsOnce,
+    HeldSource,
+    Stage,
+    Watcher,
+    environment,
+    expected_sums,
+    hidden_of,
+    lines_of,
+    sums_to_file,
+)
+
+EVERY = "20 ms"
+
+
+def same(value):
+    return value
+
+
+@pytest.fixture
+def stage(request):
+    return Stage(request.node.name)
+
+
+def checkpointed(observer, tmp_path, **more):
+    settings = {
+        "execution__checkpointing__interval": EVERY,
+        "execution__checkpointing__dir": str(tmp_path / "checkpoints"),
+    }
+    return environment(observer, **settings | more)
+
+
+def left_in(folder):
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def test_after_a_failure_each_record_counts_once(tmp_path, stage):
+    watcher = Watcher(stage)
+    env = checkpointed(watcher, tmp_path)
+    source = HeldSource(stage.name, splits=3, count=40, hold=20)
+    sums_to_file(env, tmp_path / "out", source, FailsOnce(stage.name, 30))
+    client = env.execute_async("sums")
+    client.get_job_execution_result().result()
+    assert stage.failed.is_set()
+    assert lines_of(tmp_path / "out") == expected_sums(3, 40)
+    assert hidden_of(tmp_path / "out") == []
+    statistics = client.get_checkpoints().result()
+    assert watcher.restored
+    assert watcher.restored[0] is not None, "it began anew"
+    assert statistics.restored == len(watcher.restored)
+    assert statistics.latest_restored.checkpoint_id == watcher.restored[-1]
+    assert statistics.completed == len(watcher.completed)
+    assert left_in(tmp_path / "checkpoints") == []
+
+
+def test_a_job_without_failures_commits_with_its_last_checkpoint(tmp_path, stage):
+    stage.gate.set()
+    watcher = Watcher()
+    env = checkpointed(watcher, tmp_path)
+    sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 2, 10, 0), same)
+    env.execute("sums")
+    assert lines_of(tmp_path / "out") == expected_sums(2, 10)
+    assert watcher.completed
+
+
+def test_a_directory_is_not_needed_where_all_share_the_files(tmp_path, stage):
+    stage.gate.set()
+    watcher = Watcher()
+    env = environment(watcher, execution__checkpointing__interval=EVERY)
+    sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 2, 10, 0), same)
+    env.execute("sums")
+    assert lines_of(tmp_path / "out") == expected_sums(2, 10)
+    assert watcher.completed
+
+
+def test_a_directory_that_cannot_be_written_is_refused_at_submit(tmp_path, stage):
+    (tmp_path / "checkpoints").write_text("a file")
+    env = checkpointed(Watcher(), tmp_path)
+    sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 1, 1, 0), same)
+    with pytest.raises(
+        ConfigurationError, match=r"execution\.checkpointing\.dir .* cannot be written"
+    ):
+        env.execute("sums")
+
+
+def test_a_cancelled_job_keeps_its_checkpoint_where_it_is_told_to(tmp_path, stage):
+    watcher = Watcher()
+    retained = {
+        "execution__checkpointing__externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"
+    }
+    env = checkpointed(watcher, tmp_path, **retained)
+    sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 2, 40, 20), same)
+    client = env.execute_async("sums")
+    watcher.wait_for(2)
+    client.cancel().result()
+    assert client.get_job_status().result().name == "CANCELED"
+    kept = client.get_checkpoints().result().latest_completed
+    stage.gate.set()
+
+    env = checkpointed(Watcher(), tmp_path, execution__state_recovery__path=kept.location)
+    sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 2, 40, 20), same)
+    client = env.execute_async("sums")
+    client.get_job_execution_result().result()
+    assert lines_of(tmp_path / "out") == expected_sums(2, 40)
+    assert client.get_checkpoints().result().latest_restored.checkpoint_id == kept.checkpoint_id
+
+
+def test_a_job_stopped_with_a_savepoint_goes_on_from_it(tmp_path, stage):
+    watcher = Watcher()
+    env = checkpointed(watcher, tmp_path)
+    sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 2, 40, 20), same)
+    client = env.execute_async("sums")
+    watcher.wait_for(1)
+    folder = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result()
+    assert client.get_job_status().result().name == "FINISHED"
+    first = lines_of(tmp_path / "out")
+    assert set(first) <= set(expected_sums(2, 20))
+    assert hidden_of(tmp_path / "out") == []
+
+    stage.gate.set()
+    env = checkpointed(Watcher(), tmp_path, parallelism=3, execution__state_recovery__path=folder)
+    sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 2, 40, 20), same)
+    env.execute("sums")
+    assert lines_of(tmp_path / "out") == expected_sums(2, 40)
+
+
+def test_a_savepoint_is_taken_of_a_job_without_periodic_checkpoints(tmp_path, stage):
+    env = environment(Watcher())
+    sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 2, 40, 20), same)
+    client = env.execute_async("sums")
+    wait_until_running(client)
+    folder = client.trigger_savepoint(str(tmp_path / "savepoints")).result()
+    assert (tmp_path / "savepoints") in type(tmp_path)(folder).parents
+    stage.gate.set()
+    client.get_job_execution_result().result()
+    assert lines_of(tmp_path / "out") == expected_sums(2, 40)
+    assert left_in(tmp_path / "savepoints"), "a savepoint is the user's"
+
+
+def wait_until_running(client):
+    """The first savepoint may come before the tasks run: then it is refused, and asked for again."""
+    manager = client._control.manager
+    for _ in range(3000):
+        states = [vertex.state.name for vertex in manager.job_master.execution_graph.vertices]
+        if set(states) == {"RUNNING"} and manager.status is JobStatus.RUNNING:
+            return
+        manager.wait(0.01)
+    raise AssertionError("the tasks do not run")
+
+
+def test_a_savepoint_of_a_job_that_has_ended_is_refused(tmp_path, stage):
+    stage.gate.set()
+    env = environment(Watcher())
+    sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 1, 1, 0), same)
+    client = env.execute_async("sums")
+    client.get_job_execution_result().result()
+    with pytest.raises(ExternalError, match="the job has ended"):
+        client.trigger_savepoint(str(tmp_path / "savepoints")).result()
+
+
+def test_a_savepoint_without_a_directory_says_what_to_name(tmp_path, stage):
+    env = environment(Watcher())
+    sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 2, 40, 20), same)
+    client = env.execute_async("sums")
+    wait_until_running(client)
+    with pytest.raises(ExternalError, match="execution.checkpointing.savepoint-dir"):
+        client.trigger_savepoint().result()
+    stage.gate.set()
+    client.get_job_execution_result().result()

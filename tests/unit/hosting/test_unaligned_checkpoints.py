@@ -1,0 +1,111 @@
+"""Unaligned checkpoints on real TaskManagers: barriers pass what stands still, and nothing of that is lost (spec 10.2, 10.4)."""
+
+import time
+from collections import Counter
+
+import pytest
+
+from penstock.model.checkpoints import CheckpointOptions, TaskCheckpointing
+from penstock.model.states import ExecutionState
+from tests.unit.hosting.fake_driver import FakeDriver
+from tests.unit.hosting.gated_program import ROWS, Gate, expected, numbers, program, seen
+
+STEPS = 16_000
+UNALIGNED = CheckpointOptions(is_unaligned=True)
+
+
+@pytest.fixture
+def gate(request):
+    made = Gate(request.node.name)
+    made.name = request.node.name
+    yield made
+    Gate.by_name.pop(made.name)
+
+
+@pytest.fixture
+def run(tmp_path):
+    drivers = []
+
+    def start(graph, restored=None, taskmanagers=1, **checkpointing):
+        settings = TaskCheckpointing(str(tmp_path), may_be_unaligned=True, **checkpointing)
+        driver = FakeDriver(graph, settings, restored, taskmanagers)
+        drivers.append(driver)
+        return driver
+
+    yield start
+    for driver in drivers:
+        driver.cancel()
+        driver.close()
+
+
+def blocked(driver, gate):
+    """The driver takes no more rows: the tasks stand still up to the sources. Returns: when that has lasted."""
+    driver.until_running()
+    driver.grants = False
+    gate.open()
+    tasks = [task for manager in driver.managers.values() for task in manager._tasks.values()]
+    sources = [task for task in tasks if task.attempt_id in driver.source_attempts]
+    deadline = time.monotonic() + 20
+    while not all(task.backpressured_ms or task.io().backpressured_ms for task in sources):
+        assert time.monotonic() < deadline, "the sources are not held up"
+        driver.hear_what_is_there()
+
+
+def restored_rows(run, gate, driver, completed, before, taskmanagers):
+    driver.cancel()
+    driver.until_ended(ExecutionState.CANCELED)
+    second = run(program(gate.name, steps=STEPS), completed, taskmanagers)
+    second.until_ended()
+    return before + second.rows
+
+
+@pytest.mark.parametrize("taskmanagers", [1, 2])
+def test_a_barrier_overtakes_what_stands_still(gate, run, taskmanagers):
+    driver = run(program(gate.name, steps=STEPS), taskmanagers=taskmanagers)
+    blocked(driver, gate)
+    driver.trigger(1, options=UNALIGNED)
+    completed = driver.checkpoint(1)
+    before = list(driver.rows)
+    assert len(before) < 2 * STEPS * ROWS
+    acks = driver.acknowledged(1).values()
+    assert sum(ack.metrics.bytes_in_flight for ack in acks) > 0
+    rows = restored_rows(run, gate, driver, completed, before, taskmanagers)
+    assert Counter(value for value, _ in rows) == Counter(numbers(2, STEPS))
+    assert seen(rows) == Counter(expected(2, STEPS))
+
+
+@pytest.mark.parametrize("taskmanagers", [1, 2])
+def test_an_aligned_barrier_that_takes_too_long_overtakes(gate, run, taskmanagers):
+    driver = run(program(gate.name, steps=STEPS), taskmanagers=taskmanagers)
+    blocked(driver, gate)
+    options = CheckpointOptions(aligned_timeout_ms=20)
+    driver.trigger(1, options=options, timestamp_ms=time.time_ns() // 1_000_000)
+    completed = driver.checkpoint(1)
+    rows = restored_rows(run, gate, driver, completed, list(driver.rows), taskmanagers)
+    assert Counter(value for value, _ in rows) == Counter(numbers(2, STEPS))
+    assert seen(rows) == Counter(expected(2, STEPS))
+
+
+def test_without_load_a_barrier_that_may_time_out_stays_aligned(gate, run):
+    driver = run(program(gate.name, steps=STEPS))
+    driver.until_running()
+    options = CheckpointOptions(aligned_timeout_ms=60_000)
+    driver.trigger(1, options=options, timestamp_ms=time.time_ns() // 1_000_000)
+    acks = driver.until_acknowledged(1)
+    assert all(ack.metrics.bytes_in_flight == 0 for ack in acks.values())
+
+
+def test_unaligned_checkpoints_follow_each_other(gate, run):
+    driver = run(program(gate.name, steps=STEPS), taskmanagers=2)
+    driver.until_running()
+    gate.open()
+    for checkpoint_id in range(1, 6):
+        driver.trigger(checkpoint_id, options=UNALIGNED)
+        running = [a for a in driver.attempts if driver.states[a] is ExecutionState.RUNNING]
+        driver.until(
+            lambda ids=set(running), i=checkpoint_id: (
+                ids <= set(driver.acknowledged(i)) or driver.declined()
+            )
+        )
+    driver.until_ended()
+    assert seen(driver.rows) == Counter(expected(2, STEPS))
