@@ -115,6 +115,10 @@ class HeapState(RawState):
     def put_back(self, part: KeyedPart) -> None:
         """What was restored."""
         tables = self.tables
+        namespaces, raws = part.columns
+        if not tables and not any(namespaces) and set(namespaces) == {None}:
+            tables[None] = dict(zip(part.keys, raws, strict=True))
+            return
         for skey, namespace, raw in part.rows():
             table = tables.get(namespace)
             if table is None:
