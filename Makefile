@@ -3,10 +3,11 @@ PYTHON ?= python3
 INPUT ?=
 ARGS ?=
 SEEDS ?= 2000
+SECONDS ?= 60
 PY := .venv/bin/python
 STAMP := .venv/.ready
 
-.PHONY: run test check sim bench soak plan q5 clean java
+.PHONY: run test check sim bench soak chaos plan q5 clean java postgres zookeeper
 
 run: $(STAMP) java
 	$(PY) examples/word_count.py $(if $(INPUT),--input "$(INPUT)") $(ARGS)
@@ -14,7 +15,7 @@ run: $(STAMP) java
 q5: $(STAMP) java
 	$(PY) examples/nexmark_q5.py $(ARGS)
 
-test: $(STAMP) java
+test: $(STAMP) java postgres zookeeper
 	$(PY) -m pytest $(ARGS)
 
 check: $(STAMP)
@@ -31,6 +32,9 @@ MINUTES ?= 10
 soak: $(STAMP) java
 	$(PY) -m benchmarks.soak --minutes $(MINUTES)
 
+chaos: $(STAMP) java
+	$(PY) -m audit --seconds $(SECONDS) $(ARGS)
+
 bench: $(STAMP) java
 	$(PY) -m benchmarks $(ARGS)
 
@@ -39,6 +43,12 @@ plan: $(STAMP)
 
 java:
 	@sh scripts/ensure-java
+
+postgres:
+	@sh scripts/ensure-postgres
+
+zookeeper:
+	@sh scripts/ensure-zookeeper
 
 $(STAMP): pyproject.toml constraints.txt
 	@sh scripts/make-venv "$(PYTHON)"

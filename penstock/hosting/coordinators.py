@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import queue
 import threading
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
@@ -19,6 +20,7 @@ from penstock.hosting.source_coordinator import CoordinatedVertex, SourceCoordin
 from penstock.machines.watermark_alignment import WatermarkAlignment
 from penstock.model.ids import AttemptId, ExecutionVertexId, JobId, VertexId
 from penstock.model.messages import Committable, FailureInfo, ReportedWatermark, SplitRequest
+from penstock.runtime.checkpoint.two_phase_commit import RETRY_AFTER_MS
 from penstock.runtime.sink import Committer, Sink
 from penstock.runtime.source import Source
 from penstock.runtime.source_operator import SourceOperator
@@ -209,14 +211,23 @@ def committers_of(places: Sequence[CoordinatedVertex]) -> dict[int, Committer]:
 
 
 def commit_all(
-    committers: Mapping[int, Committer], committables: Sequence[Committable], job_prefix: str
+    committers: Mapping[int, Committer],
+    committables: Sequence[Committable],
+    job_prefix: str,
+    wait_s: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Make these visible and drop what else the job's attempts left behind. May be done again."""
+    """Make these visible and drop what else the job's attempts left behind. May be done again.
+
+    Waits where a committer puts something off; it is the committer's to give up.
+    """
     by_node: dict[int, list[bytes]] = {}
     for committable in committables:
         by_node.setdefault(committable.node_id, []).append(committable.payload)
     for node_id, committer in committers.items():
-        committer.commit([deserialize(data) for data in by_node.get(node_id, [])])
+        put_off = committer.commit([deserialize(data) for data in by_node.get(node_id, [])])
+        while put_off:
+            wait_s(RETRY_AFTER_MS / 1000)
+            put_off = committer.commit(put_off)
         committer.abort(job_prefix)
 
 

@@ -16,6 +16,7 @@ from penstock.model.program import ProgramSettings
 from penstock.runtime.latency import Granularity
 from penstock.runtime.network_settings import network_settings_of
 from penstock.runtime.partition.settings import blocking_settings_of
+from penstock.runtime.state_backends import state_backend_settings_of
 
 # A supervisor heartbeats for its TaskManager even while a C call holds the GIL, so short times are safe here.
 HOST_DEFAULTS: Final[Mapping[str, object]] = {
@@ -72,6 +73,7 @@ def job_manager_settings(settings: Settings, program: ProgramSettings) -> JobMan
             job_parameters=_job_parameters(settings, program),
             network=network_settings_of(settings),
             blocking=blocking_settings_of(settings),
+            state_backend=state_backend_settings_of(settings),
         ),
         heartbeat_interval_s=settings.get_int("heartbeat.interval") / 1000,
         heartbeat_timeout_s=settings.get_int("heartbeat.timeout") / 1000,

@@ -30,7 +30,6 @@ from penstock.model.errors import EngineBug
 from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
 from penstock.model.ids import DataSetId, ResultPartitionId
 from penstock.runtime.chain import OperatorChain, OperatorTimer
-from penstock.runtime.checked_state import CheckedKeyedStateBackend
 from penstock.runtime.elements import CheckpointBarrier
 from penstock.runtime.finished_chain import FinishedChain, FinishedSource
 from penstock.runtime.gate.debloater import DebloatTarget, GateDebloating
@@ -38,7 +37,6 @@ from penstock.runtime.gate.network_input import NetworkInput, WakeListener, netw
 from penstock.runtime.gate.ports import GateContext
 from penstock.runtime.gate.producer_check import ProducerAnswer
 from penstock.runtime.gate.single import SingleInputGate
-from penstock.runtime.heap_state import HeapKeyedStateBackend
 from penstock.runtime.input_processor import StreamMultipleInputProcessor, StreamOneInputProcessor
 from penstock.runtime.operator import OperatorContext
 from penstock.runtime.partition.blocking import BlockingFormat
@@ -410,9 +408,8 @@ def _writer(
 
 
 def _keyed_state(thread: TaskThread) -> MakeKeyedStateBackend:
-    if thread.host.task_settings.checks_threads:
-        return functools.partial(CheckedKeyedStateBackend, check=thread.check_is_mine)
-    return HeapKeyedStateBackend
+    check = thread.check_is_mine if thread.host.task_settings.checks_threads else None
+    return thread.host.state_backends.of_slot(thread.deployment.allocation_id, check)
 
 
 def _partitioner(thread: TaskThread, output: ChainOutput, part: PartitionDeployment) -> Partitioner:

@@ -19,7 +19,7 @@ from penstock.hosting.checkpoints.storage import CheckpointStorage
 from penstock.hosting.closures import dumps_records, loads_records
 from penstock.hosting.snapshot_writers import MAX_WAITING
 from penstock.hosting.task_in_flight import OutputsInFlight
-from penstock.hosting.task_restore import IN_HAND_GATE
+from penstock.hosting.task_restore import IN_HAND_GATE, groups_of
 from penstock.model.checkpoints import (
     ChannelStateHandle,
     CheckpointMetrics,
@@ -39,7 +39,7 @@ from penstock.model.messages import (
 )
 from penstock.model.states import ExecutionState
 from penstock.runtime.checkpoint.input_checkpoints import InputCheckpoints
-from penstock.runtime.checkpoint.snapshot import IN_HAND, OperatorSnapshot
+from penstock.runtime.checkpoint.snapshot import IN_HAND, OperatorSnapshot, Sharing
 from penstock.runtime.checkpoint.state_format import write_operator
 from penstock.runtime.elements import CheckpointBarrier
 from penstock.runtime.mailbox import MAX_PRIORITY
@@ -269,8 +269,10 @@ class TaskCheckpoints:
 
     def _write(self, writing: _Writing) -> None:
         checkpoint_id = writing.barrier.checkpoint_id
+        is_kept = False
         try:
             state = self._written(writing)
+            is_kept = True
             async_ms = (time.monotonic() - writing.taken_at) * 1000
             in_flight = sum(len(data) for *_, data in writing.in_flight)
             metrics = replace(writing.metrics, async_ms=async_ms, bytes_in_flight=in_flight)
@@ -282,7 +284,7 @@ class TaskCheckpoints:
             text = f"{type(error).__name__}: {error}"
             self.decline(checkpoint_id, CheckpointFailureReason.ASYNC_EXCEPTION, text)
         finally:
-            self._ended(writing)
+            self._ended(writing, is_kept=is_kept)
             self._thread.waker.wake()
 
     def _written(self, writing: _Writing) -> SubtaskState:
@@ -291,15 +293,22 @@ class TaskCheckpoints:
         assert settings is not None, "a snapshot was taken in a job without checkpoints"
         storage = self.storage()
         folder = barrier.options.target or storage.folder_of(barrier.checkpoint_id)
-        writer = storage.writer(folder, settings.inline_bytes)
+        writer = storage.writer(folder, settings.inline_bytes, barrier.checkpoint_id)
 
         def add(data: bytes) -> StateHandle:
             writing.check_wanted()
             return writer.add(data)
 
+        def share(data: bytes) -> StateHandle:
+            writing.check_wanted()
+            return writer.share(data)
+
+        sharing = None
+        if settings.is_incremental and not barrier.options.type.is_savepoint:
+            sharing = Sharing(groups_of(self._thread.deployment), share, storage.is_shared_here)
         try:
             states = [
-                (uid, write_operator(snapshot, add, dumps_records, loads_records))
+                (uid, write_operator(snapshot, add, dumps_records, loads_records, sharing))
                 for uid, snapshot in writing.operators
             ]
             self._add_in_flight(states, writing, add)
@@ -333,7 +342,9 @@ class TaskCheckpoints:
         of_head = replace(states[0][1], inputs_in_flight=inputs, outputs_in_flight=outputs)
         states[0] = head, of_head
 
-    def _ended(self, writing: _Writing) -> None:
+    def _ended(self, writing: _Writing, *, is_kept: bool = False) -> None:
+        for _, snapshot in writing.operators:
+            snapshot.close(is_kept=is_kept)
         with self._lock:
             self._writing.pop(writing.barrier.checkpoint_id, None)
 

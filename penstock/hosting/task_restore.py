@@ -30,6 +30,12 @@ IN_HAND_GATE: Final = -1
 _Read = Callable[[StateHandle], bytes]
 
 
+def groups_of(deployment: TaskDeployment) -> tuple[int, int]:
+    """First and last key group of the subtask."""
+    subtask = deployment.attempt_id.subtask
+    return key_group_range(deployment.max_parallelism, deployment.parallelism, subtask)
+
+
 def restore_task(
     thread: TaskThread,
     task: StreamTask,
@@ -64,8 +70,7 @@ def _read_states(
     deployment: TaskDeployment, restore: TaskRestore, read: _Read
 ) -> Mapping[str, OperatorSnapshot]:
     """By uid."""
-    subtask, parallelism = deployment.attempt_id.subtask, deployment.parallelism
-    groups = key_group_range(deployment.max_parallelism, parallelism, subtask)
+    groups = groups_of(deployment)
     states: dict[str, OperatorSnapshot] = {}
     for uid, state in restore.operators:
         try:

@@ -22,6 +22,7 @@ from penstock.hosting.closures import deserialize, dumps_records
 from penstock.hosting.data_plane import DataPlane
 from penstock.hosting.driver_stream import DriverWriter
 from penstock.hosting.io_directories import IoDirectories
+from penstock.hosting.keyed_state import StateBackends
 from penstock.hosting.producer_questions import ProducerQuestions
 from penstock.hosting.snapshot_writers import SnapshotWriters
 from penstock.hosting.task_builder import BuiltTask, build_task
@@ -42,6 +43,7 @@ from penstock.runtime.mailbox import MIN_PRIORITY, MailboxClosed, TaskMailbox
 from penstock.runtime.mailbox_processor import MailboxProcessor
 from penstock.runtime.network_settings import NetworkSettings
 from penstock.runtime.partition.settings import BlockingSettings
+from penstock.runtime.state_backends import StateBackendSettings
 
 MAX_WAIT_S: Final = 1.0
 _MIN_WAIT_S: Final = 0.001
@@ -80,6 +82,7 @@ class TaskSettings:
     network: NetworkSettings = field(default_factory=NetworkSettings)
     blocking: BlockingSettings = field(default_factory=BlockingSettings)
     checkpointing: TaskCheckpointing | None = None
+    state_backend: StateBackendSettings = field(default_factory=StateBackendSettings)
 
 
 class TaskHost(Protocol):
@@ -91,6 +94,7 @@ class TaskHost(Protocol):
     host_name: str
     questions: ProducerQuestions
     snapshot_writers: SnapshotWriters
+    state_backends: StateBackends
 
     def send(self, message: object) -> None: ...
     def task_ended(self, task: TaskThread) -> None: ...

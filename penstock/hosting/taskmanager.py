@@ -22,6 +22,7 @@ from penstock.hosting.closures import deserialize
 from penstock.hosting.data_plane import DataPlane
 from penstock.hosting.handshake import NONCE_BYTES, ROLE_TASKMANAGER, ClientHandshake, Credentials
 from penstock.hosting.io_directories import IoDirectories
+from penstock.hosting.keyed_state import StateBackends
 from penstock.hosting.producer_questions import ProducerQuestions
 from penstock.hosting.snapshot_writers import SnapshotWriters
 from penstock.hosting.task_builder import BuiltTask
@@ -110,6 +111,7 @@ class TaskManager:
         self.data_plane.on_broken = self.abandon
         self.questions = ProducerQuestions(self.send, self.data_plane.call_later)
         self.snapshot_writers = SnapshotWriters(config.slots)
+        self.state_backends = StateBackends(self.task_settings.state_backend, self.io_directories)
         self._tasks: dict[AttemptId, TaskThread] = {}
         self._blobs: dict[BlobKey, bytes] = {}
         self._watchdog = TaskWatchdog(

@@ -35,12 +35,14 @@ def _task_settings(told: dict[str, Any]) -> TaskSettings:
     from penstock.model.checkpoints import TaskCheckpointing
     from penstock.runtime.network_settings import network_settings_from
     from penstock.runtime.partition.settings import blocking_settings_from
+    from penstock.runtime.state_backends import StateBackendSettings
 
     told["job_parameters"] = tuple(tuple(pair) for pair in told["job_parameters"])
     told["network"] = network_settings_from(told["network"])
     told["blocking"] = blocking_settings_from(told["blocking"])
     if told["checkpointing"] is not None:
         told["checkpointing"] = TaskCheckpointing(**told["checkpointing"])
+    told["state_backend"] = StateBackendSettings(**told["state_backend"])
     return TaskSettings(**told)
 
 

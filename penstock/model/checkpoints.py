@@ -15,6 +15,10 @@ INLINE_BYTES = 20 * 1024
 """State smaller than this travels in the acknowledgement and lies in the metadata."""
 
 
+SHARED_FOLDER = "shared"
+"""Of a job's checkpoint directory: whole files to which several checkpoints refer."""
+
+
 class CheckpointType(StrEnum):
     """STOP_*: synchronous savepoints, after which the job ends: with the end of its data (DRAIN) or without."""
 
@@ -53,6 +57,7 @@ class TaskCheckpointing:
     more checkpoint before it is FINISHED, and its sinks commit with that; else they hand over to the driver.
     `is_exactly_once` False: barriers are counted, nothing is aligned. `may_be_unaligned`: barriers may overtake data.
     `are_finished_tasks_allowed`: an input that has ended does not keep the others from taking a checkpoint.
+    `is_incremental`: of a database's files only those are written that no earlier checkpoint has.
     """
 
     directory: str
@@ -61,6 +66,7 @@ class TaskCheckpointing:
     is_exactly_once: bool = True
     may_be_unaligned: bool = False
     are_finished_tasks_allowed: bool = True
+    is_incremental: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,11 @@ class FileHandle:
     offset: int
     size: int
     checksum: int
+
+    @property
+    def is_shared(self) -> bool:
+        """Later checkpoints may refer to it too: it goes when none does any more."""
+        return self.path.rpartition("/")[0].endswith(f"/{SHARED_FOLDER}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +109,18 @@ class KeyedStateHandle:
     last_group: int
     offsets: tuple[int, ...]
     handle: StateHandle
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseHandle:
+    """A database on the disk of a TaskManager, as it was: all its files, by name, with keyed state of the key groups
+    `first_group` to `last_group`. `role`: what it is to the operator, which may have several.
+    """
+
+    role: str
+    first_group: int
+    last_group: int
+    files: tuple[tuple[str, StateHandle], ...]
 
 
 class RedistributionMode(StrEnum):
@@ -135,12 +158,16 @@ class OperatorSubtaskState:
     lists: tuple[ListStateHandle, ...] = ()
     inputs_in_flight: tuple[ChannelStateHandle, ...] = ()
     outputs_in_flight: tuple[ChannelStateHandle, ...] = ()
+    databases: tuple[DatabaseHandle, ...] = ()
 
     @property
     def handles(self) -> Iterator[StateHandle]:
         for part in (self.keyed, self.lists, self.inputs_in_flight, self.outputs_in_flight):
             for one in part:
                 yield one.handle
+        for database in self.databases:
+            for _, handle in database.files:
+                yield handle
 
     @property
     def size_bytes(self) -> int:

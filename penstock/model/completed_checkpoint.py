@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from penstock.model.checkpoints import (
     ChannelStateHandle,
     CheckpointType,
+    DatabaseHandle,
     KeyedStateHandle,
     ListStateHandle,
     OperatorSubtaskState,
@@ -67,7 +68,7 @@ class ListStateShare:
 
 @dataclass(frozen=True, slots=True)
 class OperatorRestore:
-    """What one operator of an attempt begins with. `keyed`: handles that hold key groups of the attempt's range; they may
+    """What one operator of an attempt begins with. `keyed`, `databases`: handles that hold key groups of the attempt's range; they may
     hold others beside them, which it leaves alone.
     """
 
@@ -75,6 +76,7 @@ class OperatorRestore:
     lists: tuple[ListStateShare, ...] = ()
     inputs_in_flight: tuple[ChannelStateHandle, ...] = ()
     outputs_in_flight: tuple[ChannelStateHandle, ...] = ()
+    databases: tuple[DatabaseHandle, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

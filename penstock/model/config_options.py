@@ -29,6 +29,9 @@ penstock.task.max-step-time | fine duration | 5 ms |
 penstock.exchange.frame-size | memory | 1 mb |
     Largest frame between two tasks; one credit is one frame.
 penstock.exchange.switch-interval | fine duration | 1 ms | sys.setswitchinterval of a TaskManager.
+state.backend.type | str | hashmap |
+    Keyed state: hashmap (objects in memory), or rocksdb (on the TaskManagers' disks; needs the package rocksdict).
+state.backend.rocksdb.memory.fixed-per-slot | memory | 128 mb | Block cache and write buffers of a slot's RocksDBs.
 penstock.exchange.exclusive-buffers-per-gate | int | 0 |
     A gate of few channels gives each an equal part of so many buffers, where that is more than buffers-per-channel.
 penstock.exchange.local-sockets | bool | true |
@@ -59,9 +62,13 @@ web.exception-history-size | int | 16 | Failures of a job that are kept, each wi
 web.checkpoints.history | int | 10 | Checkpoints that have ended that a job's statistics show.
 penstock.story.size | int | 1000 | State changes of a job that are kept for its story.
 high-availability.type | str | NONE |
-    NONE, or FILE: another driver can take over a job whose driver is gone.
-high-availability.storageDir | str | - | FILE: the directory that all these drivers share.
-high-availability.cluster-id | str | /default | FILE: only drivers with the same one find a job.
+    NONE, FILE or ZOOKEEPER: another driver can take over a job whose driver is gone.
+high-availability.storageDir | str | - | The directory that all these drivers share.
+high-availability.cluster-id | str | /default | Only drivers with the same one find a job.
+high-availability.zookeeper.quorum | str | - | ZOOKEEPER: its servers, host:port separated by commas.
+high-availability.zookeeper.path.root | str | /flink | ZOOKEEPER: below this lies all that is kept there.
+high-availability.zookeeper.client.session-timeout | duration | 60 s | ZOOKEEPER: longest wait for an answer.
+high-availability.zookeeper.client.connection-timeout | duration | 15 s | ZOOKEEPER: longest wait for a connection.
 penstock.high-availability.lease-duration | duration | 5 s |
     A driver that has not renewed its lease for so long may be replaced.
 penstock.high-availability.renew-interval | duration | 1 s |
@@ -133,6 +140,8 @@ execution.checkpointing.data-inline-threshold | memory | 20 kb | State smaller t
 execution.checkpointing.dir | str | - | Where checkpoints are kept: a directory that driver and executors share.
 execution.checkpointing.externalized-checkpoint-retention | str | NO_EXTERNALIZED_CHECKPOINTS |
     What stays of a job that ends: NO_EXTERNALIZED_CHECKPOINTS, DELETE_ON_CANCELLATION, RETAIN_ON_CANCELLATION.
+execution.checkpointing.incremental | bool | false |
+    RocksDB: of the files of a database only those are written that no earlier checkpoint has.
 execution.checkpointing.interval | duration | - | Time between two checkpoints; none: only savepoints are taken.
 execution.checkpointing.max-concurrent-checkpoints | int | 1 | How many may be under way at once.
 execution.checkpointing.min-pause | duration | 0 ms | Least time from the end of one to the start of the next.
@@ -158,6 +167,7 @@ state.savepoints.dir | str | - | Old name of execution.checkpointing.savepoint-d
 state.storage.fs.memory-threshold | memory | 20 kb |
     Old name of execution.checkpointing.data-inline-threshold.
 execution.state-recovery.from-local | bool | false | Prefer the slots that a task had before.
+state.backend.incremental | bool | false | Old name of execution.checkpointing.incremental.
 state.backend.local-recovery | bool | false | Old name of execution.state-recovery.from-local.
 heartbeat.interval | duration | 10 s | Between two heartbeats.
 heartbeat.timeout | duration | 50 s | Silence after which a peer counts as lost.
@@ -269,7 +279,6 @@ slotmanager.number-of-slots.min | int | 0
 = Larger parts of a deployment travel as blobs.
 blob.offload.minsize | memory | 1 mb
 = Coordination store only.
-high-availability.zookeeper.path.root | str | /flink
 high-availability.zookeeper.path.execution-plans | str | /execution-plans
 = Adaptive batch only.
 execution.batch.adaptive.auto-parallelism.enabled | bool | true
@@ -342,7 +351,6 @@ execution.checkpointing.file-merging.enabled | bool | false
 execution.checkpointing.file-merging.max-file-size | memory | 32 mb
 execution.checkpointing.file-merging.max-space-amplification | float | 2.0
 execution.checkpointing.file-merging.pool-blocking | bool | false
-execution.checkpointing.incremental | bool | false
 execution.checkpointing.interval-during-backlog | duration | -
 execution.checkpointing.local-backup.dirs | str | -
 execution.checkpointing.local-backup.enabled | bool | false
@@ -351,8 +359,6 @@ execution.checkpointing.unaligned.forced | bool | false
 execution.checkpointing.unaligned.interruptible-timers.enabled | bool | false
 execution.checkpointing.unaligned.max-subtasks-per-channel-state-file | int | 5
 execution.checkpointing.write-buffer-size | int | 4096
-= State backend: accepted for portability.
-state.backend.type | str | hashmap
 = REST: accepted for portability.
 rest.async.store-duration | duration | 5 min
 rest.await-leader-timeout | duration | 30 s

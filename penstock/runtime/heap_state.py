@@ -11,44 +11,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final, TypeVar, cast
+from typing import Any
 
-from penstock.model.errors import UserError
 from penstock.model.row import CHANGEABLE, copied
-from penstock.runtime.checkpoint.snapshot import (
-    Column,
-    KeyedPart,
-    StateInfo,
-    check_key_hash,
-    check_restored,
-)
+from penstock.runtime.checkpoint.snapshot import Column, KeyedPart, StateInfo
 from penstock.runtime.heap_cleanup import IncrementalCleanup, cleanup_of
-from penstock.runtime.state import (
-    AggregatingState,
-    KeyedStateBackend,
-    ListState,
-    MapState,
-    MergingState,
-    ReducingState,
-    Snapshot,
-    State,
-    ValueState,
+from penstock.runtime.raw_state import (
+    MISSING,
+    RawAggregatingState,
+    RawKeyedStateBackend,
+    RawMergingState,
+    RawReducingState,
+    RawState,
 )
+from penstock.runtime.state import ListState, MapState, Snapshot, ValueState
 from penstock.runtime.state_descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
-    StateDescriptor,
-    StateTtlConfig,
     ValueStateDescriptor,
 )
 
-_MISSING: Final = object()
-S = TypeVar("S", bound="HeapState")
 
-
-class HeapKeyedStateBackend(KeyedStateBackend):
+class HeapKeyedStateBackend(RawKeyedStateBackend):
     """All keyed state of one operator, in memory."""
 
     def __init__(
@@ -59,40 +45,8 @@ class HeapKeyedStateBackend(KeyedStateBackend):
         is_int32: bool = False,
     ) -> None:
         super().__init__(max_parallelism, now_ms, is_int32=is_int32)
-        self._states: dict[str, HeapState] = {}
-        self._descriptors: dict[str, tuple[str, Any]] = {}
-        self._restored: dict[str, KeyedPart] = {}
         self._cleaned_by_record: list[IncrementalCleanup] = []
-
-    def get_state(self, descriptor: ValueStateDescriptor) -> ValueState:
-        return self._state(descriptor, HeapValueState)
-
-    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState:
-        return self._state(descriptor, HeapListState)
-
-    def get_map_state(self, descriptor: MapStateDescriptor) -> MapState:
-        return self._state(descriptor, HeapMapState)
-
-    def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState:
-        return self._state(descriptor, HeapReducingState)
-
-    def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState:
-        return self._state(descriptor, HeapAggregatingState)
-
-    def of(self, descriptor: StateDescriptor) -> State:
-        kinds: dict[type, type[HeapState]] = {
-            ValueStateDescriptor: HeapValueState,
-            ListStateDescriptor: HeapListState,
-            MapStateDescriptor: HeapMapState,
-            ReducingStateDescriptor: HeapReducingState,
-            AggregatingStateDescriptor: HeapAggregatingState,
-        }
-        for kind, state in kinds.items():
-            if isinstance(descriptor, kind):
-                return self._state(descriptor, state)
-        raise TypeError(
-            f"expected a state descriptor such as ValueStateDescriptor, got {descriptor!r}"
-        )
+        self._tables: dict[str, tuple[StateInfo, dict[Any, Any]]] = {}
 
     def records_passed(self, count: int) -> None:
         for cleanup in self._cleaned_by_record:
@@ -100,9 +54,19 @@ class HeapKeyedStateBackend(KeyedStateBackend):
 
     def snapshot(self) -> Snapshot:
         kept = {name: self._part(state) for name, state in self._states.items()}
+        for name, (info, table) in self._tables.items():
+            keys, values = list(table), list(table.values())
+            kept[name] = KeyedPart(info, self.max_parallelism, self.is_int32, keys, [values])
         for name, part in self._restored.items():  # nobody has asked for these yet
             kept[name] = replace(part, columns=list(part.columns))
         return kept
+
+    def table(self, name: str, info: StateInfo) -> dict[Any, Any]:
+        table: dict[Any, Any] = {}
+        if (restored := self.take_restored(name, info)) is not None:
+            table.update(restored.rows())
+        self._tables[name] = info, table
+        return table
 
     def _part(self, state: HeapState) -> KeyedPart:
         keys: list[Any] = []
@@ -116,45 +80,20 @@ class HeapKeyedStateBackend(KeyedStateBackend):
         columns: list[Column] = [namespaces, values]
         return KeyedPart(state.info, self.max_parallelism, self.is_int32, keys, columns)
 
-    def restore(self, snapshot: Snapshot) -> None:
-        """Kept until the state of that name is asked for."""
-        for name, part in snapshot.items():
-            check_key_hash(self.owner, name, part, is_int32=self.is_int32)
-            self._restored[name] = part
-
-    def _state(self, descriptor: StateDescriptor, kind: type[S]) -> S:
-        identity = (kind.__name__.removeprefix("Heap"), descriptor.type_info)
-        known = self._descriptors.get(descriptor.name, identity)
-        if known != identity:
-            raise UserError(
-                f"state {descriptor.name!r} is declared twice: as {known[0]} of {known[1]}, and as "
-                f"{identity[0]} of {identity[1]}; give one of them another name"
-            )
-        state = self._states.get(descriptor.name)
-        if state is None:
-            state = kind(self, descriptor)
-            restored = self._restored.get(descriptor.name)
-            if restored is not None:
-                check_restored(self.owner, descriptor.name, restored, state.info)
-                state.put_back(restored)
-                del self._restored[descriptor.name]
-            self._states[descriptor.name] = state
-            self._descriptors[descriptor.name] = identity
-            if state.cleanup is not None and state.cleanup.runs_for_every_record:
-                self._cleaned_by_record.append(state.cleanup)
-        return cast("S", state)
+    def _made(self, state: HeapState) -> None:
+        if state.cleanup is not None and state.cleanup.runs_for_every_record:
+            self._cleaned_by_record.append(state.cleanup)
 
 
-class HeapState(State):
-    """Base: raw access to the table, and what TTL asks for."""
+class HeapState(RawState):
+    """Base: the table, and what cleans it up."""
+
+    _backend: HeapKeyedStateBackend
 
     def __init__(self, backend: HeapKeyedStateBackend, descriptor: Any) -> None:
-        self._backend = backend
+        super().__init__(backend, descriptor)
         self.tables: dict[Any, dict[Any, Any]] = {}
-        self._ttl: StateTtlConfig | None = descriptor.ttl_config
         self.cleanup = None if self._ttl is None else cleanup_of(self, self._ttl)
-        kind = type(self).__name__.removeprefix("Heap").removesuffix("State")
-        self.info = StateInfo(kind, str(descriptor.type_info), self._ttl is not None)
 
     def clear(self) -> None:
         backend = self._backend
@@ -166,16 +105,12 @@ class HeapState(State):
         if table is not None and table.pop(skey, None) is not None and not table:
             del self.tables[namespace]
 
-    def has_value(self) -> bool:
-        """Whether the current key and namespace have a value, whatever it is."""
-        return self._raw() is not _MISSING
-
     def alive_entries(self, table: dict[Any, Any]) -> dict[Any, Any]:
         """State key -> raw value of what has not expired in the table of a namespace."""
         if self._ttl is None:
             return table
         found = ((skey, self.alive(raw)) for skey, raw in table.items())
-        return {skey: raw for skey, raw in found if raw is not _MISSING}
+        return {skey: raw for skey, raw in found if raw is not MISSING}
 
     def put_back(self, part: KeyedPart) -> None:
         """What was restored."""
@@ -186,18 +121,14 @@ class HeapState(State):
                 table = tables[namespace] = {}
             table[skey] = raw
 
-    def alive(self, raw: Any) -> Any:
-        """With TTL: what is left of a raw value, or _MISSING."""
-        return _MISSING if self._is_expired(raw[1]) else raw
-
     def drop_expired(self, namespace: Any, skey: Any) -> None:
         """Incremental clean-up looks at one value, if it is there still."""
         table = self.tables.get(namespace)
-        raw = _MISSING if table is None else table.get(skey, _MISSING)
-        if table is None or raw is _MISSING:
+        raw = MISSING if table is None else table.get(skey, MISSING)
+        if table is None or raw is MISSING:
             return
         alive = self.alive(raw)
-        if alive is _MISSING:
+        if alive is MISSING:
             self.drop(namespace, skey)
         elif alive is not raw:
             table[skey] = alive
@@ -207,7 +138,7 @@ class HeapState(State):
         if self.cleanup is not None:
             self.cleanup.run(1)
         table = self.tables.get(backend.namespace)
-        return _MISSING if table is None else table.get(backend.skey, _MISSING)
+        return MISSING if table is None else table.get(backend.skey, MISSING)
 
     def _put(self, raw: Any) -> None:
         backend = self._backend
@@ -216,46 +147,18 @@ class HeapState(State):
             table = self.tables[backend.namespace] = {}
         table[backend.skey] = raw
 
-    def _is_expired(self, last_access_ms: int) -> bool:
-        assert self._ttl is not None
-        return last_access_ms + self._ttl.ttl_ms <= self._backend.now_ms()
-
-    def _shows_expired(self) -> bool:
-        assert self._ttl is not None
-        visible = self._ttl.get_state_visibility()
-        return visible is StateTtlConfig.StateVisibility.ReturnExpiredIfNotCleanedUp
-
-    def _renews_on_read(self) -> bool:
-        assert self._ttl is not None
-        return self._ttl.get_update_type() is StateTtlConfig.UpdateType.OnReadAndWrite
-
-    def _load(self) -> Any:
-        """The value, or _MISSING; does what the TTL demands of a read."""
-        raw = self._raw()
-        if self._ttl is None or raw is _MISSING:
-            return raw
-        value, last_access_ms = raw
-        if self._is_expired(last_access_ms):
-            self.clear()
-            return value if self._shows_expired() else _MISSING
-        if self._renews_on_read():
-            self._put((value, self._backend.now_ms()))
-        return value
-
-    def _store(self, value: Any) -> None:
-        self._put(value if self._ttl is None else (value, self._backend.now_ms()))
-
 
 class HeapValueState(HeapState, ValueState):
     """One value."""
 
+    kind = "Value"
     _plain: type = int
     """The kind that was kept last, if there is nothing to copy of it: asked for each record."""
 
     def value(self) -> Any:
         if self._ttl is not None:
             found = self._load()
-            return None if found is _MISSING else found
+            return None if found is MISSING else found
         backend = self._backend  # written out: this is called for every record
         table = self.tables.get(backend.namespace)
         return None if table is None else table.get(backend.skey)
@@ -282,33 +185,14 @@ class HeapValueState(HeapState, ValueState):
         return value
 
 
-class HeapMergingState(HeapState, MergingState):
-    """Moves raw values between namespaces."""
-
-    def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
-        backend = self._backend
-        kept = backend.namespace
-        try:
-            for source in sources:
-                backend.namespace = source
-                raw = self._raw()
-                if raw is not _MISSING:
-                    self.clear()
-                    backend.namespace = target
-                    self._absorb(raw)
-        finally:
-            backend.namespace = kept
-
-    def _absorb(self, raw: Any) -> None:
-        raise NotImplementedError
-
-
-class HeapListState(HeapMergingState, ListState):
+class HeapListState(HeapState, RawMergingState, ListState):
     """A list; with TTL of (element, last access ms)."""
+
+    kind = "List"
 
     def get(self) -> list[Any]:
         raw = self._raw()
-        if raw is _MISSING:
+        if raw is MISSING:
             return []
         if self._ttl is None:
             return list(raw)
@@ -329,7 +213,7 @@ class HeapListState(HeapMergingState, ListState):
     def add_all(self, values: list[Any]) -> None:
         items = self._stamped(values)
         raw = self._raw()
-        if raw is _MISSING:
+        if raw is MISSING:
             if items:
                 self._put(items)
         else:
@@ -344,7 +228,7 @@ class HeapListState(HeapMergingState, ListState):
     def alive(self, raw: Any) -> Any:
         kept = [item for item in raw if not self._is_expired(item[1])]
         if not kept:
-            return _MISSING
+            return MISSING
         return raw if len(kept) == len(raw) else kept
 
     def _stamped(self, values: Iterable[Any]) -> list[Any]:
@@ -355,60 +239,25 @@ class HeapListState(HeapMergingState, ListState):
 
     def _absorb(self, raw: Any) -> None:
         mine = self._raw()
-        self._put(raw if mine is _MISSING else mine + raw)
+        self._put(raw if mine is MISSING else mine + raw)
 
 
-class HeapReducingState(HeapMergingState, ReducingState):
+class HeapReducingState(HeapState, RawReducingState):
     """One value, reduced with each added one."""
 
-    def __init__(self, backend: HeapKeyedStateBackend, descriptor: ReducingStateDescriptor) -> None:
-        super().__init__(backend, descriptor)
-        self._reduce = descriptor.reduce
 
-    def get(self) -> Any:
-        found = self._load()
-        return None if found is _MISSING else found
-
-    def add(self, value: Any) -> None:
-        found = self._load()
-        # The function may change its first argument in place, and the record is not only ours.
-        self._store(copied(value) if found is _MISSING else self._reduce(found, value))
-
-    def _absorb(self, raw: Any) -> None:
-        self.add(raw if self._ttl is None else raw[0])
-
-
-class HeapAggregatingState(HeapMergingState, AggregatingState):
+class HeapAggregatingState(HeapState, RawAggregatingState):
     """An accumulator."""
-
-    def __init__(
-        self, backend: HeapKeyedStateBackend, descriptor: AggregatingStateDescriptor
-    ) -> None:
-        super().__init__(backend, descriptor)
-        self._function = descriptor.get_agg_function()
-
-    def get(self) -> Any:
-        found = self._load()
-        return None if found is _MISSING else self._function.get_result(found)
-
-    def add(self, value: Any) -> None:
-        found = self._load()
-        if found is _MISSING:
-            found = self._function.create_accumulator()
-        self._store(self._function.add(value, found))
-
-    def _absorb(self, raw: Any) -> None:
-        other = raw if self._ttl is None else raw[0]
-        mine = self._load()
-        self._store(other if mine is _MISSING else self._function.merge(mine, other))
 
 
 class HeapMapState(HeapState, MapState):
     """A map; with TTL to (value, last access ms)."""
 
+    kind = "Map"
+
     def get(self, key: Any) -> Any:
         found = self._entry(key)
-        return None if found is _MISSING else found
+        return None if found is MISSING else found
 
     def put(self, key: Any, value: Any) -> None:
         self.put_all({key: value})
@@ -419,7 +268,7 @@ class HeapMapState(HeapState, MapState):
             now_ms = self._backend.now_ms()
             items = {key: (value, now_ms) for key, value in dict_value.items()}
         raw = self._raw()
-        if raw is _MISSING:
+        if raw is MISSING:
             if items:
                 self._put(dict(items))
         else:
@@ -427,44 +276,53 @@ class HeapMapState(HeapState, MapState):
 
     def remove(self, key: Any) -> None:
         raw = self._map()
-        if raw.pop(key, _MISSING) is not _MISSING and not raw:
+        if raw.pop(key, MISSING) is not MISSING and not raw:
             self.clear()
 
     def contains(self, key: Any) -> bool:
-        return self._entry(key) is not _MISSING
+        return self._entry(key) is not MISSING
 
     def items(self) -> list[tuple[Any, Any]]:
         raw = self._map()
         if self._ttl is None:
             return list(raw.items())
         found = [(key, self._seen(raw, key, entry)) for key, entry in list(raw.items())]
-        return [(key, value) for key, value in found if value is not _MISSING]
+        return [(key, value) for key, value in found if value is not MISSING]
 
     def alive(self, raw: Any) -> Any:
         kept = {key: entry for key, entry in raw.items() if not self._is_expired(entry[1])}
         if not kept:
-            return _MISSING
+            return MISSING
         return raw if len(kept) == len(raw) else kept
 
     def _map(self) -> dict[Any, Any]:
         raw = self._raw()
-        return {} if raw is _MISSING else raw
+        return {} if raw is MISSING else raw
 
     def _entry(self, key: Any) -> Any:
         raw = self._map()
-        entry = raw.get(key, _MISSING)
-        if self._ttl is None or entry is _MISSING:
+        entry = raw.get(key, MISSING)
+        if self._ttl is None or entry is MISSING:
             return entry
         return self._seen(raw, key, entry)
 
     def _seen(self, raw: dict[Any, Any], key: Any, entry: tuple[Any, int]) -> Any:
-        """Value of an entry under TTL, or _MISSING; renews or drops it."""
+        """Value of an entry under TTL, or MISSING; renews or drops it."""
         value, last_access_ms = entry
         if self._is_expired(last_access_ms):
             del raw[key]
             if not raw:
                 self.clear()
-            return value if self._shows_expired() else _MISSING
+            return value if self._shows_expired() else MISSING
         if self._renews_on_read():
             raw[key] = (value, self._backend.now_ms())
         return value
+
+
+HeapKeyedStateBackend.kinds = {
+    ValueStateDescriptor: HeapValueState,
+    ListStateDescriptor: HeapListState,
+    MapStateDescriptor: HeapMapState,
+    ReducingStateDescriptor: HeapReducingState,
+    AggregatingStateDescriptor: HeapAggregatingState,
+}

@@ -7,10 +7,11 @@ backend (RocksDB) implements the same classes. Source: Flink KeyedStateBackend, 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from penstock.runtime.checkpoint.snapshot import KeyedPart
+from penstock.model.errors import UserError
+from penstock.runtime.checkpoint.snapshot import KeyedPart, RestoredDatabase, StateInfo
 from penstock.runtime.keys.hashing import key_group, state_key
 from penstock.runtime.state_descriptors import (
     AggregatingStateDescriptor,
@@ -26,6 +27,7 @@ __all__ = [
     "AggregatingState",
     "AggregatingStateDescriptor",
     "AppendingState",
+    "KeyTable",
     "KeyedStateBackend",
     "ListState",
     "ListStateDescriptor",
@@ -160,6 +162,13 @@ class MapState(State):
         return iter(self.keys())
 
 
+class KeyTable(Protocol):
+    """One value for each key, for an operator that needs no namespaces and goes through a batch by itself. By state key."""
+
+    def get(self, skey: Any, default: Any, /) -> Any: ...
+    def __setitem__(self, skey: Any, value: Any, /) -> None: ...
+
+
 class KeyedStateBackend(ABC):
     """All keyed state of one operator. `skey` (see `state_key`), `key` and `namespace` are the context."""
 
@@ -223,6 +232,22 @@ class KeyedStateBackend(ABC):
     @abstractmethod
     def restore(self, snapshot: Snapshot) -> None:
         """What `snapshot` gave, of any number of backends: only key groups of this subtask."""
+
+    def restore_databases(self, databases: Sequence[RestoredDatabase]) -> None:
+        """Before anything is asked of a state. Raises: UserError: this backend keeps state in memory."""
+        if databases:
+            raise UserError(
+                f"operator {self.owner!r} cannot restore its keyed state: an incremental checkpoint has the files of "
+                "RocksDB, and state.backend.type is now 'hashmap'. Set it to 'rocksdb', or go on from a savepoint, "
+                "which either backend reads."
+            )
+
+    @abstractmethod
+    def table(self, name: str, info: StateInfo) -> KeyTable:
+        """Once for each name. Its part of a snapshot has one column, the values; so has what is restored into it."""
+
+    def close(self) -> None:
+        """The operator has ended: what lies on disk is removed."""
 
 
 class MakeKeyedStateBackend(Protocol):

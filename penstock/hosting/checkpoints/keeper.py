@@ -121,7 +121,7 @@ class CheckpointKeeper:
                 with self._lock:
                     same = checkpoint.checkpoint_id
                     self._kept = [one for one in self._kept if one.checkpoint_id != same]
-                self._cleaner.put(functools.partial(self._storage.discard, checkpoint))
+                self._cleaner.put(functools.partial(self._discard, checkpoint))
             case DiscardStates():
                 self._cleaner.put(functools.partial(self._storage.discard_states, effect.states))
             case _:
@@ -239,12 +239,23 @@ class CheckpointKeeper:
             self._kept.append(stored)
         return stored.location
 
+    def _discard(self, checkpoint: CompletedCheckpoint) -> None:
+        self._storage.discard(checkpoint)
+        with self._lock:
+            kept = list(self._kept)
+        if kept:
+            newest = max(one.checkpoint_id for one in kept)
+            self._storage.discard_shared(kept, newest)
+
     def _clean_up(self, kept: Sequence[int]) -> None:
         """Nothing stays of a job that is over but what is kept on purpose."""
         if self._place.is_temporary and not kept:
             self._storage.remove_directory()
         else:
+            with self._lock:
+                checkpoints = list(self._kept)
             self._storage.sweep(kept, self._place.first_id)
+            self._storage.discard_shared(checkpoints, None)
             self._storage.remove_if_empty()
 
 

@@ -21,6 +21,7 @@ from penstock.hosting.checkpoints.files import CheckpointDamaged
 from penstock.model.checkpoints import (
     ChannelStateHandle,
     CheckpointType,
+    DatabaseHandle,
     FileHandle,
     InlineHandle,
     KeyedStateHandle,
@@ -153,6 +154,15 @@ def _subtask(state: OperatorSubtaskState, blobs: _Blobs) -> dict[str, Any]:
         ],
         "inputs": channels(state.inputs_in_flight),
         "outputs": channels(state.outputs_in_flight),
+        "databases": [
+            [
+                one.role,
+                one.first_group,
+                one.last_group,
+                [[name, _handle(handle, blobs)] for name, handle in one.files],
+            ]
+            for one in state.databases
+        ],
     }
 
 
@@ -171,6 +181,10 @@ def _read_subtask(found: dict[str, Any], blobs: _Found) -> OperatorSubtaskState:
         ),
         inputs_in_flight=_read_channels(found["inputs"], handle),
         outputs_in_flight=_read_channels(found["outputs"], handle),
+        databases=tuple(
+            DatabaseHandle(role, first, last, tuple((name, handle(place)) for name, place in files))
+            for role, first, last, files in found.get("databases", ())
+        ),
     )
 
 

@@ -94,6 +94,7 @@ def _built(
         is_exactly_once=wanted.is_exactly_once,
         may_be_unaligned=wanted.is_unaligned,
         are_finished_tasks_allowed=wanted.are_finished_tasks_allowed,
+        is_incremental=places.is_incremental,
     )
     is_taken_over = around.pointers is not None
     return replace(

@@ -2,6 +2,7 @@
 
     <directory>/<job id>/chk-7/<files of state>
     <directory>/<job id>/chk-7/_metadata
+    <directory>/<job id>/shared/7-<random>       files of databases, to which later checkpoints refer too
     <savepoint directory>/savepoint-<job>-<random>/<files of state, _metadata>
 
 A folder without metadata is no checkpoint, and nobody reads it. What is read is checked first: length and CRC-32 of each
@@ -30,6 +31,7 @@ from penstock.hosting.checkpoints.files import (
 from penstock.hosting.checkpoints.metadata import decode_metadata, encode_metadata
 from penstock.model.checkpoints import (
     INLINE_BYTES,
+    SHARED_FOLDER,
     FileHandle,
     InlineHandle,
     StateHandle,
@@ -88,9 +90,20 @@ class CheckpointStorage:
         job = self.root.rpartition("/")[2][:6]
         return f"{path.rstrip('/')}/savepoint-{job}-{secrets.token_hex(6)}"
 
-    def writer(self, folder: str, inline_bytes: int = INLINE_BYTES) -> StateWriter:
+    def writer(
+        self, folder: str, inline_bytes: int = INLINE_BYTES, checkpoint_id: int = 0
+    ) -> StateWriter:
         """For the state of one subtask."""
-        return StateWriter(self._files, folder, inline_bytes)
+        shared = f"{self._shared}/{checkpoint_id}"
+        return StateWriter(self._files, folder, inline_bytes, shared)
+
+    @property
+    def _shared(self) -> str:
+        return f"{self.root}/{SHARED_FOLDER}"
+
+    def is_shared_here(self, handle: StateHandle) -> bool:
+        """Whether later checkpoints of this job may refer to the same bytes."""
+        return isinstance(handle, FileHandle) and handle.path.startswith(f"{self._shared}/")
 
     def complete(self, checkpoint: CompletedCheckpoint, folder: str) -> CompletedCheckpoint:
         """Write the metadata: from now on this is a checkpoint. Returns it with its location.
@@ -198,10 +211,34 @@ class CheckpointStorage:
             for state in states
             for _, operator in state.operators
             for handle in operator.handles
-            if isinstance(handle, FileHandle)
+            if isinstance(handle, FileHandle) and not handle.is_shared
         }
         for path in sorted(paths):
             self._files.remove(path)
+
+    def discard_shared(self, kept: Iterable[CompletedCheckpoint], newest: int | None) -> None:
+        """Files that no checkpoint refers to of those that are kept. `newest`: id of the last one that was completed: what was
+        written for a later one may be wanted yet; None: nobody writes any more.
+        """
+        wanted = {
+            handle.path
+            for checkpoint in kept
+            for operator in checkpoint.operators
+            for state in operator.subtasks
+            for handle in (() if state is None else state.handles)
+            if isinstance(handle, FileHandle)
+        }
+        found = [name for name, _ in self._files.list(self._shared)]
+        unwanted = [
+            path
+            for name in found
+            if newest is None or int(name.partition("-")[0]) <= newest
+            if (path := f"{self._shared}/{name}") not in wanted
+        ]
+        for path in unwanted:
+            self._files.remove(path)
+        if found and len(unwanted) == len(found) and newest is None:
+            self._files.remove(self._shared)
 
     def withdraw(self, checkpoint: CompletedCheckpoint) -> None:
         """It was written, and is not to be found after all: what lies beside it is not touched."""
@@ -248,10 +285,13 @@ class CheckpointStorage:
 class StateWriter:
     """Parts of one subtask's state, in one file if they are large. `close` before its handles are told to anybody."""
 
-    def __init__(self, files: Files, folder: str, inline_bytes: int) -> None:
+    def __init__(self, files: Files, folder: str, inline_bytes: int, shared: str) -> None:
+        """`shared`: what the paths of shared files begin with."""
         self._files = files
         self._folder = folder
         self._inline_bytes = inline_bytes
+        self._shared = shared
+        self._shared_paths: list[str] = []
         self._path = ""
         self._stream: ByteSink | None = None
         self._size = 0
@@ -268,6 +308,17 @@ class StateWriter:
         offset, self._size = self._size, self._size + len(data)
         return FileHandle(self._path, offset, len(data), checksum)
 
+    def share(self, data: bytes) -> FileHandle:
+        """A file of its own, durable at once, to which other checkpoints may refer. Raises: CheckpointIoError."""
+        path = f"{self._shared}-{secrets.token_hex(16)}"
+        self._shared_paths.append(path)
+        stream = self._files.create(path)
+        try:
+            stream.write(data)
+        finally:
+            stream.close()
+        return FileHandle(path, 0, len(data), zlib.crc32(data))
+
     def close(self) -> None:
         """Everything is durable. Raises: CheckpointIoError."""
         stream, self._stream = self._stream, None
@@ -281,8 +332,8 @@ class StateWriter:
             if stream is not None:
                 stream.close()
         finally:
-            if self._path:
-                self._files.remove(self._path)
+            for path in filter(None, (self._path, *self._shared_paths)):
+                self._files.remove(path)
 
 
 def _check(data: bytes, checksum: int, place: str) -> None:

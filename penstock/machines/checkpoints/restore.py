@@ -200,6 +200,7 @@ def _operator_shares(old: OperatorCheckpoint, vertex: JobVertex) -> list[Operato
     lists = _list_shares(states, vertex.parallelism)
     is_same = old.parallelism == vertex.parallelism
     handles = [handle for state in states for handle in state.keyed]
+    databases = [database for state in states for database in state.databases]
     shares = []
     for subtask in range(vertex.parallelism):
         first, last = key_group_range(vertex.max_parallelism, vertex.parallelism, subtask)
@@ -210,6 +211,7 @@ def _operator_shares(old: OperatorCheckpoint, vertex: JobVertex) -> list[Operato
                 lists[subtask],
                 own.inputs_in_flight,
                 own.outputs_in_flight,
+                tuple(d for d in databases if d.first_group <= last and d.last_group >= first),
             )
         )
     return shares
@@ -240,7 +242,7 @@ def _list_shares(
 
 
 def _has_keyed(old: OperatorCheckpoint) -> bool:
-    return any(state is not None and state.keyed for state in old.subtasks)
+    return any(state is not None and (state.keyed or state.databases) for state in old.subtasks)
 
 
 def _has_state(old: OperatorCheckpoint) -> bool:

@@ -20,6 +20,7 @@ _LEAST_INTERVAL_MS: Final = 10
 _OLD_NAMES: Final = {
     _PREFIX + "dir": "state.checkpoints.dir",
     _PREFIX + "num-retained": "state.checkpoints.num-retained",
+    _PREFIX + "incremental": "state.backend.incremental",
     _PREFIX + "savepoint-dir": "state.savepoints.dir",
     _PREFIX + "data-inline-threshold": "state.storage.fs.memory-threshold",
     _RECOVERY + "path": "execution.savepoint.path",
@@ -94,6 +95,7 @@ class CheckpointPlaces:
     """Where checkpoints lie, as it was set: paths or URIs, None: not set. `inline_bytes`: smaller state lies in the metadata.
 
     `restored`: the savepoint or checkpoint to begin with. `is_claimed`: it is the job's own from then on.
+    `is_incremental`: what did not change on a TaskManager's disk is not written again.
     """
 
     directory: str | None = None
@@ -101,6 +103,7 @@ class CheckpointPlaces:
     inline_bytes: int = INLINE_BYTES
     restored: str | None = None
     is_claimed: bool = False
+    is_incremental: bool = False
 
 
 def checkpoint_places_of(settings: Settings) -> CheckpointPlaces:
@@ -124,6 +127,7 @@ def checkpoint_places_of(settings: Settings) -> CheckpointPlaces:
         inline_bytes,
         settings.get_str(_key(settings, _RECOVERY + "path")),
         mode == "CLAIM",
+        settings.get_bool(_key(settings, _PREFIX + "incremental")),
     )
 
 

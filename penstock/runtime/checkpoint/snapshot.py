@@ -18,13 +18,13 @@ from decimal import Decimal
 from enum import Enum
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from penstock.model.checkpoints import RedistributionMode
+from penstock.model.checkpoints import DatabaseHandle, RedistributionMode, StateHandle
 from penstock.model.errors import UserError
 from penstock.model.row import Row, RowKind
 from penstock.model.time import Instant
@@ -32,6 +32,8 @@ from penstock.runtime.windowing.windows import Window
 
 Dumps: TypeAlias = Callable[[object], bytes]
 Loads: TypeAlias = Callable[[bytes], Any]
+Add: TypeAlias = Callable[[bytes], StateHandle]
+Read: TypeAlias = Callable[[StateHandle], bytes]
 
 IN_HAND: Final = "in_hand"
 """List state of a chain's head: (input, element) that were read and not yet processed."""
@@ -94,6 +96,76 @@ class KeyedPart:
         """(state key, *columns) of each row, of a part that is not frozen."""
         return zip(self.keys, *self.columns, strict=True)
 
+    def freeze(self, dumps: Dumps) -> None:
+        """Make the columns independent of what owns the objects in them."""
+        self.columns = [frozen(column, dumps) for column in self.columns]
+
+    def close(self, *, is_kept: bool) -> None:
+        """It was written, or nobody wants it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """How files get to where checkpoints share them. `groups`: first and last key group of the subtask.
+
+    `share`: writes a file; `is_ours`: whether a handle lies where later checkpoints of this job may refer to it.
+    """
+
+    groups: tuple[int, int]
+    share: Add
+    is_ours: Callable[[StateHandle], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredDatabase:
+    """A database of some former subtask. `groups`: the key groups that the restored subtask has."""
+
+    handle: DatabaseHandle
+    groups: tuple[int, int]
+    read: Read
+
+
+class RowSource(Protocol):
+    """Rows that lie outside of memory, by key group, as they were when the snapshot was taken."""
+
+    def groups(self, name: str, /) -> Iterable[int]: ...
+    def columns(self, name: str, group: int, /) -> list[list[Any]]:
+        """Keys, namespaces, raw values."""
+        ...
+
+    def write_files(self, sharing: Sharing, add: Add, /) -> Iterable[tuple[str, StateHandle]]:
+        """All of it as files: those that stay as they are shared, the others added."""
+        ...
+
+    def close(self, *, is_kept: bool) -> None: ...
+
+
+class StoredPart(KeyedPart):
+    """Rows of a state that a backend keeps on disk: read, one key group at a time, when they are written."""
+
+    __slots__ = ("name", "source")
+
+    def __init__(
+        self,
+        info: StateInfo,
+        max_parallelism: int,
+        is_int32: bool,
+        columns: int,
+        *,
+        source: RowSource,
+        name: str,
+    ) -> None:
+        """`columns`: how many beside the keys."""
+        super().__init__(info, max_parallelism, is_int32, [], [[] for _ in range(columns)])
+        self.source = source
+        self.name = name
+
+    def freeze(self, dumps: Dumps) -> None:
+        """Nobody changes it."""
+
+    def close(self, *, is_kept: bool) -> None:
+        self.source.close(is_kept=is_kept)
+
 
 @dataclass(slots=True)
 class ListPart:
@@ -109,9 +181,10 @@ class OperatorSnapshot:
 
     keyed: dict[str, KeyedPart] = field(default_factory=dict)
     lists: dict[str, ListPart] = field(default_factory=dict)
+    databases: list[RestoredDatabase] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.keyed or self.lists)
+        return bool(self.keyed or self.lists or self.databases)
 
     def add(self, role: str, parts: Mapping[str, KeyedPart]) -> None:
         """All states of a role."""
@@ -131,10 +204,26 @@ class OperatorSnapshot:
     def freeze(self, dumps: Dumps) -> OperatorSnapshot:
         """As it is now, whatever happens to the objects in it later. Raises: what `dumps` raises."""
         for part in self.keyed.values():
-            part.columns = [frozen(column, dumps) for column in part.columns]
+            part.freeze(dumps)
         for state in self.lists.values():
             state.elements = [dumps(element) for element in state.elements]
         return self
+
+    def sources(self) -> dict[str, RowSource]:
+        """What keeps the rows of stored parts, by role."""
+        stored = [(name, p) for name, p in self.keyed.items() if isinstance(p, StoredPart)]
+        return {name.removesuffix(part.name): part.source for name, part in stored}
+
+    def take_databases(self, role: str) -> list[RestoredDatabase]:
+        """Those of this role; they are no longer in here."""
+        found = [one for one in self.databases if one.handle.role == role]
+        self.databases = [one for one in self.databases if one.handle.role != role]
+        return found
+
+    def close(self, *, is_kept: bool) -> None:
+        """It was written and will be told of, or not: what lies on disk for it is removed. A second call does nothing."""
+        for part in self.keyed.values():
+            part.close(is_kept=is_kept)
 
 
 def plain_dumps(value: object) -> bytes:
@@ -186,12 +275,12 @@ def is_immutable(values: Sequence[Any]) -> bool:
     return True
 
 
-def check_restored(uid: str, name: str, restored: KeyedPart, wanted: StateInfo) -> None:
+def check_restored(uid: str, name: str, restored: StateInfo, wanted: StateInfo) -> None:
     """Raises: UserError when a state was something else in the checkpoint."""
-    if restored.info == wanted:
+    if restored == wanted:
         return
     raise UserError(
-        f"operator {uid!r} cannot restore its state {name!r}: the checkpoint has it as {restored.info}, and the "
+        f"operator {uid!r} cannot restore its state {name!r}: the checkpoint has it as {restored}, and the "
         f"program declares it as {wanted}. Declare it as it was, or give the new state another name."
     )
 

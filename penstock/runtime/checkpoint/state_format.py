@@ -17,23 +17,24 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.model.checkpoints import (
+    DatabaseHandle,
     KeyedStateHandle,
     ListStateHandle,
     OperatorSubtaskState,
-    StateHandle,
 )
 from penstock.model.completed_checkpoint import ListStateShare, OperatorRestore
 from penstock.model.errors import ExternalError
 from penstock.model.row import RowKind, make_row
 from penstock.runtime.checkpoint.snapshot import (
+    Add,
     Column,
     Dumps,
     FrozenRows,
@@ -42,12 +43,13 @@ from penstock.runtime.checkpoint.snapshot import (
     Loads,
     OperatorSnapshot,
     Pickled,
+    Read,
+    RestoredDatabase,
+    Sharing,
     StateInfo,
+    StoredPart,
 )
 from penstock.runtime.keys.hashing import OtherKey, key_groups, original_key, state_keys
-
-Add: TypeAlias = Callable[[bytes], StateHandle]
-Read: TypeAlias = Callable[[StateHandle], bytes]
 
 CHUNK_BYTES: Final = 1 << 20
 """A chunk of key groups is closed when it has this much."""
@@ -66,16 +68,30 @@ _ARROW_OF: Final = {
 
 
 def write_operator(
-    snapshot: OperatorSnapshot, add: Add, dumps: Dumps, loads: Loads
+    snapshot: OperatorSnapshot,
+    add: Add,
+    dumps: Dumps,
+    loads: Loads,
+    sharing: Sharing | None = None,
 ) -> OperatorSubtaskState:
     """Everything in the snapshot, which is frozen; of lists without elements nothing is left. Any thread.
 
-    Raises: what the callables raise.
+    `sharing`: databases are written as they are, by files that checkpoints may share; None: row by row, as all other state, so
+    that any backend can read them. Raises: what the callables raise.
     """
     lists = [(name, part) for name, part in snapshot.lists.items() if part.elements]
+    keyed, sources = snapshot.keyed, {}
+    if sharing is not None:
+        keyed = {n: part for n, part in keyed.items() if not isinstance(part, StoredPart)}
+        sources = snapshot.sources()
     return OperatorSubtaskState(
-        tuple(_write_keyed(snapshot.keyed, add, dumps, loads)),
+        tuple(_write_keyed(keyed, add, dumps, loads)),
         tuple(_write_list(name, part, add) for name, part in lists),
+        databases=tuple(
+            DatabaseHandle(role, *sharing.groups, tuple(source.write_files(sharing, add)))
+            for role, source in sources.items()
+            if sharing is not None
+        ),
     )
 
 
@@ -94,7 +110,7 @@ def _write_keyed(
     header = _header(parts)
     chunk, first = bytearray(header), 0
     offsets: list[int] = []
-    sorted_parts = [_ByGroup(part, loads) for part in parts.values()]
+    sorted_parts = [_by_group(part, loads) for part in parts.values()]
     groups = sorted({group for part in sorted_parts for group in part.bounds})
     for group in groups:
         if not offsets:
@@ -126,6 +142,25 @@ def _header(parts: dict[str, KeyedPart]) -> bytes:
     ]
     text = json.dumps({"version": _VERSION, "parts": described}).encode()
     return _LENGTH.pack(len(text)) + text
+
+
+def _by_group(part: KeyedPart, loads: Loads) -> _ByGroup | _StoredByGroup:
+    return _StoredByGroup(part) if isinstance(part, StoredPart) else _ByGroup(part, loads)
+
+
+class _StoredByGroup:
+    """A part that lies outside of memory, where it is in the order of its key groups already."""
+
+    def __init__(self, part: StoredPart) -> None:
+        self._source, self._name = part.source, part.name
+        self.bounds = set(part.source.groups(part.name))
+
+    def section(self, number: int, group: int, dumps: Dumps) -> Iterator[bytes]:
+        if group in self.bounds:
+            columns = self._source.columns(self._name, group)
+            yield _SECTION.pack(number, len(columns[0]))
+            for column in columns:
+                yield from encode_column(column, dumps)
 
 
 class _ByGroup:
@@ -232,6 +267,11 @@ def read_operator(
     Raises: ExternalError for content of another version; what the callables raise.
     """
     snapshot = OperatorSnapshot()
+    snapshot.databases = [
+        RestoredDatabase(one, groups, read)
+        for one in state.databases
+        if one.first_group <= groups[1] and one.last_group >= groups[0]
+    ]
     for handle in state.keyed:
         if handle.first_group <= groups[1] and handle.last_group >= groups[0]:
             _read_chunk(snapshot, handle, read(handle.handle), groups, loads)

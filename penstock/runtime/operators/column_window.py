@@ -103,7 +103,7 @@ class ColumnWindowOperator(Operator):
         self._panes: dict[int, list[Part]] = {}
         self._known: set[int] = set()
         if self._restored is not None:
-            check_restored(context.operator_id, PANES, self._restored, self._info)
+            check_restored(context.operator_id, PANES, self._restored.info, self._info)
             self._put_back(self._restored)
             self._restored = None
         self._to_fire = sorted(self._known)

@@ -48,7 +48,7 @@ class GridWindowOperator(WindowOperator):
         self._info = StateInfo("Grid windows", self._contents_text())
         restored = self._restored.keyed.pop("grid", None)
         if restored is not None:
-            check_restored(self.state.owner, "windows", restored, self._info)
+            check_restored(self.state.owner, "windows", restored.info, self._info)
             check_key_hash(self.state.owner, "windows", restored, is_int32=self.state.is_int32)
             for skey, start, is_fired, kept in restored.rows():
                 if start not in self._tables:

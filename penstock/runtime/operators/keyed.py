@@ -40,22 +40,16 @@ class KeyedOperator(FunctionOperator):
         self.timers: InternalTimerService
 
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
-        self.state = self.new_backend(context)
+        self.state = new_backend(context, self.keys)
         self.timers = InternalTimerService(context.timers)
-        self.state.restore(self._restored.take("state"))
+        restore_backend(self.state, self._restored, "state")
         self.timers.restore(self._restored.take("timers"))
         return RuntimeContext(context, self.state)
 
-    def new_backend(self, context: OperatorContext) -> KeyedStateBackend:
-        """An empty backend of the kind that the job has."""
-        make = context.keyed_state or HeapKeyedStateBackend
-        made = make(
-            context.max_parallelism,
-            context.timers.now_ms,
-            is_int32=is_int32_type(self.keys.key_type),
-        )
-        made.owner = context.operator_id
-        return made
+    def close(self) -> None:
+        super().close()
+        if hasattr(self, "state"):
+            self.state.close()
 
     def entering(self, rows: RowBatch) -> Iterator[Any]:
         """The records, each after its key and timestamp became the context."""
@@ -88,6 +82,21 @@ class KeyedOperator(FunctionOperator):
 
     def restore(self, snapshot: OperatorSnapshot) -> None:
         self._restored = snapshot
+
+
+def new_backend(context: OperatorContext, keys: KeySelection) -> KeyedStateBackend:
+    """An empty backend of the kind that the job has."""
+    make = context.keyed_state or HeapKeyedStateBackend
+    is_int32 = is_int32_type(keys.key_type)
+    made = make(context.max_parallelism, context.timers.now_ms, is_int32=is_int32)
+    made.owner = context.operator_id
+    return made
+
+
+def restore_backend(backend: KeyedStateBackend, restored: OperatorSnapshot, role: str) -> None:
+    """Give it what the snapshot has for it."""
+    backend.restore_databases(restored.take_databases(f"{role}/"))
+    backend.restore(restored.take(role))
 
 
 class KeyedMapOperator(KeyedOperator):

@@ -12,18 +12,14 @@ from enum import StrEnum
 from typing import Any, Final
 
 from penstock.model.row import Row, copied, make_row
-from penstock.runtime.checkpoint.snapshot import (
-    KeyedPart,
-    OperatorSnapshot,
-    StateInfo,
-    check_key_hash,
-)
+from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, StateInfo
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import Batch, RowBatch
 from penstock.runtime.keys import KeySelection, state_keys
-from penstock.runtime.keys.hashing import is_int32_type
 from penstock.runtime.operator import Emitted, OperatorContext
+from penstock.runtime.operators.keyed import new_backend
 from penstock.runtime.operators.stateless import FunctionOperator, rows_of
+from penstock.runtime.state import KeyedStateBackend, KeyTable
 
 REDUCE_TABLE: Final = "reduced"
 REDUCED: Final = StateInfo("Reduced")
@@ -36,9 +32,9 @@ class ReduceOperator(FunctionOperator):
     def __init__(self, function: UserFunction, keys: KeySelection) -> None:
         super().__init__(function)
         self.keys = keys
-        self._table: dict[Any, Any] = {}
-        self._max_parallelism = 128
-        self._restored: KeyedPart | None = None
+        self._restored = OperatorSnapshot()
+        self._state: KeyedStateBackend
+        self._table: KeyTable
 
     @property
     def _own(self) -> Callable[[Any], Any]:
@@ -46,13 +42,17 @@ class ReduceOperator(FunctionOperator):
         return _same if isinstance(self.function.owner, Aggregate) else copied
 
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
-        self._max_parallelism = context.max_parallelism
-        restored, self._restored = self._restored, None
-        if restored is not None:
-            uid, is_int32 = context.operator_id, is_int32_type(self.keys.key_type)
-            check_key_hash(uid, REDUCE_TABLE, restored, is_int32=is_int32)
-            self._table.update(restored.rows())
+        self._state = new_backend(context, self.keys)
+        restored, self._restored = self._restored, OperatorSnapshot()
+        self._state.restore_databases(restored.take_databases(""))
+        self._state.restore(restored.keyed)
+        self._table = self._state.table(REDUCE_TABLE, REDUCED)
         return RuntimeContext(context)
+
+    def close(self) -> None:
+        super().close()
+        if hasattr(self, "_state"):
+            self._state.close()
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
@@ -67,18 +67,15 @@ class ReduceOperator(FunctionOperator):
                 table[skey] = own(value)
                 append(value)
                 continue
-            reduced = table[skey] = call(old, value)
+            table[skey] = reduced = call(old, value)
             append(own(old) if reduced is old else reduced)
         return (RowBatch(results, rows.timestamps),)
 
     def snapshot(self) -> OperatorSnapshot:
-        is_int32 = is_int32_type(self.keys.key_type)
-        keys, values = list(self._table), list(self._table.values())
-        part = KeyedPart(REDUCED, self._max_parallelism, is_int32, keys, [values])
-        return OperatorSnapshot({REDUCE_TABLE: part})
+        return OperatorSnapshot(self._state.snapshot())
 
     def restore(self, snapshot: OperatorSnapshot) -> None:
-        self._restored = snapshot.keyed.get(REDUCE_TABLE)
+        self._restored = snapshot
 
 
 class AggregateKind(StrEnum):

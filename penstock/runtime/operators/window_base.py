@@ -16,7 +16,7 @@ from penstock.runtime.elements import MAX_WATERMARK, RowBatch, Tagged
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.operator import OperatorContext
-from penstock.runtime.operators.keyed import KeyedOperator
+from penstock.runtime.operators.keyed import KeyedOperator, new_backend, restore_backend
 from penstock.runtime.operators.stateless import StampedCollector
 from penstock.runtime.operators.window_functions import (
     WindowContents,
@@ -98,8 +98,8 @@ class WindowOperator(KeyedOperator):
     def open(self, context: OperatorContext) -> None:
         runtime_context = self.runtime_context(context)
         self._count_late = context.late_records_dropped
-        self.windows = self.new_backend(context)
-        self.windows.restore(self._restored.take("windows"))
+        self.windows = new_backend(context, self.keys)
+        restore_backend(self.windows, self._restored, "windows")
         is_merging = isinstance(self.assigner, MergingWindowAssigner)
         self.context = WindowContext(
             self.windows, self.state, context.timers.now_ms, is_merging=is_merging
@@ -120,6 +120,9 @@ class WindowOperator(KeyedOperator):
         for function in getattr(self, "_opened", ()):
             function.close()
         self._opened = []
+        super().close()
+        if hasattr(self, "windows"):
+            self.windows.close()
 
     def enter_key(self, skey: Any, window: Any) -> None:
         """Key and window of what is called next, in both backends."""

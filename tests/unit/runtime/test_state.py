@@ -5,7 +5,6 @@ import pytest
 from penstock.model.errors import UserError
 from penstock.model.time import Duration, Time
 from penstock.model.types import Types
-from penstock.runtime.heap_state import HeapKeyedStateBackend
 from penstock.runtime.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -14,6 +13,7 @@ from penstock.runtime.state import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
+from tests.unit.runtime.keyed_backends import KINDS, Backends, through_bytes
 
 
 class Average:
@@ -30,14 +30,21 @@ class Average:
         return a[0] + b[0], a[1] + b[1]
 
 
-@pytest.fixture
-def clock():
-    return [0]
+@pytest.fixture(params=KINDS)
+def backends(request, tmp_path):
+    made = Backends(request.param, tmp_path)
+    yield made
+    made.close()
 
 
 @pytest.fixture
-def backend(clock):
-    made = HeapKeyedStateBackend(128, lambda: clock[0])
+def clock(backends):
+    return backends.clock
+
+
+@pytest.fixture
+def backend(backends):
+    made = backends.new()
     made.set_key("k")
     return made
 
@@ -189,7 +196,7 @@ def test_lists_and_maps_expire_by_element(backend, clock):
     assert map_state.is_empty()
 
 
-def test_snapshots_go_by_key_group_and_leave_out_what_expired(backend, clock):
+def test_snapshots_go_by_key_group_and_leave_out_what_expired(backends, backend, clock):
     descriptor = ValueStateDescriptor("v", Types.INT())
     descriptor.enable_time_to_live(ttl())
     state = backend.get_state(descriptor)
@@ -198,9 +205,9 @@ def test_snapshots_go_by_key_group_and_leave_out_what_expired(backend, clock):
         backend.set_key(key)
         state.update(7)
     clock[0] = 110
-    snapshot = backend.snapshot()
+    snapshot = through_bytes(backend.snapshot())
     assert [key.key for key in snapshot["v"].keys] == [("t", 1)]
-    again = HeapKeyedStateBackend(128, lambda: clock[0])
+    again = backends.new()
     again.restore(snapshot)
     again.set_key(("t", 1))
     assert again.get_state(descriptor).value() == 7

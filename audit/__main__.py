@@ -1,0 +1,61 @@
+"""`python -m audit`: the audited job on Spark under faults. Ends with 1 when the auditor or a process found anything wrong."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from audit.controller import FAULTS, AuditFailed, Controller, Options
+
+
+def main() -> int:
+    defaults = Options(Path())
+    parser = argparse.ArgumentParser(prog="python -m audit", description=__doc__)
+    parser.add_argument(
+        "--seconds", type=float, default=defaults.seconds, help="how long records come"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=defaults.seed, help="decides records and faults"
+    )
+    parser.add_argument("--rate", type=int, default=defaults.rate, help="records a second")
+    parser.add_argument(
+        "--parallelism", type=int, default=defaults.parallelism, help="to begin with"
+    )
+    parser.add_argument(
+        "--interval-ms", type=int, default=defaults.interval_ms, help="between checkpoints"
+    )
+    parser.add_argument("--master", default=defaults.master, help="Spark's")
+    parser.add_argument(
+        "--url", help="SQLAlchemy's, of an empty database; by default a SQLite file"
+    )
+    parser.add_argument("--unaligned", action="store_true", help="unaligned checkpoints")
+    parser.add_argument(
+        "--faults", nargs="*", choices=sorted(FAULTS), help="only these; none: no faults"
+    )
+    parser.add_argument("--keep", type=Path, help="a new directory for all files, which stays")
+    args = parser.parse_args()
+    folder = args.keep or Path(tempfile.mkdtemp(prefix="penstock-audit-")) / "run"
+    options = Options(
+        folder=folder, seconds=args.seconds, seed=args.seed, rate=args.rate,
+        parallelism=args.parallelism, interval_ms=args.interval_ms, master=args.master, url=args.url,
+        unaligned=args.unaligned,
+        faults=defaults.faults if args.faults is None else tuple(args.faults),
+    )  # fmt: skip
+    controller = Controller(options)
+    try:
+        report = controller.run()
+    except AuditFailed as error:
+        print(f"AUDIT FAILED: {error}", file=sys.stderr)
+        return 1
+    print(report.text())
+    print("AUDIT PASSED: every record once, every chain whole")
+    if args.keep is None:
+        shutil.rmtree(folder.parent, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

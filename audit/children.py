@@ -1,0 +1,98 @@
+"""Processes that the controller starts: what they say, line by line, and how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from audit.processes import MARK
+
+ROOT = str(Path(__file__).parents[1])
+_TAIL = 4000
+
+
+class Child:
+    """A module run as a process; its lines of JSON are kept, its stderr goes to a file."""
+
+    def __init__(self, mark: str, log: Path, module: str, *arguments: str) -> None:
+        self.log = log
+        self.lines: list[tuple[float, dict[str, Any]]] = []
+        self._heard = threading.Condition()
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd=ROOT,
+                env={**os.environ, MARK: mark, "PYTHONPATH": ROOT},
+                start_new_session=True,
+                text=True,
+            )
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            try:
+                what = json.loads(line)
+            except ValueError:
+                continue  # a user's print, or Spark's
+            if not isinstance(what, dict):
+                continue
+            with self._heard:
+                self.lines.append((time.monotonic(), what))
+                self._heard.notify_all()
+        with self._heard:
+            self._heard.notify_all()
+
+    def tell(self, command: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{command}\n")
+        self.process.stdin.flush()
+
+    def wait_for(
+        self, found: Callable[[dict[str, Any]], bool], since: int, timeout_s: float
+    ) -> Any:
+        """The first line from number `since` that is it; None when the process ends or the time is over."""
+
+        def look() -> dict[str, Any] | None:
+            return next((what for _, what in self.lines[since:] if found(what)), None)
+
+        deadline = time.monotonic() + timeout_s
+        with self._heard:
+            while (line := look()) is None:
+                left = deadline - time.monotonic()
+                if left <= 0 or not self._listener.is_alive():
+                    return look()
+                self._heard.wait(min(left, 0.2))
+            return line
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
+
+    def tail(self) -> str:
+        """The end of its stderr."""
+        return self.log.read_bytes()[-_TAIL:].decode(errors="replace")
+
+    def end(self, timeout_s: float = 10.0) -> int:
+        """Its exit status; killed when it does not end by then."""
+        try:
+            status = self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            status = self.process.wait()
+        self._listener.join(timeout_s)
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+        return status

@@ -1,0 +1,355 @@
+"""SqlSink: rows into a table of a SQL database, once each, or replaced by key. Needs SQLAlchemy 2 (`penstock[sql]`).
+
+Exactly once: a subtask stages its rows in a table beside the user's, in pieces, before the checkpoint's barrier; when the
+checkpoint completes it moves them over in one transaction of the database together with a line that says so (`sql_tables`).
+Without checkpoints the driver does that for all subtasks in one transaction when the job has finished. So constraints of the
+user's table are checked at the commit only.
+At least once: rows are written when a piece is full or old enough, and before each barrier; with key columns what is
+written again after a restart replaces itself.
+Source: Flink JdbcSink (its exactly-once and upsert forms); differs: no XA, records by their names instead of a statement.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from time import monotonic
+from typing import Any, Final
+
+from penstock.datastream.connectors.base import (
+    Committer,
+    DeliveryGuarantee,
+    Sink,
+    SinkWriter,
+    WriterContext,
+)
+from penstock.datastream.connectors.sql_tables import (
+    Database,
+    Origin,
+    Target,
+    Transaction,
+    is_transient,
+)
+from penstock.datastream.connectors.sql_values import SqlRow, dumps_rows, row_maker
+from penstock.model.errors import ConfigurationError, ExternalError
+from penstock.model.row import RowKind
+from penstock.model.types import RowTypeInfo
+from penstock.runtime.elements import Batch, RowBatch
+
+ROWS_PER_PIECE: Final = 5000
+FLUSH_INTERVAL_MS: Final = 1000
+MAX_RETRIES: Final = 3
+COMMIT_RETENTION: Final = timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True)
+class _SqlSettings:
+    """What the builder collected."""
+
+    target: Target
+    token: str
+    guarantee: DeliveryGuarantee = DeliveryGuarantee.EXACTLY_ONCE
+    batch_rows: int = ROWS_PER_PIECE
+    interval_ms: int = FLUSH_INTERVAL_MS
+    max_retries: int = MAX_RETRIES
+    retention: timedelta | None = COMMIT_RETENTION
+
+    @property
+    def is_exactly_once(self) -> bool:
+        return self.guarantee is DeliveryGuarantee.EXACTLY_ONCE
+
+
+class SqlSink(Sink):
+    """Made by a builder: `SqlSink.builder().set_url(url).set_table("counts").build()`."""
+
+    def __init__(self, settings: _SqlSettings) -> None:
+        self._settings = settings
+
+    @staticmethod
+    def builder() -> SqlSink.Builder:
+        return SqlSink.Builder()
+
+    class Builder:
+        """Collects the settings; URL and table are needed."""
+
+        def __init__(self) -> None:
+            self._settings = _SqlSettings(Target(url="", table=""), token=uuid.uuid4().hex[:8])
+
+        def set_url(self, url: str) -> SqlSink.Builder:
+            """SQLAlchemy's, such as postgresql+psycopg://user:password@host/database or sqlite:////directory/file.db.
+
+            It goes to the executors with the job as it stands.
+            """
+            return self._target(url=url)
+
+        def set_table(self, table: str, schema: str | None = None) -> SqlSink.Builder:
+            """An existing table; without `schema`, where the database looks first."""
+            return self._target(table=table, schema=schema)
+
+        def set_columns(self, columns: Sequence[str]) -> SqlSink.Builder:
+            """Columns to write; by default the names of the stream's ROW type.
+
+            Rows and dicts are taken by these names; tuples, lists and Rows without names by position.
+            """
+            _check_names("set_columns", columns)
+            return self._target(columns=tuple(columns))
+
+        def set_key_columns(self, key_columns: Sequence[str]) -> SqlSink.Builder:
+            """Columns with a primary key or unique index: a row replaces the one with the same key, one of kind -D deletes it."""
+            _check_names("set_key_columns", key_columns)
+            return self._target(key_columns=tuple(key_columns))
+
+        def set_delivery_guarantee(self, guarantee: DeliveryGuarantee) -> SqlSink.Builder:
+            """EXACTLY_ONCE by default. AT_LEAST_ONCE and NONE write without waiting for checkpoints."""
+            self._settings = replace(self._settings, guarantee=guarantee)
+            return self
+
+        def set_batch_size(self, rows: int) -> SqlSink.Builder:
+            """Rows in one statement and one staged piece, from 1; 5,000 by default. So many are kept in memory."""
+            self._settings = replace(self._settings, batch_rows=_positive("set_batch_size", rows))
+            return self
+
+        def set_batch_interval_ms(self, interval_ms: int) -> SqlSink.Builder:
+            """At least once: how old rows get before they are written when more come, from 1; 1,000 by default."""
+            interval_ms = _positive("set_batch_interval_ms", interval_ms)
+            self._settings = replace(self._settings, interval_ms=interval_ms)
+            return self
+
+        def set_max_retries(self, retries: int) -> SqlSink.Builder:
+            """How often a commit is tried again, a second later, when the database is not there; 3 by default."""
+            if retries < 0:
+                raise ConfigurationError(f"set_max_retries: expected 0 or more, got {retries}.")
+            self._settings = replace(self._settings, max_retries=retries)
+            return self
+
+        def set_commit_retention(self, retention: timedelta | None) -> SqlSink.Builder:
+            """How long the lines are kept that tell which transactions are committed; 30 days by default, None: for ever.
+
+            Checkpoints and savepoints that are older than that cannot be restored with this sink.
+            """
+            if retention is not None and retention <= timedelta(0):
+                raise ConfigurationError(
+                    f"set_commit_retention: expected more than 0, got {retention}."
+                )
+            self._settings = replace(self._settings, retention=retention)
+            return self
+
+        def set_engine_options(self, options: dict[str, Any]) -> SqlSink.Builder:
+            """Arguments for SQLAlchemy's `create_engine`, `connect_args` say."""
+            return self._target(engine_options=dict(options))
+
+        def set_own_tables(self, staged: str, commits: str) -> SqlSink.Builder:
+            """Names of the two tables that the sink keeps beside the user's: penstock_staged and penstock_commits."""
+            return self._target(staged_name=staged, commits_name=commits)
+
+        def build(self) -> SqlSink:
+            """Raises: ConfigurationError when the URL or the table is missing, or columns contradict each other."""
+            target = self._settings.target
+            for value, setter in ((target.url, "set_url"), (target.table, "set_table")):
+                if not value:
+                    raise ConfigurationError(f"SqlSink: {setter} is missing before build().")
+            missing = set(target.key_columns) - set(target.columns or target.key_columns)
+            if missing:
+                raise ConfigurationError(
+                    f"SqlSink: key columns {sorted(missing)} are not among set_columns: {list(target.columns or ())}."
+                )
+            return SqlSink(self._settings)
+
+        def _target(self, **changes: Any) -> SqlSink.Builder:
+            target = replace(self._settings.target, **changes)
+            self._settings = replace(self._settings, target=target)
+            return self
+
+    def validate(self) -> None:
+        Database(self._settings.target, "SqlSink on the driver").check()
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        if self._settings.is_exactly_once:
+            return _StagingWriter(self._settings, context)
+        return _DirectWriter(self._settings, context)
+
+    def create_committer(self) -> Committer | None:
+        return _SqlCommitter(self._settings) if self._settings.is_exactly_once else None
+
+
+class _Writer:
+    """Makes rows of records, and hands them on in pieces."""
+
+    def __init__(self, settings: _SqlSettings, context: WriterContext) -> None:
+        self._settings = settings
+        where = f"SqlSink, subtask {context.subtask} of {context.parallelism}"
+        self._database = Database(settings.target, where)
+        self._columns = _columns(settings.target, context.input_type)
+        self._make = row_maker(self._columns)
+        self._rows: list[SqlRow] = []
+
+    def write(self, batch: Batch, watermark_ms: int) -> None:
+        assert isinstance(batch, RowBatch), "a SqlSink accepts rows"
+        rows = list(map(self._make, batch.values))
+        if not self._settings.target.key_columns:
+            _refuse_changes(rows)
+        self._rows += rows
+        size = self._settings.batch_rows
+        while len(self._rows) >= size:
+            piece, self._rows = self._rows[:size], self._rows[size:]
+            self._hand_on(piece)
+
+    def _flush(self) -> None:
+        if self._rows:
+            piece, self._rows = self._rows, []
+            self._hand_on(piece)
+
+    def _hand_on(self, rows: Sequence[SqlRow]) -> None:
+        raise NotImplementedError
+
+
+class _StagingWriter(_Writer):
+    """One transaction at a time; its name is unique, so that it can be committed again after any restart."""
+
+    def __init__(self, settings: _SqlSettings, context: WriterContext) -> None:
+        super().__init__(settings, context)
+        self._origin = Origin(context.job_prefix, settings.token, context.subtask, context.attempt)
+        self._writer = (
+            f"{context.attempt_prefix[:64]}.s{context.subtask}.{context.attempt}-{uuid.uuid4().hex}"
+        )
+        self._transactions = self._pieces = 0
+        self._database.drop_leftovers(
+            self._origin, context.parallelism, context.restored_checkpoint_id
+        )
+        if settings.retention is not None and context.subtask == 0:
+            self._database.forget_commits(int(settings.retention.total_seconds() * 1000))
+
+    def prepare_commit(self) -> Sequence[object]:
+        self._flush()
+        if not self._pieces:
+            return ()
+        prepared = (self._transaction_id, self._pieces, self._columns)
+        self._transactions += 1
+        self._pieces = 0
+        return (prepared,)
+
+    def prepare_checkpoint(self, checkpoint_id: int) -> Sequence[object]:
+        """The staged rows tell the checkpoint: who restores an earlier one knows what will never be committed."""
+        transaction_id = self._transaction_id
+        prepared = self.prepare_commit()
+        if prepared:
+            self._database.seal(transaction_id, checkpoint_id)
+        return prepared
+
+    def close(self) -> None:
+        """What was not prepared is of no use: a new attempt writes it again."""
+        self._rows.clear()
+        if self._pieces:
+            self._pieces = 0
+            self._database.drop(self._transaction_id)
+
+    @property
+    def _transaction_id(self) -> str:
+        return f"{self._writer}.{self._transactions}"
+
+    def _hand_on(self, rows: Sequence[SqlRow]) -> None:
+        self._database.stage(self._transaction_id, self._pieces, self._origin, dumps_rows(rows))
+        self._pieces += 1
+
+
+class _DirectWriter(_Writer):
+    """Writes to the user's table as rows come."""
+
+    def __init__(self, settings: _SqlSettings, context: WriterContext) -> None:
+        super().__init__(settings, context)
+        self._flushed_s = monotonic()
+
+    def write(self, batch: Batch, watermark_ms: int) -> None:
+        super().write(batch, watermark_ms)
+        if (monotonic() - self._flushed_s) * 1000 >= self._settings.interval_ms:
+            self._flush()
+
+    def prepare_commit(self) -> Sequence[object]:
+        self._flush()
+        return ()
+
+    def close(self) -> None:
+        self._rows.clear()
+
+    def _hand_on(self, rows: Sequence[SqlRow]) -> None:
+        self._database.write(self._columns, rows)
+        self._flushed_s = monotonic()
+
+
+class _SqlCommitter(Committer):
+    """Commits what subtasks staged; what fails because the database is not there is put off a few times."""
+
+    def __init__(self, settings: _SqlSettings) -> None:
+        self._settings = settings
+        self._database: Database | None = None
+        self._failures = 0
+
+    def commit(self, committables: Sequence[object]) -> Sequence[object] | None:
+        if not committables:
+            return None
+        transactions = [_transaction(committable) for committable in committables]
+        try:
+            self._opened().commit(transactions)
+        except ExternalError as error:
+            if not is_transient(error) or self._failures >= self._settings.max_retries:
+                raise
+            self._failures += 1
+            return committables
+        self._failures = 0
+        return None
+
+    def abort(self, job_prefix: str) -> None:
+        self._opened().drop_unsealed(job_prefix, self._settings.token)
+
+    def _opened(self) -> Database:
+        if self._database is None:
+            self._database = Database(self._settings.target, "SqlSink's committer")
+        return self._database
+
+
+def _transaction(committable: object) -> Transaction:
+    if isinstance(committable, tuple | list) and len(committable) == 3:
+        transaction_id, pieces, columns = committable
+        return Transaction(str(transaction_id), int(pieces), tuple(columns))
+    raise TypeError(f"a SqlSink commits (transaction, pieces, columns), got {committable!r}")
+
+
+def _columns(target: Target, input_type: Any) -> tuple[str, ...]:
+    """As set, or those of the stream's type."""
+    if target.columns is not None:
+        return target.columns
+    if not isinstance(input_type, RowTypeInfo):
+        raise ConfigurationError(
+            f"SqlSink into {str(target)!r}: which columns? The stream's type is {input_type or 'not declared'}. Name them "
+            "with set_columns([...]), or declare the type: map(..., output_type=Types.ROW_NAMED([...], [...]))."
+        )
+    columns = tuple(input_type.get_field_names())
+    missing = [name for name in target.key_columns if name not in columns]
+    if missing:
+        raise ConfigurationError(
+            f"SqlSink into {str(target)!r}: key columns {missing} are not among the stream's fields {list(columns)}."
+        )
+    return columns
+
+
+def _refuse_changes(rows: Sequence[SqlRow]) -> None:
+    """A table without keys only grows."""
+    for kind, values in rows:
+        if kind is not RowKind.INSERT:
+            raise TypeError(
+                f"SqlSink: got a row of kind {kind}: {values!r}. Without keys rows are only added (+I); name the table's "
+                "key with set_key_columns([...]) to change and delete rows."
+            )
+
+
+def _check_names(setter: str, names: Sequence[str]) -> None:
+    if isinstance(names, str) or not names or len(set(names)) != len(names):
+        raise ConfigurationError(f"{setter}: expected a list of different names, got {names!r}.")
+
+
+def _positive(setter: str, value: int) -> int:
+    if value < 1:
+        raise ConfigurationError(f"{setter}: expected 1 or more, got {value}.")
+    return value

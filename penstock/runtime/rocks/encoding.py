@@ -1,0 +1,174 @@
+"""Rows of keyed state as keys of a sorted store, and back.
+
+    key group (2 bytes) | length (4) | state key | length (4) | namespace | what is the state's own: a map's key, a place in a list
+
+Rows of a key group lie together, so do those of a key in a namespace. State keys and namespaces are told apart by their
+canonical bytes, and can be read back from them. Knows no database. Source: Flink RocksDBSerializedCompositeKeyBuilder.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib
+import pickle
+import struct
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Final
+
+from penstock.model.row import Row
+from penstock.model.time import Instant
+from penstock.runtime.keys.hashing import OtherKey, canonical_bytes
+from penstock.runtime.windowing.windows import TimeWindow
+
+GROUP: Final = struct.Struct(">H")
+_LENGTH: Final = struct.Struct(">I")
+_LONG: Final = struct.Struct(">q")
+_TIMES: Final = struct.Struct(">qq")
+_INT64: Final = range(-(2**63), 2**63)
+_NO_NAMESPACE: Final = _LENGTH.pack(0)
+
+
+def group_start(group: int) -> bytes:
+    """Below all rows of the key group, above those of the groups before."""
+    return GROUP.pack(group)
+
+
+def prefix_of(group: int, skey: Any, namespace: bytes) -> bytes:
+    """What all rows of a key in a namespace begin with. `namespace`: as `encode_namespace` gives it."""
+    key = encode_plain(skey) if type(skey) is not OtherKey else b"o" + skey[0]
+    return b"".join((GROUP.pack(group), _LENGTH.pack(len(key)), key, namespace))
+
+
+def encode_namespace(namespace: Any) -> bytes:
+    """With its length."""
+    if namespace is None:
+        return _NO_NAMESPACE
+    if type(namespace) is TimeWindow:
+        content = b"W" + _TIMES.pack(namespace.start, namespace.end)
+    else:
+        content = encode_plain(namespace)
+    return _LENGTH.pack(len(content)) + content
+
+
+def encode_plain(value: Any) -> bytes:
+    """Equal values of one type have equal bytes. What has no canonical bytes is told apart by its pickled ones."""
+    kind = type(value)
+    if kind is str:
+        return b"s" + str(value).encode("utf-8", "surrogatepass")
+    if kind is int and value in _INT64:
+        return b"i" + _LONG.pack(value)
+    if kind is bytes:
+        return b"b" + bytes(value)
+    try:
+        return b"o" + canonical_bytes((value,))[5:]  # without the tuple, which lets None be a key
+    except TypeError:
+        return b"P" + pickle.dumps(value, protocol=5)
+
+
+def head_of(row: bytes) -> bytes:
+    """Of a row's key: what `prefix_of` made."""
+    (key_size,) = _LENGTH.unpack_from(row, GROUP.size)
+    at = GROUP.size + _LENGTH.size + key_size
+    (namespace_size,) = _LENGTH.unpack_from(row, at)
+    return row[: at + _LENGTH.size + namespace_size]
+
+
+def split(head: bytes) -> tuple[bytes, bytes]:
+    """Of what `prefix_of` made: the state key's bytes, and the namespace's."""
+    (key_size,) = _LENGTH.unpack_from(head, GROUP.size)
+    at = GROUP.size + _LENGTH.size
+    return head[at : at + key_size], head[at + key_size + _LENGTH.size :]
+
+
+def decode_namespace(data: bytes) -> Any:
+    """Of its bytes without their length."""
+    if not data:
+        return None
+    return TimeWindow(*_TIMES.unpack_from(data, 1)) if data[:1] == b"W" else decode_plain(data)
+
+
+def decode_plain(data: bytes) -> Any:
+    """What `encode_plain` was given; a Row comes back without the names of its fields."""
+    tag, content = data[:1], data[1:]
+    if tag == b"s":
+        return content.decode("utf-8", "surrogatepass")
+    if tag == b"i":
+        return _LONG.unpack(content)[0]
+    if tag == b"b":
+        return content
+    if tag == b"P":
+        return pickle.loads(
+            content
+        )  # ours: it was made in this process, or by a job whose pickles are trusted
+    return _Decoder(content).next()
+
+
+class _Decoder:
+    """Reads `canonical_bytes`."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def next(self) -> Any:
+        """Raises: ValueError for what no encoder writes."""
+        tag = chr(self._data[self._at])
+        self._at += 1
+        decode = _DECODERS.get(tag)
+        if decode is None:
+            raise ValueError(f"no key begins with {tag!r}: the state was altered")
+        return decode(self)
+
+    def sized(self) -> bytes:
+        (size,) = _LENGTH.unpack_from(self._data, self._at)
+        self._at += _LENGTH.size + size
+        return self._data[self._at - size : self._at]
+
+    def text(self) -> str:
+        return self.sized().decode("utf-8", "surrogatepass")
+
+    def double(self) -> float:
+        self._at += 8
+        value: float = struct.unpack_from(">d", self._data, self._at - 8)[0]
+        return value
+
+    def items(self) -> list[Any]:
+        (count,) = _LENGTH.unpack_from(self._data, self._at)
+        self._at += _LENGTH.size
+        return [self.next() for _ in range(count)]
+
+
+def _enum_member(name: str) -> Any:
+    """`module.Class.NAME`, the class perhaps in others."""
+    path, _, member = name.rpartition(".")
+    parts = path.split(".")
+    for length in range(len(parts) - 1, 0, -1):
+        try:
+            found: Any = importlib.import_module(".".join(parts[:length]))
+        except ImportError:
+            continue
+        for part in parts[length:]:
+            found = getattr(found, part)
+        return found[member]
+    raise ValueError(f"the class of the key {name} cannot be imported here")
+
+
+_DECODERS: Final[dict[str, Callable[[_Decoder], Any]]] = {
+    "N": lambda _: None,
+    "T": lambda _: True,
+    "F": lambda _: False,
+    "E": lambda decoder: _enum_member(decoder.text()),
+    "i": lambda decoder: int.from_bytes(decoder.sized(), "big", signed=True),
+    "d": _Decoder.double,
+    "s": _Decoder.text,
+    "b": _Decoder.sized,
+    "(": lambda decoder: tuple(decoder.items()),
+    "R": lambda decoder: Row(*decoder.items()),
+    "D": lambda decoder: Decimal(decoder.text()),
+    "t": lambda decoder: dt.datetime.fromisoformat(decoder.text()),
+    "a": lambda decoder: dt.date.fromisoformat(decoder.text()),
+    "h": lambda decoder: dt.time.fromisoformat(decoder.text()),
+    "l": lambda decoder: dt.timedelta(*decoder.items()),
+    "I": lambda decoder: Instant(*decoder.items()),
+}

@@ -1,0 +1,111 @@
+"""A backend's state as it was when a snapshot was taken, for the thread that writes it: read group by group.
+
+What a snapshot costs the task is the flush of what is in memory: files are linked, not copied. Source: Flink
+RocksFullSnapshotStrategy, FullSnapshotAsyncWriter (spec 9).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from penstock.model.checkpoints import StateHandle
+from penstock.runtime.checkpoint.snapshot import Add, Dumps, Loads, Sharing, StateInfo
+from penstock.runtime.raw_state import MISSING
+from penstock.runtime.rocks.database import Database, SlotMemory, rows_with
+from penstock.runtime.rocks.encoding import (
+    GROUP,
+    decode_namespace,
+    decode_plain,
+    group_start,
+    head_of,
+    split,
+)
+from penstock.runtime.rocks.formats import columns_of, format_of
+from penstock.runtime.rocks.uploads import Uploads
+
+_TABLE: Final = ".sst"
+_LOG: Final = ".log"  # without content: nothing is written to it
+
+Alive: TypeAlias = Callable[[Any], Any]
+
+
+@dataclass(eq=False, slots=True)
+class RocksSnapshot:
+    """Files of a database at one moment. Until `close`, which removes them, it may be read, by one thread.
+
+    `alive`: for states with TTL, what is left of a raw value, or MISSING.
+    """
+
+    directory: str
+    infos: Mapping[str, StateInfo]
+    alive: Mapping[str, Alive]
+    memory: SlotMemory
+    dumps: Dumps
+    loads: Loads
+    uploads: Uploads
+    _opened: Database | None = None
+    _is_uploading: bool = False
+
+    @property
+    def _database(self) -> Database:
+        if self._opened is None:
+            self._opened = Database(self.directory, self.memory)
+        return self._opened
+
+    def close(self, *, is_kept: bool) -> None:
+        """Nobody reads any more. A second call does nothing."""
+        if self._is_uploading:
+            self._is_uploading = False
+            self.uploads.end(is_kept=is_kept)
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def write_files(self, sharing: Sharing, add: Add) -> Iterator[tuple[str, StateHandle]]:
+        """Tables, which never change, are shared; what says which tables there are belongs to this checkpoint."""
+        self.uploads.begin()
+        self._is_uploading = True
+        for entry in sorted(os.scandir(self.directory), key=lambda entry: entry.name):
+            if entry.name.endswith(_TABLE):
+                upload = partial(_upload, entry.path, sharing.share)
+                yield entry.name, self.uploads.handle_of(entry.name, upload, sharing.is_ours)
+            elif not entry.name.endswith(_LOG):
+                yield entry.name, _upload(entry.path, add)
+
+    def groups(self, name: str) -> Iterator[int]:
+        """Key groups in which a state has rows, in order."""
+        found = self._database.family(name).iter()
+        found.seek_to_first()
+        while found.valid():
+            (group,) = GROUP.unpack_from(found.key())
+            yield group
+            found.seek(group_start(group + 1))
+
+    def columns(self, name: str, group: int) -> list[list[Any]]:
+        """Keys, namespaces (where there are any) and raw values of one key group: what is alive of them."""
+        family = self._database.family(name)
+        rows = format_of(self.infos[name], self.dumps, self.loads)
+        alive = self.alive.get(name)
+        columns: list[list[Any]] = [[], [], []]
+        of_one = groupby(rows_with(family, group_start(group)), lambda row: head_of(row[0]))
+        for head, found in of_one:
+            raw = rows.raw(list(found))
+            if alive is not None and (raw := alive(raw)) is MISSING:
+                continue
+            key, namespace = split(head)
+            columns[0].append(decode_plain(key))
+            columns[1].append(decode_namespace(namespace))
+            columns[2].append(raw)
+        return columns if columns_of(self.infos[name]) == 2 else [columns[0], columns[2]]
+
+
+def _upload(path: str, add: Add) -> StateHandle:
+    return add(Path(path).read_bytes())

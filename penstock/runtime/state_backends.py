@@ -1,0 +1,37 @@
+"""Which keyed state backend a job's operators have. Plain data. Source: Flink StateBackendOptions, RocksDBOptions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.model.config import Settings
+from penstock.model.errors import ConfigurationError
+
+_TYPE: Final = "state.backend.type"
+_MEMORY: Final = "state.backend.rocksdb.memory.fixed-per-slot"
+_LEAST_MEMORY: Final = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class StateBackendSettings:
+    """`rocks_memory_bytes`: block cache and write buffers of all databases of a slot."""
+
+    is_rocks: bool = False
+    rocks_memory_bytes: int = 128 << 20
+
+
+def state_backend_settings_of(settings: Settings) -> StateBackendSettings:
+    """Raises: ConfigurationError: a backend that there is not, or too little memory for it."""
+    kind = (settings.get_str(_TYPE) or "").lower()
+    if kind not in ("hashmap", "rocksdb"):
+        raise ConfigurationError(
+            f"option '{_TYPE}' is {kind!r}, but it takes 'hashmap' (keyed state in memory) or 'rocksdb' (on the "
+            "TaskManagers' disks). Change it."
+        )
+    memory = settings.get_int(_MEMORY)
+    if memory < _LEAST_MEMORY:
+        raise ConfigurationError(
+            f"option '{_MEMORY}' is {memory:,} bytes, but RocksDB needs {_LEAST_MEMORY:,} at least. Change it."
+        )
+    return StateBackendSettings(kind == "rocksdb", memory)

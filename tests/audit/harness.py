@@ -1,0 +1,171 @@
+"""The audited job in one process: it fails at chosen places between checkpoints, then the auditor looks at what is left.
+
+Nothing is waited for by the clock: the log grows when a checkpoint is complete, and is complete after a number of them.
+"""
+
+import contextlib
+import json
+import threading
+from pathlib import Path
+
+import audit.job
+from audit.auditor import Auditor
+from audit.event_log import LogWriter, Plan
+from audit.job import build, create_tables
+from penstock.common import Configuration
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.hosting.executor import MiniCluster
+from penstock.hosting.job_observer import JobObserver
+from penstock.hosting.task_checkpoints import TaskCheckpoints
+from penstock.model.messages import CheckpointFailureReason
+from tests.audit import sabotage
+
+PLAN = Plan(a_sources=2, b_sources=2, keys=40, rate=2000, seed=3)
+CHECKPOINTS = 12
+BLOCKS_EACH = 2
+LIMIT_S = 40
+
+
+class GrowingLog:
+    """Of one run. Any thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self._writer = LogWriter(folder, PLAN)
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self.grow()
+
+    def grow(self, *, fails: bool = False) -> bool:
+        """More records; with the first of them, or one before, a task fails. False: there are no more."""
+        with self._lock:
+            if not self._is_closed:
+                if fails:
+                    sabotage.arm()
+                self._writer.append(BLOCKS_EACH)
+            return not self._is_closed
+
+    def close(self) -> None:
+        with self._lock:
+            if not self._is_closed:
+                self._is_closed = True
+                self._writer.close()
+
+
+class Script(JobObserver):
+    """Lets the log grow with every complete checkpoint, and a task fail after some of them."""
+
+    def __init__(self, log: GrowingLog, fail_after: set[int]) -> None:
+        self.log = log
+        self.fail_after = fail_after
+        self.completed = 0
+        self.restarts = 0
+
+    def checkpoint_ended(self, ended) -> None:
+        if ended.location is None:
+            return
+        self.completed += 1
+        self.log.grow(fails=self.completed in self.fail_after)
+        if self.completed == CHECKPOINTS:
+            self.log.close()
+
+    def restarting(self, reset) -> None:
+        self.restarts += 1
+
+
+class Run:
+    """One run in a directory. `fail_after`: numbers of complete checkpoints after which a task fails."""
+
+    def __init__(self, folder: Path, monkeypatch, **settings: str) -> None:
+        self.folder = folder / "run"
+        self.log = GrowingLog(self.folder)
+        self.url = f"sqlite:///{self.folder}/run.db"
+        told = {"sources": PLAN.sources(), "url": self.url}
+        (self.folder / "audit.json").write_text(json.dumps(told))
+        create_tables(self.url)
+        self.settings = settings
+        monkeypatch.setattr(audit.job, "itself", sabotage.trip)
+        self._lose_acknowledgements(monkeypatch)
+
+    def _lose_acknowledgements(self, monkeypatch) -> None:
+        """Of one task each: of every fifth checkpoint one is lost and a task fails, every seventh one is declined, and
+        after each other one of those a task fails when it has heard so. Of every fourth complete checkpoint no task
+        hears, and one fails.
+        """
+        write, aborted, log = TaskCheckpoints._write, TaskCheckpoints.aborted, self.log
+        complete = TaskCheckpoints.completed
+        lost, heard, unheard = set(), set(), set()
+
+        def lossy(self, writing):
+            number = writing.barrier.checkpoint_id
+            if number in lost or (number % 5 and number % 7):
+                write(self, writing)
+                return
+            lost.add(number)
+            self._ended(writing)
+            if number % 7 == 0 or not log.grow(fails=True):
+                reason = CheckpointFailureReason.ASYNC_EXCEPTION
+                self.decline(number, reason, "on purpose")
+
+        def told(self, message):
+            aborted(self, message)
+            if message.checkpoint_id % 14 == 7 and message.checkpoint_id not in heard:
+                heard.add(message.checkpoint_id)
+                log.grow(fails=True)
+
+        def completed(self, message):
+            number = message.checkpoint_id
+            if number % 4 or number in heard:
+                complete(self, message)
+            elif number not in unheard:
+                unheard.add(number)
+                if not log.grow(fails=True):
+                    heard.add(number)
+                    complete(self, message)
+
+        monkeypatch.setattr(TaskCheckpoints, "_write", lossy)
+        monkeypatch.setattr(TaskCheckpoints, "completed", completed)
+        monkeypatch.setattr(TaskCheckpoints, "aborted", told)
+
+    def execute(self, fail_after=(3, 6), parallelism=2) -> Script:
+        """Raises: JobExecutionError; TimeoutError when the job does not end."""
+        script = Script(self.log, set(fail_after))
+        configuration = Configuration()
+        settings = {
+            "execution.checkpointing.interval": "10 ms",
+            "execution.checkpointing.timeout": "5 s",
+            "execution.checkpointing.dir": str(self.folder / "checkpoints"),
+            "execution.checkpointing.tolerable-failed-checkpoints": "1000",
+            "execution.checkpointing.num-retained": "3",
+            # Batches are cut into many slices, with room for a checkpoint in between.
+            "penstock.task.max-step-time": "50 micros",
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": "30",
+            "restart-strategy.fixed-delay.delay": "0 ms",
+            **self.settings,
+        }
+        for key, value in settings.items():
+            configuration.set_string(key, value)
+        env = StreamExecutionEnvironment.get_execution_environment(configuration)
+        env.set_parallelism(parallelism)
+        env.use_executor(MiniCluster(parallelism, observer=script).executor())
+        build(env, str(self.folder), self.url, PLAN)
+        sabotage.disarm()
+        client = env.execute_async("audited")
+        try:
+            client._control.wait(LIMIT_S)
+        except TimeoutError:
+            client._control.cancel()
+            with contextlib.suppress(TimeoutError):
+                client._control.wait(LIMIT_S)
+            raise
+        else:
+            client.get_job_execution_result().result()
+        finally:
+            sabotage.disarm()
+        return script
+
+    def problems(self) -> list:
+        """What the auditor has to say when the job has ended."""
+        self.auditor = Auditor(str(self.folder))
+        self.auditor.finish()
+        return self.auditor.problems

@@ -1,0 +1,14 @@
+"""The audit on real Spark, for a minute: faults of all kinds, and every committed record is right. `make chaos` runs longer."""
+
+import pytest
+
+from audit.controller import DECK, Controller, Options
+
+pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.slow]
+
+
+def test_a_minute_of_faults_loses_nothing_and_doubles_nothing(tmp_path):
+    report = Controller(Options(tmp_path / "run", seconds=60, seed=1)).run()
+    assert len(report.faults) >= 4
+    assert {fault["kind"] for fault in report.faults} <= set(DECK)
+    assert min(report.audited["rows"].values()) > 1000

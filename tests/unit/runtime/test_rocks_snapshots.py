@@ -1,0 +1,168 @@
+"""Snapshots of RocksDB by files: what is shared, what a restored subtask takes. Source: spec/flink-runtime.md 10.8."""
+
+import pickle
+import zlib
+
+import pytest
+
+from penstock.model.checkpoints import FileHandle, InlineHandle
+from penstock.model.completed_checkpoint import OperatorRestore
+from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, Sharing, plain_dumps
+from penstock.runtime.checkpoint.state_format import read_operator, write_operator
+from penstock.runtime.keys.hashing import key_group
+from penstock.runtime.state import ListStateDescriptor, ValueStateDescriptor
+from tests.unit.runtime.keyed_backends import GROUPS, Backends
+
+ALL = (0, GROUPS - 1)
+
+
+class Store:
+    """Files by path; what was shared lies in a folder of that name."""
+
+    def __init__(self) -> None:
+        self.files = {}
+
+    def add(self, data):
+        return InlineHandle(data, zlib.crc32(data))
+
+    def share(self, data):
+        path = f"/job/shared/{len(self.files)}"
+        self.files[path] = data
+        return FileHandle(path, 0, len(data), zlib.crc32(data))
+
+    def read(self, handle):
+        return handle.data if isinstance(handle, InlineHandle) else self.files[handle.path]
+
+    def write(self, backend, groups=ALL, *, is_kept=True, is_ours=lambda handle: True):
+        snapshot = OperatorSnapshot()
+        snapshot.add("state", backend.snapshot())
+        snapshot.freeze(plain_dumps)
+        sharing = Sharing(groups, self.share, is_ours)
+        written = write_operator(snapshot, self.add, plain_dumps, pickle.loads, sharing)
+        snapshot.close(is_kept=is_kept)
+        return written
+
+    def restore(self, backend, states, groups=ALL):
+        databases = tuple(one for state in states for one in state.databases)
+        restored = read_operator(
+            OperatorRestore(databases=databases), self.read, groups, pickle.loads
+        )
+        backend.restore_databases(restored.take_databases("state/"))
+        assert not restored
+
+
+def shared_of(state):
+    return {
+        name: handle.path
+        for one in state.databases
+        for name, handle in one.files
+        if isinstance(handle, FileHandle)
+    }
+
+
+@pytest.fixture
+def backends(tmp_path):
+    made = Backends("rocks", tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def store():
+    return Store()
+
+
+def put(backend, keys, value):
+    state = backend.get_state(ValueStateDescriptor("v"))
+    for key in keys:
+        backend.set_key(key)
+        state.update(value)
+
+
+def values(backend, keys):
+    state = backend.get_state(ValueStateDescriptor("v"))
+    found = {}
+    for key in keys:
+        backend.set_key(key)
+        if state.value() is not None:
+            found[key] = state.value()
+    return found
+
+
+def test_a_second_snapshot_writes_new_files_only(backends, store):
+    backend = backends.new()
+    put(backend, range(100), "first")
+    first = shared_of(store.write(backend))
+    put(backend, range(5), "second")
+    second = shared_of(store.write(backend))
+    assert first
+    assert first.items() < second.items()
+    assert len(store.files) == len(second)
+
+
+def test_files_of_a_snapshot_that_is_not_kept_are_written_again(backends, store):
+    backend = backends.new()
+    put(backend, range(100), "first")
+    lost = shared_of(store.write(backend, is_kept=False))
+    again = shared_of(store.write(backend))
+    assert lost.keys() == again.keys()
+    assert not set(lost.values()) & set(again.values())
+
+
+def test_a_backend_goes_on_from_the_files_and_shares_them(backends, store):
+    backend = backends.new()
+    put(backend, range(100), "first")
+    written = store.write(backend)
+    restored = backends.new()
+    store.restore(restored, [written])
+    assert values(restored, range(101)) == dict.fromkeys(range(100), "first")
+    put(restored, [7], "changed")
+    again = store.write(restored)
+    assert shared_of(written).items() <= shared_of(again).items()
+
+
+def test_files_of_another_job_are_not_referred_to(backends, store):
+    backend = backends.new()
+    put(backend, range(10), "first")
+    written = store.write(backend)
+    restored = backends.new()
+    store.restore(restored, [written])
+    again = store.write(restored, is_ours=lambda handle: False)
+    assert not set(shared_of(written).values()) & set(shared_of(again).values())
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3, 5])
+def test_two_subtasks_become_any_number(backends, store, parallelism):
+    old = [(0, 63), (64, 127)]
+    written = []
+    for low, high in old:
+        backend = backends.new()
+        mine = [key for key in range(300) if low <= key_group(key, GROUPS) <= high]
+        put(backend, mine, f"of {low}")
+        elements = backend.get_list_state(ListStateDescriptor("l"))
+        for key in mine:
+            backend.set_key(key)
+            elements.add_all([key, 1])
+            elements.add(2)
+        written.append(store.write(backend, (low, high)))
+    seen = {}
+    for index in range(parallelism):
+        groups = (index * GROUPS // parallelism, (index + 1) * GROUPS // parallelism - 1)
+        backend = backends.new()
+        met = [
+            s
+            for s, (low, high) in zip(written, old, strict=True)
+            if low <= groups[1] and high >= groups[0]
+        ]
+        store.restore(backend, met, groups)
+        found = values(backend, range(300))
+        assert all(groups[0] <= key_group(key, GROUPS) <= groups[1] for key in found)
+        assert not seen.keys() & found.keys()
+        seen |= found
+        elements = backend.get_list_state(ListStateDescriptor("l"))
+        for key in found:
+            backend.set_key(key)
+            elements.add(3)  # behind those that were restored, not over them
+            assert elements.get() == [key, 1, 2, 3]
+    assert len(seen) == 300
+    assert set(seen.values()) == {"of 0", "of 64"}
