@@ -50,9 +50,15 @@ class Child:
                 continue
             with self._heard:
                 self.lines.append((time.monotonic(), what))
+                self._record(what)
                 self._heard.notify_all()
         with self._heard:
             self._heard.notify_all()
+
+    def _record(self, what: dict[str, Any]) -> None:
+        """For people who look for what went wrong."""
+        with self.log.with_suffix(".jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"at": time.strftime("%H:%M:%S"), **what}) + "\n")
 
     def tell(self, command: str) -> None:
         assert self.process.stdin is not None

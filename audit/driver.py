@@ -22,6 +22,7 @@ from penstock.datastream import StreamExecutionEnvironment
 from penstock.hosting.executor import ClusterExecutor
 from penstock.hosting.job_observer import JobObserver
 from penstock.hosting.session import SparkHost
+from penstock.model.states import ExecutionState
 
 SETTINGS = {
     "high-availability.type": "FILE",
@@ -42,10 +43,26 @@ def tell(**what: Any) -> None:
 
 
 class Teller(JobObserver):
-    """Every change of the job's status as a line."""
+    """What becomes of the job, as lines."""
 
     def status_changed(self, change: Any) -> None:
         tell(status=str(change.status))
+
+    def taskmanager_lost(self, resource_id: Any, cause: str) -> None:
+        tell(lost=str(resource_id), cause=cause)
+
+    def checkpoint_ended(self, ended: Any) -> None:
+        if ended.location is None:
+            tell(checkpoint=ended.checkpoint_id, failed=str(ended.reason), text=ended.text)
+        else:
+            slowest = ended.slowest
+            times = [round(ms) for ms in (slowest.alignment_ms, slowest.sync_ms, slowest.async_ms)]
+            tell(checkpoint=ended.checkpoint_id, size=ended.size_bytes, times_ms=times)
+
+    def execution_changed(self, change: Any, job_graph: Any) -> None:
+        if change.new is ExecutionState.FAILED:
+            name = job_graph.vertices[change.attempt_id.vertex_id].name
+            tell(task=name, attempt=str(change.attempt_id), failure=change.cause[-2000:])
 
 
 def configuration(folder: Path, args: argparse.Namespace) -> Configuration:

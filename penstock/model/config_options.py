@@ -166,7 +166,8 @@ state.checkpoints.num-retained | int | 1 | Old name of execution.checkpointing.n
 state.savepoints.dir | str | - | Old name of execution.checkpointing.savepoint-dir.
 state.storage.fs.memory-threshold | memory | 20 kb |
     Old name of execution.checkpointing.data-inline-threshold.
-execution.state-recovery.from-local | bool | false | Prefer the slots that a task had before.
+execution.state-recovery.from-local | bool | false |
+    State is kept on the TaskManagers too, and tasks that start again prefer the slots that they had.
 state.backend.incremental | bool | false | Old name of execution.checkpointing.incremental.
 state.backend.local-recovery | bool | false | Old name of execution.state-recovery.from-local.
 heartbeat.interval | duration | 10 s | Between two heartbeats.
