@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from penstock.datastream.connectors import sql_sink
 from penstock.datastream.connectors.sql_tables import Database
-from penstock.hosting import task_builder
+from penstock.hosting import task_barriers
 from penstock.machines.checkpoints import restore
 from penstock.machines.checkpoints.completed_store import CompletedCheckpointStore
 from penstock.machines.checkpoints.pending import PendingCheckpoint, Phase
@@ -185,7 +185,7 @@ def barriers_do_not_block(patch):
     def tracker(channels, _alignment, **options):
         return BarrierTracker(channels, **options)
 
-    patch.setattr(task_builder, "SingleBarrierHandler", tracker)
+    patch.setattr(task_barriers, "SingleBarrierHandler", tracker)
     patch.setattr(CheckpointBarrier, "blocks_upstream", property(lambda self: False))
 
 
