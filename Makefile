@@ -7,7 +7,7 @@ SECONDS ?= 60
 PY := .venv/bin/python
 STAMP := .venv/.ready
 
-.PHONY: run test check sim bench soak chaos plan q5 clean java postgres
+.PHONY: run test check sim bench soak chaos plan q5 clean java postgres zookeeper
 
 run: $(STAMP) java
 	$(PY) examples/word_count.py $(if $(INPUT),--input "$(INPUT)") $(ARGS)
@@ -15,7 +15,7 @@ run: $(STAMP) java
 q5: $(STAMP) java
 	$(PY) examples/nexmark_q5.py $(ARGS)
 
-test: $(STAMP) java postgres
+test: $(STAMP) java postgres zookeeper
 	$(PY) -m pytest $(ARGS)
 
 check: $(STAMP)
@@ -46,6 +46,9 @@ java:
 
 postgres:
 	@sh scripts/ensure-postgres
+
+zookeeper:
+	@sh scripts/ensure-zookeeper
 
 $(STAMP): pyproject.toml constraints.txt
 	@sh scripts/make-venv "$(PYTHON)"

@@ -6,19 +6,23 @@ Called from the JobManager's loop; the console thread and the program's own thre
 from __future__ import annotations
 
 import contextlib
+import math
 import pickle
 import queue
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final, TextIO
 
 from penstock.model.errors import JobExecutionError
-from penstock.model.ids import ExecutionVertexId
+from penstock.model.ids import AttemptId, ExecutionVertexId
 from penstock.model.messages import DriverCredit, DriverData
 
 PRINT_STREAM: Final = "print"
+_MOST_UNREAD: Final = 64
+"""So many frames of a held stream may be unread before its senders wait."""
 
 Grant = Callable[[DriverCredit], None]
 
@@ -63,36 +67,66 @@ class PrintConsole:
             self._grant(DriverCredit(data.stream, data.attempt_id, 1))
 
 
-class CollectStream:
-    """One collect stream: the loop puts, the program's iterator takes."""
+@dataclass(slots=True)
+class _Frame:
+    """`is_credited`: its sender may send another one already."""
 
-    def __init__(self, grant: Grant) -> None:
+    data: DriverData
+    is_credited: bool = False
+
+
+class CollectStream:
+    """One collect stream: the loop puts, the program's iterator takes. `is_held`: rows are handed out once a checkpoint is
+    complete that covers them, so that a restart takes none back; its sender's credit does not wait for that.
+    """
+
+    def __init__(self, grant: Grant, *, is_held: bool = False) -> None:
         self._grant = grant
-        self._queue: deque[DriverData] = deque()
+        self._is_held = is_held
+        self._held: list[_Frame] = []
+        self._queue: deque[_Frame] = deque()
         self._changed = threading.Condition()
         self._failure: str | None = None
         self._is_ended = False
         self._handed_out: set[ExecutionVertexId] = set()
 
     def put(self, data: DriverData) -> None:
-        """Bounded by the senders' credit."""
+        """Bounded by the senders' credit; what is held, by what comes between two checkpoints."""
         with self._changed:
-            self._queue.append(data)
+            if not self._is_held:
+                self._queue.append(_Frame(data))
+                self._changed.notify()
+                return
+            frame = _Frame(data, len(self._queue) < _MOST_UNREAD)
+            self._held.append(frame)
+        if frame.is_credited:
+            self._grant(DriverCredit(data.stream, data.attempt_id, 1))
+
+    def release(self, checkpoint_id: int | None) -> None:
+        """A checkpoint is complete; None: the job is, and all of it counts."""
+        with self._changed:
+            least = math.inf if checkpoint_id is None else checkpoint_id
+            self._queue.extend(f for f in self._held if f.data.behind_checkpoint < least)
+            self._held = [f for f in self._held if f.data.behind_checkpoint >= least]
             self._changed.notify()
 
     def restart(self, vertices: Collection[ExecutionVertexId]) -> bool:
         """These subtasks begin again: drop what nobody has seen of them. False when rows of theirs were
-        handed out already.
+        handed out already that come again.
         """
         with self._changed:
+            if self._is_held:
+                self._held = _without(self._held, vertices)
+                return True
             if self._handed_out.intersection(vertices):
                 return False
-            kept = [d for d in self._queue if d.attempt_id.execution_vertex_id not in vertices]
-            self._queue = deque(kept)
+            self._queue = deque(_without(self._queue, vertices))
             return True
 
     def end(self, failure: str | None) -> None:
         """Nothing more comes; a reader sees the failure after the rows before it."""
+        if failure is None:
+            self.release(None)
         with self._changed:
             self._failure = failure
             self._is_ended = True
@@ -100,30 +134,45 @@ class CollectStream:
 
     def batches(self) -> Iterator[list[Any]]:
         """Rows in lists. Raises JobExecutionError at the end of a failed job."""
-        while (data := self._take()) is not None:
+        while (frame := self._take()) is not None:
+            data = frame.data
             rows: list[Any] = pickle.loads(data.payload)
-            self._grant(DriverCredit(data.stream, data.attempt_id, 1))
+            if not frame.is_credited:
+                self._grant(DriverCredit(data.stream, data.attempt_id, 1))
             yield rows
         if self._failure is not None:
             raise JobExecutionError(self._failure)
 
-    def _take(self) -> DriverData | None:
+    def _take(self) -> _Frame | None:
         """The next frame counts as handed out from here on; None at the end."""
         with self._changed:
             while not self._queue and not self._is_ended:
                 self._changed.wait()
             if not self._queue:
                 return None
-            data = self._queue.popleft()
-            self._handed_out.add(data.attempt_id.execution_vertex_id)
-            return data
+            frame = self._queue.popleft()
+            self._handed_out.add(frame.data.attempt_id.execution_vertex_id)
+            return frame
+
+
+def _without(frames: Iterable[_Frame], vertices: Collection[ExecutionVertexId]) -> list[_Frame]:
+    return [one for one in frames if one.data.attempt_id.execution_vertex_id not in vertices]
 
 
 class DriverStreams:
-    """All streams of a job, by name. `has_reader` False: nobody will take collected rows, so they are dropped."""
+    """All streams of a job, by name. `has_reader` False: nobody will take collected rows, so they are dropped.
 
-    def __init__(self, grant: Grant) -> None:
+    `is_held`: collected rows wait for the checkpoint that covers them.
+    """
+
+    def __init__(
+        self, send: Callable[[AttemptId, DriverCredit], None], is_held: bool = False
+    ) -> None:
+        def grant(credit: DriverCredit) -> None:
+            send(credit.attempt_id, credit)
+
         self.has_reader = True
+        self._is_held = is_held
         self._grant = grant
         self._console = PrintConsole(grant)
         self._collects: dict[str, CollectStream] = {}
@@ -133,7 +182,7 @@ class DriverStreams:
         """The same one for the loop that puts and the program that takes."""
         with self._lock:
             if stream not in self._collects:
-                self._collects[stream] = CollectStream(self._grant)
+                self._collects[stream] = CollectStream(self._grant, is_held=self._is_held)
             return self._collects[stream]
 
     def put(self, data: DriverData) -> None:
@@ -143,6 +192,12 @@ class DriverStreams:
             self._grant(DriverCredit(data.stream, data.attempt_id, 1))
         else:
             self.collect(data.stream).put(data)
+
+    def release(self, checkpoint_id: int) -> None:
+        """It is complete, and a restart would begin with it or a later one."""
+        with self._lock:
+            for collect in self._collects.values():
+                collect.release(checkpoint_id)
 
     def restart(self, vertices: Collection[ExecutionVertexId]) -> bool:
         """False when rows of these subtasks were handed out already."""

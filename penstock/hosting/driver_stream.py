@@ -38,11 +38,13 @@ class DriverWriter:
         self._send = send
         self._pending: list[Any] = []
         self._in_flight = 0
+        self._checkpoint_id = -1
         self.records_out = 0
 
     def write(self, element: Element) -> None:
         if isinstance(element, CheckpointBarrier):
             self.flush()  # before the checkpoint that they belong to is acknowledged
+            self._checkpoint_id = element.checkpoint_id
         if not isinstance(element, (RowBatch, ColumnBatch)):
             return  # the driver needs no watermarks
         try:
@@ -67,7 +69,8 @@ class DriverWriter:
         except (Exception, SystemExit) as error:
             raise user_code_error(self._producer, None, error) from error
         self._in_flight += 1
-        self._send(DriverData(self.stream, self._attempt_id, len(self._pending), payload))
+        records, behind = len(self._pending), self._checkpoint_id
+        self._send(DriverData(self.stream, self._attempt_id, records, payload, behind))
         self._pending = []
 
     def finish(self) -> None:

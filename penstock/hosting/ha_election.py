@@ -22,13 +22,14 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from io import BytesIO
-from pathlib import Path
+from pathlib import PurePath
 from typing import Final
 
 from penstock.hosting.closures import deserialize, serialize
 from penstock.hosting.ha_guard import LeaseKeeper, RecordedResult, read_instant
 from penstock.hosting.ha_settings import HaSettings, make_private
-from penstock.hosting.ha_store import Ended, Entry, JobStore
+from penstock.hosting.ha_store import Ended, Entry, FileJobStore, JobStore
+from penstock.hosting.ha_zookeeper import ZookeeperJobStore
 from penstock.hosting.source_coordinator import CoordinatedVertex
 from penstock.machines.leadership import Instant, Leadership, Lease, LeaseWatch
 from penstock.model.errors import ExternalError
@@ -95,7 +96,7 @@ class Election:
         make_private(settings.root, settings.key)
         self._settings = settings
         self._say = say
-        self.store = JobStore(settings.root, settings.key)
+        self.store = _store_of(settings)
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
     def claim(self, key: str, fresh: SubmittedJob) -> Claim | Ended:
@@ -200,13 +201,21 @@ class Election:
         return Lease(0, self.owner, job_id, job_name, 0, self._settings.lease_ms)
 
 
+def _store_of(settings: HaSettings) -> JobStore:
+    if settings.zookeeper is None:
+        return FileJobStore(settings.root, settings.key)
+    store = ZookeeperJobStore(settings.zookeeper, settings.root, settings.key)
+    atexit.register(store.close)
+    return store
+
+
 def _pack(job: SubmittedJob) -> bytes:
     """Raises what pickling raises. The coordinators last: they may need the modules beside them."""
     plain = pickle.dumps((job.graph, job.program, job.modules), protocol=5)
     return pickle.dumps((plain, serialize(job.coordinated)), protocol=5)
 
 
-def _unpack(data: bytes | None, path: Path) -> SubmittedJob:
+def _unpack(data: bytes | None, path: PurePath) -> SubmittedJob:
     """Of bytes whose signature was checked. Raises ExternalError."""
     try:
         plain, coordinated = pickle.loads(data or b"")

@@ -156,13 +156,18 @@ class LeaseKeeper(JobGuard):
             token = self.entry.token
             left = Ended(token, self.job_id, str(ended.status), ended.net_runtime_ms, ended.failure)
             trouble = self._ask(lambda: self._store.remove(self.entry, left))
-            if trouble is not None and self.entry.path.exists():
+            if trouble is not None and self._is_still_there():
                 print(
                     f"penstock: job {self.job_id} is {ended.status}, but its entry {self.entry.path} could "
                     f"not be removed ({trouble}); the next driver that finds it will",
                     file=sys.stderr,
                 )
         self._stop()
+
+    def _is_still_there(self) -> bool:
+        with contextlib.suppress(OSError):
+            return self._store.find(self.entry.key) == self.entry
+        return True
 
     def abandon(self, *, is_wanted: bool) -> None:
         """The job could not be started here. `is_wanted`: another driver may try at once."""

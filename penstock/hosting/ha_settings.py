@@ -15,19 +15,34 @@ from urllib.parse import quote
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 
-_FLINKS_OWN: Final = frozenset({"ZOOKEEPER", "KUBERNETES"})
+_KINDS: Final = ("NONE", "FILE", "ZOOKEEPER")
+_ZOOKEEPER: Final = "high-availability.zookeeper."
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _KEY_BYTES_MIN: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
+class ZookeeperSettings:
+    """`quorum`: host:port, separated by commas. `root`: path of all that is ours, `<path.root>/<cluster-id>`. Times in ms.
+    `answer_timeout_ms`: of one step: a holder must know in time that its lease is in doubt.
+    """
+
+    quorum: str
+    root: str
+    session_timeout_ms: int
+    connection_timeout_ms: int
+    answer_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class HaSettings:
-    """`root`: `<storageDir>/<cluster-id>`. `key`: signs what is stored; empty: none."""
+    """`root`: `<storageDir>/<cluster-id>`. `zookeeper` None: the directory is the store; else it has what is too large for it. `key`: signs what is stored; empty: none."""
 
     root: Path
     lease_ms: int
     renew_ms: int
     key: bytes
+    zookeeper: ZookeeperSettings | None = None
 
     @property
     def margin_ms(self) -> int:
@@ -45,12 +60,11 @@ def ha_settings_of(settings: Settings) -> HaSettings | None:
     kind = (settings.get_str("high-availability.type") or "NONE").upper()
     if kind == "NONE":
         return None
-    if kind != "FILE":
+    if kind not in _KINDS:
         instead = (
-            f"{kind} is not supported: only FILE is, a directory that the drivers share "
-            "(high-availability.storageDir)"
-            if kind in _FLINKS_OWN
-            else f"it takes NONE or FILE, not {kind!r}"
+            "KUBERNETES is not supported: take FILE, a directory that the drivers share, or ZOOKEEPER"
+            if kind == "KUBERNETES"
+            else f"it takes one of {', '.join(_KINDS)}, not {kind!r}"
         )
         raise ConfigurationError(f"option 'high-availability.type': {instead}. Change the setting.")
     if sys.platform == "win32":
@@ -62,7 +76,26 @@ def ha_settings_of(settings: Settings) -> HaSettings | None:
             f"option 'penstock.high-availability.renew-interval' is {renew_ms} ms, but it takes 1 ms to "
             f"half of the lease ({lease_ms} ms): a lease must outlive a renewal that comes late."
         )
-    return HaSettings(_root(settings), lease_ms, renew_ms, _key(settings))
+    zookeeper = _zookeeper(settings, lease_ms) if kind == "ZOOKEEPER" else None
+    return HaSettings(_root(settings, kind), lease_ms, renew_ms, _key(settings), zookeeper)
+
+
+def _zookeeper(settings: Settings, lease_ms: int) -> ZookeeperSettings:
+    quorum = settings.get_str(_ZOOKEEPER + "quorum")
+    if not quorum:
+        raise ConfigurationError(
+            f"high-availability.type is ZOOKEEPER, so {_ZOOKEEPER}quorum must name its servers: host:port,host:port."
+        )
+    root = (settings.get_str(_ZOOKEEPER + "path.root") or "").strip("/")
+    cluster = (settings.get_str("high-availability.cluster-id") or "").strip("/")
+    session_timeout_ms = settings.get_int(_ZOOKEEPER + "client.session-timeout")
+    return ZookeeperSettings(
+        quorum,
+        "/" + "/".join(filter(None, (root, quote(cluster, safe="")))),
+        session_timeout_ms,
+        settings.get_int(_ZOOKEEPER + "client.connection-timeout"),
+        min(session_timeout_ms, lease_ms),
+    )
 
 
 def recovery_directory_of(settings: Settings) -> str | None:
@@ -71,18 +104,18 @@ def recovery_directory_of(settings: Settings) -> str | None:
     return None if ha is None else f"{ha.root}-checkpoints"
 
 
-def _root(settings: Settings) -> Path:
+def _root(settings: Settings, kind: str) -> Path:
     storage = settings.get_str("high-availability.storageDir")
     if not storage:
         raise ConfigurationError(
-            "high-availability.type is FILE, so high-availability.storageDir must name a directory "
+            f"high-availability.type is {kind}, so high-availability.storageDir must name a directory "
             "that all drivers share."
         )
     path = storage.removeprefix("file://")
     scheme = _SCHEME.match(path)
     if scheme is not None:
         raise ConfigurationError(
-            f"high-availability.storageDir is {storage!r}, but FILE takes a local or mounted "
+            f"high-availability.storageDir is {storage!r}, but {kind} takes a local or mounted "
             f"directory, not {scheme[1]}://."
         )
     cluster = (settings.get_str("high-availability.cluster-id") or "").strip("/")

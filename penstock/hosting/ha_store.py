@@ -1,4 +1,4 @@
-"""Jobs in a directory that drivers share, and the lease of the driver that runs each. Files only; decides nothing.
+"""Jobs where drivers share them, and the lease of the driver that runs each: the port, and a directory. Decides nothing.
 
     <storageDir>/<cluster-id>/<job key>/
         lock                 held for the rare steps: make an entry, take it over, remove it
@@ -30,8 +30,8 @@ import shutil
 import sys
 from collections.abc import Generator
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Final
+from pathlib import Path, PurePath
+from typing import Final, Protocol
 
 from penstock.machines.leadership import Lease
 from penstock.model.errors import ExternalError
@@ -50,11 +50,11 @@ class LeaseTaken(ExternalError):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One driver's term for one job. `token`: rises with every term of its key."""
+    """One driver's term for one job. `token`: rises with every term of its key. `path`: in the store; no two terms have the same."""
 
     key: str
     token: int
-    path: Path
+    path: PurePath
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +68,89 @@ class Ended:
     failure: str | None = None
 
 
-class JobStore:
-    """All entries of one cluster-id. `key`: signs what is unpickled; empty: a checksum only."""
+class JobStore(Protocol):
+    """All entries of one cluster-id. All of it may raise OSError: the store cannot be reached, and nobody knows what was done."""
+
+    def job_keys(self) -> list[str]:
+        """Of jobs that have not ended."""
+        ...
+
+    def find(self, key: str) -> Entry | None: ...
+    def lease(self, entry: Entry) -> Lease | None:
+        """None: the entry is gone."""
+        ...
+
+    def ended(self, key: str) -> Ended | None: ...
+    def read(self, entry: Entry, name: str) -> bytes | None:
+        """`job`, `checkpoints` or `result`; None: there is none. Raises ExternalError for one that is not as it was written."""
+        ...
+
+    def create(self, key: str, job: bytes, lease: Lease) -> Entry | None:
+        """A new entry; the lease gets its token. None: there is one already."""
+        ...
+
+    def take(self, entry: Entry, lease: Lease) -> Entry | None:
+        """The same job as our own; whoever had it is fenced off from here on. None: somebody was faster."""
+        ...
+
+    def remove(self, entry: Entry, ended: Ended) -> None:
+        """The job has ended for good. Raises LeaseTaken."""
+        ...
+
+    def drop(self, entry: Entry) -> None:
+        """Of a job that never started: as if it had not been submitted."""
+        ...
+
+    def renew(self, entry: Entry, lease: Lease) -> None:
+        """Raises LeaseTaken."""
+        ...
+
+    def put_result(self, entry: Entry, result: bytes) -> None:
+        """Durable when this returns, and seen by whoever takes over later. Raises LeaseTaken."""
+        ...
+
+    def put_checkpoints(self, entry: Entry, pointers: bytes) -> None:
+        """As `put_result`; in place of what was put before."""
+        ...
+
+    def close(self) -> None:
+        """Nothing is asked of it any more."""
+        ...
+
+
+class Signature:
+    """Stands in front of what is unpickled. `key`: empty: a checksum only."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def sign(self, name: str, body: bytes) -> bytes:
+        """`name`: what it is, so that one cannot stand for another."""
+        return self._head(name, body) + body
+
+    def open(self, name: str, data: bytes, place: PurePath) -> bytes:
+        """Raises ExternalError, naming `place`: it is not as it was signed."""
+        start = len(_MAGIC) + _DIGEST_CHARS + 1
+        body = data[start:]
+        if not hmac.compare_digest(data[:start], self._head(name, body)):
+            raise ExternalError(
+                f"high availability: {place} is damaged, of another version, or signed with "
+                "another penstock.high-availability.key-file; nothing of it was read. If the job is not "
+                f"wanted any more, remove {place.parent}."
+            )
+        return body
+
+    def _head(self, name: str, body: bytes) -> bytes:
+        mac = hmac.new(self._key, name.encode() + b"\0" + body, hashlib.sha256)
+        return _MAGIC + mac.hexdigest().encode() + b"\n"
+
+
+class FileJobStore(JobStore):
+    """In a directory."""
 
     def __init__(self, root: Path, key: bytes = b"") -> None:
         self._root = root
-        self._key = key
+        self._signature = Signature(key)
 
     # ------------------------------------------------------------------ looking
 
@@ -99,9 +176,9 @@ class JobStore:
     def lease(self, entry: Entry) -> Lease | None:
         """None: the entry is gone. One that a power loss has damaged lasts a minute."""
         try:
-            return Lease(**json.loads((entry.path / "lease").read_bytes()))
+            return Lease(**json.loads((_folder(entry) / "lease").read_bytes()))
         except FileNotFoundError:
-            if not entry.path.exists():
+            if not _folder(entry).exists():
                 return None
         except (ValueError, TypeError):
             pass
@@ -116,18 +193,10 @@ class JobStore:
     def read(self, entry: Entry, name: str) -> bytes | None:
         """`job`, `checkpoints` or `result`; None: there is none. Raises ExternalError for one that is not as it was written."""
         try:
-            data = (entry.path / name).read_bytes()
+            data = (_folder(entry) / name).read_bytes()
         except FileNotFoundError:
             return None
-        start = len(_MAGIC) + _DIGEST_CHARS + 1
-        body = data[start:]
-        if not hmac.compare_digest(data[:start], self._head(name, body)):
-            raise ExternalError(
-                f"high availability: {entry.path / name} is damaged, of another version, or signed with "
-                "another penstock.high-availability.key-file; nothing of it was read. If the job is not "
-                f"wanted any more, remove {entry.path}."
-            )
-        return body
+        return self._signature.open(name, data, entry.path / name)
 
     # ------------------------------------------------------------------ the rare steps, under the lock
 
@@ -142,7 +211,7 @@ class JobStore:
             token = 1 + (ended.token if ended is not None else 0)
             new = folder / f"{_NEW}{secrets.token_hex(8)}"
             new.mkdir()
-            _write_durably(new / "job", self._head("job", job) + job)
+            _write_durably(new / "job", self._signature.sign("job", job))
             _write_durably(new / "lease", _lease_bytes(replace(lease, token=token)))
             _sync_folder(new)
             return self._enter(key, token, new)
@@ -153,21 +222,21 @@ class JobStore:
         with self._locked(folder):
             if self.find(entry.key) != entry:
                 return None
-            taken = self._enter(entry.key, entry.token + 1, entry.path)
-            new = taken.path / f".lease-{taken.token}"
+            taken = self._enter(entry.key, entry.token + 1, _folder(entry))
+            new = _folder(taken) / f".lease-{taken.token}"
             _write_durably(new, _lease_bytes(replace(lease, token=taken.token)))
-            new.replace(taken.path / "lease")
+            new.replace(_folder(taken) / "lease")
             return taken
 
     def remove(self, entry: Entry, ended: Ended) -> None:
         """The job has ended for good. Raises LeaseTaken."""
         folder = self._root / entry.key
         with self._locked(folder):
-            if not entry.path.is_dir():
+            if not _folder(entry).is_dir():
                 raise LeaseTaken(f"{entry.path.name} is not ours any more")
             _write_durably(folder / ".ended", json.dumps(asdict(ended)).encode())
             (folder / ".ended").replace(folder / "ended")
-            entry.path.rename(folder / f"{_GONE}{secrets.token_hex(8)}")
+            _folder(entry).rename(folder / f"{_GONE}{secrets.token_hex(8)}")
             _sync_folder(folder)
             _sweep(folder)
 
@@ -175,8 +244,8 @@ class JobStore:
         """Of a job that never started: as if it had not been submitted."""
         folder = self._root / entry.key
         with self._locked(folder):
-            if entry.path.is_dir():
-                entry.path.rename(folder / f"{_GONE}{secrets.token_hex(8)}")
+            if _folder(entry).is_dir():
+                _folder(entry).rename(folder / f"{_GONE}{secrets.token_hex(8)}")
             _sweep(folder)
 
     # ------------------------------------------------------------------ the holder's steps, without a lock
@@ -184,9 +253,9 @@ class JobStore:
     def renew(self, entry: Entry, lease: Lease) -> None:
         """Not made durable: after a power loss nobody holds a lease. Raises LeaseTaken, OSError."""
         with self._fenced(entry):
-            new = entry.path / f".lease-{entry.token}"  # no former driver has it open
+            new = _folder(entry) / f".lease-{entry.token}"  # no former driver has it open
             new.write_bytes(_lease_bytes(lease))
-            new.replace(entry.path / "lease")
+            new.replace(_folder(entry) / "lease")
 
     def put_result(self, entry: Entry, result: bytes) -> None:
         """Durable when this returns, and seen by whoever takes over later. Raises LeaseTaken, OSError."""
@@ -198,10 +267,13 @@ class JobStore:
 
     def _put(self, entry: Entry, name: str, data: bytes) -> None:
         with self._fenced(entry):
-            new = entry.path / f".{name}-{entry.token}"
-            _write_durably(new, self._head(name, data) + data)
-            new.replace(entry.path / name)
-            _sync_folder(entry.path)
+            new = _folder(entry) / f".{name}-{entry.token}"
+            _write_durably(new, self._signature.sign(name, data))
+            new.replace(_folder(entry) / name)
+            _sync_folder(_folder(entry))
+
+    def close(self) -> None:
+        """Nothing is open."""
 
     # ------------------------------------------------------------------ private
 
@@ -222,10 +294,6 @@ class JobStore:
         _sync_folder(self._root / key)
         return Entry(key, token, path)
 
-    def _head(self, name: str, body: bytes) -> bytes:
-        mac = hmac.new(self._key, name.encode() + b"\0" + body, hashlib.sha256)
-        return _MAGIC + mac.hexdigest().encode() + b"\n"
-
     @contextlib.contextmanager
     def _locked(self, folder: Path) -> Generator[None, None, None]:
         """A process that ends gives it back. One that is stopped inside, for some ms, keeps others waiting."""
@@ -236,6 +304,10 @@ class JobStore:
 
                 fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+
+def _folder(entry: Entry) -> Path:
+    return Path(entry.path)
 
 
 def _lease_bytes(lease: Lease) -> bytes:

@@ -41,6 +41,7 @@ from penstock.model.messages import (
     DriverData,
     FailJob,
     FailureInfo,
+    FinalCheckpointAwaited,
     Heartbeat,
     JobEvent,
     JobFinalized,
@@ -59,6 +60,7 @@ from penstock.model.messages import (
     TaskReported,
     TaskStateChanged,
     UserOutput,
+    WaitsForFinalCheckpoint,
 )
 from penstock.model.states import JobStatus
 
@@ -98,7 +100,7 @@ class JobManager:
             secrets.token_bytes(32), FencingToken(secrets.token_hex(8)), self.job_id
         )
         self._modules = modules
-        self._streams = DriverStreams(lambda credit: self.send_to_task(credit.attempt_id, credit))
+        self._streams = DriverStreams(self.send_to_task, settings.holds_results)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="penstock-jobmanager", daemon=True)
         self.shell = MachineShell(
@@ -111,8 +113,8 @@ class JobManager:
             self._end,
         )
         self.shell.guard = self.guard
-        parts = self.coordinators, self.guard, self.feed_soon
-        self.keeper = keeper_of(self.job_id, settings.storage, *parts)
+        parts = settings.storage, self.coordinators, self.guard, self.feed_soon
+        self.keeper = keeper_of(self.job_id, *parts)
         if self.keeper is not None:
             self.shell.checkpoints = self.keeper
         self.shell.fencing_token = FencingToken(self.credentials.token)
@@ -373,6 +375,9 @@ _TAKEN: Final[dict[type, Callable[[JobManager, Any], None]]] = {
         CheckpointAcknowledged(told, now_ms())
     ),
     DeclineCheckpoint: lambda own, told: own.shell.feed_job(CheckpointDeclined(told, now_ms())),
+    WaitsForFinalCheckpoint: lambda own, told: own.shell.feed_job(
+        FinalCheckpointAwaited(told.attempt_id, now_ms())
+    ),
     PartitionDataProduced: lambda own, told: own.shell.feed_job(told),
     OfferSlots: JobManager._on_offers,
     SplitRequest: JobManager._on_reader,

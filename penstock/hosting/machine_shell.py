@@ -86,6 +86,11 @@ class JobManagerSettings:
     checkpoint_history_size: int = 10
     storage: JobStorage | None = None
 
+    @property
+    def holds_results(self) -> bool:
+        """Whether collected rows wait for the checkpoint that covers them."""
+        return self.job.checkpoints is not None and self.job.checkpoints.holds_results
+
 
 def now_ms() -> int:
     """The clock of both machines."""
@@ -220,6 +225,11 @@ class MachineShell:
     def _do_coordinate(self, effect: Any) -> None:
         self.checkpoints.coordinate(effect)
 
+    def _do_end_checkpoint(self, effect: CoordinatorsCheckpointEnded) -> None:
+        self.checkpoints.coordinate(effect)
+        if effect.is_completed:
+            self._streams.release(effect.checkpoint_id)
+
     def _do_restore(self, effect: RestoreCoordinators) -> None:
         """The whole job begins with a checkpoint."""
         self.checkpoints.coordinate(effect)
@@ -269,8 +279,8 @@ class MachineShell:
         if not self._streams.restart(reset):
             text = (
                 "execute_and_collect: subtasks of the job had to begin again, but rows of theirs were handed "
-                "out already: going on would hand some out twice. Write to a file sink, which is exact "
-                "after a failure, or run again."
+                "out already: going on would hand some out twice. Enable checkpoints (mode EXACTLY_ONCE), by "
+                "which rows are handed out, write to a file sink, or run again."
             )
             self.feed_job(FailJob(_not_restartable(text), now_ms()))
 
@@ -343,7 +353,7 @@ _JOB_EFFECTS: Final[dict[type, Callable[[MachineShell, Any], None]]] = {
     NotifyCheckpointComplete: MachineShell._do_send_stamped,
     NotifyCheckpointAborted: MachineShell._do_send_stamped,
     SnapshotCoordinators: MachineShell._do_coordinate,
-    CoordinatorsCheckpointEnded: MachineShell._do_coordinate,
+    CoordinatorsCheckpointEnded: MachineShell._do_end_checkpoint,
     RestoreCoordinators: MachineShell._do_restore,
     StoreCheckpoint: MachineShell._do_store,
     DiscardCheckpoint: MachineShell._do_keep,

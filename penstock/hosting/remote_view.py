@@ -16,7 +16,7 @@ from penstock.hosting.data_frames import FailureKind, FrameType
 from penstock.model.errors import ExternalError, ProducerFailed, ResultDataLost
 from penstock.runtime.codec import ChannelEncoder, EncodedFrame, size_of
 from penstock.runtime.elements import ColumnBatch, RowBatch
-from penstock.runtime.event_codec import FrameKind, Parts
+from penstock.runtime.event_codec import WITHOUT_CREDIT, FrameKind, Parts
 from penstock.runtime.partition.subpartition import FrameView
 from penstock.runtime.subpartition_view import NextType
 
@@ -70,7 +70,7 @@ class RemoteView:
 
     def notify_priority(self, sequence: int) -> None:
         """Producer's thread: what has priority is at the head, and free of credit. Frames that are encoded already
-        go before it: nobody would keep what is overtaken here.
+        go before it, without credit too: nobody would keep what is overtaken here.
         """
         self.pump()
 
@@ -124,14 +124,17 @@ class RemoteView:
                 if following is None:
                     self._announce_backlog(view)
                     return
-            if self._encoded[0][0].is_data:
-                if self._credit <= 0:
-                    self._announce_backlog(view)
-                    return
+            is_data, mark = self._encoded[0][0].is_data, 0
+            if is_data and self._credit > 0:
                 self._credit -= 1
+            elif is_data and view.has_priority:
+                mark = WITHOUT_CREDIT
+            elif is_data:
+                self._announce_backlog(view)
+                return
             kind, parts = self._encoded.popleft()
             self._count_bytes(size_of(parts))
-            header = (int(kind), self._sequence, self._backlog + len(self._encoded))
+            header = (int(kind) | mark, self._sequence, self._backlog + len(self._encoded))
             self._sequence = (self._sequence + 1) & 0xFFFFFFFF
             connection.send(FrameType.DATA, self._channel, parts, header)
 

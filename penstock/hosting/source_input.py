@@ -73,9 +73,9 @@ class SourceInput:
             self.wake_at(self._operator.next_wake_ms)
         return (0, elements) if elements else None
 
-    def poll_priority(self) -> Sequence[Element]:
+    def poll_priority(self) -> tuple[int, Sequence[Element]] | None:
         """Nothing overtakes what a source reads."""
-        return ()
+        return None
 
     @property
     def is_finished(self) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.hosting.closures import dumps_records
 from penstock.hosting.task_in_flight import OutputsInFlight
 from penstock.model.checkpoints import TaskCheckpointing
-from penstock.model.messages import CheckpointFailureReason
+from penstock.model.messages import CheckpointFailureReason, WaitsForFinalCheckpoint
 from penstock.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
 from penstock.runtime.checkpoint.barrier_tracker import BarrierTracker
 from penstock.runtime.checkpoint.input_checkpoints import BarrierHandler
@@ -54,6 +54,9 @@ def take_part(
     task.checkpoints = SubtaskCheckpoints(
         None if restore is None else restore.checkpoint_id,
         has_final_checkpoint=checkpointing.has_final_checkpoint,
+    )
+    task.checkpoints.tell_waiting = lambda: thread.host.send(
+        WaitsForFinalCheckpoint(thread.attempt_id)
     )
     if checkpointing.may_be_unaligned and partitions:
         reason = CheckpointFailureReason.CHECKPOINT_DECLINED

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from penstock.hosting.checkpoints.files import CheckpointIoError
 from penstock.hosting.checkpoints.storage import CheckpointStorage
 from penstock.hosting.closures import dumps_records, loads_records
+from penstock.hosting.local_copies import LocalCopies, Owner, SnapshotFiles
 from penstock.hosting.snapshot_writers import MAX_WAITING
 from penstock.hosting.task_in_flight import OutputsInFlight
 from penstock.hosting.task_restore import IN_HAND_GATE, groups_of
@@ -102,11 +103,23 @@ class TaskCheckpoints:
         self._writing: dict[int, _Writing] = {}
         self._inputs_in_flight: dict[int, Mapping[int, bytes]] = {}
         self._lock = threading.Lock()
+        self.restored_local_bytes = 0
+        self.restored_remote_bytes = 0
 
     @property
     def settings(self) -> TaskCheckpointing | None:
         """None: the job has no checkpoints."""
         return self._thread.host.task_settings.checkpointing
+
+    @property
+    def _copies(self) -> LocalCopies | None:
+        settings = self.settings
+        return self._thread.host.local_copies if settings and settings.has_local_copies else None
+
+    @property
+    def _owner(self) -> Owner:
+        deployment = self._thread.deployment
+        return Owner(deployment.allocation_id, deployment.attempt_id.execution_vertex_id)
 
     # ------------------------------------------------------------------ from the driver: any thread
 
@@ -123,6 +136,7 @@ class TaskCheckpoints:
         )
 
     def completed(self, message: NotifyCheckpointComplete) -> None:
+        self._forget_copies(lambda one: one < message.checkpoint_id)
         self._thread.mail_to_built(
             lambda built: built.task.notify_checkpoint_complete(message.checkpoint_id),
             f"checkpoint {message.checkpoint_id} is complete",
@@ -132,6 +146,7 @@ class TaskCheckpoints:
     def aborted(self, message: NotifyCheckpointAborted) -> None:
         checkpoint_id, latest = message.checkpoint_id, message.latest_completed_id
         self._abandon(lambda one: one == checkpoint_id)
+        self._forget_copies(lambda one: one == checkpoint_id)
 
         def abort(built: BuiltTask) -> None:
             if self.outputs is not None:
@@ -140,6 +155,10 @@ class TaskCheckpoints:
 
         description = f"checkpoint {checkpoint_id} is aborted"
         self._thread.mail_to_built(abort, description, MAX_PRIORITY)
+
+    def _forget_copies(self, is_over: Callable[[int], bool]) -> None:
+        if self._copies is not None:
+            self._copies.forget(self._owner, is_over)
 
     def _refusal(self) -> tuple[CheckpointFailureReason, str] | None:
         state = self._thread.state
@@ -170,6 +189,24 @@ class TaskCheckpoints:
                 job_id = self._thread.deployment.job_id
                 self._storage = CheckpointStorage(settings.directory, job_id)
             return self._storage
+
+    def begin_with(self, checkpoint_id: int) -> None:
+        """Of what former attempts here have taken, nothing else is wanted."""
+        self._forget_copies(lambda one: one != checkpoint_id)
+
+    def read(self, handle: StateHandle) -> bytes:
+        """Of the checkpoint that the attempt begins with; from this machine's disk, if it is there.
+
+        Raises: CheckpointDamaged, naming the file; CheckpointIoError; CancelSignal.
+        """
+        self._thread.check_goes_on()
+        data = None if self._copies is None else self._copies.read(handle)
+        if data is not None:
+            self.restored_local_bytes += len(data)
+            return data
+        data = self.storage().read(handle)
+        self.restored_remote_bytes += len(data)
+        return data
 
     def on_snapshot(self, snapshot: TaskSnapshot) -> None:
         """The task has frozen its state and goes on."""
@@ -240,8 +277,11 @@ class TaskCheckpoints:
 
     @property
     def is_settled(self) -> bool:
-        """Nothing is being written: what the driver has to know of it was sent."""
-        return not self._writing
+        """Nothing is being written: what the driver has to know of it was sent. What waits for data in flight still, a task
+        at its end waits for in vain.
+        """
+        with self._lock:
+            return not any(writing.is_submitted for writing in self._writing.values())
 
     def abandon(self) -> None:
         """The attempt does not finish: its snapshots are of no use."""
@@ -291,33 +331,28 @@ class TaskCheckpoints:
         storage = self.storage()
         folder = barrier.options.target or storage.folder_of(barrier.checkpoint_id)
         writer = storage.writer(folder, settings.inline_bytes, barrier.checkpoint_id)
-
-        def add(data: bytes) -> StateHandle:
-            writing.check_wanted()
-            return writer.add(data)
-
-        def share(data: bytes) -> StateHandle:
-            writing.check_wanted()
-            return writer.share(data)
-
+        files = SnapshotFiles(writer, self._copies, writing.check_wanted)
         sharing = None
         if settings.is_incremental and not barrier.options.type.is_savepoint:
-            sharing = Sharing(groups_of(self._thread.deployment), share, storage.is_shared_here)
+            groups = groups_of(self._thread.deployment)
+            sharing = Sharing(groups, files.share, storage.is_shared_here)
         try:
             states = [
-                (uid, write_operator(snapshot, add, dumps_records, loads_records, sharing))
+                (uid, write_operator(snapshot, files.add, dumps_records, loads_records, sharing))
                 for uid, snapshot in writing.operators
             ]
-            self._add_in_flight(states, writing, add)
-            writer.close()
-            writing.check_wanted()
+            self._add_in_flight(states, writing, files.add)
+            files.close()
         except BaseException:
             with contextlib.suppress(
                 CheckpointIoError
             ):  # the first error counts; the driver sweeps
-                writer.abandon()
+                files.abandon()
             raise
         operators = tuple((uid, state) for uid, state in states if any(state.handles))
+        if self._copies is not None:
+            handles = (handle for _, state in operators for handle in state.handles)
+            self._copies.keep(self._owner, barrier.checkpoint_id, handles)
         return SubtaskState(operators, writing.is_at_end)
 
     def _add_in_flight(

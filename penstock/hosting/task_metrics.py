@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 
 from penstock.hosting.task_builder import BuiltTask
+from penstock.hosting.task_checkpoints import TaskCheckpoints
 from penstock.model.messages import TaskIo
 from penstock.runtime.mailbox_processor import MailboxProcessor
 from penstock.runtime.metrics import TimeGauge
@@ -16,8 +17,11 @@ from penstock.runtime.metrics import TimeGauge
 class TaskMetrics:
     """Of one attempt, from its start on. `finish` stops the time."""
 
-    def __init__(self, built: BuiltTask, processor: MailboxProcessor) -> None:
+    def __init__(
+        self, built: BuiltTask, processor: MailboxProcessor, checkpoints: TaskCheckpoints
+    ) -> None:
         self._built = built
+        self._checkpoints = checkpoints
         self._processor = processor
         self._started_ns = time.perf_counter_ns()
         self._ended_ns = 0
@@ -51,5 +55,7 @@ class TaskMetrics:
             buffers_in=built.buffers_in,
             buffers_out=built.buffers_out,
             mails=self._processor.mailbox.size,
+            restored_local_bytes=self._checkpoints.restored_local_bytes,
+            restored_remote_bytes=self._checkpoints.restored_remote_bytes,
             latencies=task.chain.latencies,
         )

@@ -50,12 +50,8 @@ def restore_task(
     restore = deployment.restore
     if restore is None or not restore.operators:
         return
-    storage = thread.checkpoints.storage()
-
-    def read(handle: StateHandle) -> bytes:
-        thread.check_goes_on()
-        return storage.read(handle)
-
+    thread.checkpoints.begin_with(restore.checkpoint_id)
+    read = thread.checkpoints.read
     states = _read_states(deployment, restore, read)
     for state in states.values():
         in_hand = state.lists.pop(IN_HAND, None)

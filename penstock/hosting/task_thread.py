@@ -23,6 +23,7 @@ from penstock.hosting.data_plane import DataPlane
 from penstock.hosting.driver_stream import DriverWriter
 from penstock.hosting.io_directories import IoDirectories
 from penstock.hosting.keyed_state import StateBackends
+from penstock.hosting.local_copies import LocalCopies
 from penstock.hosting.producer_questions import ProducerQuestions
 from penstock.hosting.snapshot_writers import SnapshotWriters
 from penstock.hosting.task_builder import BuiltTask, build_task
@@ -95,6 +96,7 @@ class TaskHost(Protocol):
     questions: ProducerQuestions
     snapshot_writers: SnapshotWriters
     state_backends: StateBackends
+    local_copies: LocalCopies
 
     def send(self, message: object) -> None: ...
     def task_ended(self, task: TaskThread) -> None: ...
@@ -262,7 +264,7 @@ class TaskThread:
         spec: ChainSpec = deserialize(self._chain_blob)
         self.head_uid = spec.operators[0].uid
         self._built = build_task(self, spec)
-        self._metrics = TaskMetrics(self._built, self.processor)
+        self._metrics = TaskMetrics(self._built, self.processor, self.checkpoints)
         self._advance(ExecutionState.INITIALIZING)
         self._built.start()
         self._advance(ExecutionState.RUNNING)

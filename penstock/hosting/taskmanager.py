@@ -23,6 +23,7 @@ from penstock.hosting.data_plane import DataPlane
 from penstock.hosting.handshake import NONCE_BYTES, ROLE_TASKMANAGER, ClientHandshake, Credentials
 from penstock.hosting.io_directories import IoDirectories
 from penstock.hosting.keyed_state import StateBackends
+from penstock.hosting.local_copies import LocalCopies
 from penstock.hosting.producer_questions import ProducerQuestions
 from penstock.hosting.snapshot_writers import SnapshotWriters
 from penstock.hosting.task_builder import BuiltTask
@@ -111,6 +112,7 @@ class TaskManager:
         self.data_plane.on_broken = self.abandon
         self.questions = ProducerQuestions(self.send, self.data_plane.call_later)
         self.snapshot_writers = SnapshotWriters(config.slots)
+        self.local_copies = LocalCopies(self.io_directories.new_path)
         self.state_backends = StateBackends(self.task_settings.state_backend, self.io_directories)
         self._tasks: dict[AttemptId, TaskThread] = {}
         self._blobs: dict[BlobKey, bytes] = {}
@@ -323,6 +325,7 @@ class TaskManager:
     def _free(self, allocation_id: AllocationId, cause: str) -> None:
         with self._slots_lock:
             freed = self._slots.free(self.config.resource_id, allocation_id)
+        self.local_copies.release(allocation_id)
         for effect in freed:
             self.send(effect)
         for task in list(self._tasks.values()):

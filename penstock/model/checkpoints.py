@@ -58,6 +58,7 @@ class TaskCheckpointing:
     `is_exactly_once` False: barriers are counted, nothing is aligned. `may_be_unaligned`: barriers may overtake data.
     `are_finished_tasks_allowed`: an input that has ended does not keep the others from taking a checkpoint.
     `is_incremental`: of a database's files only those are written that no earlier checkpoint has.
+    `has_local_copies`: what is written is kept on the TaskManager too, for a task that starts again there.
     """
 
     directory: str
@@ -67,6 +68,7 @@ class TaskCheckpointing:
     may_be_unaligned: bool = False
     are_finished_tasks_allowed: bool = True
     is_incremental: bool = False
+    has_local_copies: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,9 +62,13 @@ web.exception-history-size | int | 16 | Failures of a job that are kept, each wi
 web.checkpoints.history | int | 10 | Checkpoints that have ended that a job's statistics show.
 penstock.story.size | int | 1000 | State changes of a job that are kept for its story.
 high-availability.type | str | NONE |
-    NONE, or FILE: another driver can take over a job whose driver is gone.
-high-availability.storageDir | str | - | FILE: the directory that all these drivers share.
-high-availability.cluster-id | str | /default | FILE: only drivers with the same one find a job.
+    NONE, FILE or ZOOKEEPER: another driver can take over a job whose driver is gone.
+high-availability.storageDir | str | - | The directory that all these drivers share.
+high-availability.cluster-id | str | /default | Only drivers with the same one find a job.
+high-availability.zookeeper.quorum | str | - | ZOOKEEPER: its servers, host:port separated by commas.
+high-availability.zookeeper.path.root | str | /flink | ZOOKEEPER: below this lies all that is kept there.
+high-availability.zookeeper.client.session-timeout | duration | 60 s | ZOOKEEPER: longest wait for an answer.
+high-availability.zookeeper.client.connection-timeout | duration | 15 s | ZOOKEEPER: longest wait for a connection.
 penstock.high-availability.lease-duration | duration | 5 s |
     A driver that has not renewed its lease for so long may be replaced.
 penstock.high-availability.renew-interval | duration | 1 s |
@@ -162,7 +166,8 @@ state.checkpoints.num-retained | int | 1 | Old name of execution.checkpointing.n
 state.savepoints.dir | str | - | Old name of execution.checkpointing.savepoint-dir.
 state.storage.fs.memory-threshold | memory | 20 kb |
     Old name of execution.checkpointing.data-inline-threshold.
-execution.state-recovery.from-local | bool | false | Prefer the slots that a task had before.
+execution.state-recovery.from-local | bool | false |
+    State is kept on the TaskManagers too, and tasks that start again prefer the slots that they had.
 state.backend.incremental | bool | false | Old name of execution.checkpointing.incremental.
 state.backend.local-recovery | bool | false | Old name of execution.state-recovery.from-local.
 heartbeat.interval | duration | 10 s | Between two heartbeats.
@@ -275,7 +280,6 @@ slotmanager.number-of-slots.min | int | 0
 = Larger parts of a deployment travel as blobs.
 blob.offload.minsize | memory | 1 mb
 = Coordination store only.
-high-availability.zookeeper.path.root | str | /flink
 high-availability.zookeeper.path.execution-plans | str | /execution-plans
 = Adaptive batch only.
 execution.batch.adaptive.auto-parallelism.enabled | bool | true

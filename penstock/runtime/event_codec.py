@@ -30,6 +30,8 @@ from penstock.runtime.elements import (
 Part: TypeAlias = "bytes | bytearray | memoryview | pa.Buffer"
 Parts: TypeAlias = "list[Part]"
 
+WITHOUT_CREDIT: Final = 0x40
+"""With a frame's kind: data that a barrier which overtakes does not wait behind; it fills no buffer of the consumer."""
 _I64: Final = struct.Struct("!q")
 _LATENCY: Final = struct.Struct("!qi")
 _BARRIER: Final = struct.Struct("!qqqBBB")  # id, time, time limit (-1: none), type, two flags

@@ -70,5 +70,5 @@ class FinishedSource:
         self.is_finished = True
         return 0, (EndOfData(drain=True),)
 
-    def poll_priority(self) -> Sequence[Element]:
-        return ()
+    def poll_priority(self) -> tuple[int, Sequence[Element]] | None:
+        return None

@@ -25,7 +25,7 @@ class StreamTaskInput(Protocol):
         ...
 
     def poll_priority(self) -> Sequence[Element]:
-        """What overtakes all else; empty: nothing does."""
+        """What overtakes all else, or what was found where that was told to be; empty: nothing."""
         ...
 
     @property
@@ -53,8 +53,9 @@ class StreamOneInputProcessor:
         elements = self._input.poll()
         return (0, elements) if elements else None
 
-    def poll_priority(self) -> Sequence[Element]:
-        return self._input.poll_priority()
+    def poll_priority(self) -> tuple[int, Sequence[Element]] | None:
+        elements = self._input.poll_priority()
+        return (0, elements) if elements else None
 
     @property
     def is_finished(self) -> bool:
@@ -105,10 +106,13 @@ class StreamMultipleInputProcessor:
             handler.was_read(index, status)
         return None
 
-    def poll_priority(self) -> Sequence[Element]:
+    def poll_priority(self) -> tuple[int, Sequence[Element]] | None:
         """Of the first input that has something; one that is not selected too."""
-        found = (one.poll_priority() for one in self._inputs)
-        return next((elements for elements in found if elements), ())
+        for index, one in enumerate(self._inputs):
+            elements = one.poll_priority()
+            if elements:
+                return index, elements
+        return None
 
     @property
     def held(self) -> Sequence[tuple[int, Element]]:

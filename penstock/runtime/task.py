@@ -49,8 +49,8 @@ class TaskInput(Protocol):
         ...
 
     def poll(self) -> tuple[int, Sequence[Element]] | None: ...
-    def poll_priority(self) -> Sequence[Element]:
-        """Barriers that overtake what the task is at; empty: none."""
+    def poll_priority(self) -> tuple[int, Sequence[Element]] | None:
+        """Barriers that overtake what the task is at, or what is to be read in its turn; None: nothing overtakes."""
         ...
 
     @property
@@ -242,12 +242,14 @@ class StreamTask:
     def _begin_priority(self) -> None:
         if self._begin_trigger():
             return
-        elements = self.input.poll_priority()
-        self._out.overdraw(is_needed=bool(elements))
-        if elements:
-            self._current = self._overtaking(elements)
-        else:
-            self._has_priority = False
+        while (polled := self.input.poll_priority()) is not None:
+            input_index, elements = polled
+            if isinstance(elements[0], (CheckpointBarrier, CancelCheckpointMarker)):
+                self._current = self._overtaking(elements)
+                break
+            self._inbox.extend((input_index, element) for element in elements)
+        self._has_priority = self._current is not None
+        self._out.overdraw(is_needed=self._has_priority)
 
     def _overtaking(self, elements: Sequence[Element]) -> Iterator[Routed]:
         """Barriers and markers, before what is in hand."""
@@ -341,13 +343,12 @@ class StreamTask:
 
     def _checkpoint(self, barrier: CheckpointBarrier) -> Iterator[Routed]:
         """What operators send ahead, the barrier to all, then the snapshot: nothing is processed in between."""
-        checkpoint_id = barrier.checkpoint_id
         if not self.checkpoints.is_news(barrier):
             return
         if not self.checkpoints.begin(barrier):
-            yield from self._out.to_all(CancelCheckpointMarker(checkpoint_id))
+            yield from self._out.to_all(CancelCheckpointMarker(barrier.checkpoint_id))
             return
-        yield from self.chain.prepare_snapshot_pre_barrier(checkpoint_id)
+        yield from self.chain.prepare_snapshot_pre_barrier(barrier.checkpoint_id)
         yield from self._out.to_all(barrier)
         if self.on_snapshot is not None:
             started_ns = self._clock_ns()

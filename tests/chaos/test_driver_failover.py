@@ -17,7 +17,7 @@ import pytest
 import penstock
 from penstock.common import Encoder
 from penstock.datastream.connectors.file_system import FileSink
-from penstock.hosting.ha_store import JobStore
+from penstock.hosting.ha_store import FileJobStore
 from penstock.model.errors import JobCancelledError, JobExecutionError
 from tests.chaos.test_killed_taskmanager import Trap
 from tests.spark.programs import environment
@@ -159,8 +159,8 @@ def drivers(tmp_path):
             driver.end()
 
 
-def store_of(folder: Path) -> JobStore:
-    return JobStore(folder / "ha" / CLUSTER)
+def store_of(folder: Path) -> FileJobStore:
+    return FileJobStore(folder / "ha" / CLUSTER)
 
 
 def check_result(folder: Path) -> None:

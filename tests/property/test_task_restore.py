@@ -6,7 +6,7 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.model.checkpoints import RedistributionMode
+from penstock.model.checkpoints import CheckpointOptions, RedistributionMode
 from penstock.runtime.checkpoint.snapshot import IN_HAND, ListPart, OperatorSnapshot
 from penstock.runtime.checkpoint.subtask import SubtaskCheckpoints
 from penstock.runtime.elements import (
@@ -166,3 +166,119 @@ def test_a_task_with_a_final_checkpoint_ends_after_it_and_not_before(batches, ea
     task.notify_checkpoint_complete(10)
     assert task.process_input() is InputStatus.END_OF_INPUT
     assert out.is_ended
+
+
+class PuttingOff(Operator):
+    """Commits what each checkpoint covers at the third try."""
+
+    def __init__(self) -> None:
+        self.tries = 0
+        self.is_waiting = False
+
+    @property
+    def has_put_off(self):
+        return self.is_waiting
+
+    def open(self, context):
+        self.timers = context.timers
+
+    def notify_checkpoint_complete(self, checkpoint_id):
+        self._try()
+
+    def on_processing_time(self, now_ms):
+        self._try()
+        return ()
+
+    def _try(self):
+        self.tries += 1
+        self.is_waiting = self.tries < 3
+        if self.is_waiting:
+            self.timers.schedule(self.timers.now_ms() + 1000)
+
+
+def test_a_task_at_its_end_waits_for_commits_that_were_put_off():
+    clock, out = Clock(), Remembering()
+    source = ListInput((0, EndOfData()), is_closed=True, is_source=True)
+    committer = PuttingOff()
+    task = task_of([Head(), committer], source, [out], clock)
+    task.checkpoints = SubtaskCheckpoints(has_final_checkpoint=True)
+    assert task.process_input() is InputStatus.NOTHING_AVAILABLE
+    task.trigger_checkpoint(CheckpointBarrier(1, 0))
+    task.process_input()
+    task.notify_checkpoint_complete(1)
+    assert task.process_input() is InputStatus.NOTHING_AVAILABLE
+    assert committer.tries == 1
+    clock.spend_ms(1000)
+    assert task.process_input() is InputStatus.NOTHING_AVAILABLE
+    assert committer.tries == 2
+    clock.spend_ms(1000)
+    assert task.process_input() is InputStatus.END_OF_INPUT
+    assert committer.tries == 3
+
+
+def test_other_timers_are_silent_behind_the_end_of_the_data():
+    class Ticking(Operator):
+        def open(self, context):
+            context.timers.schedule(5)
+
+        def on_processing_time(self, now_ms):
+            raise AssertionError("a timer fired behind the end")
+
+    clock, out = Clock(), Remembering()
+    source = ListInput((0, EndOfData()), is_closed=True, is_source=True)
+    task = task_of([Head(), Ticking()], source, [out], clock)
+    task.checkpoints = SubtaskCheckpoints(has_final_checkpoint=True)
+    task.process_input()
+    clock.spend_ms(10)
+    assert task.next_timer_ms() is None
+    assert task.process_input() is InputStatus.NOTHING_AVAILABLE
+
+
+class Overtaking(ListInput):
+    """What `priority` holds overtakes, or has come where something was told to overtake."""
+
+    def __init__(self, *elements) -> None:
+        super().__init__(*elements)
+        self.priority: deque = deque()
+
+    def poll_priority(self):
+        return (0, [self.priority.popleft()]) if self.priority else None
+
+
+def test_a_barrier_passes_a_full_output_and_takes_what_is_in_hand_along():
+    clock, out = Clock(), Remembering(room=1)
+    given = Overtaking((0, RowBatch([1, 2, 3, 4])))
+    task = task_of([Running(clock, 0.01)], given, [out], clock)
+    taken = []
+    task.on_snapshot = taken.append
+    task.process_input()
+    assert not task.is_output_available
+    unaligned = CheckpointBarrier(1, 0, CheckpointOptions(is_unaligned=True))
+    given.priority.append(unaligned)
+    task.notice_priority()
+    task.process_input()
+    assert unaligned in out.written
+    (snapshot,) = taken
+    done = values_of(out.written[: out.written.index(unaligned)])
+    assert done == [1]
+    assert values_of(batch for _, batch in snapshot.in_hand) == [2, 3, 4]
+    assert not task.is_output_available
+
+
+def test_records_that_come_where_a_barrier_was_told_of_keep_their_turn():
+    clock, out = Clock(), Remembering(room=1)
+    given = Overtaking((0, RowBatch([1, 2, 3])), (0, RowBatch([5])))
+    task = task_of([Running(clock, 0.01)], given, [out], clock)
+    task.process_input()
+    given.priority.append(RowBatch([4]))
+    task.notice_priority()
+    task.process_input()
+    assert len(out.values) == 1
+    out.room = None
+    task.process_input()
+    whole = Remembering()
+    other = task_of(
+        [Running(Clock(), 0)], ListInput((0, RowBatch([1, 2, 3, 4, 5]))), [whole], Clock()
+    )
+    other.process_input()
+    assert out.values == whole.values

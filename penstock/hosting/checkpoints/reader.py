@@ -21,7 +21,7 @@ from penstock.model.completed_checkpoint import (
     OperatorCheckpoint,
     OperatorRestore,
 )
-from penstock.model.errors import ConfigurationError, UserError
+from penstock.model.errors import ConfigurationError, ExternalError, UserError
 from penstock.model.ids import JobId
 from penstock.model.row import Row
 from penstock.runtime.checkpoint.snapshot import KeyedPart
@@ -114,9 +114,13 @@ class KeyedRows:
         return pa.table(arrays)
 
     def to_pandas(self) -> Any:
-        """A `pandas.DataFrame`. Raises: ImportError: pandas is not installed."""
-        import pandas as pd  # type: ignore[import-untyped]
-
+        """A `pandas.DataFrame`. Raises: ExternalError: pandas is not installed."""
+        try:
+            import pandas as pd  # type: ignore[import-untyped]
+        except ImportError as error:
+            raise ExternalError(
+                "pandas is not installed here, so there are no data frames. Install it, or take to_arrow()."
+            ) from error
         return pd.DataFrame({
             name: pd.Series(values, dtype=None if _is_plain(values) else object)
             for name, values in self.columns().items()

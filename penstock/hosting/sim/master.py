@@ -113,7 +113,7 @@ class Master:
             provider,
             observer,
             cast("Coordinators", coordinators),
-            DriverStreams(lambda _: None),
+            DriverStreams(lambda _, _credit: None),
             lambda: None,
         )
         self.shell.links = SimLinks(on_send)

@@ -23,9 +23,11 @@ from penstock.machines.checkpoints.requests import (
     Refusal,
     RequestQueue,
     Situation,
+    refusal_of,
 )
 from penstock.machines.checkpoints.settings import CheckpointSettings
 from penstock.machines.execution_graph import ExecutionGraph, ExecutionVertex
+from penstock.model.ids import AttemptId
 from penstock.model.messages.checkpoints import (
     AcknowledgeCheckpoint,
     CheckpointNotStored,
@@ -41,7 +43,7 @@ from penstock.model.messages.checkpoints import (
 from penstock.model.messages.checkpoints import CheckpointFailureReason as Reason
 from penstock.model.messages.job import SetTimer
 from penstock.model.messages.shared import FailureInfo
-from penstock.model.states import JobStatus
+from penstock.model.states import ExecutionState, JobStatus
 
 TRIGGER_TIMER: Final = "checkpoint-trigger"
 EXPIRY_TIMER: Final = "checkpoint-expiry"
@@ -67,6 +69,7 @@ class CheckpointCoordinator:
         self._queue = RequestQueue(settings.max_concurrent, settings.min_pause_ms)
         self._counter = FailureCounter(settings.tolerable_failures)
         self._ended = EndedCheckpoints()
+        self._awaiting: set[AttemptId] = set()
         self._next_id = max(settings.first_id, store.latest_id + 1)
         self._last_completion_ms: int | None = None
         self._is_periodic = False
@@ -101,6 +104,7 @@ class CheckpointCoordinator:
     def stop(self, reason: Reason = Reason.COORDINATOR_SUSPEND) -> None:
         """The job does not run any more: nothing is triggered, and what is under way is aborted."""
         self.is_active = self._is_periodic = False
+        self._awaiting.clear()
         for request in self._queue.drop_all():
             self._gateway.answer_failure(request, reason, "the job is not RUNNING")
         self._abort_all(reason)
@@ -157,6 +161,14 @@ class CheckpointCoordinator:
                     text = f"not acknowledged by all within {self._settings.timeout_ms} ms"
                     self._abort(pending, Reason.CHECKPOINT_EXPIRED, text)
 
+    def on_awaited(self, attempt_id: AttemptId, now_ms: int) -> None:
+        """A task has read all its input. When all have, nothing is gained by waiting for the timer."""
+        self._awaiting.add(attempt_id)
+        running = [v for v in self._graph.vertices if v.state is not ExecutionState.FINISHED]
+        are_all = all(vertex.execution.attempt_id in self._awaiting for vertex in running)
+        if self._is_periodic and running and are_all:
+            self._request(CheckpointRequest(now_ms))
+
     def on_savepoint_wanted(self, event: TriggerSavepoint) -> None:
         request = CheckpointRequest(
             event.now_ms,
@@ -165,7 +177,8 @@ class CheckpointCoordinator:
             request_id=event.request_id,
             target_directory=event.target_directory,
         )
-        refusal = self._what_refuses(request)
+        waiting = [pending.request for pending in self.pending.values()] + list(self._queue)
+        refusal = refusal_of(request, waiting, is_active=self.is_active)
         if refusal is not None:
             self._gateway.answer_failure(request, *refusal)
             return
@@ -174,19 +187,6 @@ class CheckpointCoordinator:
             self._queue.drop_periodic()
             self._abort_all(Reason.COORDINATOR_SUSPEND)
         self._request(request)
-
-    def _what_refuses(self, request: CheckpointRequest) -> tuple[Reason, str] | None:
-        if not self.is_active:
-            return Reason.NOT_ALL_REQUIRED_TASKS_RUNNING, "the job is not RUNNING"
-        if request.checkpoint_type.is_savepoint and request.target_directory is None:
-            return Reason.IO_EXCEPTION, (
-                "no directory is named for it: name one, or set "
-                "'execution.checkpointing.savepoint-dir'"
-            )
-        waiting = [pending.request for pending in self.pending.values()] + list(self._queue)
-        if any(other.checkpoint_type.is_synchronous for other in waiting):
-            return Reason.COORDINATOR_SUSPEND, "the job is being stopped with a savepoint"
-        return None
 
     def _start_periodic(self, now_ms: int) -> None:
         self._is_periodic = self._settings.interval_ms is not None

@@ -26,6 +26,7 @@ from penstock.model.messages.checkpoints import (
     CheckpointStored,
     CoordinatorsSnapshotted,
     DiscardCheckpoint,
+    FinalCheckpointAwaited,
     RestoreCoordinators,
     SavepointAnswered,
     TriggerSavepoint,
@@ -84,6 +85,8 @@ class JobCheckpoints:
                 coordinator.on_acknowledged(event.message)
             case CheckpointDeclined():
                 coordinator.on_declined(event.message)
+            case FinalCheckpointAwaited():
+                coordinator.on_awaited(event.attempt_id, event.now_ms)
             case CoordinatorsSnapshotted():
                 coordinator.on_coordinators_snapshotted(event)
             case CheckpointStored():

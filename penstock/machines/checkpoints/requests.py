@@ -7,7 +7,7 @@ cleaned up do not count.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -55,6 +55,22 @@ class Situation:
     pending: int = 0
     is_triggering: bool = False
     last_completion_ms: int | None = None
+
+
+def refusal_of(
+    wanted: CheckpointRequest, others: Sequence[CheckpointRequest], *, is_active: bool
+) -> tuple[CheckpointFailureReason, str] | None:
+    """Why a user cannot have this now, and never will. `others`: what is under way or waits. `is_active`: the job runs."""
+    if not is_active:
+        return CheckpointFailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING, "the job is not RUNNING"
+    if wanted.checkpoint_type.is_savepoint and wanted.target_directory is None:
+        return CheckpointFailureReason.IO_EXCEPTION, (
+            "no directory is named for it: name one, or set 'execution.checkpointing.savepoint-dir'"
+        )
+    if any(other.checkpoint_type.is_synchronous for other in others):
+        reason = CheckpointFailureReason.COORDINATOR_SUSPEND
+        return reason, "the job is being stopped with a savepoint"
+    return None
 
 
 class RequestQueue:

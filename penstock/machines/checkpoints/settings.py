@@ -74,6 +74,11 @@ class CheckpointSettings:
         return self.interval_ms is not None
 
     @property
+    def holds_results(self) -> bool:
+        """Whether the program gets no row that a restart would give it again."""
+        return self.is_periodic and self.is_exactly_once
+
+    @property
     def has_final_checkpoint(self) -> bool:
         """Whether a task that has read all its input may count on one more checkpoint."""
         return self.is_periodic and self.are_finished_tasks_allowed

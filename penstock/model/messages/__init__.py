@@ -20,6 +20,7 @@ from penstock.model.messages.checkpoints import (
     DeclineCheckpoint,
     DiscardCheckpoint,
     DiscardStates,
+    FinalCheckpointAwaited,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     RestoreCoordinators,
@@ -28,6 +29,7 @@ from penstock.model.messages.checkpoints import (
     StoreCheckpoint,
     TriggerCheckpoint,
     TriggerSavepoint,
+    WaitsForFinalCheckpoint,
 )
 from penstock.model.messages.control import (
     AddSplits,
@@ -127,6 +129,7 @@ __all__ = [
     "ExecutionStateChanged",
     "FailJob",
     "FailureInfo",
+    "FinalCheckpointAwaited",
     "FinalizeJob",
     "FreeSlot",
     "Heartbeat",
@@ -185,4 +188,5 @@ __all__ = [
     "UpdatePartitions",
     "UserOutput",
     "VertexProgress",
+    "WaitsForFinalCheckpoint",
 ]

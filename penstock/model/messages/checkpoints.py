@@ -103,6 +103,13 @@ class DeclineCheckpoint:
     text: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class WaitsForFinalCheckpoint:
+    """(wire) The task has read all its input, and ends with the next checkpoint."""
+
+    attempt_id: AttemptId
+
+
 # ------------------------------------------------------------------ events
 
 
@@ -119,6 +126,14 @@ class CheckpointDeclined:
     """A DeclineCheckpoint with the time of its arrival."""
 
     message: DeclineCheckpoint
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FinalCheckpointAwaited:
+    """A WaitsForFinalCheckpoint with the time of its arrival."""
+
+    attempt_id: AttemptId
     now_ms: int
 
 
@@ -167,6 +182,7 @@ class TriggerSavepoint:
 CheckpointEvent: TypeAlias = (
     CheckpointAcknowledged
     | CheckpointDeclined
+    | FinalCheckpointAwaited
     | CoordinatorsSnapshotted
     | CheckpointStored
     | CheckpointNotStored

@@ -131,12 +131,16 @@ class NoMoreSplits:
 
 @dataclass(frozen=True, slots=True)
 class DriverData:
-    """(wire) A batch of a print or collect stream: opaque bytes until the driver's consumer opens them."""
+    """(wire) A batch of a print or collect stream: opaque bytes until the driver's consumer opens them.
+
+    `behind_checkpoint`: the last one whose barrier the attempt has passed; -1: none. Later ones cover the batch.
+    """
 
     stream: str
     attempt_id: AttemptId
     records: int
     payload: bytes
+    behind_checkpoint: int = -1
 
 
 @dataclass(frozen=True, slots=True)

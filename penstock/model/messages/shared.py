@@ -83,7 +83,8 @@ class TaskIo:
 
     `*_ms`: since the start. `*_ms_per_s`: over the last minute at most; the three sum to 1,000. `watermark_ms`: of the
     input (of a source: of its output). `buffers_in`, `buffers_out`: frames that wait for the task, and that wait for
-    its consumers. `mails`: that wait in its mailbox.
+    its consumers. `mails`: that wait in its mailbox. `restored_*`: state that it began with, from its machine's disk and from the
+    checkpoint directory.
     """
 
     records_in: int = 0
@@ -103,4 +104,6 @@ class TaskIo:
     buffers_in: int = 0
     buffers_out: int = 0
     mails: int = 0
+    restored_local_bytes: int = 0
+    restored_remote_bytes: int = 0
     latencies: tuple[LatencySummary, ...] = ()

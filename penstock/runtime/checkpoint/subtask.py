@@ -37,6 +37,8 @@ class SubtaskCheckpoints:
         self._behind: deque[Callable[[], None]] = deque()
         self._is_taking = False
         self._is_at_end = False
+        self.tell_waiting: Callable[[], None] = _nobody
+        """Called when the task has come to its end, and waits for one more checkpoint."""
 
     # ------------------------------------------------------------------ what to take
 
@@ -110,8 +112,14 @@ class SubtaskCheckpoints:
         """Consumers have been told that no more records come."""
         self._is_at_end = True
         self._final.on_end_of_data()
+        if not self.may_finish:
+            self.tell_waiting()
 
     @property
     def may_finish(self) -> bool:
         """All that the task has written is in a checkpoint, or none will be taken."""
         return self._final.may_finish and not self._triggers
+
+
+def _nobody() -> None:
+    """There is nobody who could take one sooner."""

@@ -92,22 +92,15 @@ class NetworkInput:
         if self._recovered:
             return self._replay()
         while (polled := self.gate.poll()) is not None:
-            element = polled.element
-            if type(element) is RowBatch or type(element) is ColumnBatch:
-                self.records_in += len(element)
-                if self.checkpoints is not None and self.checkpoints.in_flight is not None:
-                    channel = self.first_channel + self.gate.last_channel
-                    self.checkpoints.in_flight.on_data(channel, element)
-                return (element,)
             outputs = self._accept(polled)
             if outputs:
                 return outputs
         return ()
 
     def poll_priority(self) -> Sequence[Element]:
-        """What overtakes, and nothing else: while the task is in the middle of something. What was recovered goes first.
+        """What overtakes, while the task is in the middle of something; or what came in its place, to be read in its turn.
 
-        An alignment that has taken too long ends here too.
+        What was recovered goes first. An alignment that has taken too long ends here too.
         """
         if self.checkpoints is not None and (late := self.checkpoints.on_timer()):
             return late
@@ -131,6 +124,8 @@ class NetworkInput:
 
     def _accept(self, polled: Polled) -> Sequence[Element]:
         element = polled.element
+        if type(element) is RowBatch or type(element) is ColumnBatch:
+            return self._accept_data(element)
         if isinstance(element, Watermark):
             return self._valve.input_watermark(element.timestamp_ms, self.gate.last_channel)
         if isinstance(element, WatermarkStatus):
@@ -139,10 +134,16 @@ class NetworkInput:
             return (element,)
         if isinstance(element, EndOfData):
             status = self.gate.end_of_data
-            if status is EndOfDataStatus.NOT_END_OF_DATA:
-                return ()
-            return (EndOfData(drain=status is EndOfDataStatus.DRAINED),)
+            is_end = status is not EndOfDataStatus.NOT_END_OF_DATA
+            return (EndOfData(drain=status is EndOfDataStatus.DRAINED),) if is_end else ()
         return self._accept_for_checkpoints(element, polled.sequence)
+
+    def _accept_data(self, batch: Batch) -> Sequence[Element]:
+        self.records_in += len(batch)
+        if self.checkpoints is not None and self.checkpoints.in_flight is not None:
+            channel = self.first_channel + self.gate.last_channel
+            self.checkpoints.in_flight.on_data(channel, batch)
+        return (batch,)
 
     def _accept_for_checkpoints(self, element: Element, sequence: int) -> Sequence[Element]:
         place = self.gate.last_channel

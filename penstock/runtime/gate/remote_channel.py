@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from penstock.model.errors import BufferReordering, EngineBug, PartitionNotFound, ResultDataLost
 from penstock.runtime.codec import ChannelDecoder
 from penstock.runtime.elements import Batch, CheckpointBarrier, ColumnBatch, RowBatch
-from penstock.runtime.event_codec import FrameKind, decode_event
+from penstock.runtime.event_codec import WITHOUT_CREDIT, FrameKind, decode_event
 from penstock.runtime.gate.backoff import Backoff, ListenerBackoff
 from penstock.runtime.gate.channel import InputChannel
 from penstock.runtime.gate.credit import ReceiverCredit
@@ -34,7 +34,7 @@ _HALF = 1 << 31
 
 
 class ReceivedFrame(NamedTuple):
-    """`is_floating`: the kind of buffer that it fills; None: an event, which fills none."""
+    """`is_floating`: the kind of buffer that it fills; None: it fills none, as events."""
 
     kind: int
     payload: bytes | memoryview
@@ -133,6 +133,8 @@ class RemoteInputChannel(InputChannel):
         has_priority: bool = False,
     ) -> None:
         """`backlog`: data batches that the sender has behind this frame."""
+        takes_buffer = kind <= FrameKind.COLUMNS
+        kind &= ~WITHOUT_CREDIT
         if kind == FrameKind.BARRIER:
             has_priority = has_priority or _overtakes(kind, payload)
         try:
@@ -140,7 +142,7 @@ class RemoteInputChannel(InputChannel):
                 if self.is_released or self._error is not None:
                     return  # behind an error nothing counts: an end of the partition would hide it
                 self._check_sequence(sequence)
-                is_floating = self.credit.take() if kind <= FrameKind.COLUMNS else None
+                is_floating = self.credit.take() if takes_buffer else None
                 frame = ReceivedFrame(kind, payload, sequence, is_floating)
                 if has_priority:
                     self._frames.add_priority(frame)

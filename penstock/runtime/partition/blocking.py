@@ -291,6 +291,11 @@ class BoundedBlockingView:
         kind = self._next_type()
         return kind is not NextType.NONE and (has_credit or kind is not NextType.DATA)
 
+    @property
+    def has_priority(self) -> bool:
+        """Nothing overtakes in a file."""
+        return False
+
     def resume(self) -> None:
         raise EngineBug("a blocking result has no barriers, so its reading cannot be resumed")
 

@@ -293,6 +293,11 @@ class PipelinedSubpartition:
             return self._queue.backlog
 
     @property
+    def has_priority(self) -> bool:
+        """What comes next overtakes all the rest."""
+        return self._queue.next_type is NextType.PRIORITY_EVENT
+
+    @property
     def is_blocked(self) -> bool:
         """An element that blocks has been taken, and the consumer has not gone on."""
         return self._queue.is_blocked
@@ -344,6 +349,10 @@ class PipelinedSubpartitionView:
     @property
     def frame_bytes(self) -> int:
         return self._parent.sizes.frame_bytes
+
+    @property
+    def has_priority(self) -> bool:
+        return self._parent.has_priority
 
     def measured(self, rows: int, size: int) -> None:
         self._parent.sizes.measured(rows, size)

@@ -85,6 +85,11 @@ class FrameView(SubpartitionView, Protocol):
         """How large an encoded frame may be; a single record above it passes alone."""
         ...
 
+    @property
+    def has_priority(self) -> bool:
+        """What comes next overtakes all the rest."""
+        ...
+
     def measured(self, rows: int, size: int) -> None:
         """So many rows came to so many bytes."""
         ...

@@ -15,6 +15,7 @@ from penstock.datastream.connectors.file_system import (
 from penstock.hosting.executor import MiniCluster
 from penstock.hosting.job_observer import JobObserver
 from penstock.model.messages import CheckpointEnded
+from penstock.model.states import JobStatus
 from penstock.runtime.elements import RowBatch
 from penstock.runtime.source import (
     Boundedness,
@@ -37,7 +38,18 @@ class Stage:
         self.name = name
         self.gate = threading.Event()
         self.failed = threading.Event()
-        self.held = 0
+        self._held: set[int] = set()
+        self._changed = threading.Condition()
+
+    def holds(self, split: int) -> None:
+        with self._changed:
+            self._held.add(split)
+            self._changed.notify_all()
+
+    def wait_until_held(self, splits: int) -> None:
+        """So many have come to where they are held: all that they gave before is on its way."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self._held) >= splits, WAIT_S)
 
 
 class HeldSource(Source):
@@ -107,6 +119,7 @@ class _Held(SourceReader):
             return ReaderStatus.NOTHING_AVAILABLE
         split, position = self.at
         if position >= self.source.hold and not STAGES[self.source.stage].gate.is_set():
+            STAGES[self.source.stage].holds(split)
             self.context.wake_at(self.context.monotonic_ms() + 1)
             return ReaderStatus.NOTHING_AVAILABLE
         self.at = (split, position + 1) if position + 1 < self.source.count else None
@@ -228,3 +241,14 @@ def expected_sums(splits: int, count: int) -> list[tuple[int, int]]:
     return sorted(
         (split, sum(range(position + 1))) for split in range(splits) for position in range(count)
     )
+
+
+def wait_until_running(client) -> None:
+    """A savepoint that is asked for before all tasks run is refused."""
+    manager = client._control.manager
+    for _ in range(3000):
+        states = [vertex.state.name for vertex in manager.job_master.execution_graph.vertices]
+        if set(states) == {"RUNNING"} and manager.status is JobStatus.RUNNING:
+            return
+        manager.wait(0.01)
+    raise AssertionError("the tasks do not run")

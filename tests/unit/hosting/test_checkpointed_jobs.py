@@ -2,8 +2,8 @@
 
 import pytest
 
+from penstock.common import WatermarkStrategy
 from penstock.model.errors import ConfigurationError, ExternalError
-from penstock.model.states import JobStatus
 from tests.unit.hosting.checkpoint_programs import (
     FailsOnce,
     HeldSource,
@@ -14,6 +14,7 @@ from tests.unit.hosting.checkpoint_programs import (
     hidden_of,
     lines_of,
     sums_to_file,
+    wait_until_running,
 )
 
 EVERY = "20 ms"
@@ -67,6 +68,16 @@ def test_a_job_without_failures_commits_with_its_last_checkpoint(tmp_path, stage
     env.execute("sums")
     assert lines_of(tmp_path / "out") == expected_sums(2, 10)
     assert watcher.completed
+
+
+def test_the_last_checkpoint_does_not_wait_for_its_time(tmp_path, stage):
+    stage.gate.set()
+    watcher = Watcher()
+    env = checkpointed(watcher, tmp_path, execution__checkpointing__interval="1 h")
+    sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 3, 10, 0), same)
+    env.execute("sums")
+    assert lines_of(tmp_path / "out") == expected_sums(3, 10)
+    assert len(watcher.completed) == 1
 
 
 def test_a_directory_is_not_needed_where_all_share_the_files(tmp_path, stage):
@@ -143,17 +154,6 @@ def test_a_savepoint_is_taken_of_a_job_without_periodic_checkpoints(tmp_path, st
     assert left_in(tmp_path / "savepoints"), "a savepoint is the user's"
 
 
-def wait_until_running(client):
-    """The first savepoint may come before the tasks run: then it is refused, and asked for again."""
-    manager = client._control.manager
-    for _ in range(3000):
-        states = [vertex.state.name for vertex in manager.job_master.execution_graph.vertices]
-        if set(states) == {"RUNNING"} and manager.status is JobStatus.RUNNING:
-            return
-        manager.wait(0.01)
-    raise AssertionError("the tasks do not run")
-
-
 def test_a_savepoint_of_a_job_that_has_ended_is_refused(tmp_path, stage):
     stage.gate.set()
     env = environment(Watcher())
@@ -173,3 +173,27 @@ def test_a_savepoint_without_a_directory_says_what_to_name(tmp_path, stage):
         client.trigger_savepoint().result()
     stage.gate.set()
     client.get_job_execution_result().result()
+
+
+def test_collected_rows_are_given_once_whatever_fails(tmp_path, stage):
+    watcher = Watcher(stage)
+    env = checkpointed(watcher, tmp_path)
+    source = HeldSource(stage.name, splits=3, count=40, hold=20)
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "held")
+    with stream.map(FailsOnce(stage.name, 30)).execute_and_collect() as rows:
+        found = list(rows)
+    assert stage.failed.is_set()
+    assert sorted(found) == [(split, number) for split in range(3) for number in range(40)]
+    assert watcher.restored[0] is not None
+
+
+def test_collected_rows_are_given_with_the_checkpoint_that_covers_them(tmp_path, stage):
+    """The source stands still: what it gave before comes, though the job goes on."""
+    env = checkpointed(Watcher(), tmp_path)
+    source = HeldSource(stage.name, splits=2, count=40, hold=20)
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "held")
+    with stream.execute_and_collect() as rows:
+        found = [next(rows) for _ in range(40)]
+        stage.gate.set()
+        found += list(rows)
+    assert sorted(found) == [(split, number) for split in range(2) for number in range(40)]

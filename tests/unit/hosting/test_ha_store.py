@@ -1,16 +1,14 @@
-"""The store of jobs and leases: contenders, crashes at each step, and drivers that come back too late."""
+"""What every store of jobs does: a directory, and ZooKeeper."""
 
-import os
 import threading
 
 import pytest
 
-from penstock.hosting import ha_store
-from penstock.hosting.ha_settings import ha_settings_of, make_private
-from penstock.hosting.ha_store import Ended, JobStore, LeaseTaken
+from penstock.hosting.ha_settings import ZookeeperSettings, make_private
+from penstock.hosting.ha_store import Ended, FileJobStore, LeaseTaken
+from penstock.hosting.ha_zookeeper import ZookeeperJobStore
 from penstock.machines.leadership import Lease
-from penstock.model.config import Settings
-from penstock.model.errors import ConfigurationError, ExternalError
+from tests.zookeeper import zookeeper_server
 
 KEY = "k" * 32
 
@@ -23,10 +21,23 @@ def ended(entry) -> Ended:
     return Ended(entry.token, "job-1", "FINISHED", 5)
 
 
-@pytest.fixture
-def store(tmp_path):
-    make_private(tmp_path / "cluster", b"")
-    return JobStore(tmp_path / "cluster")
+@pytest.fixture(scope="module")
+def server():
+    with zookeeper_server() as server:
+        yield server
+
+
+@pytest.fixture(params=["file", "zookeeper"])
+def store(request, tmp_path):
+    if request.param == "file":
+        make_private(tmp_path / "cluster", b"")
+        yield FileJobStore(tmp_path / "cluster")
+        return
+    quorum = request.getfixturevalue("server").quorum
+    settings = ZookeeperSettings(quorum, f"/{tmp_path.name}", 5000, 5000, 5000)
+    made = ZookeeperJobStore(settings, tmp_path / "cluster")
+    yield made
+    made.close()
 
 
 def test_what_is_put_in_comes_out(store):
@@ -110,143 +121,18 @@ def test_an_entry_that_ended_is_gone_and_its_end_stays_for_those_who_waited(stor
     assert store.job_keys() == []
     assert store.lease(entry) is None
     assert store.ended(KEY) == ended(entry)
-    assert sorted(os.listdir(entry.path.parent)) == ["ended", "lock"]
 
 
-def crash_at(monkeypatch, name):
-    """The process dies at the first call of this function."""
+def test_what_was_put_last_is_read_and_what_was_before_is_gone(store, tmp_path):
+    entry = store.create(KEY, b"job", lease("a"))
+    for pointers in (b"1", b"2"):
+        store.put_checkpoints(entry, pointers)
+    assert store.read(entry, "checkpoints") == b"2"
+    assert len([path for path in tmp_path.rglob("*checkpoints*") if path.is_file()]) == 1
 
-    def die(*arguments):
-        raise KeyboardInterrupt
 
-    monkeypatch.setattr(ha_store, name, die)
-
-
-def test_a_crash_while_an_entry_is_written_leaves_none(store, monkeypatch):
-    with monkeypatch.context() as patch:
-        crash_at(patch, "_sync_folder")  # all is written, nothing is renamed
-        with pytest.raises(KeyboardInterrupt):
-            store.create(KEY, b"job", lease("a"))
-    assert [n for n in os.listdir(store._root / KEY) if n.startswith("new-")]
-    assert store.find(KEY) is None
+def test_an_entry_that_is_dropped_was_never_there(store):
+    store.drop(store.create(KEY, b"job", lease("a")))
     assert store.job_keys() == []
-    entry = store.create(KEY, b"another", lease("b"))
-    assert store.read(entry, "job") == b"another"
-    assert not [n for n in os.listdir(store._root / KEY) if n.startswith("new-")]
-
-
-def test_a_crash_while_a_result_is_written_leaves_none(store, monkeypatch):
-    entry = store.create(KEY, b"job", lease("a"))
-    with monkeypatch.context() as patch:
-        patch.setattr(ha_store.os, "fsync", lambda _: 1 / 0)  # written, not durable, not renamed
-        with pytest.raises(ZeroDivisionError):
-            store.put_result(entry, b"half")
-    assert store.read(store.take(entry, lease("b")), "result") is None
-
-
-def test_a_crash_while_an_entry_is_taken_leaves_it_to_be_taken(store, monkeypatch):
-    former = store.create(KEY, b"job", lease("a"))
-    with monkeypatch.context() as patch:
-        crash_at(patch, "_write_durably")  # it has its new name, and the former lease
-        with pytest.raises(KeyboardInterrupt):
-            store.take(former, lease("b"))
-    left = store.find(KEY)
-    assert (left.token, store.lease(left).owner) == (2, "a")
-    with pytest.raises(LeaseTaken):
-        store.renew(former, lease("a"))
-    assert store.take(left, lease("c")).token == 3
-
-
-def test_a_crash_while_an_entry_is_removed_leaves_it_with_its_result(store, monkeypatch):
-    entry = store.create(KEY, b"job", lease("a"))
-    store.put_result(entry, b"how it ends")
-    with monkeypatch.context() as patch:
-        patch.setattr(ha_store.Path, "rename", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            store.remove(entry, ended(entry))
-    assert store.read(store.take(entry, lease("b")), "result") == b"how it ends"
-
-
-@pytest.mark.parametrize("damage", [b"", b"x", b"PENSTOCK-HA-1 ", None])
-def test_a_damaged_job_is_refused_unread(store, damage):
-    entry = store.create(KEY, b"job", lease("a"))
-    path = entry.path / "job"
-    path.write_bytes(path.read_bytes()[:-1] + b"!" if damage is None else damage)
-    with pytest.raises(ExternalError, match="damaged"):
-        store.read(entry, "job")
-
-
-def test_a_job_of_another_key_is_refused_unread(store):
-    entry = store.create(KEY, b"job", lease("a"))
-    with pytest.raises(ExternalError, match="key-file"):
-        JobStore(store._root, b"secret of 16 bytes").read(entry, "job")
-
-
-def test_a_damaged_lease_runs_out_like_any_other(store):
-    entry = store.create(KEY, b"job", lease("a"))
-    (entry.path / "lease").write_bytes(b"\0\0\0")
-    assert store.lease(entry).duration_ms == 60_000
-    store.renew(entry, lease("a"))
-    assert store.lease(entry).duration_ms == 1000
-
-
-# ------------------------------------------------------------------ settings
-
-
-def settings(tmp_path, **values) -> Settings:
-    told = {
-        "high-availability.type": "FILE",
-        "high-availability.storageDir": str(tmp_path),
-        "high-availability.cluster-id": "/nightly/a",
-    }
-    return Settings(told | {key.replace("__", "-"): value for key, value in values.items()})
-
-
-def test_a_cluster_id_is_one_directory(tmp_path):
-    assert ha_settings_of(Settings()) is None
-    found = ha_settings_of(settings(tmp_path))
-    assert found.root == tmp_path / "nightly%2Fa"
-    assert (found.lease_ms, found.renew_ms) == (5000, 1000)
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "told"),
-    [
-        ("high-availability.type", "ZOOKEEPER", "only FILE"),
-        ("high-availability.type", "kubernetes", "only FILE"),
-        ("high-availability.type", "nonsense", "NONE or FILE"),
-        ("high-availability.storageDir", "s3://bucket/ha", "not s3"),
-        ("high-availability.storageDir", "", "must name a directory"),
-        ("high-availability.cluster-id", "/", "must name"),
-        ("penstock.high-availability.renew-interval", "3 s", "half of the lease"),
-        ("penstock.high-availability.key-file", "/nowhere/at/all", "cannot read"),
-    ],
-)
-def test_settings_that_cannot_work_say_so(tmp_path, key, value, told):
-    with pytest.raises(ConfigurationError, match=told):
-        ha_settings_of(settings(tmp_path, **{key: value}))
-
-
-def test_a_key_file_is_secret_and_long_enough(tmp_path):
-    file = tmp_path / "key"
-    file.write_bytes(b"0123456789abcdef\n")
-    file.chmod(0o644)
-    chosen = {"penstock.high-availability.key-file": str(file)}
-    with pytest.raises(ConfigurationError, match="chmod 600"):
-        ha_settings_of(settings(tmp_path, **chosen))
-    file.chmod(0o600)
-    assert ha_settings_of(settings(tmp_path, **chosen)).key == b"0123456789abcdef"
-    file.write_bytes(b"short")
-    with pytest.raises(ConfigurationError, match="16"):
-        ha_settings_of(settings(tmp_path, **chosen))
-
-
-def test_a_directory_that_others_write_needs_a_key(tmp_path):
-    root = tmp_path / "open"
-    root.mkdir()
-    root.chmod(0o777)
-    with pytest.raises(ConfigurationError, match="key-file"):
-        make_private(root, b"")
-    make_private(root, b"a key")
-    make_private(tmp_path / "new" / "cluster", b"")
-    assert (tmp_path / "new" / "cluster").stat().st_mode & 0o777 == 0o700
+    assert store.ended(KEY) is None
+    assert store.create(KEY, b"job", lease("a")).token == 1

@@ -50,8 +50,8 @@ def environment(folder: Path, observer: JobObserver | None = None, **more: str):
     return env.use_executor(MiniCluster(observer=observer or JobObserver()).executor())
 
 
-def other_driver(folder: Path) -> Election:
-    return Election(ha_settings_of(Settings(configured(folder))), lambda _text: None)
+def other_driver(folder: Path, **more: str) -> Election:
+    return Election(ha_settings_of(Settings(configured(folder, **more))), lambda _text: None)
 
 
 def numbers_to_file(env, folder: Path, function=lambda v: v) -> None:

@@ -5,8 +5,9 @@ import pickle
 
 from penstock.hosting.data_frames import FailureKind, FrameType
 from penstock.hosting.remote_view import RemoteView
-from penstock.runtime.elements import RowBatch, Watermark
-from penstock.runtime.event_codec import FrameKind
+from penstock.model.checkpoints import CheckpointOptions
+from penstock.runtime.elements import CheckpointBarrier, RowBatch, Watermark
+from penstock.runtime.event_codec import WITHOUT_CREDIT, FrameKind
 from penstock.runtime.partition.blocking import BlockingFormat
 from penstock.runtime.partition.bounded_data import FileData
 from penstock.runtime.partition.result_partition import blocking_partition
@@ -116,3 +117,18 @@ def test_a_lost_connection_closes_files_but_consumes_nothing(tmp_path):
     view, _ = attached(read_once, 0)
     view.disconnect()
     assert not read_once.is_consumed
+
+
+def test_what_is_encoded_goes_before_a_barrier_that_overtakes_and_needs_no_credit_then():
+    part = pipelined(frame_bytes=64)
+    view, connection = attached(part, 1)
+    sub = part.subpartitions[0]
+    sub.add_frame(RowBatch([os.urandom(60), os.urandom(60), os.urandom(60)]), is_finished=True)
+    sub.add_frame(RowBatch([1]), is_finished=True)
+    assert connection.kinds == ["ROWS"]
+    options = CheckpointOptions(is_unaligned=True)
+    sub.add(CheckpointBarrier(1, 0, options))
+    headers = [header[0] for kind, header, _ in connection.sent if kind == FrameType.DATA]
+    assert headers[0] == FrameKind.ROWS
+    assert set(headers[1:-1]) == {FrameKind.ROWS | WITHOUT_CREDIT}
+    assert headers[-1] == FrameKind.BARRIER

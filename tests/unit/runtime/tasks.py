@@ -54,7 +54,7 @@ class ListInput:
         return input_index, [element]
 
     def poll_priority(self):
-        return ()
+        return None
 
     @property
     def is_finished(self) -> bool:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.model.checkpoints import CheckpointType, RedistributionMode, SubtaskState
+from penstock.model.checkpoints import CheckpointType
 from penstock.model.ids import AttemptId
 from penstock.model.messages import (
     CancelJob,
@@ -27,7 +27,6 @@ from penstock.model.messages import (
     TimerFired,
     TriggerCheckpoint,
 )
-from penstock.model.messages.shared import FailureInfo
 from penstock.model.states import ExecutionState as S
 from penstock.model.states import JobStatus
 from tests.unit.machines.bench import USER, Bench, statuses
@@ -282,66 +281,6 @@ def test_a_restart_without_a_checkpoint_begins_anew() -> None:
     assert {e.deployment.restore for e in effects if isinstance(e, DeployTask)} == {None}
 
 
-# ------------------------------------------------------------------ finished tasks
-
-
-def test_tasks_all_of_whose_producers_have_finished_are_triggered() -> None:
-    bench = CheckpointBench()
-    bench.finish(ALL[0])
-    assert told(bench.fire("checkpoint-trigger"), TriggerCheckpoint) == ["FlatMap[0]", "FlatMap[1]"]
-    checkpoint = written(bench.ack(1, *ALL[1:]))
-    assert [o.is_fully_finished for o in checkpoint.operators] == [True, False, False]
-    assert checkpoint.operators[0].subtasks == (None,)
-
-
-def test_without_checkpoints_after_tasks_finish_there_are_none() -> None:
-    bench = CheckpointBench(replace(EVERY_SECOND, are_finished_tasks_allowed=False))
-    bench.finish(ALL[0])
-    assert ids_of(bench.fire("checkpoint-trigger"), TriggerCheckpoint) == set()
-
-
-def test_a_union_list_of_a_vertex_that_has_finished_in_part_fails_the_checkpoint() -> None:
-    bench = CheckpointBench()
-    bench.finish(ALL[0], ALL[1])
-    bench.trigger()
-    union = state_of("flatmap", list_handle(2, RedistributionMode.UNION))
-    bench.ack(1, ALL[2], state=union)
-    bench.ack(1, *ALL[3:])
-    assert bench.job.status is JobStatus.FAILING
-    assert "'FlatMap' has finished in 1 of its 2 subtasks" in bench.job.failure.text
-
-
-def test_a_subtask_that_acknowledges_at_its_end_of_data_counts_as_finished() -> None:
-    bench = CheckpointBench()
-    bench.trigger()
-    bench.ack(1, *ALL[:3], state=SubtaskState(is_finished=True))
-    checkpoint = written(bench.ack(1, *ALL[3:]))
-    assert [o.is_fully_finished for o in checkpoint.operators] == [True, True, False]
-
-
-def test_a_subtask_at_its_end_keeps_the_state_that_it_still_has() -> None:
-    """A sink's last output is committed when this completes: it must be in it."""
-    bench = CheckpointBench()
-    bench.trigger()
-    at_end = replace(state_of("source", list_handle(1)), is_finished=True)
-    bench.ack(1, ALL[0], state=at_end)
-    checkpoint = written(bench.ack(1, *ALL[1:]))
-    source = checkpoint.operators[0]
-    assert (source.is_fully_finished, source.is_at_end) == (False, True)
-    assert source.subtasks == (at_end.operators[0][1],)
-    assert [o.is_at_end for o in checkpoint.operators] == [True, False, False]
-
-
-def test_a_task_that_ends_without_an_acknowledgement_aborts_what_waits_for_it() -> None:
-    bench = CheckpointBench()
-    bench.trigger()
-    effects = bench.finish(ALL[0])
-    assert told(effects, NotifyCheckpointAborted) == sorted(
-        str(bench.attempt(name).execution_vertex_id) for name in ALL[1:]
-    )
-    assert bench.job.status is JobStatus.RUNNING
-
-
 # ------------------------------------------------------------------ savepoints
 
 
@@ -448,45 +387,3 @@ def test_a_job_with_blocking_results_takes_none() -> None:
     bench = CheckpointBench(graph=graph)
     assert "checkpoint-trigger" not in bench.timers
     assert "takes no checkpoints" in only(bench.savepoint(), SavepointAnswered).failure.text
-
-
-# ------------------------------------------------------------------ damaged checkpoints
-
-DAMAGED = FailureInfo("CheckpointDamaged", "/there/chk-2/file has been altered")
-
-
-def restarted_from(bench: CheckpointBench) -> int | None:
-    bench.confirm_cancels()
-    return only(bench.fire("restart"), ResetSubtasks).checkpoint_id
-
-
-def test_a_checkpoint_that_cannot_be_read_gives_way_to_the_one_before() -> None:
-    bench = CheckpointBench(replace(EVERY_SECOND, num_retained=2))
-    assert (bench.complete(), bench.complete()) == (1, 2)
-    bench.report(ALL[1], S.FAILED, USER)
-    assert restarted_from(bench) == 2
-    effects = bench.report(ALL[2], S.FAILED, DAMAGED)
-    assert ids_of([e.checkpoint for e in effects if isinstance(e, DiscardCheckpoint)], object) == {
-        2
-    }
-    assert bench.job.status is JobStatus.FAILING
-    assert restarted_from(bench) == 1
-    bench.run_all()
-    assert bench.complete() == 3
-
-
-def test_without_an_earlier_one_the_job_ends_and_says_why() -> None:
-    bench = CheckpointBench()
-    bench.complete()
-    bench.report(ALL[1], S.FAILED, USER)
-    assert restarted_from(bench) == 1
-    bench.report(ALL[2], S.FAILED, DAMAGED)
-    bench.confirm_cancels()
-    assert bench.job.status is JobStatus.FAILED
-    assert "num-retained" in bench.job.failure.text
-
-
-def test_a_job_without_a_checkpoint_restarts_as_ever() -> None:
-    bench = CheckpointBench()
-    bench.report(ALL[2], S.FAILED, DAMAGED)
-    assert restarted_from(bench) is None

@@ -1,0 +1,161 @@
+"""Copies of snapshots on the TaskManager's own disk, so that a task that starts again in its slot reads nothing from afar.
+
+What is copied is told apart by the path of the file in the checkpoint directory, which is used once. A copy that is missing
+or damaged costs nothing but the way to the directory. Source: Flink TaskLocalStateStoreImpl, LocalRecoveryConfig (spec 10.8).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from penstock.hosting.checkpoints.storage import StateWriter
+from penstock.model.checkpoints import FileHandle, StateHandle
+from penstock.model.ids import AllocationId, ExecutionVertexId
+
+
+class Owner(NamedTuple):
+    """A subtask in its slot: over all attempts there."""
+
+    allocation_id: AllocationId
+    vertex_id: ExecutionVertexId
+
+
+@dataclass(slots=True)
+class _Copy:
+    """`users`: snapshots that have it."""
+
+    path: Path
+    size: int = 0
+    users: set[tuple[Owner, int]] = field(default_factory=set)
+
+
+class LocalCopies:
+    """Of a TaskManager. Any thread. It never fails: what cannot be copied is not there."""
+
+    def __init__(self, new_path: Callable[[], str]) -> None:
+        self._new_path = new_path
+        self._lock = threading.Lock()
+        self._copies: dict[str, _Copy] = {}
+
+    # ------------------------------------------------------------------ writing
+
+    def write(self, handle: StateHandle, data: bytes) -> None:
+        """What was just written behind this handle."""
+        if not isinstance(handle, FileHandle):
+            return
+        with self._lock:
+            copy = self._copies.get(handle.path)
+            if copy is None:
+                try:
+                    copy = self._copies[handle.path] = _Copy(Path(self._new_path()))
+                except (
+                    Exception
+                ):  # no directory: the disk may be full, and that is no reason to fail
+                    return
+        if copy.size != handle.offset:
+            return  # something before it is missing
+        with contextlib.suppress(OSError), copy.path.open("ab") as file:
+            file.write(data)
+            copy.size += len(data)
+
+    def keep(self, owner: Owner, checkpoint_id: int, handles: Iterable[StateHandle]) -> None:
+        """These make the snapshot: copies of theirs, of earlier ones too, stay until it is over."""
+        with self._lock:
+            for handle in handles:
+                copy = self._copies.get(handle.path) if isinstance(handle, FileHandle) else None
+                if copy is not None:
+                    copy.users.add((owner, checkpoint_id))
+
+    def abandon(self, paths: Iterable[str]) -> None:
+        """The files are not part of any checkpoint."""
+        with self._lock:
+            for path in paths:
+                copy = self._copies.get(path)
+                if copy is not None and not copy.users:
+                    self._remove(path)
+
+    # ------------------------------------------------------------------ what becomes of checkpoints
+
+    def forget(self, owner: Owner, is_over: Callable[[int], bool]) -> None:
+        """Snapshots of these checkpoints: nobody begins with them."""
+        self._drop(lambda user: user[0] == owner and is_over(user[1]))
+
+    def release(self, allocation_id: AllocationId) -> None:
+        """The slot is free: nobody comes back to it."""
+        self._drop(lambda user: user[0].allocation_id == allocation_id)
+
+    def _drop(self, is_meant: Callable[[tuple[Owner, int]], bool]) -> None:
+        with self._lock:
+            for path, copy in list(self._copies.items()):
+                left = {user for user in copy.users if not is_meant(user)}
+                if copy.users and not left:
+                    self._remove(path)
+                copy.users = left
+
+    def _remove(self, path: str) -> None:
+        copy = self._copies.pop(path)
+        with contextlib.suppress(OSError):
+            copy.path.unlink(missing_ok=True)
+
+    # ------------------------------------------------------------------ reading
+
+    def read(self, handle: StateHandle) -> bytes | None:
+        """None: it is not here, or not as it was."""
+        if not isinstance(handle, FileHandle):
+            return None
+        with self._lock:
+            copy = self._copies.get(handle.path)
+        if copy is None:
+            return None
+        data = b""
+        with contextlib.suppress(OSError), copy.path.open("rb") as file:
+            file.seek(handle.offset)
+            data = file.read(handle.size)
+        is_whole = len(data) == handle.size and zlib.crc32(data) == handle.checksum
+        return data if is_whole else None
+
+
+class SnapshotFiles:
+    """Where one snapshot is written to: the checkpoint's directory, and beside it a copy."""
+
+    def __init__(
+        self, writer: StateWriter, copies: LocalCopies | None, check_wanted: Callable[[], None]
+    ) -> None:
+        """`check_wanted`: raises when nobody wants the snapshot any more."""
+        self._writer = writer
+        self._copies = copies
+        self._check_wanted = check_wanted
+        self._paths: set[str] = set()
+
+    def add(self, data: bytes) -> StateHandle:
+        """Raises: CheckpointIoError; what `check_wanted` raises."""
+        self._check_wanted()
+        return self._copied(self._writer.add(data), data)
+
+    def share(self, data: bytes) -> StateHandle:
+        """As `add`: a file to which later checkpoints may refer."""
+        self._check_wanted()
+        return self._copied(self._writer.share(data), data)
+
+    def close(self) -> None:
+        """Everything is durable. Raises: as `add`."""
+        self._writer.close()
+        self._check_wanted()
+
+    def abandon(self) -> None:
+        """Raises: CheckpointIoError: something may be left."""
+        if self._copies is not None:
+            self._copies.abandon(self._paths)
+        self._writer.abandon()
+
+    def _copied(self, handle: StateHandle, data: bytes) -> StateHandle:
+        if self._copies is not None and isinstance(handle, FileHandle):
+            self._paths.add(handle.path)
+            self._copies.write(handle, data)
+        return handle

@@ -1,0 +1,209 @@
+"""Looking into a savepoint that a job has taken: what is shown is what the program put there."""
+
+import shutil
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from penstock.common import Row, Types, WatermarkStrategy
+from penstock.common.time import Time
+from penstock.datastream import KeyedProcessFunction
+from penstock.datastream.savepoint import read_savepoint
+from penstock.datastream.state import (
+    ListStateDescriptor,
+    MapStateDescriptor,
+    StateTtlConfig,
+    ValueStateDescriptor,
+)
+from penstock.hosting.checkpoints.files import CheckpointDamaged
+from penstock.model.errors import ConfigurationError, ExternalError, UserError
+from penstock.ui.cli import main
+from tests.unit.hosting.checkpoint_programs import (
+    HeldSource,
+    Stage,
+    Watcher,
+    environment,
+    file_sink,
+    first_of,
+    wait_until_running,
+)
+
+SPLITS, HELD_AT = 3, 5
+
+
+class Remember(KeyedProcessFunction):
+    """For each split: the last number, all numbers, a map, a Row, one with time to live, one of a class of its own."""
+
+    def open(self, context):
+        lasting = StateTtlConfig.new_builder(Time.days(1)).build()
+        kept = ValueStateDescriptor("kept", Types.LONG())
+        kept.enable_time_to_live(lasting)
+        listed = ListStateDescriptor("kept list", Types.LONG())
+        listed.enable_time_to_live(lasting)
+        mapped = MapStateDescriptor("kept map", Types.LONG(), Types.LONG())
+        mapped.enable_time_to_live(lasting)
+        self.last = context.get_state(ValueStateDescriptor("last", Types.LONG()))
+        self.all = context.get_list_state(ListStateDescriptor("all", Types.LONG()))
+        self.halves = context.get_map_state(
+            MapStateDescriptor("halves", Types.LONG(), Types.LONG())
+        )
+        self.row = context.get_state(ValueStateDescriptor("row", Types.PICKLED_BYTE_ARRAY()))
+        self.kept = context.get_state(kept)
+        self.listed = context.get_list_state(listed)
+        self.mapped = context.get_map_state(mapped)
+        self.mixed = context.get_state(ValueStateDescriptor("mixed", Types.PICKLED_BYTE_ARRAY()))
+
+    def process_element(self, value, ctx):
+        split, number = value
+        self.last.update(number)
+        self.all.add(number)
+        self.halves.put(number, number // 2)
+        self.row.update(Row(number=number, text=str(number)))
+        self.kept.update(number)
+        self.listed.add(number)
+        self.mapped.put(number, 0)
+        self.mixed.update({1} if split else "text")
+        yield value
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A savepoint, taken when every split is at its fifth number."""
+    stage = Stage("reader")
+    env = environment(Watcher(), parallelism=SPLITS)
+    source = HeldSource(stage.name, splits=SPLITS, count=HELD_AT + 1, hold=HELD_AT)
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "held").uid("held")
+    seen = stream.key_by(first_of).process(Remember()).uid("remember")
+    nothing = seen.filter(lambda value: False)
+    nothing.sink_to(file_sink(tmp_path_factory.mktemp("out")))
+    client = env.execute_async("reader")
+    stage.wait_until_held(SPLITS)
+    wait_until_running(client)
+    found = client.trigger_savepoint(str(tmp_path_factory.mktemp("savepoints"))).result()
+    stage.gate.set()
+    client.get_job_execution_result().result()
+    return found
+
+
+def by_key(rows):
+    assert set(rows.namespaces) == {None}
+    return dict(zip(rows.keys, rows.values, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("last", 4),
+        ("all", [0, 1, 2, 3, 4]),
+        ("halves", {0: 0, 1: 0, 2: 1, 3: 1, 4: 2}),
+        ("row", Row(number=4, text="4")),
+        ("kept", 4),
+        ("kept list", [0, 1, 2, 3, 4]),
+        ("kept map", dict.fromkeys(range(5), 0)),
+    ],
+)
+def test_keyed_state_is_read_as_the_program_left_it(folder, name, value):
+    assert by_key(read_savepoint(folder).keyed_state("remember", name)) == dict.fromkeys(
+        range(SPLITS), value
+    )
+
+
+def test_state_becomes_a_table(folder):
+    last = read_savepoint(folder).keyed_state("remember", "last").to_arrow()
+    assert sorted(last.to_pylist(), key=lambda row: row["key"]) == [
+        {"key": split, "value": 4} for split in range(SPLITS)
+    ]
+    rows = read_savepoint(folder).keyed_state("remember", "row").to_arrow()
+    assert rows.column_names == ["key", "number", "text"]
+    halves = read_savepoint(folder).keyed_state("remember", "halves")
+    with pytest.raises(UserError, match=r"column 'value'.*to_pandas"):
+        read_savepoint(folder).keyed_state("remember", "mixed").to_arrow()
+    assert len(halves) == SPLITS
+
+
+def test_state_becomes_a_data_frame(folder, monkeypatch):
+    """Any object is kept as it is; plain columns have a type of their own."""
+    pandas = SimpleNamespace(
+        DataFrame=dict, Series=lambda values, dtype: (sorted(map(str, values)), dtype)
+    )
+    monkeypatch.setitem(sys.modules, "pandas", pandas)
+    assert read_savepoint(folder).keyed_state("remember", "mixed").to_pandas() == {
+        "key": (["0", "1", "2"], None),
+        "value": (["text", "{1}", "{1}"], object),
+    }
+
+
+def test_without_pandas_there_is_the_table(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ExternalError, match=r"pandas is not installed.*to_arrow\(\)"):
+        read_savepoint(folder).keyed_state("remember", "last").to_pandas()
+
+
+def test_operators_are_shown_with_what_they_hold(folder):
+    held, remember = read_savepoint(folder).operators()[:2]
+    assert (held.uid, held.parallelism) == ("held", SPLITS)
+    assert [state.elements for state in held.lists] == [SPLITS]
+    assert held.coordinator_bytes > 0
+    assert remember.uid == "remember"
+    last = next(state for state in remember.keyed if state.name == "last")
+    assert (last.rows, last.kind) == (SPLITS, "Value of Long without time to live")
+    assert sum(last.groups.values()) == SPLITS
+    assert remember.group_rows.total() == SPLITS * len(remember.keyed)
+    assert remember.size_bytes > 0
+
+
+@pytest.mark.parametrize(
+    ("uid", "name", "what"),
+    [
+        ("nobody", "last", "no operator of uid or name 'nobody'; it has: held, remember"),
+        ("remember", "first", "no keyed state 'first'.*it has: all, halves"),
+    ],
+)
+def test_what_is_not_there_is_told_with_what_is(folder, uid, name, what):
+    with pytest.raises(ConfigurationError, match=what):
+        read_savepoint(folder).keyed_state(uid, name)
+
+
+def test_list_state_is_read(folder):
+    savepoint = read_savepoint(folder)
+    (state,) = savepoint.operators()[0].lists
+    assert sorted(savepoint.list_state("held", state.name)) == [
+        (split, 5) for split in range(SPLITS)
+    ]
+    with pytest.raises(ConfigurationError, match=f"it has: {state.name}"):
+        savepoint.list_state("held", "other")
+
+
+def test_the_command_line_shows_and_removes(folder, tmp_path, capsys):
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    assert main(["savepoint", "inspect", str(copy)]) == 0
+    shown = capsys.readouterr().out
+    assert "(uid remember)" in shown
+    assert "keyed state 'last': Value of Long without time to live, 3 rows" in shown
+    assert "key groups: " in shown
+    assert (
+        main(["savepoint", "inspect", "--state", "remember", "last", "--rows", "2", str(copy)]) == 0
+    )
+    assert "... 1 more" in capsys.readouterr().out
+    assert main(["savepoint", "dispose", str(copy)]) == 0
+    assert not copy.exists()
+    assert main(["savepoint", "inspect", str(copy)]) == 1
+    assert "_metadata is missing" in capsys.readouterr().err
+
+
+def test_state_that_others_could_have_written_is_not_opened(folder, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    copy.chmod(0o777)
+    with pytest.raises(ConfigurationError, match="others may write"):
+        read_savepoint(str(copy)).keyed_state("remember", "last")
+
+
+def test_a_torn_file_is_named(folder, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    (copy / "_metadata").write_bytes((copy / "_metadata").read_bytes()[:-1])
+    with pytest.raises(CheckpointDamaged, match="copy/_metadata is torn or altered"):
+        read_savepoint(str(copy))

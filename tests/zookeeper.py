@@ -1,0 +1,85 @@
+"""A ZooKeeper server of the tests' own: in a temporary directory, on a loopback port, ended with them."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+DEBIAN = "/usr/share/java/zookeeper.jar"
+START_S = 30.0
+
+
+class ZookeeperMissing(AssertionError):
+    """There is no ZooKeeper to test with. A failure, for a test that quietly does not run proves nothing."""
+
+
+def _classpath() -> str:
+    found = os.environ.get("ZOOKEEPER_CLASSPATH") or (DEBIAN if Path(DEBIAN).exists() else None)
+    if found is None:
+        raise ZookeeperMissing(
+            f"{DEBIAN} is not there and ZOOKEEPER_CLASSPATH is not set. Run `make zookeeper`, or install it: "
+            "`apt-get install libzookeeper-java` on Debian."
+        )
+    return found
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+class ZookeeperServer:
+    """`quorum`: where it listens. `stop` and `start` again keep its data."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = Path(folder)
+        self._port = _free_port()
+        self.quorum = f"127.0.0.1:{self._port}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        config = self._folder / "zoo.cfg"
+        config.write_text(
+            f"tickTime=500\ndataDir={self._folder}/data\nclientPort={self._port}\n"
+            "clientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
+        )
+        main = "org.apache.zookeeper.server.ZooKeeperServerMain"
+        log = (self._folder / "log").open("ab")
+        with log:
+            command = ["java", "-Xmx128m", "-cp", _classpath(), main, str(config)]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        deadline = time.monotonic() + START_S
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise ZookeeperMissing((self._folder / "log").read_text())
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def _answers(self) -> bool:
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection(("127.0.0.1", self._port), 1) as sock,
+        ):
+            sock.sendall(b"srvr")
+            return bool(sock.recv(1))
+        return False
+
+
+@contextlib.contextmanager
+def zookeeper_server() -> Generator[ZookeeperServer]:
+    """Running."""
+    with tempfile.TemporaryDirectory(prefix="penstock-zk-") as folder:
+        server = ZookeeperServer(folder)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
