@@ -24,6 +24,7 @@ from penstock.datastream import KeyedProcessFunction, RuntimeContext
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.hosting.checkpoints.storage import CheckpointStorage
+from penstock.hosting.collector import COLLECTOR_HELD_OFF
 from penstock.model.completed_checkpoint import OperatorRestore
 from penstock.model.ids import JobId
 from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, Sharing, plain_dumps
@@ -158,12 +159,13 @@ def _restore_rate(*, is_rocks: bool) -> float:
 
         started = time.perf_counter()
         restore = OperatorRestore(written.keyed, databases=written.databases)
-        read = read_operator(restore, storage.read, ALL_GROUPS, pickle.loads)
-        again = _backend(folder, names, is_rocks=is_rocks)
-        again.restore_databases(read.take_databases("state/"))
-        again.restore(read.take("state"))
-        again.set_key(7)
-        found = _values(again).value()
+        with COLLECTOR_HELD_OFF:
+            read = read_operator(restore, storage.read, ALL_GROUPS, pickle.loads)
+            again = _backend(folder, names, is_rocks=is_rocks)
+            again.restore_databases(read.take_databases("state/"))
+            again.restore(read.take("state"))
+            again.set_key(7)
+            found = _values(again).value()
         seconds = time.perf_counter() - started
         again.close()
     if found is None or found[0] != 7:

@@ -116,7 +116,9 @@ class HeapState(RawState):
         """What was restored."""
         tables = self.tables
         namespaces, raws = part.columns
-        if not tables and not any(namespaces) and set(namespaces) == {None}:
+        assert isinstance(namespaces, list), "it was read, not frozen"
+        assert isinstance(raws, list), "it was read, not frozen"
+        if not tables and namespaces.count(None) == len(namespaces) > 0:  # no windows: in one go
             tables[None] = dict(zip(part.keys, raws, strict=True))
             return
         for skey, namespace, raw in part.rows():

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import audit.job
+import audit.log_source
 from audit.auditor import Auditor
 from audit.event_log import LogWriter, Plan
 from audit.job import build, create_tables
@@ -21,8 +22,8 @@ from penstock.model.messages import CheckpointFailureReason
 from tests.audit import sabotage
 
 PLAN = Plan(a_sources=2, b_sources=2, keys=40, rate=2000, seed=3)
-CHECKPOINTS = 12
-BLOCKS_EACH = 2
+CHECKPOINTS = 10
+BLOCKS_EACH = 3
 LIMIT_S = 40
 
 
@@ -75,15 +76,16 @@ class Script(JobObserver):
 class Run:
     """One run in a directory. `fail_after`: numbers of complete checkpoints after which a task fails."""
 
-    def __init__(self, folder: Path, monkeypatch, **settings: str) -> None:
+    def __init__(self, folder: Path, monkeypatch) -> None:
         self.folder = folder / "run"
         self.log = GrowingLog(self.folder)
         self.url = f"sqlite:///{self.folder}/run.db"
         told = {"sources": PLAN.sources(), "url": self.url}
         (self.folder / "audit.json").write_text(json.dumps(told))
         create_tables(self.url)
-        self.settings = settings
         monkeypatch.setattr(audit.job, "itself", sabotage.trip)
+        # Many small batches: barriers come between them.
+        monkeypatch.setattr(audit.log_source, "ROWS_PER_BATCH", 10)
         self._lose_acknowledgements(monkeypatch)
 
     def _lose_acknowledgements(self, monkeypatch) -> None:
@@ -126,7 +128,7 @@ class Run:
         monkeypatch.setattr(TaskCheckpoints, "completed", completed)
         monkeypatch.setattr(TaskCheckpoints, "aborted", told)
 
-    def execute(self, fail_after=(3, 6), parallelism=2) -> Script:
+    def execute(self, fail_after=(3, 6), parallelism=2, **more: str) -> Script:
         """Raises: JobExecutionError; TimeoutError when the job does not end."""
         script = Script(self.log, set(fail_after))
         configuration = Configuration()
@@ -138,16 +140,20 @@ class Run:
             "execution.checkpointing.num-retained": "3",
             # Batches are cut into many slices, with room for a checkpoint in between.
             "penstock.task.max-step-time": "50 micros",
+            # A busy machine is no reason to interrupt a commit.
+            "task.cancellation.interval": "60 s",
+            "task.cancellation.timeout": "180 s",
             "restart-strategy.type": "fixed-delay",
             "restart-strategy.fixed-delay.attempts": "30",
             "restart-strategy.fixed-delay.delay": "0 ms",
-            **self.settings,
+            **more,
         }
         for key, value in settings.items():
             configuration.set_string(key, value)
         env = StreamExecutionEnvironment.get_execution_environment(configuration)
         env.set_parallelism(parallelism)
-        env.use_executor(MiniCluster(parallelism, observer=script).executor())
+        # One slot each: what goes to another subtask goes through a connection.
+        env.use_executor(MiniCluster(1, observer=script).executor())
         build(env, str(self.folder), self.url, PLAN)
         sabotage.disarm()
         client = env.execute_async("audited")
@@ -163,6 +169,9 @@ class Run:
         finally:
             sabotage.disarm()
         return script
+
+    def close(self) -> None:
+        self.log.close()
 
     def problems(self) -> list:
         """What the auditor has to say when the job has ended."""

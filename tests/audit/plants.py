@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from penstock.datastream.connectors import sql_sink
 from penstock.datastream.connectors.sql_tables import Database
-from penstock.hosting import task_barriers
+from penstock.hosting import task_barriers, task_restore
 from penstock.machines.checkpoints import restore
 from penstock.machines.checkpoints.completed_store import CompletedCheckpointStore
 from penstock.machines.checkpoints.pending import PendingCheckpoint, Phase
@@ -15,6 +15,7 @@ from penstock.machines.split_assignment import SplitAssignmentTracker
 from penstock.runtime.checkpoint import state_format
 from penstock.runtime.checkpoint.barrier_handler import SingleBarrierHandler
 from penstock.runtime.checkpoint.barrier_tracker import BarrierTracker
+from penstock.runtime.checkpoint.in_flight import InputsInFlight, replayed
 from penstock.runtime.checkpoint.notifications import (
     CheckpointNotifications,
     Completed,
@@ -206,6 +207,39 @@ def what_was_in_hand_comes_twice(patch):
     patch.setattr(StreamTask, "restore_in_hand", twice)
 
 
+# Of unaligned checkpoints:
+
+
+def forget_what_is_in_flight(patch):
+    """Data in flight is written, but not restored."""
+    patch.setattr(task_restore, "replayed", lambda data, loads: iter(()))
+
+
+def what_is_in_flight_comes_twice(patch):
+    """Data in flight is restored twice."""
+
+    def twice(data, loads):
+        yield from replayed(data, loads)
+        yield from replayed(data, loads)
+
+    patch.setattr(task_restore, "replayed", twice)
+
+
+def record_what_came_behind_the_barrier(patch):
+    """Data in flight is recorded for channels whose barrier is there, too."""
+    patch.setattr(
+        InputsInFlight, "on_data", lambda self, channel, batch: self._of(channel).add(batch)
+    )
+
+
+def forget_what_barriers_overtook(patch):
+    """What waits behind an unaligned barrier is not recorded."""
+    on_barrier = InputsInFlight.on_barrier
+    patch.setattr(
+        InputsInFlight, "on_barrier", lambda self, channel, _: on_barrier(self, channel, tuple)
+    )
+
+
 # ------------------------------------------------------------------ state
 
 
@@ -326,4 +360,11 @@ PLANTS = [
     one_acknowledgement_is_enough,
     all_acknowledgements_but_one_are_enough,
     restart_with_the_checkpoint_before_the_latest,
+]
+
+OF_UNALIGNED = [
+    forget_what_is_in_flight,
+    what_is_in_flight_comes_twice,
+    record_what_came_behind_the_barrier,
+    forget_what_barriers_overtook,
 ]
