@@ -60,7 +60,7 @@ def through_bytes(snapshot, groups=(0, GROUPS - 1)):
     whole.close(is_kept=True)
     restored = OperatorRestore(keyed=written.keyed)
     read = read_operator(restored, lambda handle: handle.data, groups, pickle.loads)
-    return read.take("state")
+    return read.take("state/")
 
 
 def _inline(data: bytes) -> InlineHandle:
