@@ -157,6 +157,8 @@ class RocksKeyedStateBackend(RawKeyedStateBackend):
 
     def snapshot(self) -> Snapshot:
         settings = self._settings
+        if not (infos := self.database.infos):
+            return {}  # nobody would remove the files of a snapshot without a state
         self._snapshots += 1
         for name, windows in self._windows.items():
             self.database.note_windows(name, windows.waiting, windows.fired)
@@ -165,7 +167,7 @@ class RocksKeyedStateBackend(RawKeyedStateBackend):
         alive = {name: state.alive for name, state in self._states.items() if state.info.has_ttl}
         source = RocksSnapshot(
             directory,
-            self.database.infos,
+            infos,
             alive,
             settings.memory,
             self.dumps,

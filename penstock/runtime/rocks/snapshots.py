@@ -54,7 +54,8 @@ class RocksSnapshot:
     _is_uploading: bool = False
 
     @property
-    def _database(self) -> Database:
+    def database(self) -> Database:
+        """Opened when it is first needed."""
         if self._opened is None:
             self._opened = Database(self.directory, self.memory)
         return self._opened
@@ -82,14 +83,26 @@ class RocksSnapshot:
 
     def groups(self, name: str) -> Iterator[int]:
         """Key groups in which a state has rows, in order."""
-        return groups_in(self._database.family(name))
+        return groups_in(self.database.family(name))
+
+    def sizes(self, name: str) -> Iterator[tuple[int, int, int]]:
+        """(key group, rows, bytes) of a state, without unpickling; what has expired counts."""
+        for group in self.groups(name):
+            rows = size = 0
+            last = None
+            for row, data in rows_with(self.database.family(name), group_start(group)):
+                head = head_of(row)
+                rows += head != last
+                last = head
+                size += len(row) + len(data)
+            yield group, rows, size
 
     def columns(self, name: str, group: int) -> list[list[Any]]:
         """Keys, namespaces (where there are any) and raw values of one key group: what is alive of them.
 
         Of windows: keys, starts, whether they have fired, what is kept.
         """
-        family = self._database.family(name)
+        family = self.database.family(name)
         rows = format_of(self.infos[name], self.dumps, self.loads)
         alive = self.alive.get(name)
         is_windows = self.infos[name].kind in WINDOW_KINDS
@@ -106,9 +119,18 @@ class RocksSnapshot:
             columns[2].append(raw)
         if is_windows:
             starts, skeys, kept = columns
-            have_fired = set(self._database.windows(name)[1])
+            have_fired = set(self.database.windows(name)[1])
             return [skeys, starts, [start in have_fired for start in starts], kept]
         return columns if columns_of(self.infos[name]) == 2 else [columns[0], columns[2]]
+
+
+def snapshot_at(
+    directory: str, memory: SlotMemory, dumps: Dumps, loads: Loads, uploads: Uploads
+) -> RocksSnapshot:
+    """Of the files of a checkpoint that lie in a directory."""
+    made = RocksSnapshot(directory, {}, {}, memory, dumps, loads, uploads)
+    made.infos = made.database.infos
+    return made
 
 
 def _upload(path: str, add: Add) -> StateHandle:
