@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -190,9 +190,9 @@ class GridWindowOperator(WindowOperator):
 
     def _passed(self, window: TimeWindow, kept: Iterator[Any]) -> Iterator[RowBatch]:
         """Accumulators are the results."""
-        result, is_list = self._result, self.contents.function is None
-        while part := list(islice(kept, MAX_EMIT)):
-            values = [v for one in part for v in one] if is_list else [result(one) for one in part]
+        is_list = self.contents.function is None
+        results = chain.from_iterable(kept) if is_list else map(self._result, kept)
+        while values := list(islice(results, MAX_EMIT)):
             yield RowBatch(values, np.full(len(values), window.max_timestamp(), np.int64))
 
     def _elements(self, kept: Any) -> list[Any]:
