@@ -99,7 +99,7 @@ def _records_per_s(interval_s: int | None) -> tuple[float, float]:
 def _records_in(job: JobClient) -> int:
     """Of the keyed function's subtasks."""
     return sum(
-        io.records_in for name, _, io in job.get_task_metrics().result() if "Process" in name
+        io.records_in for name, _, io in job.get_task_metrics().result() if "PROCESS" in name
     )
 
 
