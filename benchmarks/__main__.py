@@ -7,6 +7,7 @@ benchmarks/RESULTS.md.
 import argparse
 
 from benchmarks import (
+    checkpoints,
     exchange,
     fan_out,
     flat_memory,
@@ -33,6 +34,7 @@ BENCHMARKS = {
     "slow_consumer": slow_consumer.measure,
     "fan_out": fan_out.measure,
     "metrics": metrics.measure,
+    "checkpoints": checkpoints.measure,
 }
 ABOUT = {  # the others are described by `ON_SPARK`
     "scheduler": scheduler.ABOUT,
@@ -40,6 +42,7 @@ ABOUT = {  # the others are described by `ON_SPARK`
     "slow_consumer": slow_consumer.ABOUT,
     "fan_out": fan_out.ABOUT,
     "metrics": metrics.ABOUT,
+    "checkpoints": checkpoints.ABOUT,
 }
 WITHOUT_SPARK = frozenset({"scheduler", "slow_consumer", "fan_out", "metrics"})
 LEAST_RUNS = 3

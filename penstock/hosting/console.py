@@ -95,7 +95,7 @@ class Console(JobObserver):
         else:
             place = f"from checkpoint {reset.checkpoint_id}"
         self._say(
-            f"{len(reset.vertices)} subtasks begin again {place}; what they printed since may be printed again"
+            f"subtasks that begin again {place}: {len(reset.vertices)}; what they printed since may be printed again"
         )
 
     def checkpoint_ended(self, ended: CheckpointEnded) -> None:

@@ -5,6 +5,7 @@ Runs on the mailbox thread of the task. Source: Flink Task.setupPartitionsAndGat
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import random
 import threading
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.hosting.async_calls import AsyncCallThreads
 from penstock.hosting.channels import TaskChannelHost
 from penstock.hosting.closures import dumps_records, loads_records
+from penstock.hosting.collector import COLLECTOR_HELD_OFF
 from penstock.hosting.driver_stream import DriverWriter
 from penstock.hosting.source_input import SourceInput
 from penstock.hosting.task_barriers import is_final_awaited, notice_priority, take_part
@@ -94,8 +96,9 @@ class BuiltTask:
             partition.setup(plane.registry, pool_of(partition, plane.memory, plane.network))
         for gate in self._gates:
             gate.setup()
-        restore_task(self._thread, self.task, self._inputs, self._partitions)
-        self.chain.open(self._context_for)
+        with COLLECTOR_HELD_OFF if self._thread.deployment.restore else contextlib.nullcontext():
+            restore_task(self._thread, self.task, self._inputs, self._partitions)
+            self.chain.open(self._context_for)
         for deployed in self._thread.deployment.gates:
             self.connect(deployed.channels)
         for gate in self._gates:

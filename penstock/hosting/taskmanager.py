@@ -111,7 +111,7 @@ class TaskManager:
         self.data_plane.on_error = self._partition_error
         self.data_plane.on_broken = self.abandon
         self.questions = ProducerQuestions(self.send, self.data_plane.call_later)
-        self.snapshot_writers = SnapshotWriters(config.slots)
+        self.snapshot_writers = SnapshotWriters(config.slots + 1)
         self.local_copies = LocalCopies(self.io_directories.new_path)
         self.state_backends = StateBackends(self.task_settings.state_backend, self.io_directories)
         self._tasks: dict[AttemptId, TaskThread] = {}

@@ -115,6 +115,12 @@ class HeapState(RawState):
     def put_back(self, part: KeyedPart) -> None:
         """What was restored."""
         tables = self.tables
+        namespaces, raws = part.columns
+        assert isinstance(namespaces, list), "it was read, not frozen"
+        assert isinstance(raws, list), "it was read, not frozen"
+        if not tables and namespaces.count(None) == len(namespaces) > 0:  # no windows: in one go
+            tables[None] = dict(zip(part.keys, raws, strict=True))
+            return
         for skey, namespace, raw in part.rows():
             table = tables.get(namespace)
             if table is None:

@@ -360,8 +360,11 @@ def decode_column(view: memoryview, position: int, loads: Loads) -> tuple[list[A
     if marker == b"T":
         return list(_read_tables(content)), begin + length
     if marker == b"A":
-        table = pa.ipc.open_stream(pa.py_buffer(content)).read_all()
-        return table.column(0).to_pylist(), begin + length
+        values = pa.ipc.open_stream(pa.py_buffer(content)).read_all().column(0)
+        if pa.types.is_null(values.type):
+            return [None] * len(values), begin + length
+        # By way of numpy, for that is several times as fast; there are no nulls in it.
+        return values.to_numpy(zero_copy_only=False).tolist(), begin + length
     return loads(bytes(content)), begin + length
 
 

@@ -3,6 +3,9 @@
 import pytest
 
 from penstock.common import WatermarkStrategy
+from penstock.hosting.checkpoints.files import CheckpointDamaged
+from penstock.hosting.checkpoints.storage import CheckpointStorage
+from penstock.model.checkpoints import FileHandle
 from penstock.model.errors import ConfigurationError, ExternalError
 from tests.unit.hosting.checkpoint_programs import (
     FailsOnce,
@@ -11,8 +14,11 @@ from tests.unit.hosting.checkpoint_programs import (
     Watcher,
     environment,
     expected_sums,
+    file_sink,
+    first_of,
     hidden_of,
     lines_of,
+    running_sum,
     sums_to_file,
     wait_until_running,
 )
@@ -197,3 +203,32 @@ def test_collected_rows_are_given_with_the_checkpoint_that_covers_them(tmp_path,
         stage.gate.set()
         found += list(rows)
     assert sorted(found) == [(split, number) for split in range(2) for number in range(40)]
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path, stage, monkeypatch):
+    """Of the newest one no file can be read, as if a byte of each were another."""
+    watcher = Watcher(stage, opens_after=2)
+    kept = {
+        "execution__checkpointing__num_retained": "2",
+        "execution__checkpointing__data_inline_threshold": "0 b",
+    }
+    env = checkpointed(watcher, tmp_path, **kept)
+    source = HeldSource(stage.name, splits=2, count=40, hold=20)
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "held").uid("held")
+    summed = stream.map(FailsOnce(stage.name, 30)).key_by(first_of).reduce(running_sum)
+    summed.sink_to(file_sink(tmp_path / "out"))
+    read = CheckpointStorage.read
+
+    def damaged(self, handle):
+        if isinstance(handle, FileHandle) and f"/chk-{watcher.restored[0]}/" in handle.path:
+            raise CheckpointDamaged(f"{handle.path} has been altered")
+        return read(self, handle)
+
+    monkeypatch.setattr(CheckpointStorage, "read", damaged)
+    client = env.execute_async("damaged")
+    client.get_job_execution_result().result()
+    first, second, *_ = watcher.restored
+    assert second is not None
+    assert second < first
+    causes = [entry.root.failure.text for entry in client._control.manager.job_master.exceptions]
+    assert any(f"/chk-{first}/" in text and "altered" in text for text in causes)

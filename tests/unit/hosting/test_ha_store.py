@@ -50,6 +50,14 @@ def test_what_is_put_in_comes_out(store):
     assert store.lease(entry).token == entry.token == 1
 
 
+def test_where_checkpoints_are_is_known_to_whoever_takes_over(store):
+    entry = store.create(KEY, b"job", lease("a"))
+    assert store.read(entry, "checkpoints") is None
+    for pointers in (b"[1]", b"[1, 2]"):
+        store.put_checkpoints(entry, pointers)
+    assert store.read(store.take(entry, lease("b")), "checkpoints") == b"[1, 2]"
+
+
 def test_of_two_that_make_the_same_entry_one_does(store):
     entries = []
     barrier = threading.Barrier(2)
@@ -80,9 +88,10 @@ def test_of_two_that_take_the_same_entry_one_gets_it(store):
     [
         lambda store, entry: store.renew(entry, lease("a")),
         lambda store, entry: store.put_result(entry, b"mine"),
+        lambda store, entry: store.put_checkpoints(entry, b"mine"),
         lambda store, entry: store.remove(entry, ended(entry)),
     ],
-    ids=["renewal", "result", "removal"],
+    ids=["renewal", "result", "checkpoints", "removal"],
 )
 def test_everything_of_a_stale_token_fails_and_changes_nothing(store, late):
     former = store.create(KEY, b"job", lease("a"))

@@ -207,3 +207,21 @@ def test_a_torn_file_is_named(folder, tmp_path):
     (copy / "_metadata").write_bytes((copy / "_metadata").read_bytes()[:-1])
     with pytest.raises(CheckpointDamaged, match="copy/_metadata is torn or altered"):
         read_savepoint(str(copy))
+
+
+def test_the_command_line_names_what_a_program_begins_with(tmp_path):
+    """It is below the program's own settings, as all of the command line."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from penstock.hosting.session import SparkHost\n"
+        "from pathlib import Path\n"
+        f"Path({str(tmp_path / 'seen')!r}).write_text(repr(dict(SparkHost().command_line())))\n"
+    )
+    arguments = ["run", "-s", "/there", "-n", "--claim", "-D", "a=b", str(program)]
+    assert main(arguments) == 0
+    assert (tmp_path / "seen").read_text() == repr({
+        "a": "b",
+        "execution.state-recovery.path": "/there",
+        "execution.state-recovery.ignore-unclaimed-state": "true",
+        "execution.state-recovery.claim-mode": "CLAIM",
+    })
