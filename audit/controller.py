@@ -47,7 +47,7 @@ class Options:
     url: str | None = None
     unaligned: bool = False
     faults: tuple[str, ...] = DECK
-    stall_s: float = 90.0
+    stall_s: float = 180.0
 
 
 @dataclass(slots=True)

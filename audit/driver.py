@@ -101,16 +101,21 @@ def start_spark(master: str) -> Any:
     return builder.getOrCreate()
 
 
-def obey(client: JobClient, folder: Path) -> None:
-    """Commands, until there are no more."""
+def obey(client: JobClient, folder: Path, answering: threading.Lock) -> None:
+    """Commands, until there are no more. `answering` is held while one is carried out."""
     for line in sys.stdin:
-        if line.strip() == "stop":
-            try:
-                path = client.stop_with_savepoint(False, str(folder / "savepoints")).result()
-            except Exception as error:
-                tell(savepoint_failed=str(error))
-            else:
-                tell(savepoint=path)
+        with answering:
+            if line.strip() == "stop":
+                stop(client, folder)
+
+
+def stop(client: JobClient, folder: Path) -> None:
+    try:
+        path = client.stop_with_savepoint(False, str(folder / "savepoints")).result()
+    except Exception as error:
+        tell(savepoint_failed=str(error))
+    else:
+        tell(savepoint=path)
 
 
 def main() -> None:
@@ -132,9 +137,11 @@ def main() -> None:
     build(env, str(folder), told["url"], Plan(**told["plan"]))
     client = env.execute_async("audit")
     tell(running=True)
-    threading.Thread(target=obey, args=(client, folder), daemon=True).start()
+    answering = threading.Lock()
+    threading.Thread(target=obey, args=(client, folder, answering), daemon=True).start()
     client.get_job_execution_result().result()
-    tell(finished=True)
+    with answering:  # the savepoint with which it was stopped
+        tell(finished=True)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ Source: Flink CheckpointedInputGate (spec 5.1, 10.2).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -27,6 +27,7 @@ from penstock.runtime.elements import Batch, CancelCheckpointMarker, CheckpointB
 OnAbort: TypeAlias = Callable[[int, CheckpointFailureReason], None]
 OnInFlight: TypeAlias = Callable[[int, Mapping[int, bytes]], None]
 Overtaken: TypeAlias = Callable[[], Sequence[Batch]]
+Recovered: TypeAlias = Callable[[], Iterable[tuple[int, Iterable[Batch]]]]
 
 
 class BarrierHandler(Protocol):
@@ -62,7 +63,8 @@ class InputCheckpoints:
     `alignment_ms`: of the newest checkpoint that a snapshot was asked for, from its first barrier until then. `on_abort`: told
     of a checkpoint that this task will not take part in. `on_in_flight`: told by channel what was in flight of an unaligned
     one, when all of its barriers are there. `in_flight`: what is being recorded; None: nothing. `on_timer_set`: told when
-    `on_timer` has to be called, on the `now_ms` clock.
+    `on_timer` has to be called, on the `now_ms` clock. `recovered`: by first channel of an input, what it was restored with and
+    has not given to the task: in flight still, while another input has a barrier already.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class InputCheckpoints:
         self.on_in_flight: OnInFlight = _keep_nothing
         self.on_timer_set: Callable[[int], None] = _never
         self.in_flight: InputsInFlight | None = None
+        self.recovered: Recovered = _nothing_recovered
         self._handler = handler
         self._now_ms = now_ms
         self._resume = resume
@@ -138,6 +141,8 @@ class InputCheckpoints:
             elif isinstance(action, PersistStart):
                 arrived = self._barriers[action.checkpoint_id].channels
                 self.in_flight = InputsInFlight(action.checkpoint_id, arrived, self._dumps)
+                for channel, batches in self.recovered():
+                    self.in_flight.keep(channel, batches)
             elif isinstance(action, PersistStop):
                 if record is not None:
                     record()
@@ -163,6 +168,11 @@ class InputCheckpoints:
         is_this = recorded is not None and recorded.checkpoint_id == checkpoint_id
         if recorded is not None and is_this and checkpoint_id not in aborted:
             self.on_in_flight(checkpoint_id, recorded.channels())
+
+
+def _nothing_recovered() -> Iterable[tuple[int, Iterable[Batch]]]:
+    """The task began without data in flight."""
+    return ()
 
 
 def _tell_nobody(_checkpoint_id: int, _reason: CheckpointFailureReason) -> None:

@@ -117,6 +117,11 @@ class NetworkInput:
         """Before the first poll: what was in flight at the checkpoint that the task begins with; it goes before the new."""
         self._recovered.extend(batches)
 
+    @property
+    def recovered(self) -> Sequence[Batch]:
+        """What is left of that."""
+        return tuple(self._recovered)
+
     def _replay(self) -> Sequence[Element]:
         batch = self._recovered.popleft()
         self.records_in += len(batch)
@@ -198,6 +203,7 @@ def take_barriers(
     checkpoints = InputCheckpoints(handler_of(first), now_ms, resume, dumps)
     for one in inputs:
         one.checkpoints = checkpoints
+    checkpoints.recovered = lambda: [(one.first_channel, one.recovered) for one in inputs]
     return checkpoints
 
 

@@ -1,16 +1,23 @@
 """NetworkInput: one valve per logical input, ends told once."""
 
+import pickle
+
 import pytest
 
+from penstock.model.checkpoints import CheckpointOptions
 from penstock.model.errors import EngineBug
+from penstock.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
+from penstock.runtime.checkpoint.in_flight import replayed
 from penstock.runtime.elements import (
     IDLE,
+    CheckpointBarrier,
     EndOfData,
     EndOfPartition,
     LatencyMarker,
     RowBatch,
     Watermark,
 )
+from penstock.runtime.gate.network_input import take_barriers
 from tests.unit.runtime.gate.tools import input_of, local_gate, rows, shown
 
 
@@ -60,3 +67,32 @@ def test_records_are_counted_and_markers_pass():
 def test_what_cannot_come_is_a_bug():
     with pytest.raises(EngineBug, match="nonsense"):
         input_of(local_gate(["nonsense"])).poll()
+
+
+def test_what_was_restored_is_in_flight_still_when_another_input_has_its_barrier():
+    barrier = CheckpointBarrier(7, 0, CheckpointOptions(is_unaligned=True))
+    first, second = input_of(local_gate([barrier])), input_of(local_gate([barrier]))
+    taken = take_barriers(
+        [first, second], lambda channels: SingleBarrierHandler(channels, Alignment.UNALIGNED), int
+    )
+    kept = []
+    taken.on_in_flight = lambda checkpoint_id, channels: kept.append((checkpoint_id, channels))
+    first.recover([RowBatch([1, 2]), RowBatch([3]), RowBatch([4])])
+    assert polled_once(first) == [1, 2]
+    assert polled_once(second) == [barrier]  # the snapshot is taken here
+    assert polled_once(first) == [3]
+    assert polled_once(first) == [4]
+    assert polled_once(first) == []
+    ((checkpoint_id, channels),) = kept
+    assert checkpoint_id == 7
+    assert list(channels) == [first.first_channel]
+    found = replayed(channels[first.first_channel], pickle.loads)
+    assert [batch.values for batch in found] == [[3], [4]]
+
+
+def polled_once(one) -> list:
+    return [
+        value
+        for element in one.poll()
+        for value in (element.values if isinstance(element, RowBatch) else [element])
+    ]
