@@ -73,6 +73,7 @@ class _Writing:
     is_submitted: bool = False
     is_abandoned: bool = False
     taken_at: float = field(default_factory=time.monotonic)
+    written_bytes: int = 0
 
     def check_wanted(self) -> None:
         """Raises: _Abandoned."""
@@ -312,7 +313,12 @@ class TaskCheckpoints:
             is_kept = True
             async_ms = (time.monotonic() - writing.taken_at) * 1000
             in_flight = sum(len(data) for *_, data in writing.in_flight)
-            metrics = replace(writing.metrics, async_ms=async_ms, bytes_in_flight=in_flight)
+            metrics = replace(
+                writing.metrics,
+                async_ms=async_ms,
+                bytes_in_flight=in_flight,
+                written_bytes=writing.written_bytes,
+            )
             attempt_id = self._thread.attempt_id
             self._thread.host.send(AcknowledgeCheckpoint(attempt_id, checkpoint_id, state, metrics))
         except _Abandoned:
@@ -343,6 +349,7 @@ class TaskCheckpoints:
             ]
             self._add_in_flight(states, writing, files.add)
             files.close()
+            writing.written_bytes = files.written_bytes
         except BaseException:
             with contextlib.suppress(
                 CheckpointIoError
