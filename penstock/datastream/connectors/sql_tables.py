@@ -208,27 +208,21 @@ class Database:
             "transaction_id": transaction_id, "piece": piece, "job": origin.job, "sink": origin.sink,
             "subtask": origin.subtask, "attempt": origin.attempt, "payload": payload,
         }  # fmt: skip
-        with self._errors("cannot stage rows"), self.engine.begin() as connection:
+        with self._errors("cannot stage rows"), self._transaction() as connection:
             connection.execute(self.staged.insert(), values)
 
     def seal(self, transaction_id: str, checkpoint_id: int) -> None:
         """The transaction belongs to this checkpoint: who restores an earlier one knows that it will never be committed."""
         staged = self.staged
         is_it = staged.c.transaction_id == transaction_id
-        with self._errors("cannot stage rows"), self.engine.begin() as connection:
+        with self._errors("cannot stage rows"), self._transaction() as connection:
             connection.execute(staged.update().where(is_it).values(checkpoint_id=checkpoint_id))
-
-    def drop(self, transaction_id: str) -> None:
-        """A transaction that nobody will commit."""
-        staged = self.staged
-        with self._errors("cannot drop staged rows"), self.engine.begin() as connection:
-            connection.execute(staged.delete().where(staged.c.transaction_id == transaction_id))
 
     def drop_unsealed(self, job_prefix: str, sink: str) -> None:
         """What attempts of this job began and never prepared for a checkpoint."""
         staged = self.staged
         mine = staged.c.job.startswith(job_prefix, autoescape=True) & (staged.c.sink == sink)
-        with self._errors("cannot drop staged rows"), self.engine.begin() as connection:
+        with self._errors("cannot drop staged rows"), self._transaction() as connection:
             connection.execute(staged.delete().where(mine & staged.c.checkpoint_id.is_(None)))
 
     def drop_leftovers(self, origin: Origin, parallelism: int, restored: int | None) -> None:
@@ -243,13 +237,13 @@ class Database:
         )
         is_begun = staged.c.checkpoint_id.is_(None) & (staged.c.attempt < origin.attempt)
         is_void = staged.c.checkpoint_id > (NO_CHECKPOINT if restored is None else restored)
-        with self._errors("cannot drop staged rows"), self.engine.begin() as connection:
+        with self._errors("cannot drop staged rows"), self._transaction() as connection:
             connection.execute(staged.delete().where(mine & (is_begun | is_void)))
 
     def forget_commits(self, older_than_ms: int) -> None:
         """Lines of transactions that were committed longer ago than this."""
         commits, limit = self.commits, int(time.time() * 1000) - older_than_ms
-        with self._errors("cannot forget old commits"), self.engine.begin() as connection:
+        with self._errors("cannot forget old commits"), self._transaction() as connection:
             connection.execute(commits.delete().where(commits.c.committed_at_ms < limit))
 
     # ------------------------------------------------------------------ the user's table
@@ -258,7 +252,7 @@ class Database:
         """Rows at once, in a transaction of their own."""
         with self._errors("cannot write rows"):
             _ = self.table
-            with self.engine.begin() as connection:
+            with self._transaction() as connection:
                 self._write(connection, columns, rows)
 
     def commit(self, transactions: Sequence[Transaction]) -> None:
@@ -275,7 +269,7 @@ class Database:
                 self._commit(transactions)
 
     def _commit(self, transactions: Sequence[Transaction]) -> None:
-        with self.engine.begin() as connection:
+        with self._transaction() as connection:
             for transaction in transactions:
                 if not self._note_commit(connection, transaction.transaction_id):
                     continue
@@ -370,6 +364,20 @@ class Database:
             return statement.on_conflict_do_nothing(index_elements=list(keys))
         changed = {name: statement.excluded[name] for name in others}
         return statement.on_conflict_do_update(index_elements=list(keys), set_=changed)
+
+    @contextmanager
+    def _transaction(self) -> Generator[sa.Connection]:
+        """Committed at the end. A cancel may interrupt anything here: a connection that stayed open would keep its locks."""
+        connection = self.engine.connect()
+        raw = connection.connection.dbapi_connection
+        try:
+            with connection.begin():
+                yield connection
+            connection.close()
+        except BaseException:
+            if raw is not None:
+                raw.close()
+            raise
 
     @contextmanager
     def _errors(self, what: str) -> Generator[None]:

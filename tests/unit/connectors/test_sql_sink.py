@@ -167,14 +167,16 @@ def test_abort_drops_what_was_begun_and_keeps_what_a_checkpoint_has(url):
     assert db.rows() == [("a", 1)]
 
 
-def test_close_drops_what_was_not_prepared(url):
+def test_close_leaves_the_rest_to_the_next_attempt(url):
     db = Db(url)
-    writer = db.sink(set_batch_size=1).create_writer(context())
+    sink = db.sink(set_batch_size=1)
+    writer = sink.create_writer(context())
     put(writer, ("a", 1))
     writer.prepare_checkpoint(1)
     put(writer, ("b", 2))
     assert len(db.staged()) == 2
     writer.close()
+    sink.create_writer(context(attempt=1, restored=1))
     assert db.staged() == [(0, 0, 1)]
 
 
