@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -162,7 +162,7 @@ class Database:
                     "timeout": SQLITE_WAIT_S,
                     **options.get("connect_args", {}),
                 }
-            return cast("sa.Engine", self._sa.create_engine(url, **options))
+            engine = cast("sa.Engine", self._sa.create_engine(url, **options))
         except ModuleNotFoundError as error:
             raise ConfigurationError(
                 f"{self.where}: the database driver {error.name!r} is not installed in {sys.executable}. Install it on "
@@ -173,6 +173,10 @@ class Database:
                 f"{self.where}: cannot make a connection of this URL: {error}. Expected one of SQLAlchemy's, such as "
                 "postgresql+psycopg://user:password@host/database or sqlite:////directory/file.db."
             ) from error
+        for event in ("invalidate", "close"):
+            self._sa.event.listen(engine, event, _let_go)
+        self._sa.event.listen(engine, "before_cursor_execute", _remember_cursor)
+        return engine
 
     def _staged_table(self, metadata: sa.MetaData) -> sa.Table:
         sql = self._sa
@@ -388,6 +392,20 @@ class Database:
             raise ExternalError(
                 f"{self.where}: {what} for the table {str(self.target)!r} in {self.shown_url}: {error}"
             ) from error
+
+
+def _remember_cursor(connection: Any, cursor: Any, *_: object) -> None:
+    connection.info["cursor"] = cursor
+
+
+def _let_go(dbapi_connection: Any, record: Any, *_: object) -> None:
+    """Before it is closed: a closed SQLite connection keeps its locks as long as somebody, the traceback of what a cancel
+    has interrupted say, has a cursor of it.
+    """
+    cursor = record.info.pop("cursor", None)
+    for let_go in (() if cursor is None else (cursor.close,)) + (dbapi_connection.rollback,):
+        with suppress(Exception):  # what cannot be rolled back is broken, and closed next
+            let_go()
 
 
 def _kind(change: tuple[tuple[Any, ...], tuple[bool, tuple[Any, ...]]]) -> bool:
