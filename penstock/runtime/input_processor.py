@@ -29,6 +29,11 @@ class StreamTaskInput(Protocol):
         ...
 
     @property
+    def recovered(self) -> Sequence[Element]:
+        """What a checkpoint had in flight and was not polled yet: on no way any more that a later checkpoint looks at."""
+        ...
+
+    @property
     def is_available(self) -> bool:
         """Whether `poll` may give something."""
         ...
@@ -44,10 +49,14 @@ class StreamOneInputProcessor:
 
     is_source = False
     inputs = 1
-    held: Sequence[tuple[int, Element]] = ()
 
     def __init__(self, task_input: StreamTaskInput) -> None:
         self._input = task_input
+
+    @property
+    def held(self) -> Sequence[tuple[int, Element]]:
+        """What was recovered and not yet read."""
+        return [(0, one) for one in self._input.recovered]
 
     def poll(self) -> tuple[int, Sequence[Element]] | None:
         elements = self._input.poll()
@@ -116,8 +125,15 @@ class StreamMultipleInputProcessor:
 
     @property
     def held(self) -> Sequence[tuple[int, Element]]:
-        """What was read and waits for its input to be selected."""
-        return [(index, one) for index, held in enumerate(self._held) for one in held]
+        """What was read and waits for its input to be selected; and what was recovered of an input and not yet read, while a
+        barrier of another one overtakes.
+        """
+        waiting = zip(self._held, self._inputs, strict=True)
+        return [
+            (index, element)
+            for index, (held, one) in enumerate(waiting)
+            for element in (*held, *one.recovered)
+        ]
 
     @property
     def inputs(self) -> int:

@@ -81,6 +81,11 @@ class NetworkInput:
         return bool(self._recovered) or self.gate.is_available
 
     @property
+    def recovered(self) -> Sequence[Batch]:
+        """What `recover` was given and no poll has taken yet."""
+        return tuple(self._recovered)
+
+    @property
     def is_finished(self) -> bool:
         """Nothing will ever come."""
         return self.gate.is_finished and not self._recovered

@@ -2,16 +2,22 @@
 
 import pytest
 
+from penstock.model.checkpoints import CheckpointOptions
 from penstock.model.errors import EngineBug
+from penstock.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
 from penstock.runtime.elements import (
     IDLE,
+    CheckpointBarrier,
     EndOfData,
     EndOfPartition,
     LatencyMarker,
     RowBatch,
     Watermark,
 )
+from penstock.runtime.gate.network_input import NetworkInput, take_barriers
+from penstock.runtime.input_processor import StreamMultipleInputProcessor
 from tests.unit.runtime.gate.tools import input_of, local_gate, rows, shown
+from tests.unit.runtime.tasks import Clock, Logging, Remembering, task_of, values_of
 
 
 def polled(task_input) -> list:
@@ -60,3 +66,27 @@ def test_records_are_counted_and_markers_pass():
 def test_what_cannot_come_is_a_bug():
     with pytest.raises(EngineBug, match="nonsense"):
         input_of(local_gate(["nonsense"])).poll()
+
+
+def test_what_was_recovered_of_one_input_is_in_a_snapshot_that_another_one_brings_about():
+    """Read in turns: the barrier of the second input is there before all of the first one was."""
+    unaligned = CheckpointBarrier(1, 0, CheckpointOptions(is_unaligned=True))
+    first = NetworkInput(0, local_gate([], index=0))
+    first.recover(rows(1, 2, 3))
+    second = NetworkInput(1, local_gate([unaligned], index=1))
+    take_barriers([first, second], alternating, lambda: 0)
+    processor = StreamMultipleInputProcessor([first, second])
+    out = Remembering()
+    task = task_of([Logging()], processor, [out], Clock(), types=[None, None])
+    taken = []
+    task.on_snapshot = taken.append
+    for _ in range(10):
+        task.process_input()
+    (snapshot,) = taken
+    done = values_of(out.written[: out.written.index(unaligned)])
+    assert done != [1, 2, 3]
+    assert done + values_of(batch for _, batch in snapshot.in_hand) == [1, 2, 3]
+
+
+def alternating(channels):
+    return SingleBarrierHandler(channels, Alignment.ALTERNATING)
