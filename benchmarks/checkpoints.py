@@ -2,7 +2,7 @@
 
 The first two on the embedded Spark with two TaskManagers: a keyed process function that keeps a sum for each of a million
 keys, at full speed, with a checkpoint every 10 s and without (the floor); and checkpoints every 100 ms of a job that has almost
-nothing to do. The last in one process, for one slot: snapshots of two million keys (int -> (int, text)) in a local
+nothing to do, and unaligned ones every second of a job whose sources wait for room nearly all the time. The last in one process, for one slot: snapshots of two million keys (int -> (int, text)) in a local
 directory, read, checked and put into a new backend, on the heap and with RocksDB (incremental, the same key groups).
 """
 
@@ -39,6 +39,8 @@ INTERVAL_S = 10
 WINDOW_S = 30
 IDLE_RATE = 10
 IDLE_CHECKPOINTS = 30
+FULL_CHECKPOINTS = 10
+SLOW_S = 0.001
 RESTORED_KEYS = 2_000_000
 GROUPS = 128
 ALL_GROUPS = (0, GROUPS - 1)
@@ -97,7 +99,7 @@ def _records_per_s(interval_s: int | None) -> tuple[float, float]:
 def _records_in(job: JobClient) -> int:
     """Of the keyed function's subtasks."""
     return sum(
-        io.records_in for name, _, io in job.get_task_metrics().result() if "Process" in name
+        io.records_in for name, _, io in job.get_task_metrics().result() if "PROCESS" in name
     )
 
 
@@ -115,6 +117,40 @@ def _idle_durations() -> list[float]:
             time.sleep(0.1)
         job.cancel().result()
     return [float(one.duration_ms) for one in done.history if one.is_completed]
+
+
+def slow(pair: tuple[int, int]) -> tuple[int, int]:
+    time.sleep(SLOW_S)
+    return pair
+
+
+def _back_pressured_durations() -> list[float]:
+    """Milliseconds of each unaligned checkpoint of a job whose every buffer is full."""
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
+        unaligned = {"execution.checkpointing.unaligned.enabled": True}
+        env = environment({"execution.checkpointing.dir": directory} | unaligned)
+        env.enable_checkpointing(1000)
+        source = DataGeneratorSource(pair_of, 1 << 50)
+        pairs = env.from_source(source, WatermarkStrategy.no_watermarks(), "Pairs")
+        pairs.key_by(key_of).map(slow).filter(is_negative).print()
+        job = env.execute_async("benchmark back pressure")
+        while not _is_back_pressured(job):
+            time.sleep(0.1)
+        before = job.get_checkpoints().result().completed
+        while (done := job.get_checkpoints().result()).completed < before + FULL_CHECKPOINTS:
+            time.sleep(0.1)
+        job.cancel().result()
+    ended = [float(one.duration_ms) for one in done.history if one.is_completed]
+    return ended[-FULL_CHECKPOINTS:]
+
+
+def _is_back_pressured(job: JobClient) -> bool:
+    shares = [
+        io.backpressured_ms_per_s
+        for name, _, io in job.get_task_metrics().result()
+        if "Pairs" in name
+    ]
+    return bool(shares) and min(shares) > 900
 
 
 # ---------------------------------------------------------------------- one slot
@@ -193,6 +229,13 @@ def measure(_events: int | None, runs: int) -> list[Figure]:
         ),
         Figure("stop of the slowest task", stops, "ms", (), settings),
         Figure("checkpoint of an idle job", _idle_durations(), "ms", (), {"tasks": 4}),
+        Figure(
+            "unaligned checkpoint, back-pressured",
+            _back_pressured_durations(),
+            "ms",
+            (),
+            {"tasks": 4, "a record takes": "1 ms"},
+        ),
         Figure(
             "restore, heap",
             [_restore_rate(is_rocks=False) for _ in range(runs)],

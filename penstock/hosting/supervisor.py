@@ -2,7 +2,7 @@
 
 Single-threaded and without user code: Spark reuses workers, and a thread or module left in one would show up in
 the user's next job. It starts the TaskManager as a child (same process group, dies with its parent), heartbeats
-for it, kills it when told to or when the JobManager is gone, and returns normally: Spark's retry is not ours.
+for it (unless it is stopped), kills it when told to or when the JobManager is gone, and returns normally: Spark's retry is not ours.
 
 Source: the rules of Ray on Spark and Flink's YARN containers. Imported from the shipped archive only
 (`spark_executor`), and removed from the worker's modules afterwards.
@@ -250,7 +250,8 @@ def _watch(
             return f"nothing was heard of the JobManager for {config.silence_timeout_s:g} s"
         if now >= next_beat:
             next_beat = now + config.heartbeat_interval_s
-            _send(sock, encode(Heartbeat(ResourceId(config.resource_id), progress)))
+            if not is_stopped(child.pid):
+                _send(sock, encode(Heartbeat(ResourceId(config.resource_id), progress)))
         wait_s = min(0.1, max(0.0, next_beat - now))  # a child's end is noticed within 0.1 s
         watched: list[Any] = [sock, progress_pipe]
         readable, _, _ = select.select(watched, [], [], wait_s)
@@ -266,6 +267,15 @@ def _watch(
                     return f"told to end: {message.reason}"
                 if isinstance(message, KillTaskManager):
                     return message
+
+
+def is_stopped(pid: int) -> bool:
+    """By a signal or a debugger: no call that may come back holds it, so nobody vouches for it. Linux; elsewhere never."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    return status.rpartition(b")")[2].split()[0] in (b"T", b"t")
 
 
 def _read_progress(pipe: int, before: int) -> int:

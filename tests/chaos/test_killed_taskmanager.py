@@ -30,10 +30,14 @@ class Watcher(JobObserver):
 
     def __init__(self) -> None:
         self.restarts = 0
+        self.lost: list[str] = []
         self.finished = threading.Event()
 
     def status_changed(self, change) -> None:
         self.restarts += change.status is JobStatus.RESTARTING
+
+    def taskmanager_lost(self, resource_id, cause) -> None:
+        self.lost.append(cause)
 
     def execution_changed(self, change, job_graph) -> None:
         name = job_graph.vertices[change.attempt_id.vertex_id].name
@@ -104,6 +108,20 @@ def test_a_killed_taskmanager_restarts_the_job(spark, tmp_path, moment, run):
     os.kill(trap.wait(), signal.SIGKILL)
     client.get_job_execution_result().result()
     assert watcher.restarts == 1
+    check_files(tmp_path / "out")
+    assert not taskmanagers()
+
+
+def test_a_stopped_taskmanager_is_silent_not_frozen(spark, tmp_path):
+    """Its supervisor vouches for one in which a call may hold the GIL, and not for one that cannot run."""
+    trap = Trap(tmp_path, lambda value: value == "1234")
+    env, watcher = counts_to_files(tmp_path / "out", trap_before=trap)
+    client = env.execute_async("stopped")
+    os.kill(trap.wait(), signal.SIGSTOP)
+    client.get_job_execution_result().result()
+    assert watcher.restarts == 1
+    (cause,) = watcher.lost
+    assert "no heartbeat" in cause
     check_files(tmp_path / "out")
     assert not taskmanagers()
 

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -192,3 +193,20 @@ def test_the_end_of_one_thread_leaves_the_parts_of_others(monkeypatch):
         assert sent == []
         user_output.end_thread()
     assert [(output.text, output.is_error) for output in sent] == [("mine", True)]
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="states are told on Linux only")
+def test_a_child_that_is_stopped_is_known_as_such():
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        assert not supervisor.is_stopped(child.pid)
+        child.send_signal(signal.SIGSTOP)
+        os.waitpid(child.pid, os.WUNTRACED)
+        assert supervisor.is_stopped(child.pid)
+        child.send_signal(signal.SIGCONT)
+        os.waitpid(child.pid, os.WCONTINUED)
+        assert not supervisor.is_stopped(child.pid)
+    finally:
+        child.kill()
+        child.communicate()
+    assert not supervisor.is_stopped(child.pid)
