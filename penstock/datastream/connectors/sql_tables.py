@@ -94,7 +94,7 @@ class Database:
         self._sa = import_sqlalchemy(where)
         self.target = target
         self.where = where
-        self.engine = self._make_engine()
+        self.engine = _make_engine(self._sa, target, where)
         self._table: sa.Table | None = None
         metadata = self._sa.MetaData(schema=target.schema)
         self.staged = self._staged_table(metadata)
@@ -147,36 +147,6 @@ class Database:
                 autoload_with=self.engine,
             )
         return self._table
-
-    def _make_engine(self) -> sa.Engine:
-        options: dict[str, Any] = {
-            "poolclass": self._sa.pool.NullPool,
-            **self.target.engine_options,
-        }
-        try:
-            url = self._sa.make_url(self.target.url)
-            if url.get_backend_name() == "sqlite":
-                _check_sqlite(url.database, self.where)
-                # Writers take turns: the usual 5 s are short where a commit has many rows.
-                options["connect_args"] = {
-                    "timeout": SQLITE_WAIT_S,
-                    **options.get("connect_args", {}),
-                }
-            engine = cast("sa.Engine", self._sa.create_engine(url, **options))
-        except ModuleNotFoundError as error:
-            raise ConfigurationError(
-                f"{self.where}: the database driver {error.name!r} is not installed in {sys.executable}. Install it on "
-                "the driver and on every executor."
-            ) from error
-        except (self._sa.exc.ArgumentError, self._sa.exc.NoSuchModuleError) as error:
-            raise ConfigurationError(
-                f"{self.where}: cannot make a connection of this URL: {error}. Expected one of SQLAlchemy's, such as "
-                "postgresql+psycopg://user:password@host/database or sqlite:////directory/file.db."
-            ) from error
-        for event in ("invalidate", "close"):
-            self._sa.event.listen(engine, event, _let_go)
-        self._sa.event.listen(engine, "before_cursor_execute", _remember_cursor)
-        return engine
 
     def _staged_table(self, metadata: sa.MetaData) -> sa.Table:
         sql = self._sa
@@ -392,6 +362,37 @@ class Database:
             raise ExternalError(
                 f"{self.where}: {what} for the table {str(self.target)!r} in {self.shown_url}: {error}"
             ) from error
+
+
+def _make_engine(sql: Any, target: Target, where: str) -> sa.Engine:
+    options: dict[str, Any] = {
+        "poolclass": sql.pool.NullPool,
+        **target.engine_options,
+    }
+    try:
+        url = sql.make_url(target.url)
+        if url.get_backend_name() == "sqlite":
+            _check_sqlite(url.database, where)
+            # Writers take turns: the usual 5 s are short where a commit has many rows.
+            options["connect_args"] = {
+                "timeout": SQLITE_WAIT_S,
+                **options.get("connect_args", {}),
+            }
+        engine = cast("sa.Engine", sql.create_engine(url, **options))
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"{where}: the database driver {error.name!r} is not installed in {sys.executable}. Install it on "
+            "the driver and on every executor."
+        ) from error
+    except (sql.exc.ArgumentError, sql.exc.NoSuchModuleError) as error:
+        raise ConfigurationError(
+            f"{where}: cannot make a connection of this URL: {error}. Expected one of SQLAlchemy's, such as "
+            "postgresql+psycopg://user:password@host/database or sqlite:////directory/file.db."
+        ) from error
+    for event in ("invalidate", "close"):
+        sql.event.listen(engine, event, _let_go)
+    sql.event.listen(engine, "before_cursor_execute", _remember_cursor)
+    return engine
 
 
 def _remember_cursor(connection: Any, cursor: Any, *_: object) -> None:
