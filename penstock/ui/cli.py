@@ -82,7 +82,7 @@ class PlanExecutor:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point. Returns the exit code."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
         if options.command == "plan":
             shape = _shape(options)
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _savepoint(options)
         session.set_command_line(_settings(options.define) | _recovery(options))
         if options.command == "recover":
-            return _recover(options.cluster_id, options.storage_dir)
+            return _recover(options)
         _run_script(options.script, options.arguments)
     except PlanShown:
         return 0
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="penstock", description=__doc__.split("\n", maxsplit=1)[0]
     )
@@ -121,10 +121,15 @@ def _parser() -> argparse.ArgumentParser:
     runs = commands.add_parser("run", help="run a program")
     takes_over = commands.add_parser(
         "recover",
-        help="run the jobs to their end whose drivers are gone (high-availability.type FILE)",
+        help="run the jobs to their end whose drivers are gone (with high availability)",
     )
     takes_over.add_argument("--cluster-id", required=True, help="high-availability.cluster-id")
     takes_over.add_argument("--storage-dir", required=True, help="high-availability.storageDir")
+    takes_over.add_argument(
+        "--zookeeper",
+        metavar="HOST:PORT,...",
+        help="high-availability.zookeeper.quorum, if that is the store",
+    )
     _add_savepoints(commands, runs)
     for command in (shows, runs):
         command.add_argument("script", help="the program")
@@ -175,16 +180,27 @@ def _add_savepoints(commands: Any, runs: argparse.ArgumentParser) -> None:
         action.add_argument("directory", help="the folder of the savepoint, path or URI")
 
 
-def _recover(cluster_id: str, storage_dir: str) -> int:
-    """Waits for the end of all of them; 0 when there were jobs and all have FINISHED."""
-    configuration = {
+def store_settings(options: argparse.Namespace) -> dict[str, str]:
+    """Where the jobs to recover are."""
+    found = {
         "high-availability.type": "FILE",
-        "high-availability.cluster-id": cluster_id,
-        "high-availability.storageDir": storage_dir,
+        "high-availability.cluster-id": options.cluster_id,
+        "high-availability.storageDir": options.storage_dir,
     }
-    jobs = ClusterExecutor(session.SparkHost()).recover(configuration)
+    if options.zookeeper is not None:
+        found["high-availability.type"] = "ZOOKEEPER"
+        found["high-availability.zookeeper.quorum"] = options.zookeeper
+    return found
+
+
+def _recover(options: argparse.Namespace) -> int:
+    """Waits for the end of all of them; 0 when there were jobs and all have FINISHED."""
+    jobs = ClusterExecutor(session.SparkHost()).recover(store_settings(options))
     if not jobs:
-        print(f"penstock: no job of {cluster_id!r} in {storage_dir} to take over", file=sys.stderr)
+        place = options.zookeeper or options.storage_dir
+        print(
+            f"penstock: no job of {options.cluster_id!r} in {place} to take over", file=sys.stderr
+        )
     is_good = bool(jobs)
     for name, control in jobs:
         outcome = control.wait()

@@ -8,6 +8,11 @@ from penstock.model.errors import JobExecutionError
 from tests.audit.harness import Run
 from tests.audit.plants import OF_UNALIGNED, PLANTS
 
+# A cancelled task is interrupted anywhere, also where a file was just opened; the file is closed when nobody has it.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 UNALIGNED = {"execution.checkpointing.unaligned.enabled": "true"}
 ROCKSDB = {
     "state.backend.type": "rocksdb",

@@ -343,7 +343,9 @@ class _FileWriter:
         self._finished.clear()
 
     def _finish(self, bucket: str) -> None:
-        self._finished.append(self._open.pop(bucket).finish())
+        # In this order: what a cancel interrupts is closed with the writer.
+        self._finished.append(self._open[bucket].finish())
+        del self._open[bucket]
 
     def _new_part(self, bucket: str) -> _PartFile:
         directory = Path(self._settings.base_path) / bucket

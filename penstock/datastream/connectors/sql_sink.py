@@ -137,7 +137,7 @@ class SqlSink(Sink):
             return self
 
         def set_engine_options(self, options: dict[str, Any]) -> SqlSink.Builder:
-            """Arguments for SQLAlchemy's `create_engine`, `connect_args` say."""
+            """Arguments for SQLAlchemy's `create_engine`, `connect_args` say. Connections are never pooled."""
             return self._target(engine_options=dict(options))
 
         def set_own_tables(self, staged: str, commits: str) -> SqlSink.Builder:
@@ -239,11 +239,8 @@ class _StagingWriter(_Writer):
         return prepared
 
     def close(self) -> None:
-        """What was not prepared is of no use: a new attempt writes it again."""
+        """Waits for no database: the next attempt, or the job's end, drops what was staged and not prepared."""
         self._rows.clear()
-        if self._pieces:
-            self._pieces = 0
-            self._database.drop(self._transaction_id)
 
     @property
     def _transaction_id(self) -> str:

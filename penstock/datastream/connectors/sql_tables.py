@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -94,7 +94,7 @@ class Database:
         self._sa = import_sqlalchemy(where)
         self.target = target
         self.where = where
-        self.engine = self._make_engine()
+        self.engine = _make_engine(self._sa, target, where)
         self._table: sa.Table | None = None
         metadata = self._sa.MetaData(schema=target.schema)
         self.staged = self._staged_table(metadata)
@@ -148,32 +148,6 @@ class Database:
             )
         return self._table
 
-    def _make_engine(self) -> sa.Engine:
-        options: dict[str, Any] = {
-            "poolclass": self._sa.pool.NullPool,
-            **self.target.engine_options,
-        }
-        try:
-            url = self._sa.make_url(self.target.url)
-            if url.get_backend_name() == "sqlite":
-                _check_sqlite(url.database, self.where)
-                # Writers take turns: the usual 5 s are short where a commit has many rows.
-                options["connect_args"] = {
-                    "timeout": SQLITE_WAIT_S,
-                    **options.get("connect_args", {}),
-                }
-            return cast("sa.Engine", self._sa.create_engine(url, **options))
-        except ModuleNotFoundError as error:
-            raise ConfigurationError(
-                f"{self.where}: the database driver {error.name!r} is not installed in {sys.executable}. Install it on "
-                "the driver and on every executor."
-            ) from error
-        except (self._sa.exc.ArgumentError, self._sa.exc.NoSuchModuleError) as error:
-            raise ConfigurationError(
-                f"{self.where}: cannot make a connection of this URL: {error}. Expected one of SQLAlchemy's, such as "
-                "postgresql+psycopg://user:password@host/database or sqlite:////directory/file.db."
-            ) from error
-
     def _staged_table(self, metadata: sa.MetaData) -> sa.Table:
         sql = self._sa
         table = sql.Table(
@@ -208,27 +182,21 @@ class Database:
             "transaction_id": transaction_id, "piece": piece, "job": origin.job, "sink": origin.sink,
             "subtask": origin.subtask, "attempt": origin.attempt, "payload": payload,
         }  # fmt: skip
-        with self._errors("cannot stage rows"), self.engine.begin() as connection:
+        with self._errors("cannot stage rows"), self._transaction() as connection:
             connection.execute(self.staged.insert(), values)
 
     def seal(self, transaction_id: str, checkpoint_id: int) -> None:
         """The transaction belongs to this checkpoint: who restores an earlier one knows that it will never be committed."""
         staged = self.staged
         is_it = staged.c.transaction_id == transaction_id
-        with self._errors("cannot stage rows"), self.engine.begin() as connection:
+        with self._errors("cannot stage rows"), self._transaction() as connection:
             connection.execute(staged.update().where(is_it).values(checkpoint_id=checkpoint_id))
-
-    def drop(self, transaction_id: str) -> None:
-        """A transaction that nobody will commit."""
-        staged = self.staged
-        with self._errors("cannot drop staged rows"), self.engine.begin() as connection:
-            connection.execute(staged.delete().where(staged.c.transaction_id == transaction_id))
 
     def drop_unsealed(self, job_prefix: str, sink: str) -> None:
         """What attempts of this job began and never prepared for a checkpoint."""
         staged = self.staged
         mine = staged.c.job.startswith(job_prefix, autoescape=True) & (staged.c.sink == sink)
-        with self._errors("cannot drop staged rows"), self.engine.begin() as connection:
+        with self._errors("cannot drop staged rows"), self._transaction() as connection:
             connection.execute(staged.delete().where(mine & staged.c.checkpoint_id.is_(None)))
 
     def drop_leftovers(self, origin: Origin, parallelism: int, restored: int | None) -> None:
@@ -243,13 +211,13 @@ class Database:
         )
         is_begun = staged.c.checkpoint_id.is_(None) & (staged.c.attempt < origin.attempt)
         is_void = staged.c.checkpoint_id > (NO_CHECKPOINT if restored is None else restored)
-        with self._errors("cannot drop staged rows"), self.engine.begin() as connection:
+        with self._errors("cannot drop staged rows"), self._transaction() as connection:
             connection.execute(staged.delete().where(mine & (is_begun | is_void)))
 
     def forget_commits(self, older_than_ms: int) -> None:
         """Lines of transactions that were committed longer ago than this."""
         commits, limit = self.commits, int(time.time() * 1000) - older_than_ms
-        with self._errors("cannot forget old commits"), self.engine.begin() as connection:
+        with self._errors("cannot forget old commits"), self._transaction() as connection:
             connection.execute(commits.delete().where(commits.c.committed_at_ms < limit))
 
     # ------------------------------------------------------------------ the user's table
@@ -258,7 +226,7 @@ class Database:
         """Rows at once, in a transaction of their own."""
         with self._errors("cannot write rows"):
             _ = self.table
-            with self.engine.begin() as connection:
+            with self._transaction() as connection:
                 self._write(connection, columns, rows)
 
     def commit(self, transactions: Sequence[Transaction]) -> None:
@@ -275,7 +243,7 @@ class Database:
                 self._commit(transactions)
 
     def _commit(self, transactions: Sequence[Transaction]) -> None:
-        with self.engine.begin() as connection:
+        with self._transaction() as connection:
             for transaction in transactions:
                 if not self._note_commit(connection, transaction.transaction_id):
                     continue
@@ -372,6 +340,20 @@ class Database:
         return statement.on_conflict_do_update(index_elements=list(keys), set_=changed)
 
     @contextmanager
+    def _transaction(self) -> Generator[sa.Connection]:
+        """Committed at the end. A cancel may interrupt anything here: a connection that stayed open would keep its locks."""
+        connection = self.engine.connect()
+        raw = connection.connection.dbapi_connection
+        try:
+            with connection.begin():
+                yield connection
+            connection.close()
+        except BaseException:
+            if raw is not None:
+                raw.close()
+            raise
+
+    @contextmanager
     def _errors(self, what: str) -> Generator[None]:
         """A database's error as ours."""
         try:
@@ -380,6 +362,51 @@ class Database:
             raise ExternalError(
                 f"{self.where}: {what} for the table {str(self.target)!r} in {self.shown_url}: {error}"
             ) from error
+
+
+def _make_engine(sql: Any, target: Target, where: str) -> sa.Engine:
+    options: dict[str, Any] = {
+        "poolclass": sql.pool.NullPool,
+        **target.engine_options,
+    }
+    try:
+        url = sql.make_url(target.url)
+        if url.get_backend_name() == "sqlite":
+            _check_sqlite(url.database, where)
+            # Writers take turns: the usual 5 s are short where a commit has many rows.
+            options["connect_args"] = {
+                "timeout": SQLITE_WAIT_S,
+                **options.get("connect_args", {}),
+            }
+        engine = cast("sa.Engine", sql.create_engine(url, **options))
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"{where}: the database driver {error.name!r} is not installed in {sys.executable}. Install it on "
+            "the driver and on every executor."
+        ) from error
+    except (sql.exc.ArgumentError, sql.exc.NoSuchModuleError) as error:
+        raise ConfigurationError(
+            f"{where}: cannot make a connection of this URL: {error}. Expected one of SQLAlchemy's, such as "
+            "postgresql+psycopg://user:password@host/database or sqlite:////directory/file.db."
+        ) from error
+    for event in ("invalidate", "close"):
+        sql.event.listen(engine, event, _let_go)
+    sql.event.listen(engine, "before_cursor_execute", _remember_cursor)
+    return engine
+
+
+def _remember_cursor(connection: Any, cursor: Any, *_: object) -> None:
+    connection.info["cursor"] = cursor
+
+
+def _let_go(dbapi_connection: Any, record: Any, *_: object) -> None:
+    """Before it is closed: a closed SQLite connection keeps its locks as long as somebody, the traceback of what a cancel
+    has interrupted say, has a cursor of it.
+    """
+    cursor = record.info.pop("cursor", None)
+    for let_go in (() if cursor is None else (cursor.close,)) + (dbapi_connection.rollback,):
+        with suppress(Exception):  # what cannot be rolled back is broken, and closed next
+            let_go()
 
 
 def _kind(change: tuple[tuple[Any, ...], tuple[bool, tuple[Any, ...]]]) -> bool:

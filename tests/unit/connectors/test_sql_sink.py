@@ -167,14 +167,16 @@ def test_abort_drops_what_was_begun_and_keeps_what_a_checkpoint_has(url):
     assert db.rows() == [("a", 1)]
 
 
-def test_close_drops_what_was_not_prepared(url):
+def test_close_leaves_the_rest_to_the_next_attempt(url):
     db = Db(url)
-    writer = db.sink(set_batch_size=1).create_writer(context())
+    sink = db.sink(set_batch_size=1)
+    writer = sink.create_writer(context())
     put(writer, ("a", 1))
     writer.prepare_checkpoint(1)
     put(writer, ("b", 2))
     assert len(db.staged()) == 2
     writer.close()
+    sink.create_writer(context(attempt=1, restored=1))
     assert db.staged() == [(0, 0, 1)]
 
 
@@ -213,6 +215,37 @@ def test_a_database_that_is_away_puts_the_commit_off_a_few_times(url, tmp_path):
     assert committer.commit(prepared) is None
     database._commit = is_away
     assert committer.commit(prepared) == prepared
+
+
+class Cancel(BaseException):
+    """Raised in the middle of anything, as a task's interrupt is."""
+
+
+def test_what_a_cancel_interrupts_keeps_no_lock(url):
+    db = Db(url)
+    sink = db.sink(set_batch_size=1)
+    writer = sink.create_writer(context())
+    put(writer, ("a", 1), ("b", 2))
+    prepared = writer.prepare_checkpoint(1)
+    caught = []
+    for statements in range(1, 6):
+        committer = sink.create_committer()
+        left = [statements]
+
+        def interrupt(*_, left=left):
+            left[0] -= 1
+            if not left[0]:
+                raise Cancel
+
+        _ = committer._opened().table
+        sa.event.listen(committer._opened().engine, "after_cursor_execute", interrupt)
+        with pytest.raises(Cancel) as interrupted:
+            committer.commit(prepared)
+        caught.append(interrupted)  # and with it the cursor
+        assert db.rows() == []
+    at_once = {"connect_args": {"timeout": 0}} if url.startswith("sqlite") else {}
+    db.sink(set_engine_options=at_once).create_committer().commit(prepared)
+    assert db.rows() == [("a", 1), ("b", 2)]
 
 
 # ------------------------------------------------------------------ replacing by key

@@ -10,6 +10,7 @@ from penstock.hosting.ha_zookeeper import ZookeeperJobStore, _kazoo
 from penstock.machines.leadership import Lease
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, ExternalError
+from penstock.ui.cli import parser, store_settings
 from tests.unit.hosting.test_high_availability import (
     configured,
     environment,
@@ -89,6 +90,20 @@ def test_a_server_that_is_not_there_is_told_of(tmp_path):
     settings = ZookeeperSettings("127.0.0.1:1", "/jobs", 1000, 200, 1000)
     with pytest.raises(OSError, match=r"127\.0\.0\.1:1 cannot be reached within 200 ms"):
         ZookeeperJobStore(settings, tmp_path).job_keys()
+
+
+def test_the_command_that_recovers_finds_the_store(tmp_path):
+    line = [
+        "recover",
+        "--cluster-id",
+        "c",
+        "--storage-dir",
+        str(tmp_path),
+        "--zookeeper",
+        "h:1,h:2",
+    ]
+    settings = ha_settings_of(Settings(store_settings(parser().parse_args(line))))
+    assert (settings.zookeeper.quorum, settings.zookeeper.root) == ("h:1,h:2", "/flink/c")
 
 
 def test_a_quorum_is_needed(tmp_path):
