@@ -5,6 +5,7 @@ parallelism. Source of the law: spec/flink-runtime.md 9 (backends differ in wher
 import tempfile
 from collections import Counter
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import MAX_WATERMARK
 from penstock.runtime.operators import ListContents, ReduceContents
+from penstock.runtime.operators.grid_window import GridWindowOperator
+from penstock.runtime.operators.record_window import RecordWindowOperator
 from tests.property.test_restore import (
     SESSION,
     SLIDING,
@@ -72,6 +75,25 @@ def test_where_windows_keep_their_contents_is_not_seen(name, before, after, old,
         for harness in [*run.all, *again.all]:
             harness.operator.close()
     assert found == Counter(expected.results())
+
+
+ENGINES = (GridWindowOperator, RecordWindowOperator)
+
+
+@pytest.mark.parametrize("contents", [SUM, ListContents()])
+@settings(max_examples=60, deadline=None)
+@given(before=STEPS, after=STEPS)
+def test_windows_that_had_fired_fire_again_for_records_before_the_first_watermark(
+    contents, before, after
+):
+    """After a restore the operator knows no watermark (spec 8.3): both engines do the same with records until there is one."""
+    found = []
+    for engine in ENGINES:
+        make = partial(window, SLIDING, contents, engine, 6)
+        states = [written(one) for one in Subtasks(make, 1, 1).play(raised(before)).snapshots()]
+        again = Subtasks(make, 1, 1, restored(states, 1))
+        found.append(Counter(again.play([*raised(after), MAX_WATERMARK]).results()))
+    assert found[0] == found[1]
 
 
 def _backends(kind, stack):

@@ -42,6 +42,9 @@ class GridWindowOperator(WindowOperator):
         info = StateInfo(f"{kind} windows", shape)
         self._tables = self.windows.window_tables(GRID, info, self.contents.fold())
         self._to_fire, self._to_forget = self._tables.waiting, self._tables.fired
+        # A watermark is not restored: until there is one, windows that have fired take records as if they had not.
+        self._fired_before = set(self._tables.fired)
+        self._added_since: dict[int, dict[Any, None]] = {}
 
     # ------------------------------------------------------------------ records
 
@@ -130,6 +133,8 @@ class GridWindowOperator(WindowOperator):
             return False
         self._announce(window.start)
         self._tables.add(window.start, skeys, self.watched(values))
+        if self._fired_before and window.start in self._fired_before:
+            self._added_since.setdefault(window.start, {}).update(dict.fromkeys(skeys))
         return True
 
     def _pane_ms(self) -> int:
@@ -166,6 +171,10 @@ class GridWindowOperator(WindowOperator):
         now = self.timers.current_watermark = watermark.timestamp_ms
         self.watched([])
         size, lateness = self._grid.size, self.allowed_lateness_ms
+        for start in sorted(s for s in self._added_since if s + size - 1 <= now):
+            skeys = self._added_since.pop(start)
+            rows = [(skey, self._tables.get(start, skey)) for skey in skeys]
+            yield from self._fire(TimeWindow(start, start + size), rows)
         while self._to_fire and self._to_fire[0] + size - 1 <= now:
             start = heappop(self._to_fire)
             window = TimeWindow(start, start + size)
