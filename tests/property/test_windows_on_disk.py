@@ -29,7 +29,7 @@ from tests.property.test_restore import (
     window_join,
 )
 from tests.unit.runtime.checkpoint.restoring import restored, written, written_as_files
-from tests.unit.runtime.keyed_backends import Backends
+from tests.unit.runtime.keyed_backends import KINDS, Backends
 
 LAST = ReduceContents(UserFunction(lambda _first, second: second))
 WINDOWS = {
@@ -94,6 +94,30 @@ def test_windows_that_had_fired_fire_again_for_records_before_the_first_watermar
         again = Subtasks(make, 1, 1, restored(states, 1))
         found.append(Counter(again.play([*raised(after), MAX_WATERMARK]).results()))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_window_that_has_fired_at_one_former_subtask_only_still_fires_for_the_others(kind):
+    """Subtasks are not at the same watermark when the barrier comes."""
+    make = partial(window, TUMBLING, SUM, lateness=100)
+    with ExitStack() as stack:
+        backends = _backends(kind, stack)
+        run = Subtasks(make, 1, 2, keyed_state=backends.make).play([
+            [(k, k, 3, 0) for k in range(9)]
+        ])
+        run.all[0].watermark(50)
+        fired = {value[0] for value, _ in run.all[0].stamped}
+        assert 0 < len(fired) < 9, "each subtask has some keys"
+        snapshots = run.snapshots()
+        states = [written(one) for one in snapshots]
+        for snapshot in snapshots:
+            snapshot.close(is_kept=True)
+        begin = restored(states, 1, in_pieces=kind == "rocks")
+        again = Subtasks(make, 1, 1, begin, backends.make).play([50])
+        found = {value[0] for value, _ in again.all[0].stamped}
+        for harness in [*run.all, *again.all]:
+            harness.operator.close()
+    assert found >= set(range(9)) - fired
 
 
 def _backends(kind, stack):
