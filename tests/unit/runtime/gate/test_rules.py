@@ -171,7 +171,9 @@ def test_an_answer_that_cannot_be_fails_the_consumer(state):
     assert reaction(S.RUNNING, state) is Reaction.FAIL
 
 
-@pytest.mark.parametrize("consumer", [s for s in S if s not in (S.DEPLOYING, S.INITIALIZING, S.RUNNING)])
+@pytest.mark.parametrize(
+    "consumer", [s for s in S if s not in (S.DEPLOYING, S.INITIALIZING, S.RUNNING)]
+)
 @pytest.mark.parametrize("producer", [*S, *NoState])
 def test_a_consumer_that_does_not_read_any_more_ignores_every_answer(consumer, producer):
     assert reaction(consumer, producer) is Reaction.IGNORE
