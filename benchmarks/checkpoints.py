@@ -199,7 +199,7 @@ def _restore_rate(*, is_rocks: bool) -> float:
             read = read_operator(restore, storage.read, ALL_GROUPS, pickle.loads)
             again = _backend(folder, names, is_rocks=is_rocks)
             again.restore_databases(read.take_databases("state/"))
-            again.restore(read.take("state"))
+            again.restore(read.take("state/"))
             again.set_key(7)
             found = _values(again).value()
         seconds = time.perf_counter() - started

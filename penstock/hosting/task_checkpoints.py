@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.hosting.checkpoints.files import CheckpointIoError
@@ -19,8 +19,9 @@ from penstock.hosting.checkpoints.storage import CheckpointStorage
 from penstock.hosting.closures import dumps_records, loads_records
 from penstock.hosting.local_copies import LocalCopies, Owner, SnapshotFiles
 from penstock.hosting.snapshot_writers import MAX_WAITING
+from penstock.hosting.snapshots_under_way import Abandoned, SnapshotsUnderWay, Writing
 from penstock.hosting.task_in_flight import OutputsInFlight
-from penstock.hosting.task_restore import IN_HAND_GATE, groups_of
+from penstock.hosting.task_restore import groups_of
 from penstock.model.checkpoints import (
     ChannelStateHandle,
     CheckpointMetrics,
@@ -51,45 +52,6 @@ if TYPE_CHECKING:
     from penstock.hosting.task_thread import TaskThread
 
 
-class _Abandoned(Exception):
-    """Nobody wants this snapshot any more."""
-
-
-@dataclass(eq=False, slots=True)
-class _Writing:
-    """One snapshot on its way. `operators`: head first. `metrics`: without what is not known yet.
-
-    `in_hand`: records that were read and not processed, pickled, of a task with inputs. `inputs`, `outputs`: data in flight by
-    channel, and by (partition, subpartition); None: not all of it is there yet.
-    """
-
-    barrier: CheckpointBarrier
-    operators: list[tuple[str, OperatorSnapshot]]
-    metrics: CheckpointMetrics
-    is_at_end: bool
-    in_hand: list[bytes] = field(default_factory=list)
-    inputs: Mapping[int, bytes] | None = None
-    outputs: Mapping[tuple[int, int], bytes] | None = None
-    is_submitted: bool = False
-    is_abandoned: bool = False
-    taken_at: float = field(default_factory=time.monotonic)
-
-    def check_wanted(self) -> None:
-        """Raises: _Abandoned."""
-        if self.is_abandoned:
-            raise _Abandoned
-
-    @property
-    def in_flight(self) -> Iterator[tuple[bool, int, int, bytes]]:
-        """(of an input, gate, channel, content)."""
-        for order, data in enumerate(self.in_hand):
-            yield True, IN_HAND_GATE, order, data
-        for channel, data in (self.inputs or {}).items():
-            yield True, 0, channel, data
-        for (partition, subpartition), data in (self.outputs or {}).items():
-            yield False, partition, subpartition, data
-
-
 class TaskCheckpoints:
     """Of one attempt. `inputs`: what takes its barriers, None: it has no inputs. `outputs`: what they overtake on their
     way out, None: they overtake nothing.
@@ -100,7 +62,7 @@ class TaskCheckpoints:
         self.outputs: OutputsInFlight | None = None
         self._thread = thread
         self._storage: CheckpointStorage | None = None
-        self._writing: dict[int, _Writing] = {}
+        self._under_way = SnapshotsUnderWay()
         self._inputs_in_flight: dict[int, Mapping[int, bytes]] = {}
         self._lock = threading.Lock()
         self.restored_local_bytes = 0
@@ -145,7 +107,7 @@ class TaskCheckpoints:
 
     def aborted(self, message: NotifyCheckpointAborted) -> None:
         checkpoint_id, latest = message.checkpoint_id, message.latest_completed_id
-        self._abandon(lambda one: one == checkpoint_id)
+        self._under_way.abort(checkpoint_id)
         self._forget_copies(lambda one: one == checkpoint_id)
 
         def abort(built: BuiltTask) -> None:
@@ -171,7 +133,7 @@ class TaskCheckpoints:
 
     def decline(self, checkpoint_id: int, reason: CheckpointFailureReason, text: str = "") -> None:
         """Any thread. The task has no part in it: what waits to be written of it goes."""
-        self._abandon(lambda one: one == checkpoint_id)
+        self._under_way.abandon(lambda one: one == checkpoint_id)
         message = DeclineCheckpoint(self._thread.attempt_id, checkpoint_id, reason, text)
         self._thread.host.send(message)
 
@@ -218,7 +180,7 @@ class TaskCheckpoints:
             start_delay_ms=max(0, _now_ms() - barrier.timestamp_ms),
         )
         head_first = list(reversed(snapshot.operators.items()))
-        writing = _Writing(barrier, head_first, metrics, snapshot.is_at_end)
+        writing = Writing(barrier, head_first, metrics, snapshot.is_at_end)
         if inputs is not None:
             writing.in_hand = _taken_in_hand(head_first)
         is_recording = inputs is not None and inputs.is_recording(checkpoint_id)
@@ -227,40 +189,29 @@ class TaskCheckpoints:
         self._inputs_in_flight.clear()
         if self.outputs is None or not (barrier.is_unaligned or barrier.is_timeoutable):
             writing.outputs = {}
-        self._abandon_waiting(checkpoint_id)
-        with self._lock:
-            self._writing[checkpoint_id] = writing
+        if not self._under_way.add(writing):
+            return
         if barrier.is_timeoutable and self.outputs is not None:
             self._time_out_later(barrier, self.outputs)
         self.go_on(checkpoint_id)
 
     def on_inputs_in_flight(self, checkpoint_id: int, channels: Mapping[int, bytes]) -> None:
         """All barriers of an unaligned checkpoint are there; its snapshot may still have to be taken."""
-        with self._lock:
-            writing = self._writing.get(checkpoint_id)
-            if writing is not None:
-                writing.inputs = channels
-        if writing is None:
-            self._inputs_in_flight[checkpoint_id] = channels
-        else:
+        if self._under_way.give_inputs(checkpoint_id, channels):
             self.go_on(checkpoint_id)
+        else:
+            self._inputs_in_flight[checkpoint_id] = channels
 
     def go_on(self, checkpoint_id: int) -> None:
         """Write it, when all data in flight is there. Any thread."""
         outputs = None if self.outputs is None else self.outputs.of(checkpoint_id)
-        with self._lock:
-            writing = self._writing.get(checkpoint_id)
-            if writing is None or writing.is_submitted:
-                return
-            if writing.outputs is None:
-                writing.outputs = outputs
-            if writing.inputs is None or writing.outputs is None:
-                return
-            writing.is_submitted = True
+        writing = self._under_way.submit(checkpoint_id, outputs)
+        if writing is None:
+            return
         if self.outputs is not None:
             self.outputs.forget(checkpoint_id)
         if not self._thread.host.snapshot_writers.submit(lambda: self._write(writing)):
-            self._ended(writing)
+            self._under_way.ended(writing, is_kept=False)
             text = f"{MAX_WAITING} snapshots wait to be written on this TaskManager already"
             self.decline(checkpoint_id, CheckpointFailureReason.ASYNC_EXCEPTION, text)
 
@@ -280,31 +231,15 @@ class TaskCheckpoints:
         """Nothing is being written: what the driver has to know of it was sent. What waits for data in flight still, a task
         at its end waits for in vain.
         """
-        with self._lock:
-            return not any(writing.is_submitted for writing in self._writing.values())
+        return not self._under_way.is_any_submitted
 
     def abandon(self) -> None:
         """The attempt does not finish: its snapshots are of no use."""
-        self._abandon(lambda _checkpoint_id: True)
-
-    def _abandon_waiting(self, newest_id: int) -> None:
-        """A newer one is taken: what has not all its data in flight by now will never have it."""
-        with self._lock:
-            for checkpoint_id, writing in list(self._writing.items()):
-                if checkpoint_id < newest_id and not writing.is_submitted:
-                    del self._writing[checkpoint_id]
-
-    def _abandon(self, is_meant: Callable[[int], bool]) -> None:
-        with self._lock:
-            for checkpoint_id, writing in list(self._writing.items()):
-                if is_meant(checkpoint_id):
-                    writing.is_abandoned = True
-                    if not writing.is_submitted:
-                        del self._writing[checkpoint_id]
+        self._under_way.abandon(lambda _checkpoint_id: True)
 
     # ------------------------------------------------------------------ a writing thread
 
-    def _write(self, writing: _Writing) -> None:
+    def _write(self, writing: Writing) -> None:
         checkpoint_id = writing.barrier.checkpoint_id
         is_kept = False
         try:
@@ -315,17 +250,17 @@ class TaskCheckpoints:
             metrics = replace(writing.metrics, async_ms=async_ms, bytes_in_flight=in_flight)
             attempt_id = self._thread.attempt_id
             self._thread.host.send(AcknowledgeCheckpoint(attempt_id, checkpoint_id, state, metrics))
-        except _Abandoned:
+        except Abandoned:
             pass
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
             self.decline(checkpoint_id, CheckpointFailureReason.ASYNC_EXCEPTION, text)
         finally:
-            self._ended(writing, is_kept=is_kept)
+            self._under_way.ended(writing, is_kept=is_kept)
             self._thread.waker.wake()
 
-    def _written(self, writing: _Writing) -> SubtaskState:
-        """Everything is durable, or nothing is left. Raises: _Abandoned; what writing raises."""
+    def _written(self, writing: Writing) -> SubtaskState:
+        """Everything is durable, or nothing is left. Raises: Abandoned; what writing raises."""
         settings, barrier = self.settings, writing.barrier
         assert settings is not None, "a snapshot was taken in a job without checkpoints"
         storage = self.storage()
@@ -358,7 +293,7 @@ class TaskCheckpoints:
     def _add_in_flight(
         self,
         states: list[tuple[str, OperatorSubtaskState]],
-        writing: _Writing,
+        writing: Writing,
         add: Callable[[bytes], StateHandle],
     ) -> None:
         """To the state of the head: it stands for the task."""
@@ -373,12 +308,6 @@ class TaskCheckpoints:
         outputs, inputs = map(tuple, kept)
         of_head = replace(states[0][1], inputs_in_flight=inputs, outputs_in_flight=outputs)
         states[0] = head, of_head
-
-    def _ended(self, writing: _Writing, *, is_kept: bool = False) -> None:
-        for _, snapshot in writing.operators:
-            snapshot.close(is_kept=is_kept)
-        with self._lock:
-            self._writing.pop(writing.barrier.checkpoint_id, None)
 
 
 def _taken_in_hand(head_first: list[tuple[str, OperatorSnapshot]]) -> list[bytes]:

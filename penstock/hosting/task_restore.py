@@ -5,7 +5,7 @@ On the task's own thread, before its operators are opened. Source: Flink StreamT
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from penstock.hosting.closures import loads_records
@@ -15,7 +15,7 @@ from penstock.model.deployment import TaskDeployment
 from penstock.model.errors import PenstockError, UserError
 from penstock.model.key_groups import key_group_range
 from penstock.runtime.checkpoint.in_flight import replayed
-from penstock.runtime.checkpoint.snapshot import IN_HAND, OperatorSnapshot
+from penstock.runtime.checkpoint.snapshot import IN_HAND, KeyedPart, OperatorSnapshot, Pieces
 from penstock.runtime.checkpoint.state_format import read_operator
 from penstock.runtime.gate.network_input import NetworkInput
 from penstock.runtime.partition.result_partition import ResultPartition
@@ -52,7 +52,8 @@ def restore_task(
         return
     thread.checkpoints.begin_with(restore.checkpoint_id)
     read = thread.checkpoints.read
-    states = _read_states(deployment, restore, read)
+    in_pieces = thread.host.task_settings.state_backend.is_rocks
+    states = _read_states(deployment, restore, read, in_pieces=in_pieces)
     for state in states.values():
         in_hand = state.lists.pop(IN_HAND, None)
         if in_hand is not None:
@@ -63,23 +64,52 @@ def restore_task(
 
 
 def _read_states(
-    deployment: TaskDeployment, restore: TaskRestore, read: _Read
+    deployment: TaskDeployment, restore: TaskRestore, read: _Read, *, in_pieces: bool
 ) -> Mapping[str, OperatorSnapshot]:
-    """By uid."""
+    """By uid. `in_pieces`: keyed state is read when an operator takes it, and need not fit into memory."""
     groups = groups_of(deployment)
     states: dict[str, OperatorSnapshot] = {}
     for uid, state in restore.operators:
         try:
-            states[uid] = read_operator(state, read, groups, loads_records)
+            found = read_operator(state, read, groups, loads_records, in_pieces=in_pieces)
         except PenstockError:
             raise
         except Exception as error:
-            raise UserError(
-                f"the state of operator {uid!r} in checkpoint {restore.checkpoint_id} cannot be read: "
-                f"{type(error).__name__}: {error}. Classes of its values must be importable where the task runs, under the "
-                "names that they had when it was written."
-            ) from error
+            raise _unreadable(uid, restore.checkpoint_id, error) from error
+        if found.pieces is not None:
+            found.pieces = _ExplainedPieces(found.pieces, uid, restore.checkpoint_id)
+        states[uid] = found
     return states
+
+
+class _ExplainedPieces:
+    """State that is read when its operator is opened: errors say of what it is, as if it had been read before."""
+
+    def __init__(self, pieces: Pieces, uid: str, checkpoint_id: int) -> None:
+        self._pieces = pieces
+        self._uid = uid
+        self._checkpoint_id = checkpoint_id
+
+    def __call__(self, prefix: str) -> Iterator[dict[str, KeyedPart]]:
+        pieces = self._pieces(prefix)
+        while True:
+            try:
+                piece = next(pieces, None)
+            except PenstockError:
+                raise
+            except Exception as error:
+                raise _unreadable(self._uid, self._checkpoint_id, error) from error
+            if piece is None:
+                return
+            yield piece
+
+
+def _unreadable(uid: str, checkpoint_id: int, error: Exception) -> UserError:
+    return UserError(
+        f"the state of operator {uid!r} in checkpoint {checkpoint_id} cannot be read: "
+        f"{type(error).__name__}: {error}. Classes of its values must be importable where the task runs, under the "
+        "names that they had when it was written."
+    )
 
 
 def _recover(

@@ -16,6 +16,8 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
 from typing import Final, Protocol
 
 from penstock.hosting.closures import deserialize, dumps_records
@@ -49,17 +51,22 @@ from penstock.runtime.state_backends import StateBackendSettings
 MAX_WAIT_S: Final = 1.0
 _MIN_WAIT_S: Final = 0.001
 _INTERRUPT_ARRIVES: Final = 10
-_HELD_LOCKS: Final = tuple(
-    os.sep.join(("", "penstock", *place))
+_PACKAGE: Final = str(Path(__file__).parents[1]) + os.sep
+_UNCUT: Final = tuple(
+    _PACKAGE + os.sep.join(place)
     for place in (
         ("hosting", ""),
         ("runtime", "gate", ""),
         ("runtime", "partition", ""),
         ("runtime", "network_memory.py"),
         ("runtime", "prioritized_deque.py"),
+        ("runtime", "checkpoint", "two_phase_commit.py"),
+        ("datastream", "connectors", "file_"),
+        ("datastream", "connectors", "sql_"),
     )
 )
-"""Our code that may hold a lock, or be in the middle of what a lock guards."""
+"""Our code that may hold a lock, or be in the middle of what a lock guards; and commits: a connection that was cut while it was
+being closed may keep a transaction open, and with it locks that the next attempt waits for."""
 
 
 class CancelSignal(BaseException):
@@ -366,14 +373,14 @@ class TaskThread:
     def interrupt(self) -> None:
         """Raise CancelSignal inside a user function that has not come back since the cancel. Any thread.
 
-        It arrives at the function's next bytecode: a C call is not interrupted. Not while leaving, and not when our
-        own code runs: that must not be cut in two (a lock would stay taken).
+        It arrives at the function's next bytecode: a C call is not interrupted. Not while leaving, and not in what must not
+        be cut in two.
         """
         ident = self._thread.ident
         frame = sys._current_frames().get(ident) if ident is not None else None
         if ident is None or frame is None:
             return
-        if any(place in frame.f_code.co_filename for place in _HELD_LOCKS):
+        if not may_be_cut(frame):
             return
         with self._leave_lock:
             if self._is_leaving:
@@ -401,6 +408,16 @@ class TaskThread:
                 f"thread {threading.current_thread().name!r} used state or operators of {self._thread.name!r}. Only the "
                 "task's own thread may: let an AsyncFunction wait for what takes long, and use its result there."
             )
+
+
+def may_be_cut(frame: FrameType | None) -> bool:
+    """Whether the thread that is there may be interrupted: the innermost code of ours says so, also for libraries it called."""
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name.startswith(_PACKAGE):
+            return not name.startswith(_UNCUT)
+        frame = frame.f_back
+    return True
 
 
 def failure_info(error: BaseException, where: str) -> FailureInfo:

@@ -14,7 +14,13 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.model.row import CHANGEABLE, copied
-from penstock.runtime.checkpoint.snapshot import Column, KeyedPart, StateInfo
+from penstock.runtime.checkpoint.snapshot import (
+    Column,
+    KeyedPart,
+    StateInfo,
+    check_key_hash,
+    check_restored,
+)
 from penstock.runtime.heap_cleanup import IncrementalCleanup, cleanup_of
 from penstock.runtime.raw_state import (
     MISSING,
@@ -32,6 +38,7 @@ from penstock.runtime.state_descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
+from penstock.runtime.window_tables import Fold, HeapWindowTables
 
 
 class HeapKeyedStateBackend(RawKeyedStateBackend):
@@ -47,6 +54,8 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
         super().__init__(max_parallelism, now_ms, is_int32=is_int32)
         self._cleaned_by_record: list[IncrementalCleanup] = []
         self._tables: dict[str, tuple[StateInfo, dict[Any, Any]]] = {}
+        self._windows: dict[str, HeapWindowTables] = {}
+        self._restored: dict[str, KeyedPart] = {}
 
     def records_passed(self, count: int) -> None:
         for cleanup in self._cleaned_by_record:
@@ -57,16 +66,37 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
         for name, (info, table) in self._tables.items():
             keys, values = list(table), list(table.values())
             kept[name] = KeyedPart(info, self.max_parallelism, self.is_int32, keys, [values])
+        for name, windows in self._windows.items():
+            kept[name] = windows.part(self.max_parallelism, is_int32=self.is_int32)
         for name, part in self._restored.items():  # nobody has asked for these yet
             kept[name] = replace(part, columns=list(part.columns))
         return kept
 
     def table(self, name: str, info: StateInfo) -> dict[Any, Any]:
         table: dict[Any, Any] = {}
-        if (restored := self.take_restored(name, info)) is not None:
+        if (restored := self._take_restored(name, info)) is not None:
             table.update(restored.rows())
         self._tables[name] = info, table
         return table
+
+    def window_tables(self, name: str, info: StateInfo, fold: Fold) -> HeapWindowTables:
+        made = HeapWindowTables(info, fold, self._take_restored(name, info))
+        self._windows[name] = made
+        return made
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Kept until the state of that name is asked for."""
+        for name, part in snapshot.items():
+            check_key_hash(self.owner, name, part, is_int32=self.is_int32)
+            self._restored[name] = part
+
+    def _take_restored(self, name: str, info: StateInfo) -> KeyedPart | None:
+        """What was restored of a state that is asked for now. Raises: UserError: it was something else."""
+        restored = self._restored.get(name)
+        if restored is not None:
+            check_restored(self.owner, name, restored.info, info)
+            del self._restored[name]
+        return restored
 
     def _part(self, state: HeapState) -> KeyedPart:
         keys: list[Any] = []
@@ -80,7 +110,9 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
         columns: list[Column] = [namespaces, values]
         return KeyedPart(state.info, self.max_parallelism, self.is_int32, keys, columns)
 
-    def _made(self, state: HeapState) -> None:
+    def _made(self, name: str, state: HeapState) -> None:
+        if (restored := self._take_restored(name, state.info)) is not None:
+            state.put_back(restored)
         if state.cleanup is not None and state.cleanup.runs_for_every_record:
             self._cleaned_by_record.append(state.cleanup)
 

@@ -14,12 +14,7 @@ from typing import Any, ClassVar, Final, cast
 
 from penstock.model.errors import UserError
 from penstock.model.row import copied
-from penstock.runtime.checkpoint.snapshot import (
-    KeyedPart,
-    StateInfo,
-    check_key_hash,
-    check_restored,
-)
+from penstock.runtime.checkpoint.snapshot import StateInfo
 from penstock.runtime.state import (
     AggregatingState,
     KeyedStateBackend,
@@ -27,7 +22,6 @@ from penstock.runtime.state import (
     MapState,
     MergingState,
     ReducingState,
-    Snapshot,
     State,
     ValueState,
 )
@@ -61,10 +55,6 @@ class RawState(State):
 
     @abstractmethod
     def _put(self, raw: Any) -> None: ...
-
-    @abstractmethod
-    def put_back(self, part: KeyedPart) -> None:
-        """What was restored."""
 
     def has_value(self) -> bool:
         """Whether the current key and namespace have a value, whatever it is."""
@@ -188,7 +178,6 @@ class RawKeyedStateBackend(KeyedStateBackend):
         super().__init__(max_parallelism, now_ms, is_int32=is_int32)
         self._states: dict[str, Any] = {}
         self._types: dict[str, tuple[str, Any]] = {}
-        self._restored: dict[str, KeyedPart] = {}
 
     def get_state(self, descriptor: ValueStateDescriptor) -> ValueState:
         return cast("ValueState", self.of(descriptor))
@@ -213,20 +202,6 @@ class RawKeyedStateBackend(KeyedStateBackend):
             f"expected a state descriptor such as ValueStateDescriptor, got {descriptor!r}"
         )
 
-    def restore(self, snapshot: Snapshot) -> None:
-        """Kept until the state of that name is asked for."""
-        for name, part in snapshot.items():
-            check_key_hash(self.owner, name, part, is_int32=self.is_int32)
-            self._restored[name] = part
-
-    def take_restored(self, name: str, info: StateInfo) -> KeyedPart | None:
-        """What was restored of a state that is asked for now. Raises: UserError: it was something else."""
-        restored = self._restored.get(name)
-        if restored is not None:
-            check_restored(self.owner, name, restored.info, info)
-            del self._restored[name]
-        return restored
-
     def _state(self, descriptor: StateDescriptor, kind: type[RawState]) -> State:
         identity = (f"{kind.kind}State", descriptor.type_info)
         known = self._types.get(descriptor.name, identity)
@@ -238,13 +213,10 @@ class RawKeyedStateBackend(KeyedStateBackend):
         state: RawState | None = self._states.get(descriptor.name)
         if state is None:
             state = kind(self, descriptor)
-            restored = self.take_restored(descriptor.name, state.info)
-            if restored is not None:
-                state.put_back(restored)
+            self._made(descriptor.name, state)
             self._states[descriptor.name] = state
             self._types[descriptor.name] = identity
-            self._made(state)
         return state
 
-    def _made(self, state: Any) -> None:
-        """A state was asked for, for the first time."""
+    def _made(self, name: str, state: Any) -> None:
+        """A state was asked for, for the first time. Raises: UserError: another one of that name was restored."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from penstock.model.errors import UserError
 from penstock.runtime.checkpoint.snapshot import KeyedPart, RestoredDatabase, StateInfo
@@ -22,6 +22,7 @@ from penstock.runtime.state_descriptors import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
+from penstock.runtime.window_tables import Fold, WindowTables
 
 __all__ = [
     "AggregatingState",
@@ -172,6 +173,9 @@ class KeyTable(Protocol):
 class KeyedStateBackend(ABC):
     """All keyed state of one operator. `skey` (see `state_key`), `key` and `namespace` are the context."""
 
+    restores_in_pieces: ClassVar[bool] = False
+    """`restore` lets go of what it was given, so that it need not be in memory as a whole."""
+
     def __init__(
         self,
         max_parallelism: int = 128,
@@ -231,7 +235,11 @@ class KeyedStateBackend(ABC):
 
     @abstractmethod
     def restore(self, snapshot: Snapshot) -> None:
-        """What `snapshot` gave, of any number of backends: only key groups of this subtask."""
+        """What `snapshot` gave, of any number of backends: only key groups of this subtask, and nothing twice.
+
+        Before anything is asked of a state. A backend with `restores_in_pieces` takes it in any number of calls.
+        Raises: UserError: keys were put into key groups by another rule.
+        """
 
     def restore_databases(self, databases: Sequence[RestoredDatabase]) -> None:
         """Before anything is asked of a state. Raises: UserError: this backend keeps state in memory."""
@@ -245,6 +253,10 @@ class KeyedStateBackend(ABC):
     @abstractmethod
     def table(self, name: str, info: StateInfo) -> KeyTable:
         """Once for each name. Its part of a snapshot has one column, the values; so has what is restored into it."""
+
+    @abstractmethod
+    def window_tables(self, name: str, info: StateInfo, fold: Fold) -> WindowTables:
+        """Once for each name, with what was restored of it. `info`: of a kind in WINDOW_KINDS."""
 
     def close(self) -> None:
         """The operator has ended: what lies on disk is removed."""

@@ -103,7 +103,7 @@ class Run:
                 write(self, writing)
                 return
             lost.add(number)
-            self._ended(writing)
+            self._under_way.ended(writing, is_kept=False)
             if number % 7 == 0 or not log.grow(fails=True):
                 reason = CheckpointFailureReason.ASYNC_EXCEPTION
                 self.decline(number, reason, "on purpose")

@@ -26,7 +26,6 @@ from penstock.runtime.checkpoint.two_phase_commit import CommitterState
 from penstock.runtime.elements import CheckpointBarrier
 from penstock.runtime.heap_state import HeapKeyedStateBackend
 from penstock.runtime.operators import SinkOperator
-from penstock.runtime.operators.grid_window import GridWindowOperator
 from penstock.runtime.operators.window_base import WindowOperator
 from penstock.runtime.source_operator import SourceOperator
 from penstock.runtime.task import StreamTask
@@ -278,15 +277,14 @@ def forget_timers(patch):
 
 def forget_windows(patch):
     """What is in windows is in no snapshot."""
-    for kind in (GridWindowOperator, WindowOperator):
-        patch.setattr(kind, "snapshot", _without_windows(kind.snapshot))
+    patch.setattr(WindowOperator, "snapshot", _without_windows(WindowOperator.snapshot))
 
 
 def _without_windows(snapshot):
     def without(self):
         made = snapshot(self)
         kept = made.keyed.items()
-        made.keyed = {n: p for n, p in kept if not n.startswith(("windows/", "grid"))}
+        made.keyed = {n: p for n, p in kept if not n.startswith("windows/")}
         return made
 
     return without

@@ -162,7 +162,7 @@ STEPS = st.lists(st.lists(RECORD, max_size=6) | st.integers(0, 45), max_size=12)
 class Subtasks:
     """All subtasks of an operator: records by key, watermarks and broadcast elements to all."""
 
-    def __init__(self, make, inputs, parallelism, snapshots=None):
+    def __init__(self, make, inputs, parallelism, snapshots=None, keyed_state=None):
         self.inputs = inputs
         self.is_columnar = make is column_window
         self.is_broadcast = make is keyed_broadcast
@@ -171,9 +171,8 @@ class Subtasks:
             operator = make()
             if snapshots is not None:
                 operator.restore(snapshots[subtask])
-            self.all.append(
-                OperatorHarness(operator, subtask=subtask, parallelism=parallelism)
-            )  # fmt: skip
+            context = {"subtask": subtask, "parallelism": parallelism, "keyed_state": keyed_state}
+            self.all.append(OperatorHarness(operator, **context))
 
     def play(self, steps):
         for step in steps:

@@ -98,6 +98,7 @@ class CheckpointKeeper:
         self._feed = feed
         self._lock = threading.Lock()
         self._kept = list(place.completed)
+        self._earlier: Sequence[CompletedCheckpoint] | None = None
         self._savepoints = 0
         self._unanswered = 0
         self._waiting: dict[str, Future[str]] = {}
@@ -245,7 +246,14 @@ class CheckpointKeeper:
             kept = list(self._kept)
         if kept:
             newest = max(one.checkpoint_id for one in kept)
-            self._storage.discard_shared(kept, newest)
+            self._storage.discard_shared([*kept, *self._of_earlier_runs()], newest)
+
+    def _of_earlier_runs(self) -> Sequence[CompletedCheckpoint]:
+        """They lie in the same folder, and their files stay. On the cleaner's thread."""
+        if self._earlier is None:
+            begun_with = [one.checkpoint_id for one in self._place.completed]
+            self._earlier = self._storage.earlier(self._place.first_id, begun_with)
+        return self._earlier
 
     def _clean_up(self, kept: Sequence[int]) -> None:
         """Nothing stays of a job that is over but what is kept on purpose."""
@@ -255,7 +263,7 @@ class CheckpointKeeper:
             with self._lock:
                 checkpoints = list(self._kept)
             self._storage.sweep(kept, self._place.first_id)
-            self._storage.discard_shared(checkpoints, None)
+            self._storage.discard_shared([*checkpoints, *self._of_earlier_runs()], None)
             self._storage.remove_if_empty()
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.hosting.checkpoints.databases import keyed_part, opened
 from penstock.hosting.checkpoints.files import refuse_foreign
 from penstock.hosting.checkpoints.storage import METADATA, CheckpointStorage
 from penstock.hosting.closures import loads_records
@@ -24,7 +25,7 @@ from penstock.model.completed_checkpoint import (
 from penstock.model.errors import ConfigurationError, ExternalError, UserError
 from penstock.model.ids import JobId
 from penstock.model.row import Row
-from penstock.runtime.checkpoint.snapshot import KeyedPart
+from penstock.runtime.checkpoint.snapshot import KeyedPart, StateInfo
 from penstock.runtime.checkpoint.state_format import read_operator, rows_by_group
 from penstock.runtime.keys.hashing import original_key
 
@@ -170,15 +171,24 @@ class Savepoint:
 
     def _keyed(self, states: list[OperatorSubtaskState]) -> list[KeyedStateView]:
         found: dict[str, KeyedStateView] = {}
+
+        def add(name: str, info: StateInfo, group: int, rows: int, size: int) -> None:
+            shown = name.removeprefix(_USER_STATE)
+            view = found.setdefault(shown, KeyedStateView(shown, str(info)))
+            view.rows += rows
+            view.size_bytes += size
+            view.groups[group] += rows
+
         for state in states:
             for handle in state.keyed:
                 data = self._storage.read(handle.handle)
-                for name, info, group, rows, size in rows_by_group(handle, data):
-                    shown = name.removeprefix(_USER_STATE)
-                    view = found.setdefault(shown, KeyedStateView(shown, str(info)))
-                    view.rows += rows
-                    view.size_bytes += size
-                    view.groups[group] += rows
+                for section in rows_by_group(handle, data):
+                    add(*section)
+        databases = [one for state in states for one in state.databases]
+        for database_handle, database in opened(databases, self._storage.read):
+            for name, info in database.infos.items():
+                for group, rows, size in database.sizes(name):
+                    add(database_handle.role + name, info, group, rows, size)
         return list(found.values())
 
     # ------------------------------------------------------------------ reading
@@ -188,19 +198,31 @@ class Savepoint:
 
         Raises: ConfigurationError: there is none, or it may hold pickled objects that another user has written. CheckpointDamaged.
         """
-        refuse_foreign(self._folder)
+        for folder in {
+            self._folder,
+            *(path.rpartition("/")[0] for path in _files(self.checkpoint)),
+        }:
+            refuse_foreign(folder)
         operator = self._operator(uid)
         states = [state for state in operator.subtasks if state is not None]
         restore = OperatorRestore(tuple(handle for state in states for handle in state.keyed))
         groups = (0, operator.max_parallelism - 1)
         snapshot = read_operator(restore, self._storage.read, groups, loads_records)
         part = snapshot.keyed.get(_USER_STATE + name) or snapshot.keyed.get(name)
+        part = part or self._part_on_disk(operator, name)
         if part is None:
-            names = sorted(one.removeprefix(_USER_STATE) for one in snapshot.keyed)
+            names = sorted(view.name for view in self._keyed(states))
             raise ConfigurationError(
                 f"operator {uid!r} has no keyed state {name!r} in {self._folder}; it has: {', '.join(names) or 'none'}."
             )
         return _rows(part)
+
+    def _part_on_disk(self, operator: OperatorCheckpoint, name: str) -> KeyedPart | None:
+        """Of an incremental checkpoint."""
+        databases = [one for state in operator.subtasks if state for one in state.databases]
+        read, groups = self._storage.read, operator.max_parallelism
+        part = keyed_part(databases, read, _USER_STATE + name, groups)
+        return part or keyed_part(databases, read, name, groups)
 
     def list_state(self, uid: str, name: str) -> list[Any]:
         """All elements of an operator state, by subtask. Raises: as `keyed_state`."""

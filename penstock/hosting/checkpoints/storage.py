@@ -12,6 +12,7 @@ Source: Flink FsCheckpointStorageLocation, FsCheckpointStreamFactory.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import secrets
 import zlib
@@ -239,6 +240,19 @@ class CheckpointStorage:
             self._files.remove(path)
         if found and len(unwanted) == len(found) and newest is None:
             self._files.remove(self._shared)
+
+    def earlier(self, first_id: int, known: Iterable[int]) -> list[CompletedCheckpoint]:
+        """What earlier runs of a job with the same id left here on purpose: below `first_id`, and not `known`.
+
+        Raises: CheckpointIoError: one cannot be read just now. Damaged ones are left out: nobody can go on from them.
+        """
+        left = [one for one in self._ids() if one < first_id and one not in set(known)]
+        found = []
+        for folder in map(self.folder_of, sorted(left)):
+            if self._has_metadata(folder):
+                with contextlib.suppress(CheckpointDamaged):
+                    found.append(self.load(folder))
+        return found
 
     def withdraw(self, checkpoint: CompletedCheckpoint) -> None:
         """It was written, and is not to be found after all: what lies beside it is not touched."""

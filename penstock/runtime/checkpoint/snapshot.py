@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import datetime as dt
 import pickle
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
@@ -96,6 +96,14 @@ class KeyedPart:
         """(state key, *columns) of each row, of a part that is not frozen."""
         return zip(self.keys, *self.columns, strict=True)
 
+    def extend(self, other: KeyedPart) -> None:
+        """Rows of other key groups, of a part that is not frozen either."""
+        self.keys.extend(other.keys)
+        for column, more in zip(self.columns, other.columns, strict=True):
+            assert isinstance(column, list), "it was read, not frozen"
+            assert isinstance(more, list), "it was read, not frozen"
+            column.extend(more)
+
     def freeze(self, dumps: Dumps) -> None:
         """Make the columns independent of what owns the objects in them."""
         self.columns = [frozen(column, dumps) for column in self.columns]
@@ -175,26 +183,49 @@ class ListPart:
     elements: list[Any]
 
 
+class Pieces(Protocol):
+    """Reads parts whose names begin with the prefix, which is taken off. A part may be in any number of pieces."""
+
+    def __call__(self, prefix: str, /) -> Iterator[dict[str, KeyedPart]]: ...
+
+
 @dataclass(slots=True)
 class OperatorSnapshot:
-    """Keyed parts by name, `role/state` where a role has several states; lists by name."""
+    """Keyed parts by name, `role/state` where a role has several states; lists by name.
+
+    `pieces`: keyed parts that were not read yet, in place of `keyed`.
+    """
 
     keyed: dict[str, KeyedPart] = field(default_factory=dict)
     lists: dict[str, ListPart] = field(default_factory=dict)
     databases: list[RestoredDatabase] = field(default_factory=list)
+    pieces: Pieces | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.keyed or self.lists or self.databases)
+        return bool(self.keyed or self.lists or self.databases or self.pieces)
 
     def add(self, role: str, parts: Mapping[str, KeyedPart]) -> None:
         """All states of a role."""
         self.keyed.update((f"{role}/{name}", part) for name, part in parts.items())
 
-    def take(self, role: str) -> dict[str, KeyedPart]:
-        """What `add` was given for this role; it is no longer in here."""
-        start = f"{role}/"
-        names = [name for name in self.keyed if name.startswith(start)]
-        return {name.removeprefix(start): self.keyed.pop(name) for name in names}
+    def take(self, prefix: str = "") -> dict[str, KeyedPart]:
+        """What `add` was given for the role in `role/`, or all; it is no longer in `keyed`."""
+        names = [name for name in self.keyed if name.startswith(prefix)]
+        found = {name.removeprefix(prefix): self.keyed.pop(name) for name in names}
+        for piece in () if self.pieces is None else self.pieces(prefix):
+            for name, part in piece.items():
+                if name in found:
+                    found[name].extend(part)
+                else:
+                    found[name] = part
+        return found
+
+    def take_in_pieces(self, prefix: str = "") -> Iterator[dict[str, KeyedPart]]:
+        """As `take`, a few key groups at a time where it was read so."""
+        if self.pieces is None:
+            yield self.take(prefix)
+        else:
+            yield from self.pieces(prefix)
 
     def elements(self, name: str) -> list[Any]:
         """Of a list; empty when there is none."""

@@ -54,6 +54,7 @@ from penstock.runtime.keys.hashing import OtherKey, key_groups, original_key, st
 CHUNK_BYTES: Final = 1 << 20
 """A chunk of key groups is closed when it has this much."""
 
+_LITTLE: Final = 16 << 20
 _VERSION: Final = 1
 _LENGTH: Final = struct.Struct("<I")
 _SECTION: Final = struct.Struct("<HI")
@@ -260,10 +261,16 @@ def _ipc(table: pa.Table) -> bytes:
 
 
 def read_operator(
-    state: OperatorRestore, read: Read, groups: tuple[int, int], loads: Loads
+    state: OperatorRestore,
+    read: Read,
+    groups: tuple[int, int],
+    loads: Loads,
+    *,
+    in_pieces: bool = False,
 ) -> OperatorSnapshot:
     """What a subtask of the key groups `groups` (first and last) restores: all handles in one.
 
+    `in_pieces`: keyed state is read when it is taken, once for each role, and never as a whole.
     Raises: ExternalError for content of another version; what the callables raise.
     """
     snapshot = OperatorSnapshot()
@@ -272,8 +279,13 @@ def read_operator(
         for one in state.databases
         if one.first_group <= groups[1] and one.last_group >= groups[0]
     ]
-    for handle in state.keyed:
-        if handle.first_group <= groups[1] and handle.last_group >= groups[0]:
+    ours = [
+        one for one in state.keyed if one.first_group <= groups[1] and one.last_group >= groups[0]
+    ]
+    if in_pieces and ours:
+        snapshot.pieces = _Pieces(ours, read, groups, loads)
+    else:
+        for handle in ours:
             _read_chunk(snapshot, handle, read(handle.handle), groups, loads)
     contents: dict[int, bytes] = {}
     for share in state.lists:
@@ -297,13 +309,43 @@ def _read_chunk(
     data: bytes,
     groups: tuple[int, int],
     loads: Loads,
+    prefix: str = "",
 ) -> None:
+    """`prefix`: of the names of parts that are wanted; the others are left empty."""
     parts = _parts(snapshot, data)
+    names = {id(part): name for name, part in snapshot.keyed.items()}
+    wanted = [part if names[id(part)].startswith(prefix) else None for part in parts]
+    columns = [1 + len(part.columns) for part in parts]
     bounds = [*handle.offsets, len(data)]
     view = memoryview(data)
     for place, group in enumerate(range(handle.first_group, handle.last_group + 1)):
         if groups[0] <= group <= groups[1]:
-            _read_group(parts, view[bounds[place] : bounds[place + 1]], loads)
+            _read_group(wanted, columns, view[bounds[place] : bounds[place + 1]], loads)
+
+
+class _Pieces:
+    """Keyed state handle by handle. What little there is is read once."""
+
+    def __init__(
+        self, handles: list[KeyedStateHandle], read: Read, groups: tuple[int, int], loads: Loads
+    ) -> None:
+        self._handles = handles
+        self._read = read
+        self._groups = groups
+        self._loads = loads
+        self._is_little = sum(one.handle.size for one in handles) <= _LITTLE
+        self._known: dict[int, bytes] = {}
+
+    def __call__(self, prefix: str) -> Iterator[dict[str, KeyedPart]]:
+        for number, handle in enumerate(self._handles):
+            data = self._known.get(number)
+            if data is None:
+                data = self._read(handle.handle)
+                if self._is_little:
+                    self._known[number] = data
+            piece = OperatorSnapshot()
+            _read_chunk(piece, handle, data, self._groups, self._loads, prefix)
+            yield piece.take(prefix)
 
 
 def _parts(snapshot: OperatorSnapshot, data: bytes) -> list[KeyedPart]:
@@ -324,12 +366,20 @@ def _parts(snapshot: OperatorSnapshot, data: bytes) -> list[KeyedPart]:
     return [snapshot.keyed[one["name"]] for one in header["parts"]]
 
 
-def _read_group(parts: list[KeyedPart], view: memoryview, loads: Loads) -> None:
+def _read_group(
+    parts: list[KeyedPart | None], columns: list[int], view: memoryview, loads: Loads
+) -> None:
+    """`parts`: None for those that are not wanted. `columns`: how many each part has, with its keys."""
     position = 0
     while position < len(view):
         number, _ = _SECTION.unpack_from(view, position)
         position += _SECTION.size
         part = parts[number]
+        if part is None:
+            for _ in range(columns[number]):
+                _, length = _COLUMN.unpack_from(view, position)
+                position += _COLUMN.size + length
+            continue
         keys, position = decode_column(view, position, loads)
         part.keys.extend(state_keys(keys))
         for column in part.columns:

@@ -259,7 +259,7 @@ class ColumnWindowOperator(Operator):
         return OperatorSnapshot({PANES: part})
 
     def restore(self, snapshot: OperatorSnapshot) -> None:
-        self._restored = snapshot.keyed.get(PANES)
+        self._restored = snapshot.take().get(PANES)
 
     def _by_group(self) -> tuple[Int64s, list[pa.Table]]:
         """Key groups that have something, and all their partials."""

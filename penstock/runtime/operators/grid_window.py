@@ -1,27 +1,21 @@
 """GridWindowOperator: tumbling and sliding event-time windows with the default trigger, fast on rows.
 
-A table per window (state key -> accumulator) instead of timers per key: records of a batch that fall into
-the same windows are folded in one loop, and a window fires as a whole. What a user sees is what
+A table per window (state key -> accumulator, kept by the state backend) instead of timers per key: records of a batch that
+fall into the same windows are folded in one loop, and a window fires as a whole. What a user sees is what
 `RecordWindowOperator` gives, up to the order among keys of one window, which is unspecified.
 Source: Flink WindowOperator; differs as said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
-from itertools import pairwise
-from typing import Any
+from itertools import chain, islice, pairwise
+from typing import Any, Final
 
 import numpy as np
 
-from penstock.runtime.checkpoint.snapshot import (
-    KeyedPart,
-    OperatorSnapshot,
-    StateInfo,
-    check_key_hash,
-    check_restored,
-)
+from penstock.runtime.checkpoint.snapshot import StateInfo
 from penstock.runtime.context import RuntimeContext
 from penstock.runtime.elements import NO_TIMESTAMP, Batch, Int64s, RowBatch, Watermark
 from penstock.runtime.keys import state_keys
@@ -30,6 +24,8 @@ from penstock.runtime.operators.stateless import StampedCollector, rows_of
 from penstock.runtime.operators.window_base import WindowOperator
 from penstock.runtime.windowing.assigners import _TimeGrid, checked_timestamp
 from penstock.runtime.windowing.windows import TimeWindow
+
+GRID: Final = "__window_tables__"
 
 
 class GridWindowOperator(WindowOperator):
@@ -40,28 +36,12 @@ class GridWindowOperator(WindowOperator):
         assert isinstance(grid, _TimeGrid)
         assert self.evictor is None, "an evictor needs RecordWindowOperator"
         self._grid = grid
-        self._fold = self.contents.fold()
         self._result = self.contents.result()
-        self._tables: dict[int, dict[Any, Any]] = {}
-        self._to_fire: list[int] = []
-        self._to_forget: list[int] = []
-        self._info = StateInfo("Grid windows", self._contents_text())
-        restored = self._restored.keyed.pop("grid", None)
-        if restored is not None:
-            check_restored(self.state.owner, "windows", restored.info, self._info)
-            check_key_hash(self.state.owner, "windows", restored, is_int32=self.state.is_int32)
-            for skey, start, is_fired, kept in restored.rows():
-                if start not in self._tables:
-                    self._tables[start] = {}
-                    heappush(self._to_forget if is_fired else self._to_fire, start)
-                self._tables[start][skey] = kept
-
-    def _contents_text(self) -> str:
-        """What the tables' values are."""
-        descriptor = self.contents.descriptor()
-        kind = type(descriptor).__name__.removesuffix("StateDescriptor")
-        grid = self._grid
-        return f"{kind}, size {grid.size}, slide {grid.slide}, offset {grid.offset} ms"
+        kind = type(self.contents.descriptor()).__name__.removesuffix("StateDescriptor")
+        shape = f"size {grid.size}, slide {grid.slide}, offset {grid.offset} ms"
+        info = StateInfo(f"{kind} windows", shape)
+        self._tables = self.windows.window_tables(GRID, info, self.contents.fold())
+        self._to_fire, self._to_forget = self._tables.waiting, self._tables.fired
 
     # ------------------------------------------------------------------ records
 
@@ -148,32 +128,32 @@ class GridWindowOperator(WindowOperator):
         """Records into a window that has not fired; False: it has, and each of them fires it again."""
         if window.max_timestamp() <= self.timers.current_watermark:
             return False
-        self._fold(self._table(window.start), skeys, self.watched(values))
+        self._announce(window.start)
+        self._tables.add(window.start, skeys, self.watched(values))
         return True
 
     def _pane_ms(self) -> int:
         """Width on which all records share their windows."""
         return int(np.gcd(self._grid.size, self._grid.slide))
 
-    def _table(self, start: int) -> dict[Any, Any]:
-        table = self._tables.get(start)
-        if table is None:
-            table = self._tables[start] = {}
+    def _announce(self, start: int) -> None:
+        known = self._tables.known
+        if start not in known:
+            known.add(start)
             window_end = start + self._grid.size
             if window_end - 1 > self.timers.current_watermark:
                 heappush(self._to_fire, start)
             else:
                 heappush(self._to_forget, start)
-        return table
 
     def _refire(
         self, window: TimeWindow, skeys: list[Any], values: list[Any], collector: StampedCollector
     ) -> Iterator[RowBatch]:
         """Records within the allowed lateness: each fires its window again at once."""
-        table = self._table(window.start)
+        self._announce(window.start)
         for skey, value in zip(skeys, self.watched(values), strict=False):
-            self._fold(table, (skey,), (value,))
-            elements = self._elements(table[skey])
+            self._tables.add(window.start, (skey,), (value,))
+            elements = self._elements(self._tables.get(window.start, skey))
             yield from self.call_window(skey, window, elements, collector)
 
     def _all_late(self, values: list[Any], stamps: Int64s) -> None:
@@ -189,7 +169,7 @@ class GridWindowOperator(WindowOperator):
         while self._to_fire and self._to_fire[0] + size - 1 <= now:
             start = heappop(self._to_fire)
             window = TimeWindow(start, start + size)
-            yield from self._fire(window, self._tables[start])
+            yield from self._fire(window, self._tables.rows(start))
             if lateness == 0:
                 self._forget(window)
             else:
@@ -199,50 +179,31 @@ class GridWindowOperator(WindowOperator):
             self._forget(TimeWindow(start, start + size))
         yield watermark
 
-    def _fire(self, window: TimeWindow, table: dict[Any, Any]) -> Iterator[RowBatch]:
+    def _fire(self, window: TimeWindow, rows: Iterable[tuple[Any, Any]]) -> Iterator[RowBatch]:
         if self.output is None:
-            yield from self._passed(window, list(table.values()))
+            yield from self._passed(window, (kept for _, kept in rows))
             return
         collector = StampedCollector(self)
-        for skey, kept in list(table.items()):
+        for skey, kept in rows:
             yield from self.call_window(skey, window, self._elements(kept), collector)
         yield from collector.take()
 
-    def _passed(self, window: TimeWindow, kept: list[Any]) -> Iterator[RowBatch]:
+    def _passed(self, window: TimeWindow, kept: Iterator[Any]) -> Iterator[RowBatch]:
         """Accumulators are the results."""
-        result, is_list = self._result, self.contents.function is None
-        for begin in range(0, len(kept), MAX_EMIT):
-            part = kept[begin : begin + MAX_EMIT]
-            values = [v for one in part for v in one] if is_list else [result(one) for one in part]
+        is_list = self.contents.function is None
+        results = chain.from_iterable(kept) if is_list else map(self._result, kept)
+        while values := list(islice(results, MAX_EMIT)):
             yield RowBatch(values, np.full(len(values), window.max_timestamp(), np.int64))
 
     def _elements(self, kept: Any) -> list[Any]:
         return list(kept) if self.contents.function is None else [self._result(kept)]
 
     def _forget(self, window: TimeWindow) -> None:
-        table = self._tables.pop(window.start)
         if self._clear is not None:
-            for skey in table:
+            for skey, _ in self._tables.rows(window.start):
                 self.clear_window_state(skey, window)
-
-    def snapshot(self) -> OperatorSnapshot:
-        """Also the tables: columns are window starts, whether the window fired, accumulators."""
-        waiting = set(self._to_fire)
-        keys: list[Any] = []
-        starts: list[int] = []
-        fired: list[bool] = []
-        values: list[Any] = []
-        for start, table in self._tables.items():
-            keys += table
-            values += table.values()
-            starts += [start] * len(table)
-            fired += [start not in waiting] * len(table)
-        state = self.state
-        snapshot = super().snapshot()
-        snapshot.keyed["grid"] = KeyedPart(
-            self._info, state.max_parallelism, state.is_int32, keys, [starts, fired, values]
-        )
-        return snapshot
+        self._tables.drop(window.start)
+        self._tables.known.discard(window.start)
 
 
 def _cuts(panes: Int64s) -> Int64s:

@@ -43,7 +43,7 @@ class KeyedOperator(FunctionOperator):
         self.state = new_backend(context, self.keys)
         self.timers = InternalTimerService(context.timers)
         restore_backend(self.state, self._restored, "state")
-        self.timers.restore(self._restored.take("timers"))
+        self.timers.restore(self._restored.take("timers/"))
         return RuntimeContext(context, self.state)
 
     def close(self) -> None:
@@ -94,9 +94,14 @@ def new_backend(context: OperatorContext, keys: KeySelection) -> KeyedStateBacke
 
 
 def restore_backend(backend: KeyedStateBackend, restored: OperatorSnapshot, role: str) -> None:
-    """Give it what the snapshot has for it."""
-    backend.restore_databases(restored.take_databases(f"{role}/"))
-    backend.restore(restored.take(role))
+    """Give it what the snapshot has for it. `role`: as `OperatorSnapshot.add`; "" is all that there is."""
+    prefix = f"{role}/" if role else ""
+    backend.restore_databases(restored.take_databases(prefix))
+    if not backend.restores_in_pieces:
+        backend.restore(restored.take(prefix))
+        return
+    for piece in restored.take_in_pieces(prefix):
+        backend.restore(piece)
 
 
 class KeyedMapOperator(KeyedOperator):

@@ -17,7 +17,7 @@ from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import Batch, RowBatch
 from penstock.runtime.keys import KeySelection, state_keys
 from penstock.runtime.operator import Emitted, OperatorContext
-from penstock.runtime.operators.keyed import new_backend
+from penstock.runtime.operators.keyed import new_backend, restore_backend
 from penstock.runtime.operators.stateless import FunctionOperator, rows_of
 from penstock.runtime.state import KeyedStateBackend, KeyTable
 
@@ -44,8 +44,7 @@ class ReduceOperator(FunctionOperator):
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         self._state = new_backend(context, self.keys)
         restored, self._restored = self._restored, OperatorSnapshot()
-        self._state.restore_databases(restored.take_databases(""))
-        self._state.restore(restored.keyed)
+        restore_backend(self._state, restored, "")
         self._table = self._state.table(REDUCE_TABLE, REDUCED)
         return RuntimeContext(context)
 

@@ -1,14 +1,14 @@
 """RocksKeyedStateBackend: keyed state of one operator in a RocksDB of its own.
 
 Source: Flink RocksDBKeyedStateBackend (spec 9); differs: timers stay in memory, and windows on columns keep their panes
-there too.
+there too. What is restored is written at once, whoever asks for it later.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from penstock.runtime.checkpoint.snapshot import (
@@ -17,6 +17,8 @@ from penstock.runtime.checkpoint.snapshot import (
     RestoredDatabase,
     StateInfo,
     StoredPart,
+    check_key_hash,
+    check_restored,
 )
 from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.raw_state import RawKeyedStateBackend
@@ -24,7 +26,7 @@ from penstock.runtime.rocks.cleanup import RocksCleanup
 from penstock.runtime.rocks.database import Database, SlotMemory
 from penstock.runtime.rocks.encoding import encode_namespace, prefix_of
 from penstock.runtime.rocks.formats import columns_of
-from penstock.runtime.rocks.restore import copy_groups, fetch, is_whole
+from penstock.runtime.rocks.restore import copy_groups, fetch, is_whole, put_back
 from penstock.runtime.rocks.snapshots import RocksSnapshot
 from penstock.runtime.rocks.states import (
     RocksAggregatingState,
@@ -36,6 +38,7 @@ from penstock.runtime.rocks.states import (
     RocksValueState,
 )
 from penstock.runtime.rocks.uploads import Lock, Uploads
+from penstock.runtime.rocks.windows import RocksWindowTables
 from penstock.runtime.state import Snapshot
 from penstock.runtime.state_descriptors import (
     AggregatingStateDescriptor,
@@ -45,6 +48,7 @@ from penstock.runtime.state_descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
+from penstock.runtime.window_tables import Fold
 
 _KNOWN_GROUPS: Final = 65_536
 _NUMBERS_AHEAD: Final = 1 << 16
@@ -64,6 +68,7 @@ class RocksSettings:
 class RocksKeyedStateBackend(RawKeyedStateBackend):
     """All keyed state of one operator. `close` removes its files."""
 
+    restores_in_pieces = True
     kinds: ClassVar[dict[type[StateDescriptor], Any]] = {
         ValueStateDescriptor: RocksValueState,
         ListStateDescriptor: RocksListState,
@@ -91,6 +96,7 @@ class RocksKeyedStateBackend(RawKeyedStateBackend):
         self._namespaces: dict[Any, bytes] = {}
         self._numbers = iter(range(0))
         self._cleaned_by_record: list[RocksCleanup] = []
+        self._windows: dict[str, RocksWindowTables] = {}
 
     @property
     def database(self) -> Database:
@@ -103,12 +109,16 @@ class RocksKeyedStateBackend(RawKeyedStateBackend):
         """Of the rows of the current key and namespace."""
         return self.prefix_of(self.skey, self.namespace)
 
-    def prefix_of(self, skey: Any, namespace: Any) -> bytes:
+    def group_of_state_key(self, skey: Any) -> int:
         group = self._groups.get(skey)
         if group is None:
             if len(self._groups) >= _KNOWN_GROUPS:
                 self._groups.clear()
             group = self._groups[skey] = self.group_of(original_key(skey))
+        return group
+
+    def prefix_of(self, skey: Any, namespace: Any) -> bytes:
+        group = self.group_of_state_key(skey)
         content = self._namespaces.get(namespace)
         if content is None:
             if len(self._namespaces) >= _KNOWN_GROUPS:
@@ -130,29 +140,41 @@ class RocksKeyedStateBackend(RawKeyedStateBackend):
         for cleanup in self._cleaned_by_record:
             cleanup.run(count)
 
+    def family_of(self, name: str, info: StateInfo) -> Any:
+        """Of a state that is asked for. Raises: UserError: another one of that name was restored."""
+        database = self.database
+        if (restored := database.info(name)) is not None:
+            check_restored(self.owner, name, restored, info)
+        database.note_info(name, info)
+        return database.family(name)
+
     def table(self, name: str, info: StateInfo) -> RocksTable:
-        table = RocksTable(self, name, info)
-        if (restored := self.take_restored(name, info)) is not None:
-            for skey, value in restored.rows():
-                table[skey] = value
-        return table
+        return RocksTable(self, name, info)
+
+    def window_tables(self, name: str, info: StateInfo, fold: Fold) -> RocksWindowTables:
+        made = self._windows[name] = RocksWindowTables(self, name, info, fold)
+        return made
 
     def snapshot(self) -> Snapshot:
         settings = self._settings
+        if not (infos := self.database.infos):
+            return {}  # nobody would remove the files of a snapshot without a state
         self._snapshots += 1
+        for name, windows in self._windows.items():
+            self.database.note_windows(name, windows.waiting, windows.fired)
         directory = f"{self._directory}-{self._snapshots}"
         self.database.checkpoint(directory)
         alive = {name: state.alive for name, state in self._states.items() if state.info.has_ttl}
         source = RocksSnapshot(
             directory,
-            self.database.infos,
+            infos,
             alive,
             settings.memory,
             self.dumps,
             self.loads,
             self._uploads,
         )
-        kept: Snapshot = {
+        return {
             name: StoredPart(
                 info,
                 self.max_parallelism,
@@ -163,9 +185,11 @@ class RocksKeyedStateBackend(RawKeyedStateBackend):
             )
             for name, info in source.infos.items()
         }
-        for name, part in self._restored.items():  # nobody has asked for these yet
-            kept[name] = replace(part, columns=list(part.columns))
-        return kept
+
+    def restore(self, snapshot: Snapshot) -> None:
+        for name, part in snapshot.items():
+            check_key_hash(self.owner, name, part, is_int32=self.is_int32)
+            put_back(self, name, part)
 
     def restore_databases(self, databases: Sequence[RestoredDatabase]) -> None:
         """One that has just our key groups is gone on with; of others, what is ours is copied."""
@@ -189,6 +213,6 @@ class RocksKeyedStateBackend(RawKeyedStateBackend):
             opened.close()
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _made(self, state: RocksState) -> None:
+    def _made(self, name: str, state: RocksState) -> None:
         if state.cleanup is not None and state.cleanup.runs_for_every_record:
             self._cleaned_by_record.append(state.cleanup)

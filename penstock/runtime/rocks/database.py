@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import shutil
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.model.errors import UserError
 from penstock.runtime.checkpoint.snapshot import StateInfo
+from penstock.runtime.rocks.encoding import GROUP, group_start
 
 DEFAULT_FAMILY: Final = "default"
 _WRITE_BUFFER_SHARE: Final = 0.5
@@ -22,6 +23,7 @@ _BLOOM_BITS: Final = 10
 _MIN_WRITE_BUFFER: Final = 1 << 20
 _MAX_WRITE_BUFFER: Final = 64 << 20
 _INFO: Final = b"state/"
+_WINDOWS: Final = b"windows/"
 _NEXT_NUMBER: Final = b"next number"
 _NUMBER: Final = struct.Struct(">Q")
 
@@ -112,6 +114,29 @@ class Database:
         noted = ((key, text) for key, text in found if key.startswith(_INFO))
         return {key[len(_INFO) :].decode(): StateInfo(*json.loads(text)) for key, text in noted}
 
+    def info(self, name: str) -> StateInfo | None:
+        """As it was noted last; None: never."""
+        text = self._db.get(_INFO + name.encode())
+        return None if text is None else StateInfo(*json.loads(text))
+
+    def note_windows(self, name: str, waiting: Iterable[int], fired: Iterable[int]) -> None:
+        """Starts of all windows of a state that keeps some: those that have not fired, and those that have."""
+        self._db[_WINDOWS + name.encode()] = json.dumps([list(waiting), list(fired)]).encode()
+
+    def windows(self, name: str) -> tuple[list[int], list[int]]:
+        """As they were noted last."""
+        text = self._db.get(_WINDOWS + name.encode())
+        if text is None:
+            return [], []
+        waiting, fired = json.loads(text)
+        return waiting, fired
+
+    def add_windows(self, name: str, waiting: Collection[int], fired: Collection[int]) -> None:
+        """Note more of them."""
+        if waiting or fired:
+            noted = self.windows(name)
+            self.note_windows(name, {*noted[0], *waiting}, {*noted[1], *fired})
+
     # ------------------------------------------------------------------ the whole
 
     def checkpoint(self, directory: str) -> None:
@@ -166,3 +191,13 @@ def rows_with(family: Any, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
             return
         yield key, found.value()
         found.next()
+
+
+def groups_in(family: Any) -> Iterator[int]:
+    """Key groups in which a family has rows, in order."""
+    found = family.iter()
+    found.seek_to_first()
+    while found.valid():
+        (group,) = GROUP.unpack_from(found.key())
+        yield group
+        found.seek(group_start(group + 1))

@@ -26,6 +26,7 @@ _LENGTH: Final = struct.Struct(">I")
 _LONG: Final = struct.Struct(">q")
 _TIMES: Final = struct.Struct(">qq")
 _INT64: Final = range(-(2**63), 2**63)
+_ABOVE_LENGTHS: Final = b"\xff" * _LENGTH.size
 _NO_NAMESPACE: Final = _LENGTH.pack(0)
 
 
@@ -34,10 +35,31 @@ def group_start(group: int) -> bytes:
     return GROUP.pack(group)
 
 
+def window_prefix(group: int, start: int) -> bytes:
+    """What rows of a window begin with, where rows lie by window: the start has the place of the state key."""
+    content = encode_plain(start)
+    return b"".join((GROUP.pack(group), _LENGTH.pack(len(content)), content))
+
+
+def above_window(prefix: bytes) -> bytes:
+    """Above all rows that begin with what `window_prefix` gave, below those of other windows."""
+    return prefix + _ABOVE_LENGTHS
+
+
+def window_row(group: int, start: int, skey: Any) -> bytes:
+    """Of a state key in a window: the key has the place of the namespace."""
+    key = _encode_key(skey)
+    return b"".join((window_prefix(group, start), _LENGTH.pack(len(key)), key))
+
+
 def prefix_of(group: int, skey: Any, namespace: bytes) -> bytes:
     """What all rows of a key in a namespace begin with. `namespace`: as `encode_namespace` gives it."""
-    key = encode_plain(skey) if type(skey) is not OtherKey else b"o" + skey[0]
+    key = _encode_key(skey)
     return b"".join((GROUP.pack(group), _LENGTH.pack(len(key)), key, namespace))
+
+
+def _encode_key(skey: Any) -> bytes:
+    return encode_plain(skey) if type(skey) is not OtherKey else b"o" + skey[0]
 
 
 def encode_namespace(namespace: Any) -> bytes:

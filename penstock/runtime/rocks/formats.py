@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from penstock.runtime.checkpoint.snapshot import Dumps, Loads, StateInfo
 from penstock.runtime.rocks.encoding import encode_plain
+from penstock.runtime.window_tables import LIST_WINDOWS, WINDOW_KINDS
 
 Row: TypeAlias = tuple[bytes, bytes]
 
@@ -54,7 +55,9 @@ class RowFormat(ABC):
 
 
 def columns_of(info: StateInfo) -> int:
-    """Of a snapshot, besides the keys: namespaces and values, or values alone of what is no user's state."""
+    """Of a snapshot, besides the keys: namespaces and values, or values alone of what is no user's state; of windows see there."""
+    if info.kind in WINDOW_KINDS:
+        return 3
     return 2 if info.kind in _STATES else 1
 
 
@@ -109,5 +112,5 @@ class MapRows(RowFormat):
 
 def format_of(info: StateInfo, dumps: Dumps, loads: Loads) -> RowFormat:
     """By the kind of state."""
-    kinds: dict[str, type[RowFormat]] = {"List": ListRows, "Map": MapRows}
+    kinds: dict[str, type[RowFormat]] = {"List": ListRows, LIST_WINDOWS: ListRows, "Map": MapRows}
     return kinds.get(info.kind, SingleRow)(dumps, loads, has_ttl=info.has_ttl)

@@ -18,9 +18,8 @@ from typing import Any, Final, TypeAlias
 from penstock.model.checkpoints import StateHandle
 from penstock.runtime.checkpoint.snapshot import Add, Dumps, Loads, Sharing, StateInfo
 from penstock.runtime.raw_state import MISSING
-from penstock.runtime.rocks.database import Database, SlotMemory, rows_with
+from penstock.runtime.rocks.database import Database, SlotMemory, groups_in, rows_with
 from penstock.runtime.rocks.encoding import (
-    GROUP,
     decode_namespace,
     decode_plain,
     group_start,
@@ -29,6 +28,7 @@ from penstock.runtime.rocks.encoding import (
 )
 from penstock.runtime.rocks.formats import columns_of, format_of
 from penstock.runtime.rocks.uploads import Uploads
+from penstock.runtime.window_tables import WINDOW_KINDS
 
 _TABLE: Final = ".sst"
 _LOG: Final = ".log"  # without content: nothing is written to it
@@ -54,7 +54,8 @@ class RocksSnapshot:
     _is_uploading: bool = False
 
     @property
-    def _database(self) -> Database:
+    def database(self) -> Database:
+        """Opened when it is first needed."""
         if self._opened is None:
             self._opened = Database(self.directory, self.memory)
         return self._opened
@@ -82,18 +83,30 @@ class RocksSnapshot:
 
     def groups(self, name: str) -> Iterator[int]:
         """Key groups in which a state has rows, in order."""
-        found = self._database.family(name).iter()
-        found.seek_to_first()
-        while found.valid():
-            (group,) = GROUP.unpack_from(found.key())
-            yield group
-            found.seek(group_start(group + 1))
+        return groups_in(self.database.family(name))
+
+    def sizes(self, name: str) -> Iterator[tuple[int, int, int]]:
+        """(key group, rows, bytes) of a state, without unpickling; what has expired counts."""
+        for group in self.groups(name):
+            rows = size = 0
+            last = None
+            for row, data in rows_with(self.database.family(name), group_start(group)):
+                head = head_of(row)
+                rows += head != last
+                last = head
+                size += len(row) + len(data)
+            yield group, rows, size
 
     def columns(self, name: str, group: int) -> list[list[Any]]:
-        """Keys, namespaces (where there are any) and raw values of one key group: what is alive of them."""
-        family = self._database.family(name)
+        """Keys, namespaces (where there are any) and raw values of one key group: what is alive of them.
+
+        Of windows: keys, starts, whether they have fired, what is kept.
+        """
+        family = self.database.family(name)
         rows = format_of(self.infos[name], self.dumps, self.loads)
         alive = self.alive.get(name)
+        is_windows = self.infos[name].kind in WINDOW_KINDS
+        decode_other = decode_plain if is_windows else decode_namespace
         columns: list[list[Any]] = [[], [], []]
         of_one = groupby(rows_with(family, group_start(group)), lambda row: head_of(row[0]))
         for head, found in of_one:
@@ -102,9 +115,22 @@ class RocksSnapshot:
                 continue
             key, namespace = split(head)
             columns[0].append(decode_plain(key))
-            columns[1].append(decode_namespace(namespace))
+            columns[1].append(decode_other(namespace))
             columns[2].append(raw)
+        if is_windows:
+            starts, skeys, kept = columns
+            have_fired = set(self.database.windows(name)[1])
+            return [skeys, starts, [start in have_fired for start in starts], kept]
         return columns if columns_of(self.infos[name]) == 2 else [columns[0], columns[2]]
+
+
+def snapshot_at(
+    directory: str, memory: SlotMemory, dumps: Dumps, loads: Loads, uploads: Uploads
+) -> RocksSnapshot:
+    """Of the files of a checkpoint that lie in a directory."""
+    made = RocksSnapshot(directory, {}, {}, memory, dumps, loads, uploads)
+    made.infos = made.database.infos
+    return made
 
 
 def _upload(path: str, add: Add) -> StateHandle:

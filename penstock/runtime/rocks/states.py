@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from penstock.runtime.checkpoint.snapshot import KeyedPart, StateInfo
+from penstock.runtime.checkpoint.snapshot import StateInfo
 from penstock.runtime.raw_state import (
     MISSING,
     RawAggregatingState,
@@ -33,12 +33,11 @@ class RocksState(RawState):
 
     def __init__(self, backend: RocksKeyedStateBackend, descriptor: Any) -> None:
         super().__init__(backend, descriptor)
-        self._family = backend.database.family(descriptor.name)
+        self._family = backend.family_of(descriptor.name, self.info)
         self._format = format_of(self.info, backend.dumps, backend.loads)
         self.cleanup: RocksCleanup | None = None
         if self._ttl is not None:
             self.cleanup = cleanup_of(self._family, self._ttl, self.is_row_expired)
-        backend.database.note_info(descriptor.name, self.info)
 
     def clear(self) -> None:
         self._family.delete(self._backend.prefix())
@@ -46,11 +45,6 @@ class RocksState(RawState):
     def is_row_expired(self, data: bytes) -> bool:
         """With TTL, without unpickling."""
         return self._is_expired(stamp_of(data))
-
-    def put_back(self, part: KeyedPart) -> None:
-        backend = self._backend
-        for skey, namespace, raw in part.rows():
-            self._write(backend.prefix_of(skey, namespace), raw)
 
     def _raw(self) -> Any:
         self._used()
@@ -74,9 +68,8 @@ class RocksTable:
 
     def __init__(self, backend: RocksKeyedStateBackend, name: str, info: StateInfo) -> None:
         self._prefix_of = backend.prefix_of
-        self._family = backend.database.family(name)
+        self._family = backend.family_of(name, info)
         self._dumps, self._loads = backend.dumps, backend.loads
-        backend.database.note_info(name, info)
 
     def get(self, skey: Any, default: Any, /) -> Any:
         data = self._family.get(self._prefix_of(skey, None))

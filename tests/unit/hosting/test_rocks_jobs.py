@@ -82,6 +82,42 @@ def test_an_incremental_checkpoint_that_was_kept_is_gone_on_from_at_any_parallel
     assert files_in(tmp_path / "checkpoints") == files_of(kept.location)
 
 
+@pytest.mark.parametrize("goes_on_from", ["nothing", "a savepoint", "the kept one"])
+def test_files_that_a_kept_checkpoint_of_an_earlier_run_refers_to_stay(
+    tmp_path, stage, goes_on_from
+):
+    """Both runs have the same job id, and so the same directory."""
+    same_id = {
+        "pipeline__fixed_job_id": "ab" * 16,
+        "execution__checkpointing__incremental": "true",
+        "execution__checkpointing__num_retained": "2",
+    }
+    retained = {
+        "execution__checkpointing__externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"
+    }
+    watcher = Watcher()
+    env = on_disk(watcher, tmp_path, **same_id, **retained)
+    sums_to_file(env, tmp_path / "first", HeldSource(stage.name, 3, 40, 20), same)
+    client = env.execute_async("sums")
+    watcher.wait_for(4)
+    folder = client.trigger_savepoint(str(tmp_path / "savepoints")).result()
+    client.cancel().result()
+    newest = client.get_checkpoints().result().latest_completed.location
+    kept = [str(one) for one in (tmp_path / "checkpoints").rglob("_metadata")]
+    assert newest.removeprefix("file://") in kept
+    assert len(kept) == 2
+    begin = {"nothing": {}, "a savepoint": {"path": folder}, "the kept one": {"path": newest}}
+    more = {f"execution__state_recovery__{k}": v for k, v in begin[goes_on_from].items()}
+    watcher = Watcher()
+    env = on_disk(watcher, tmp_path, **same_id, **more)
+    sums_to_file(env, tmp_path / "second", HeldSource(stage.name, 3, 40, 20), same)
+    client = env.execute_async("sums")
+    watcher.wait_for(5)
+    stage.gate.set()
+    client.get_job_execution_result().result()
+    assert files_in(tmp_path / "checkpoints") == set().union(*map(files_of, kept))
+
+
 def files_in(folder):
     return {str(path) for path in folder.rglob("*") if path.is_file()}
 

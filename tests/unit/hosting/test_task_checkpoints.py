@@ -11,6 +11,7 @@ import pytest
 
 from penstock.hosting.checkpoints.storage import CheckpointStorage, StateWriter
 from penstock.hosting.snapshot_writers import SnapshotWriters
+from penstock.hosting.task_checkpoints import TaskCheckpoints
 from penstock.model.checkpoints import (
     CheckpointOptions,
     CheckpointType,
@@ -20,6 +21,7 @@ from penstock.model.checkpoints import (
 )
 from penstock.model.messages import CheckpointFailureReason, TaskStateChanged
 from penstock.model.states import ExecutionState
+from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
 from tests.unit.hosting.fake_driver import FakeDriver
 from tests.unit.hosting.gated_program import ROWS, Gate, expected, numbers, program, seen, total
 
@@ -167,6 +169,30 @@ def test_an_aborted_checkpoint_is_not_written_on(gate, run, tmp_path, monkeypatc
     driver.until_acknowledged(2)
     assert not driver.acknowledged(1)
     assert not list(tmp_path.glob("job/chk-1/*"))
+
+
+def test_what_is_aborted_while_its_snapshot_is_taken_is_not_written(gate, run, monkeypatch):
+    take, closed = TaskCheckpoints.on_snapshot, []
+    close = OperatorSnapshot.close
+
+    def late(checkpoints, snapshot):
+        if snapshot.barrier.checkpoint_id == 1:
+            driver.abort(1)
+        take(checkpoints, snapshot)
+
+    def noted(snapshot, *, is_kept):
+        closed.append(is_kept)
+        close(snapshot, is_kept=is_kept)
+
+    monkeypatch.setattr(TaskCheckpoints, "on_snapshot", late)
+    monkeypatch.setattr(OperatorSnapshot, "close", noted)
+    driver = run(program(gate.name, parallelism=1))
+    driver.until_running()
+    driver.trigger(1)
+    driver.trigger(2)
+    driver.until_acknowledged(2)
+    assert not driver.acknowledged(1)
+    assert False in closed, "what it held on disk stays"
 
 
 def test_what_is_aborted_before_its_trigger_is_not_taken(gate, run):

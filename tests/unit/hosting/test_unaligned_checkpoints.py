@@ -5,8 +5,10 @@ from collections import Counter
 
 import pytest
 
+from penstock.hosting.task_in_flight import OutputsInFlight
 from penstock.model.checkpoints import CheckpointOptions, TaskCheckpointing
 from penstock.model.states import ExecutionState
+from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
 from tests.unit.hosting.fake_driver import FakeDriver
 from tests.unit.hosting.gated_program import ROWS, Gate, expected, numbers, program, seen
 
@@ -84,6 +86,28 @@ def test_an_aligned_barrier_that_takes_too_long_overtakes(gate, run, taskmanager
     rows = restored_rows(run, gate, driver, completed, list(driver.rows), taskmanagers)
     assert Counter(value for value, _ in rows) == Counter(numbers(2, STEPS))
     assert seen(rows) == Counter(expected(2, STEPS))
+
+
+def test_an_abort_lets_go_of_a_snapshot_that_waits_for_what_is_in_flight(gate, run, monkeypatch):
+    """A snapshot may hold files of a database."""
+    close, closed = OperatorSnapshot.close, []
+
+    def noted(snapshot, *, is_kept):
+        closed.append(is_kept)
+        close(snapshot, is_kept=is_kept)
+
+    monkeypatch.setattr(OperatorSnapshot, "close", noted)
+    monkeypatch.setattr(OutputsInFlight, "of", lambda outputs, checkpoint_id: None)
+    driver = run(program(gate.name, parallelism=1))
+    driver.until_running()
+    driver.trigger(1, options=UNALIGNED)
+    (manager,) = driver.managers.values()
+    (source,) = driver.source_attempts
+    (downstream,) = set(driver.attempts) - {source}
+    driver.until_acknowledged(1, [downstream])
+    assert 1 in manager._tasks[source].checkpoints._under_way
+    driver.abort(1)
+    assert closed.count(False) == 1
 
 
 def test_without_load_a_barrier_that_may_time_out_stays_aligned(gate, run):

@@ -32,14 +32,16 @@ class Backends:
         self._stack = ExitStack()
 
     def new(self, *, is_int32: bool = False):
+        return self.make(GROUPS, lambda: self.clock[0], is_int32=is_int32)
+
+    def make(self, max_parallelism, now_ms, *, is_int32: bool):
+        """As a job's operators are given it."""
         if self._memory is None:
-            return HeapKeyedStateBackend(GROUPS, lambda: self.clock[0], is_int32=is_int32)
+            return HeapKeyedStateBackend(max_parallelism, now_ms, is_int32=is_int32)
         settings = RocksSettings(
             self._new_directory, self._memory, plain_dumps, pickle.loads, threading.Lock
         )
-        made = RocksKeyedStateBackend(
-            GROUPS, lambda: self.clock[0], is_int32=is_int32, settings=settings
-        )
+        made = RocksKeyedStateBackend(max_parallelism, now_ms, is_int32=is_int32, settings=settings)
         self._stack.callback(made.close)
         return made
 
@@ -60,7 +62,7 @@ def through_bytes(snapshot, groups=(0, GROUPS - 1)):
     whole.close(is_kept=True)
     restored = OperatorRestore(keyed=written.keyed)
     read = read_operator(restored, lambda handle: handle.data, groups, pickle.loads)
-    return read.take("state")
+    return read.take("state/")
 
 
 def _inline(data: bytes) -> InlineHandle:

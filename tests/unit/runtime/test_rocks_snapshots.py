@@ -7,6 +7,8 @@ import pytest
 
 from penstock.model.checkpoints import FileHandle, InlineHandle
 from penstock.model.completed_checkpoint import OperatorRestore
+from penstock.model.errors import UserError
+from penstock.model.types import Types
 from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, Sharing, plain_dumps
 from penstock.runtime.checkpoint.state_format import read_operator, write_operator
 from penstock.runtime.keys.hashing import key_group
@@ -166,3 +168,56 @@ def test_two_subtasks_become_any_number(backends, store, parallelism):
             assert elements.get() == [key, 1, 2, 3]
     assert len(seen) == 300
     assert set(seen.values()) == {"of 0", "of 64"}
+
+
+def test_what_nobody_asked_for_since_it_was_restored_is_in_the_next_snapshot(backends, store):
+    backend = backends.new()
+    put(backend, range(100), "first")
+    restored = backends.new()
+    store.restore(restored, [store.write(backend)])
+    again = backends.new()
+    store.restore(again, [store.write(restored)])
+    assert values(again, range(101)) == dict.fromkeys(range(100), "first")
+
+
+def test_a_state_of_another_type_is_refused_when_files_were_restored(backends, store):
+    backend = backends.new()
+    backend.set_key(7)
+    backend.get_state(ValueStateDescriptor("v", Types.LONG())).update(1)
+    restored = backends.new()
+    restored.owner = "sums"
+    store.restore(restored, [store.write(backend)])
+    with pytest.raises(UserError, match=r"'sums' cannot restore its state 'v'.*Long.*String"):
+        restored.get_state(ValueStateDescriptor("v", Types.STRING()))
+
+
+def test_a_backend_without_a_state_leaves_no_files_of_its_snapshots(backends, tmp_path):
+    backend = backends.new()
+    assert backend.snapshot() == {}
+    backend.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_of_any_backend_are_restored_piece_by_piece(backends, store, tmp_path):
+    """Not more than one chunk of the checkpoint is in memory at a time."""
+    (tmp_path / "other").mkdir()
+    heap = Backends("heap", tmp_path / "other").new()
+    put(heap, range(5000), "x" * 1000)
+    snapshot = OperatorSnapshot()
+    snapshot.add("state", heap.snapshot())
+    snapshot.freeze(plain_dumps)
+    written = write_operator(snapshot, store.add, plain_dumps, pickle.loads)
+    read = read_operator(
+        OperatorRestore(written.keyed), store.read, ALL, pickle.loads, in_pieces=True
+    )
+    assert not read.keyed
+    rows = []
+    restored = backends.new()
+    for piece in read.take_in_pieces("state/"):
+        rows.append(len(piece["v"].keys))
+        restored.restore(piece)
+    (tmp_path / "other").rmdir()
+    assert len(rows) > 3
+    assert sum(rows) == 5000
+    assert max(rows) < 2500
+    assert values(restored, range(5001)) == dict.fromkeys(range(5000), "x" * 1000)

@@ -6,7 +6,7 @@ import zlib
 from penstock.machines.operator_state import Mode, OperatorStateShape, redistribute
 from penstock.model.checkpoints import InlineHandle, OperatorSubtaskState
 from penstock.model.completed_checkpoint import ListStateShare, OperatorRestore
-from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, plain_dumps
+from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, Sharing, plain_dumps
 from penstock.runtime.checkpoint.state_format import read_operator, write_operator
 from penstock.runtime.keys import key_group_range
 
@@ -26,18 +26,37 @@ def written(snapshot: OperatorSnapshot) -> OperatorSubtaskState:
     return write_operator(snapshot, add, plain_dumps, pickle.loads)
 
 
-def rescaled(snapshots: list[OperatorSnapshot], parallelism: int) -> list[OperatorSnapshot]:
+def written_as_files(
+    snapshot: OperatorSnapshot, parallelism: int, subtask: int
+) -> OperatorSubtaskState:
+    """What lies on disk as the files that it is, as in an incremental checkpoint."""
+    groups = key_group_range(MAX_PARALLELISM, parallelism, subtask)
+    sharing = Sharing(groups, add, lambda handle: True)
+    return write_operator(snapshot, add, plain_dumps, pickle.loads, sharing)
+
+
+def rescaled(
+    snapshots: list[OperatorSnapshot], parallelism: int, *, in_pieces: bool = False
+) -> list[OperatorSnapshot]:
     """What each of `parallelism` subtasks restores of these, which were frozen."""
-    states = [written(snapshot) for snapshot in snapshots]
+    return restored([written(snapshot) for snapshot in snapshots], parallelism, in_pieces=in_pieces)
+
+
+def restored(
+    states: list[OperatorSubtaskState], parallelism: int, *, in_pieces: bool = False
+) -> list[OperatorSnapshot]:
+    """What each of `parallelism` subtasks restores of what was written."""
     return [
         read_operator(
             OperatorRestore(
                 tuple(handle for state in states for handle in state.keyed),
                 _shares(states, parallelism, subtask),
+                databases=tuple(one for state in states for one in state.databases),
             ),
             read,
             key_group_range(MAX_PARALLELISM, parallelism, subtask),
             pickle.loads,
+            in_pieces=in_pieces,
         )
         for subtask in range(parallelism)
     ]

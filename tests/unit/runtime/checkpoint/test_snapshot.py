@@ -241,7 +241,7 @@ def test_state_that_nobody_has_asked_for_stays_in_the_next_snapshot():
     last = HeapKeyedStateBackend()
     snapshot = OperatorSnapshot()
     snapshot.add("state", again.snapshot())
-    last.restore(rescaled([snapshot.freeze(plain_dumps)], 1)[0].take("state"))
+    last.restore(rescaled([snapshot.freeze(plain_dumps)], 1)[0].take("state/"))
     last.set_key("k")
     assert last.get_state(ValueStateDescriptor("old")).value() == [7]
 

@@ -1,0 +1,82 @@
+"""Opens the databases of an incremental checkpoint to look into them: their files are copied into a temporary directory.
+
+Needs `rocksdict` here. Source: Flink's State Processor API, which restores a RocksDB backend to read one.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from penstock.hosting.closures import dumps_records, loads_records
+from penstock.model.checkpoints import DatabaseHandle
+from penstock.model.errors import ExternalError, UserError
+from penstock.runtime.checkpoint.snapshot import KeyedPart, Read, RestoredDatabase
+from penstock.runtime.keys.hashing import state_keys
+from penstock.runtime.rocks.database import SlotMemory, slot_memory
+from penstock.runtime.rocks.restore import fetch
+from penstock.runtime.rocks.snapshots import RocksSnapshot, snapshot_at
+from penstock.runtime.rocks.uploads import Uploads
+
+_MEMORY: Final = 64 << 20
+
+
+def opened(
+    databases: Iterable[DatabaseHandle], read: Read
+) -> Iterator[tuple[DatabaseHandle, RocksSnapshot]]:
+    """One after the other; each is gone when the next is asked for.
+
+    Raises: ExternalError: the package is missing here. What `read` raises.
+    """
+    memory: SlotMemory | None = None
+    for handle in databases:
+        memory = memory or _memory()
+        with _opened(handle, read, memory) as found:
+            yield handle, found
+
+
+def keyed_part(
+    databases: Iterable[DatabaseHandle], read: Read, name: str, max_parallelism: int
+) -> KeyedPart | None:
+    """All rows of a state, by its name with its role; None: none has it. Raises: as `opened`."""
+    whole: KeyedPart | None = None
+    for handle, database in opened(databases, read):
+        own_name = name.removeprefix(handle.role)
+        info = database.infos.get(own_name)
+        if info is None or not name.startswith(handle.role):
+            continue
+        for group in list(database.groups(own_name)):
+            keys, *columns = database.columns(own_name, group)
+            part = KeyedPart(info, max_parallelism, False, state_keys(keys), list(columns))
+            if whole is None:
+                whole = part
+            else:
+                whole.extend(part)
+    return whole
+
+
+@contextmanager
+def _opened(handle: DatabaseHandle, read: Read, memory: SlotMemory) -> Generator[RocksSnapshot]:
+    with tempfile.TemporaryDirectory(prefix="penstock-read-") as folder:
+        directory = str(Path(folder) / "db")
+        fetch(RestoredDatabase(handle, (handle.first_group, handle.last_group), read), directory)
+        uploads = Uploads(threading.Lock)
+        found = snapshot_at(directory, memory, dumps_records, loads_records, uploads)
+        try:
+            yield found
+        finally:
+            found.close(is_kept=False)
+
+
+def _memory() -> SlotMemory:
+    try:
+        return slot_memory(_MEMORY)
+    except UserError as error:
+        raise ExternalError(
+            "this is an incremental checkpoint, whose keyed state lies in the files of RocksDB, and the package 'rocksdict' "
+            "cannot be imported here. Install it (pip install 'penstock[rocksdb]'), or look into a savepoint."
+        ) from error
