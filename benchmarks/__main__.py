@@ -11,6 +11,7 @@ from benchmarks import (
     exchange,
     fan_out,
     flat_memory,
+    large_state,
     latency,
     metrics,
     operators,
@@ -35,6 +36,7 @@ BENCHMARKS = {
     "fan_out": fan_out.measure,
     "metrics": metrics.measure,
     "checkpoints": checkpoints.measure,
+    "large_state": large_state.measure,
 }
 ABOUT = {  # the others are described by `ON_SPARK`
     "scheduler": scheduler.ABOUT,
@@ -43,6 +45,7 @@ ABOUT = {  # the others are described by `ON_SPARK`
     "fan_out": fan_out.ABOUT,
     "metrics": metrics.ABOUT,
     "checkpoints": checkpoints.ABOUT,
+    "large_state": large_state.ABOUT,
 }
 WITHOUT_SPARK = frozenset({"scheduler", "slow_consumer", "fan_out", "metrics"})
 LEAST_RUNS = 3

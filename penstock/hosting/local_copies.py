@@ -122,7 +122,7 @@ class LocalCopies:
 
 
 class SnapshotFiles:
-    """Where one snapshot is written to: the checkpoint's directory, and beside it a copy."""
+    """Where one snapshot is written to: the checkpoint's directory, and beside it a copy. `written_bytes`: without the copy."""
 
     def __init__(
         self, writer: StateWriter, copies: LocalCopies | None, check_wanted: Callable[[], None]
@@ -132,6 +132,7 @@ class SnapshotFiles:
         self._copies = copies
         self._check_wanted = check_wanted
         self._paths: set[str] = set()
+        self.written_bytes = 0
 
     def add(self, data: bytes) -> StateHandle:
         """Raises: CheckpointIoError; what `check_wanted` raises."""
@@ -155,6 +156,7 @@ class SnapshotFiles:
         self._writer.abandon()
 
     def _copied(self, handle: StateHandle, data: bytes) -> StateHandle:
+        self.written_bytes += len(data)
         if self._copies is not None and isinstance(handle, FileHandle):
             self._paths.add(handle.path)
             self._copies.write(handle, data)

@@ -41,6 +41,7 @@ class Writing:
     is_submitted: bool = False
     is_abandoned: bool = False
     taken_at: float = field(default_factory=time.monotonic)
+    written_bytes: int = 0
 
     def check_wanted(self) -> None:
         """Raises: Abandoned."""

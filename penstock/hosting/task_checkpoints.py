@@ -247,7 +247,12 @@ class TaskCheckpoints:
             is_kept = True
             async_ms = (time.monotonic() - writing.taken_at) * 1000
             in_flight = sum(len(data) for *_, data in writing.in_flight)
-            metrics = replace(writing.metrics, async_ms=async_ms, bytes_in_flight=in_flight)
+            metrics = replace(
+                writing.metrics,
+                async_ms=async_ms,
+                bytes_in_flight=in_flight,
+                written_bytes=writing.written_bytes,
+            )
             attempt_id = self._thread.attempt_id
             self._thread.host.send(AcknowledgeCheckpoint(attempt_id, checkpoint_id, state, metrics))
         except Abandoned:
@@ -278,6 +283,7 @@ class TaskCheckpoints:
             ]
             self._add_in_flight(states, writing, files.add)
             files.close()
+            writing.written_bytes = files.written_bytes
         except BaseException:
             with contextlib.suppress(
                 CheckpointIoError

@@ -12,7 +12,8 @@ class CheckpointSummary:
     """One checkpoint or savepoint that has ended. `location`: of its metadata; None: it failed, for `failure`.
 
     `triggered_at_ms`: epoch milliseconds. `duration_ms`: until it was complete, or given up. `size_bytes`: of the state that was
-    acknowledged. The others: the largest of all tasks.
+    acknowledged. `written_bytes`: of that, what was written for this checkpoint; less with incremental ones. The others: the largest
+    of all tasks.
     """
 
     checkpoint_id: int
@@ -25,6 +26,7 @@ class CheckpointSummary:
     async_ms: float
     location: str | None = None
     failure: str | None = None
+    written_bytes: int = 0
 
     @property
     def is_completed(self) -> bool:

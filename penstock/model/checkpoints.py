@@ -191,10 +191,11 @@ class SubtaskState:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointMetrics:
-    """Of one subtask. Alignment: from the first barrier to the last."""
+    """Of one subtask. Alignment: from the first barrier to the last. `written_bytes`: without what earlier checkpoints have written."""
 
     alignment_ms: float = 0.0
     sync_ms: float = 0.0
     async_ms: float = 0.0
     bytes_in_flight: int = 0
     start_delay_ms: float = 0.0
+    written_bytes: int = 0

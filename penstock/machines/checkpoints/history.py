@@ -36,6 +36,7 @@ class CheckpointHistory:
             sync_ms=slowest.sync_ms,
             async_ms=slowest.async_ms,
             location=what.location,
+            written_bytes=what.written_bytes,
             failure=None if what.location is not None else f"{what.reason}: {what.text}",
         )
         now = self.statistics

@@ -139,6 +139,7 @@ class PendingCheckpoint:
             location,
             reason,
             text,
+            sum(one.written_bytes for one in self.metrics.values()),
         )
 
     def stored(self, location: str) -> CompletedCheckpoint:

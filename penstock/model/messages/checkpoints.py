@@ -255,7 +255,8 @@ class SavepointAnswered:
 class CheckpointEnded:
     """For people: what became of a checkpoint. `location` None: it failed, for `reason`.
 
-    `triggered_ms`: JobMaster's clock. `size_bytes`: of what was acknowledged. `slowest`: the largest of each over all tasks.
+    `triggered_ms`: JobMaster's clock. `size_bytes`: of what was acknowledged; `written_bytes`: of that, what was
+    written for it. `slowest`: the largest of each over all tasks.
     """
 
     checkpoint_id: int
@@ -266,6 +267,7 @@ class CheckpointEnded:
     location: str | None = None
     reason: CheckpointFailureReason | None = None
     text: str = ""
+    written_bytes: int = 0
 
 
 CheckpointEffect: TypeAlias = (

@@ -22,6 +22,7 @@ _WRITE_BUFFER_SHARE: Final = 0.5
 _BLOOM_BITS: Final = 10
 _MIN_WRITE_BUFFER: Final = 1 << 20
 _MAX_WRITE_BUFFER: Final = 64 << 20
+_MIN_FILE: Final = 4 << 20
 _INFO: Final = b"state/"
 _WINDOWS: Final = b"windows/"
 _NEXT_NUMBER: Final = b"next number"
@@ -177,6 +178,8 @@ class Database:
         options.set_write_buffer_manager(self._memory.write_buffers)
         buffer = int(self._memory.size * _WRITE_BUFFER_SHARE) // 4
         options.set_write_buffer_size(min(max(buffer, _MIN_WRITE_BUFFER), _MAX_WRITE_BUFFER))
+        # A file is in memory as a whole while a checkpoint writes it.
+        options.set_target_file_size_base(max(self._memory.size // 8, _MIN_FILE))
         options.set_max_open_files(-1)
         return options
 

@@ -68,6 +68,7 @@ def test_an_incremental_checkpoint_that_was_kept_is_gone_on_from_at_any_parallel
     watcher.wait_for(4)
     client.cancel().result()
     kept = client.get_checkpoints().result().latest_completed
+    assert 0 < kept.written_bytes < kept.size_bytes
     stage.gate.set()
     env = on_disk(
         Watcher(),

@@ -9,7 +9,7 @@ from penstock.model.messages import CheckpointEnded, CheckpointFailureReason
 def ended(checkpoint_id, location=None, kind=CheckpointType.CHECKPOINT):
     reason = None if location else CheckpointFailureReason.CHECKPOINT_EXPIRED
     metrics = CheckpointMetrics(alignment_ms=1.0, sync_ms=2.0, async_ms=3.0)
-    return CheckpointEnded(checkpoint_id, kind, 5, 100, metrics, location, reason, "too slow")
+    return CheckpointEnded(checkpoint_id, kind, 5, 100, metrics, location, reason, "too slow", 40)
 
 
 def test_each_is_counted_and_the_latest_of_each_kind_is_known():
@@ -24,6 +24,7 @@ def test_each_is_counted_and_the_latest_of_each_kind_is_known():
     assert found.latest_completed.checkpoint_id == 1
     assert found.latest_completed.duration_ms == 200
     assert found.latest_completed.size_bytes == 100
+    assert found.latest_completed.written_bytes == 40
     assert found.latest_completed.is_completed
     assert found.latest_savepoint.location == "three"
     assert found.latest_failed.failure == "CHECKPOINT_EXPIRED: too slow"
