@@ -16,7 +16,7 @@ import contextlib
 import re
 import secrets
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -221,14 +221,7 @@ class CheckpointStorage:
         """Files that no checkpoint refers to of those that are kept. `newest`: id of the last one that was completed: what was
         written for a later one may be wanted yet; None: nobody writes any more.
         """
-        wanted = {
-            handle.path
-            for checkpoint in kept
-            for operator in checkpoint.operators
-            for state in operator.subtasks
-            for handle in (() if state is None else state.handles)
-            if isinstance(handle, FileHandle)
-        }
+        wanted = _paths_of(kept)
         found = [name for name, _ in self._files.list(self._shared)]
         unwanted = [
             path
@@ -241,18 +234,37 @@ class CheckpointStorage:
         if found and len(unwanted) == len(found) and newest is None:
             self._files.remove(self._shared)
 
+    def discard_claimed(self, checkpoint: CompletedCheckpoint) -> None:
+        """What a discarded checkpoint of another job, which had become ours, shared with none that lies beside it."""
+        root = (checkpoint.location or "").rsplit("/", 2)[0]
+        files, path = self._place(root)
+        if path.rpartition("/")[2] != checkpoint.job_id:
+            return  # a savepoint: the folder around it is its owner's
+        names = [name for name, is_folder in files.list(path) if is_folder]
+        wanted = _paths_of(self._whole(f"{root}/{one}" for one in names if _CHECKPOINT.match(one)))
+        shared = f"{path}/{SHARED_FOLDER}"
+        for one in _paths_of([checkpoint]) - wanted:
+            if self._place(one)[1].startswith(f"{shared}/"):
+                files.remove(self._place(one)[1])
+        for folder in (shared, path):
+            if not any(True for _ in files.list(folder)):
+                files.remove(folder)
+
     def earlier(self, first_id: int, known: Iterable[int]) -> list[CompletedCheckpoint]:
         """What earlier runs of a job with the same id left here on purpose: below `first_id`, and not `known`.
 
         Raises: CheckpointIoError: one cannot be read just now. Damaged ones are left out: nobody can go on from them.
         """
         left = [one for one in self._ids() if one < first_id and one not in set(known)]
-        found = []
-        for folder in map(self.folder_of, sorted(left)):
-            if self._has_metadata(folder):
+        return list(self._whole(map(self.folder_of, sorted(left))))
+
+    def _whole(self, folders: Iterable[str]) -> Iterator[CompletedCheckpoint]:
+        """Those of them that are checkpoints. Raises: CheckpointIoError."""
+        for folder in folders:
+            files, path = self._place(folder)
+            if any(name == METADATA for name, _ in files.list(path)):
                 with contextlib.suppress(CheckpointDamaged):
-                    found.append(self.load(folder))
-        return found
+                    yield self.load(folder)
 
     def withdraw(self, checkpoint: CompletedCheckpoint) -> None:
         """It was written, and is not to be found after all: what lies beside it is not touched."""
@@ -348,6 +360,18 @@ class StateWriter:
         finally:
             for path in filter(None, (self._path, *self._shared_paths)):
                 self._files.remove(path)
+
+
+def _paths_of(checkpoints: Iterable[CompletedCheckpoint]) -> set[str]:
+    """Of all files that they refer to."""
+    return {
+        handle.path
+        for checkpoint in checkpoints
+        for operator in checkpoint.operators
+        for state in operator.subtasks
+        for handle in (() if state is None else state.handles)
+        if isinstance(handle, FileHandle)
+    }
 
 
 def _check(data: bytes, checksum: int, place: str) -> None:
