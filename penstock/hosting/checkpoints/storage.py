@@ -16,7 +16,7 @@ import contextlib
 import re
 import secrets
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -96,7 +96,7 @@ class CheckpointStorage:
     ) -> StateWriter:
         """For the state of one subtask."""
         shared = f"{self._shared}/{checkpoint_id}"
-        return StateWriter(self._files, folder, inline_bytes, shared)
+        return StateWriter(self._files, folder, inline_bytes, shared, self._drop_empty)
 
     @property
     def _shared(self) -> str:
@@ -113,15 +113,17 @@ class CheckpointStorage:
         """
         location = f"{folder}/{METADATA}"
         unfinished = f"{folder}/.{METADATA}-{secrets.token_hex(4)}"
-        stream = self._files.create(unfinished)
         try:
-            stream.write(encode_metadata(checkpoint, folder))
-        finally:
-            stream.close()
-        try:
+            stream = self._files.create(unfinished)
+            try:
+                stream.write(encode_metadata(checkpoint, folder))
+            finally:
+                stream.close()
             self._files.publish(unfinished, location)
         except CheckpointIoError:
-            self._files.remove(unfinished)
+            with contextlib.suppress(CheckpointIoError):  # the first error counts
+                self._files.remove(unfinished)
+                self._drop_empty([folder])
             raise
         return replace(checkpoint, location=self._files.uri(location))
 
@@ -216,6 +218,13 @@ class CheckpointStorage:
         }
         for path in sorted(paths):
             self._files.remove(path)
+        self._drop_empty({path.rpartition("/")[0] for path in paths})
+
+    def _drop_empty(self, folders: Iterable[str]) -> None:
+        """Of savepoints that did not come to be: nobody else sweeps where they lie."""
+        for folder in folders:
+            if not folder.startswith(f"{self.root}/") and not any(self._files.list(folder)):
+                self._files.remove(folder)
 
     def discard_shared(self, kept: Iterable[CompletedCheckpoint], newest: int | None) -> None:
         """Files that no checkpoint refers to of those that are kept. `newest`: id of the last one that was completed: what was
@@ -311,8 +320,16 @@ class CheckpointStorage:
 class StateWriter:
     """Parts of one subtask's state, in one file if they are large. `close` before its handles are told to anybody."""
 
-    def __init__(self, files: Files, folder: str, inline_bytes: int, shared: str) -> None:
-        """`shared`: what the paths of shared files begin with."""
+    def __init__(
+        self,
+        files: Files,
+        folder: str,
+        inline_bytes: int,
+        shared: str,
+        drop_empty: Callable[[Sequence[str]], None],
+    ) -> None:
+        """`shared`: what the paths of shared files begin with. `drop_empty`: told of folders in which nothing may be left."""
+        self._drop_empty = drop_empty
         self._files = files
         self._folder = folder
         self._inline_bytes = inline_bytes
@@ -360,6 +377,7 @@ class StateWriter:
         finally:
             for path in filter(None, (self._path, *self._shared_paths)):
                 self._files.remove(path)
+            self._drop_empty([self._folder])
 
 
 def _paths_of(checkpoints: Iterable[CompletedCheckpoint]) -> set[str]:
