@@ -242,6 +242,8 @@ class CheckpointKeeper:
 
     def _discard(self, checkpoint: CompletedCheckpoint) -> None:
         self._storage.discard(checkpoint)
+        if checkpoint.job_id != self._job_id:
+            self._storage.discard_claimed(checkpoint)
         with self._lock:
             kept = list(self._kept)
         if kept:

@@ -16,7 +16,7 @@ import contextlib
 import re
 import secrets
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -96,7 +96,7 @@ class CheckpointStorage:
     ) -> StateWriter:
         """For the state of one subtask."""
         shared = f"{self._shared}/{checkpoint_id}"
-        return StateWriter(self._files, folder, inline_bytes, shared)
+        return StateWriter(self._files, folder, inline_bytes, shared, self._drop_empty)
 
     @property
     def _shared(self) -> str:
@@ -113,15 +113,17 @@ class CheckpointStorage:
         """
         location = f"{folder}/{METADATA}"
         unfinished = f"{folder}/.{METADATA}-{secrets.token_hex(4)}"
-        stream = self._files.create(unfinished)
         try:
-            stream.write(encode_metadata(checkpoint, folder))
-        finally:
-            stream.close()
-        try:
+            stream = self._files.create(unfinished)
+            try:
+                stream.write(encode_metadata(checkpoint, folder))
+            finally:
+                stream.close()
             self._files.publish(unfinished, location)
         except CheckpointIoError:
-            self._files.remove(unfinished)
+            with contextlib.suppress(CheckpointIoError):  # the first error counts
+                self._files.remove(unfinished)
+                self._drop_empty([folder])
             raise
         return replace(checkpoint, location=self._files.uri(location))
 
@@ -216,19 +218,19 @@ class CheckpointStorage:
         }
         for path in sorted(paths):
             self._files.remove(path)
+        self._drop_empty({path.rpartition("/")[0] for path in paths})
+
+    def _drop_empty(self, folders: Iterable[str]) -> None:
+        """Of savepoints that did not come to be: nobody else sweeps where they lie."""
+        for folder in folders:
+            if not folder.startswith(f"{self.root}/") and not any(self._files.list(folder)):
+                self._files.remove(folder)
 
     def discard_shared(self, kept: Iterable[CompletedCheckpoint], newest: int | None) -> None:
         """Files that no checkpoint refers to of those that are kept. `newest`: id of the last one that was completed: what was
         written for a later one may be wanted yet; None: nobody writes any more.
         """
-        wanted = {
-            handle.path
-            for checkpoint in kept
-            for operator in checkpoint.operators
-            for state in operator.subtasks
-            for handle in (() if state is None else state.handles)
-            if isinstance(handle, FileHandle)
-        }
+        wanted = _paths_of(kept)
         found = [name for name, _ in self._files.list(self._shared)]
         unwanted = [
             path
@@ -241,18 +243,37 @@ class CheckpointStorage:
         if found and len(unwanted) == len(found) and newest is None:
             self._files.remove(self._shared)
 
+    def discard_claimed(self, checkpoint: CompletedCheckpoint) -> None:
+        """What a discarded checkpoint of another job, which had become ours, shared with none that lies beside it."""
+        root = (checkpoint.location or "").rsplit("/", 2)[0]
+        files, path = self._place(root)
+        if path.rpartition("/")[2] != checkpoint.job_id:
+            return  # a savepoint: the folder around it is its owner's
+        names = [name for name, is_folder in files.list(path) if is_folder]
+        wanted = _paths_of(self._whole(f"{root}/{one}" for one in names if _CHECKPOINT.match(one)))
+        shared = f"{path}/{SHARED_FOLDER}"
+        for one in _paths_of([checkpoint]) - wanted:
+            if self._place(one)[1].startswith(f"{shared}/"):
+                files.remove(self._place(one)[1])
+        for folder in (shared, path):
+            if not any(True for _ in files.list(folder)):
+                files.remove(folder)
+
     def earlier(self, first_id: int, known: Iterable[int]) -> list[CompletedCheckpoint]:
         """What earlier runs of a job with the same id left here on purpose: below `first_id`, and not `known`.
 
         Raises: CheckpointIoError: one cannot be read just now. Damaged ones are left out: nobody can go on from them.
         """
         left = [one for one in self._ids() if one < first_id and one not in set(known)]
-        found = []
-        for folder in map(self.folder_of, sorted(left)):
-            if self._has_metadata(folder):
+        return list(self._whole(map(self.folder_of, sorted(left))))
+
+    def _whole(self, folders: Iterable[str]) -> Iterator[CompletedCheckpoint]:
+        """Those of them that are checkpoints. Raises: CheckpointIoError."""
+        for folder in folders:
+            files, path = self._place(folder)
+            if any(name == METADATA for name, _ in files.list(path)):
                 with contextlib.suppress(CheckpointDamaged):
-                    found.append(self.load(folder))
-        return found
+                    yield self.load(folder)
 
     def withdraw(self, checkpoint: CompletedCheckpoint) -> None:
         """It was written, and is not to be found after all: what lies beside it is not touched."""
@@ -299,8 +320,16 @@ class CheckpointStorage:
 class StateWriter:
     """Parts of one subtask's state, in one file if they are large. `close` before its handles are told to anybody."""
 
-    def __init__(self, files: Files, folder: str, inline_bytes: int, shared: str) -> None:
-        """`shared`: what the paths of shared files begin with."""
+    def __init__(
+        self,
+        files: Files,
+        folder: str,
+        inline_bytes: int,
+        shared: str,
+        drop_empty: Callable[[Sequence[str]], None],
+    ) -> None:
+        """`shared`: what the paths of shared files begin with. `drop_empty`: told of folders in which nothing may be left."""
+        self._drop_empty = drop_empty
         self._files = files
         self._folder = folder
         self._inline_bytes = inline_bytes
@@ -348,6 +377,19 @@ class StateWriter:
         finally:
             for path in filter(None, (self._path, *self._shared_paths)):
                 self._files.remove(path)
+            self._drop_empty([self._folder])
+
+
+def _paths_of(checkpoints: Iterable[CompletedCheckpoint]) -> set[str]:
+    """Of all files that they refer to."""
+    return {
+        handle.path
+        for checkpoint in checkpoints
+        for operator in checkpoint.operators
+        for state in operator.subtasks
+        for handle in (() if state is None else state.handles)
+        if isinstance(handle, FileHandle)
+    }
 
 
 def _check(data: bytes, checksum: int, place: str) -> None:

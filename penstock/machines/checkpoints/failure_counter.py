@@ -21,6 +21,13 @@ COUNTED: Final = frozenset({
 })
 """Failures of the checkpoint itself; the others are of a job that was starting, ending or restarting."""
 
+_OF_THE_DRIVER: Final = frozenset({
+    Reason.IO_EXCEPTION,
+    Reason.CHECKPOINT_EXPIRED,
+    Reason.FINALIZE_FAILURE,
+})
+"""Failures in which no task has a part."""
+
 
 class FailureCounter:
     """`continuous`: counted failures since the last success."""
@@ -33,9 +40,13 @@ class FailureCounter:
     def on_failure(
         self, checkpoint_id: int, checkpoint_type: CheckpointType, reason: Reason
     ) -> bool:
-        """Whether the job must fail for it. An id counts once."""
+        """Whether the job must fail for it. An id counts once. That the driver cannot store a savepoint is told to who asked
+        for it, and says nothing about the job's checkpoints (Flink's handleJobLevelCheckpointException).
+        """
         if checkpoint_type.is_synchronous:
             return True
+        if checkpoint_type.is_savepoint and reason in _OF_THE_DRIVER:
+            return False
         if reason not in COUNTED or checkpoint_id in self._counted_ids:
             return False
         self._counted_ids.add(checkpoint_id)

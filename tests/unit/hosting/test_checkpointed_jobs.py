@@ -3,7 +3,8 @@
 import pytest
 
 from penstock.common import WatermarkStrategy
-from penstock.hosting.checkpoints.files import CheckpointDamaged
+from penstock.hosting.checkpoints.files import CheckpointDamaged, CheckpointIoError, LocalFiles
+from penstock.hosting.checkpoints.keeper import SavepointFailed
 from penstock.hosting.checkpoints.storage import CheckpointStorage
 from penstock.model.checkpoints import FileHandle
 from penstock.model.errors import ConfigurationError, ExternalError
@@ -158,6 +159,35 @@ def test_a_savepoint_is_taken_of_a_job_without_periodic_checkpoints(tmp_path, st
     client.get_job_execution_result().result()
     assert lines_of(tmp_path / "out") == expected_sums(2, 40)
     assert left_in(tmp_path / "savepoints"), "a savepoint is the user's"
+
+
+def test_a_savepoint_that_cannot_be_stored_leaves_nothing_and_the_job_goes_on(
+    tmp_path, stage, monkeypatch
+):
+    publish = LocalFiles.publish
+
+    def full(files, unfinished, location):
+        if "savepoint-" in location:
+            raise CheckpointIoError("disk full")
+        publish(files, unfinished, location)
+
+    monkeypatch.setattr(LocalFiles, "publish", full)
+    watcher = Watcher()
+    env = environment(
+        watcher,
+        execution__checkpointing__interval="20 ms",
+        execution__checkpointing__data_inline_threshold="0 b",
+    )
+    sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 2, 40, 20), same)
+    client = env.execute_async("sums")
+    watcher.wait_for(1)
+    with pytest.raises(SavepointFailed, match="disk full"):
+        client.trigger_savepoint(str(tmp_path / "savepoints")).result()
+    stage.gate.set()
+    client.get_job_execution_result().result()
+    assert watcher.restored == []
+    assert lines_of(tmp_path / "out") == expected_sums(2, 40)
+    assert list((tmp_path / "savepoints").iterdir()) == []
 
 
 def test_a_savepoint_of_a_job_that_has_ended_is_refused(tmp_path, stage):

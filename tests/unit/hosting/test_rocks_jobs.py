@@ -83,6 +83,41 @@ def test_an_incremental_checkpoint_that_was_kept_is_gone_on_from_at_any_parallel
     assert files_in(tmp_path / "checkpoints") == files_of(kept.location)
 
 
+@pytest.mark.parametrize("is_another_kept", [False, True])
+def test_of_a_claimed_checkpoint_nothing_stays_but_what_one_beside_it_shares(
+    tmp_path, stage, is_another_kept
+):
+    settings = {
+        "execution__checkpointing__incremental": "true",
+        "execution__checkpointing__num_retained": "2" if is_another_kept else "1",
+    }
+    retained = {
+        "execution__checkpointing__externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"
+    }
+    watcher = Watcher()
+    env = on_disk(watcher, tmp_path, **settings, **retained)
+    sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 3, 40, 20), same)
+    client = env.execute_async("sums")
+    watcher.wait_for(3)
+    client.cancel().result()
+    claimed = client.get_checkpoints().result().latest_completed.location
+    others = set(map(str, (tmp_path / "checkpoints").rglob("_metadata")))
+    others.remove(claimed.removeprefix("file://"))
+    stage.gate.set()
+    env = on_disk(
+        Watcher(),
+        tmp_path,
+        execution__state_recovery__path=claimed,
+        execution__state_recovery__claim_mode="CLAIM",
+        **settings,
+    )
+    sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 3, 40, 20), same)
+    env.execute("sums")
+    assert lines_of(tmp_path / "out") == expected_sums(3, 40)
+    assert len(others) == int(is_another_kept)
+    assert files_in(tmp_path / "checkpoints") == set().union(*map(files_of, others))
+
+
 @pytest.mark.parametrize("goes_on_from", ["nothing", "a savepoint", "the kept one"])
 def test_files_that_a_kept_checkpoint_of_an_earlier_run_refers_to_stay(
     tmp_path, stage, goes_on_from

@@ -34,3 +34,17 @@ def test_more_than_the_tolerable_in_a_row_fail_the_job_and_an_id_counts_once() -
 @pytest.mark.parametrize("kind", [CheckpointType.STOP_DRAIN, CheckpointType.STOP_SUSPEND])
 def test_a_savepoint_to_stop_with_is_not_tolerated(kind: CheckpointType) -> None:
     assert FailureCounter(tolerable=9).on_failure(1, kind, Reason.TASK_NOT_READY)
+
+
+@pytest.mark.parametrize(
+    ("reason", "counts"),
+    [
+        (Reason.FINALIZE_FAILURE, False),
+        (Reason.CHECKPOINT_EXPIRED, False),
+        (Reason.IO_EXCEPTION, False),
+        (Reason.ASYNC_EXCEPTION, True),
+        (Reason.CHECKPOINT_DECLINED, True),
+    ],
+)
+def test_a_savepoint_counts_only_where_a_task_failed(reason: Reason, counts: bool) -> None:
+    assert FailureCounter().on_failure(1, CheckpointType.SAVEPOINT, reason) is counts
