@@ -93,7 +93,7 @@ def _steps(given: Given, engine: type[WindowOperator]) -> Given:
 def _pending(operator: Any) -> set[tuple[int, int]]:
     if isinstance(operator, GridWindowOperator):
         size = operator.assigner.size
-        return {(start, start + size) for start in operator._tables}
+        return {(start, start + size) for start in operator._tables.known}
     return {(w.start, w.end) for w in operator._contents.tables if isinstance(w, TimeWindow)}
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.hosting.checkpoints.metadata import decode_metadata
 from penstock.model.checkpoints import FileHandle
-from penstock.model.errors import ConfigurationError, JobExecutionError
+from penstock.model.errors import ConfigurationError, JobCancelledError, JobExecutionError
 from tests.unit.hosting.checkpoint_programs import (
     FailsOnce,
     HeldSource,
@@ -40,6 +40,13 @@ def on_disk(observer, tmp_path, **more):
     return environment(observer, **settings | more)
 
 
+def cancel(client):
+    """Until nothing of the job is left: what was superseded is removed behind its end."""
+    client.cancel().result()
+    with pytest.raises(JobCancelledError):
+        client.get_job_execution_result().result()
+
+
 @pytest.mark.parametrize("is_incremental", [False, True])
 def test_after_a_failure_each_record_counts_once(tmp_path, stage, is_incremental):
     watcher = Watcher(stage)
@@ -66,7 +73,7 @@ def test_an_incremental_checkpoint_that_was_kept_is_gone_on_from_at_any_parallel
     sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 3, 40, 20), same)
     client = env.execute_async("sums")
     watcher.wait_for(4)
-    client.cancel().result()
+    cancel(client)
     kept = client.get_checkpoints().result().latest_completed
     assert 0 < kept.written_bytes < kept.size_bytes
     stage.gate.set()
@@ -99,7 +106,7 @@ def test_of_a_claimed_checkpoint_nothing_stays_but_what_one_beside_it_shares(
     sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 3, 40, 20), same)
     client = env.execute_async("sums")
     watcher.wait_for(3)
-    client.cancel().result()
+    cancel(client)
     claimed = client.get_checkpoints().result().latest_completed.location
     others = set(map(str, (tmp_path / "checkpoints").rglob("_metadata")))
     others.remove(claimed.removeprefix("file://"))
@@ -137,7 +144,7 @@ def test_files_that_a_kept_checkpoint_of_an_earlier_run_refers_to_stay(
     client = env.execute_async("sums")
     watcher.wait_for(4)
     folder = client.trigger_savepoint(str(tmp_path / "savepoints")).result()
-    client.cancel().result()
+    cancel(client)
     newest = client.get_checkpoints().result().latest_completed.location
     kept = [str(one) for one in (tmp_path / "checkpoints").rglob("_metadata")]
     assert newest.removeprefix("file://") in kept
@@ -176,7 +183,7 @@ def test_an_incremental_checkpoint_is_for_rocksdb_only(tmp_path, stage):
     sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 2, 40, 20), same)
     client = env.execute_async("sums")
     watcher.wait_for(2)
-    client.cancel().result()
+    cancel(client)
     kept = client.get_checkpoints().result().latest_completed
     env = on_disk(
         Watcher(),
