@@ -7,7 +7,7 @@ SECONDS ?= 60
 PY := .venv/bin/python
 STAMP := .venv/.ready
 
-.PHONY: run test check sim bench soak chaos plan q5 clean java postgres zookeeper
+.PHONY: run test test-all check sim bench soak chaos plan q5 clean java postgres zookeeper
 
 run: $(STAMP) java
 	$(PY) examples/word_count.py $(if $(INPUT),--input "$(INPUT)") $(ARGS)
@@ -17,8 +17,12 @@ q5: $(STAMP) java
 
 # Tests in one process at a time share the cores; those with real processes have them for themselves. 5: nothing was selected.
 test: $(STAMP) java postgres zookeeper
-	$(PY) -m pytest -m "not spark" -n 2 --dist worksteal $(ARGS) || [ $$? = 5 ]
-	$(PY) -m pytest -m spark $(ARGS) || [ $$? = 5 ]
+	$(PY) -m pytest -m "not spark and not long" -n 2 --dist worksteal $(ARGS) || [ $$? = 5 ]
+	$(PY) -m pytest -m "spark and not long" $(ARGS) || [ $$? = 5 ]
+
+# What is too long for every run besides.
+test-all: test
+	$(PY) -m pytest -m long $(ARGS) || [ $$? = 5 ]
 
 check: $(STAMP)
 	.venv/bin/ruff check .

@@ -35,7 +35,13 @@ def test_without_a_bug_nothing_is_wrong(tmp_path, monkeypatch, parallelism, sett
         assert min(check.rows for check in run.auditor.checks.values()) > 50
 
 
-@pytest.mark.parametrize("plant", PLANTS + OF_UNALIGNED, ids=lambda plant: plant.__name__)
+def plants():
+    """Each takes some seconds: every second one is in every run, the others are `long`."""
+    for place, plant in enumerate(PLANTS + OF_UNALIGNED):
+        yield pytest.param(plant, id=plant.__name__, marks=[pytest.mark.long] * (place % 2))
+
+
+@pytest.mark.parametrize("plant", plants())
 def test_a_planted_bug_is_caught(tmp_path, plant):
     settings = UNALIGNED if plant in OF_UNALIGNED else {}
     caught = []

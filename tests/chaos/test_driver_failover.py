@@ -172,6 +172,7 @@ def check_result(folder: Path) -> None:
     assert store_of(folder).job_keys() == []
 
 
+@pytest.mark.long  # with state: test_checkpoints
 def test_a_killed_drivers_job_is_run_to_its_end_by_the_same_program(drivers, tmp_path):
     first = drivers("first")
     (tmp_path / "reached").read_text()
@@ -207,6 +208,7 @@ def test_a_killed_drivers_job_is_run_to_its_end_without_its_program(drivers, tmp
     assert "no job of 'nightly'" in third.said
 
 
+@pytest.mark.long  # with state: test_checkpoints
 def test_a_stopped_driver_that_goes_on_is_fenced_and_commits_nothing(drivers, tmp_path):
     """Its own tasks finish while it is stopped: all that keeps it from committing is the lease."""
     os.mkfifo(tmp_path / "report")
