@@ -41,7 +41,7 @@ def plants():
         yield pytest.param(plant, id=plant.__name__, marks=[pytest.mark.long] * (place % 2))
 
 
-@pytest.mark.parametrize("plant", plants())
+@pytest.mark.parametrize("plant", list(plants()))
 def test_a_planted_bug_is_caught(tmp_path, plant):
     settings = UNALIGNED if plant in OF_UNALIGNED else {}
     caught = []
