@@ -2,7 +2,7 @@
 
 The first two on the embedded Spark with two TaskManagers: a keyed process function that keeps a sum for each of a million
 keys, at full speed, with a checkpoint every 10 s and without (the floor); and checkpoints every 100 ms of a job that has almost
-nothing to do, and unaligned ones every second of a job whose sources wait for room nearly all the time. The last in one process, for one slot: snapshots of two million keys (int -> (int, text)) in a local
+nothing to do, and unaligned ones every second of a job whose sources wait for room most of the time. The last in one process, for one slot: snapshots of two million keys (int -> (int, text)) in a local
 directory, read, checked and put into a new backend, on the heap and with RocksDB (incremental, the same key groups).
 """
 
@@ -150,7 +150,7 @@ def _is_back_pressured(job: JobClient) -> bool:
         for name, _, io in job.get_task_metrics().result()
         if "Pairs" in name
     ]
-    return bool(shares) and min(shares) > 900
+    return bool(shares) and min(shares) > 500
 
 
 # ---------------------------------------------------------------------- one slot
