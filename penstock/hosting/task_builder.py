@@ -97,7 +97,7 @@ class BuiltTask:
         for gate in self._gates:
             gate.setup()
         with COLLECTOR_HELD_OFF if self._thread.deployment.restore else contextlib.nullcontext():
-            restore_task(self._thread, self.task, self._inputs, self._partitions)
+            restore_task(self._thread, self.task, self._inputs)
             self.chain.open(self._context_for)
         for deployed in self._thread.deployment.gates:
             self.connect(deployed.channels)
@@ -405,6 +405,7 @@ def _writer(
     ]
     partitioner = _partitioner(thread, output, part)
     partition = partitions[output.data_set_id]
+    partition.may_be_overtaken = output.may_be_overtaken
     writer = PartitionWriter(partition, partitioner, output.element_type, producer)
     writer.choose = random.randrange
     return writer

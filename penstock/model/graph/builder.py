@@ -31,6 +31,7 @@ from penstock.model.graph.partitioning import (
     Partitioning,
     ShipStrategy,
     StreamExchangeMode,
+    may_be_overtaken,
     pattern_of,
 )
 from penstock.model.graph.resolution import (
@@ -61,8 +62,8 @@ def build_job_graph(
         key = BlobKey(hashlib.sha256(blob).hexdigest())
         job_graph.blobs[key] = blob
         vertex = _vertex_of(graph, chain, key)
-        vertex.inputs = [_job_edge(edge, chain, chain_of_node) for edge in chain.in_edges]
-        vertex.outputs = [_data_set(edge, chain) for edge in chain.out_edges]
+        vertex.inputs = [_job_edge(graph, edge, chain_of_node) for edge in chain.in_edges]
+        vertex.outputs = [_data_set(graph, edge, chain) for edge in chain.out_edges]
         job_graph.vertices[vertex.vertex_id] = vertex
     used = {vertex.slot_sharing_group for vertex in job_graph.vertices.values()}
     sizes = stream_graph.slot_sizes
@@ -119,7 +120,7 @@ def _is_inner(graph: ResolvedGraph, edge: ResolvedEdge) -> bool:
             downstream_parallelism=down.parallelism,
             ship_strategy=edge.partitioning.strategy,
             is_chaining_enabled=graph.is_chaining_enabled,
-            in_edges_of_downstream=graph.in_degree[edge.target],
+            in_edges_of_downstream=len(graph.edges_into[edge.target]),
             is_same_slot_sharing_group=up.slot_sharing_group == down.slot_sharing_group,
             is_upstream_source=up.node.is_source,
             exchange_mode=edge.exchange_mode,
@@ -146,7 +147,8 @@ def _chain_spec(graph: ResolvedGraph, chain: _Chain) -> ChainSpec:
         for node_id in chain.nodes
     )
     inputs = tuple(
-        ChainInput(edge.input_index, _element_type(graph, edge)) for edge in chain.in_edges
+        ChainInput(edge.input_index, _element_type(graph, edge), edge.partitioning)
+        for edge in chain.in_edges
     )
     return ChainSpec(operators, inputs, _chain_outputs(graph, chain, place))
 
@@ -158,11 +160,14 @@ def _chain_outputs(
         ChainOutput(
             operator_index=place[edge.source],
             tag=edge.tag,
-            data_set_id=_data_set_id(chain, edge),
+            data_set_id=_data_set_id(graph, edge),
             driver_stream=None,
             partitioning=edge.partitioning,
             element_type=_element_type(graph, edge),
             buffer_timeout_ms=graph.buffer_timeout_of(edge.source),
+            may_be_overtaken=may_be_overtaken(
+                other.partitioning.strategy for other in graph.edges_into[edge.target]
+            ),
         )
         for edge in chain.out_edges
     ]
@@ -240,23 +245,22 @@ def _chain_name(graph: ResolvedGraph, chain: _Chain, node_id: int) -> str:
     return names[node_id]
 
 
-def _job_edge(edge: ResolvedEdge, chain: _Chain, chain_of: dict[int, _Chain]) -> JobEdge:
-    producer = chain_of[edge.source]
+def _job_edge(graph: ResolvedGraph, edge: ResolvedEdge, chain_of: dict[int, _Chain]) -> JobEdge:
     strategy = edge.partitioning.strategy
     return JobEdge(
-        data_set_id=_data_set_id(producer, edge),
-        source=producer.vertex_id,
-        target=chain.vertex_id,
+        data_set_id=_data_set_id(graph, edge),
+        source=chain_of[edge.source].vertex_id,
+        target=chain_of[edge.target].vertex_id,
         pattern=pattern_of(strategy),
         ship_strategy=strategy,
         input_index=edge.input_index,
     )
 
 
-def _data_set(edge: ResolvedEdge, chain: _Chain) -> IntermediateDataSet:
+def _data_set(graph: ResolvedGraph, edge: ResolvedEdge, chain: _Chain) -> IntermediateDataSet:
     strategy = edge.partitioning.strategy
     return IntermediateDataSet(
-        data_set_id=_data_set_id(chain, edge),
+        data_set_id=_data_set_id(graph, edge),
         producer=chain.vertex_id,
         result_type=_result_type(edge.exchange_mode),
         pattern=pattern_of(strategy),
@@ -270,8 +274,16 @@ def _result_type(mode: StreamExchangeMode) -> ResultPartitionType:
     return ResultPartitionType.PIPELINED_BOUNDED
 
 
-def _data_set_id(producer: _Chain, edge: ResolvedEdge) -> DataSetId:
-    return DataSetId(_digest("data set", producer.vertex_id, str(edge.position)))
+def _data_set_id(graph: ResolvedGraph, edge: ResolvedEdge) -> DataSetId:
+    """Of the edge's ends and kind, not of its chains: by it data in flight is found again at another parallelism."""
+    return DataSetId(
+        _digest(
+            "data set",
+            graph.uid_of(edge.source),
+            graph.uid_of(edge.target),
+            f"{edge.input_index} {edge.partitioning.strategy} {edge.twin} {edge.tag!r}",
+        )
+    )
 
 
 def _digest(*parts: str) -> str:

@@ -142,9 +142,7 @@ class SingleBarrierHandler:
         self._barrier = barrier
         self._aligned.clear()
         self._target = self._open_channels
-        timeout_ms = barrier.aligned_timeout_ms
-        if self._alignment is Alignment.ALTERNATING and timeout_ms is not None:
-            self.timer_ms = barrier.timestamp_ms + timeout_ms
+        self.timer_ms = self._late_from_ms(barrier)
 
     def _check_all_received(self) -> None:
         if self._is_pending and self._has_all:
@@ -217,11 +215,14 @@ class SingleBarrierHandler:
             self._finish()
 
     def _is_late(self, now_ms: int) -> bool:
-        barrier = self._barrier
-        if self._alignment is not Alignment.ALTERNATING or barrier is None:
-            return False
-        timeout_ms = barrier.aligned_timeout_ms
-        return timeout_ms is not None and now_ms - barrier.timestamp_ms > timeout_ms
+        late_from_ms = None if self._barrier is None else self._late_from_ms(self._barrier)
+        return late_from_ms is not None and now_ms > late_from_ms
+
+    def _late_from_ms(self, barrier: CheckpointBarrier) -> int | None:
+        """None: it is never late."""
+        if self._alignment is not Alignment.ALTERNATING or not barrier.is_timeoutable:
+            return None
+        return barrier.timestamp_ms + (barrier.aligned_timeout_ms or 0)
 
     def _time_out(self) -> None:
         """From aligned to unaligned. With a barrier there already the snapshot is taken at once."""

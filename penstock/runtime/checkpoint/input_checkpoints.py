@@ -27,7 +27,7 @@ from penstock.runtime.elements import Batch, CancelCheckpointMarker, CheckpointB
 OnAbort: TypeAlias = Callable[[int, CheckpointFailureReason], None]
 OnInFlight: TypeAlias = Callable[[int, Mapping[int, bytes]], None]
 Overtaken: TypeAlias = Callable[[], Sequence[Batch]]
-Recovered: TypeAlias = Callable[[], Iterable[tuple[int, Iterable[Batch]]]]
+Recovered: TypeAlias = Callable[[], Iterable[tuple[int, Batch]]]
 
 
 class BarrierHandler(Protocol):
@@ -63,8 +63,8 @@ class InputCheckpoints:
     `alignment_ms`: of the newest checkpoint that a snapshot was asked for, from its first barrier until then. `on_abort`: told
     of a checkpoint that this task will not take part in. `on_in_flight`: told by channel what was in flight of an unaligned
     one, when all of its barriers are there. `in_flight`: what is being recorded; None: nothing. `on_timer_set`: told when
-    `on_timer` has to be called, on the `now_ms` clock. `recovered`: by first channel of an input, what it was restored with and
-    has not given to the task: in flight still, while another input has a barrier already.
+    `on_timer` has to be called, on the `now_ms` clock. `recovered`: (channel, batch), what inputs were restored with and
+    have not given to the task: in flight still, while another input has a barrier already.
     """
 
     def __init__(
@@ -141,8 +141,8 @@ class InputCheckpoints:
             elif isinstance(action, PersistStart):
                 arrived = self._barriers[action.checkpoint_id].channels
                 self.in_flight = InputsInFlight(action.checkpoint_id, arrived, self._dumps)
-                for channel, batches in self.recovered():
-                    self.in_flight.keep(channel, batches)
+                for channel, batch in self.recovered():
+                    self.in_flight.keep(channel, batch)
             elif isinstance(action, PersistStop):
                 if record is not None:
                     record()
@@ -161,7 +161,7 @@ class InputCheckpoints:
         self._barriers = {i: b for i, b in self._barriers.items() if i > checkpoint_id}
         self.alignment_ms = max(0, self._now_ms() - found.first_ms)
         is_late = action.is_unaligned and not found.barrier.is_unaligned
-        return found.barrier.as_unaligned() if is_late else found.barrier
+        return found.barrier.as_unaligned() if is_late else found.barrier.behind_forced_aligned()
 
     def _stop_recording(self, checkpoint_id: int, aborted: set[int]) -> None:
         recorded, self.in_flight = self.in_flight, None
@@ -170,7 +170,7 @@ class InputCheckpoints:
             self.on_in_flight(checkpoint_id, recorded.channels())
 
 
-def _nothing_recovered() -> Iterable[tuple[int, Iterable[Batch]]]:
+def _nothing_recovered() -> Iterable[tuple[int, Batch]]:
     """The task began without data in flight."""
     return ()
 

@@ -7,7 +7,8 @@ is nothing to deserialize here.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from penstock.model.errors import EngineBug
 from penstock.runtime.checkpoint.input_checkpoints import BarrierHandler, InputCheckpoints
@@ -72,7 +73,7 @@ class NetworkInput:
         self.records_in = 0
         self.first_channel = 0
         self.checkpoints: InputCheckpoints | None = None
-        self._recovered: deque[Batch] = deque()
+        self._recovered: deque[tuple[int, Batch]] = deque()
         self._valve = StatusWatermarkValve(gate.channels)
 
     @property
@@ -113,17 +114,21 @@ class NetworkInput:
                 return outputs
         return ()
 
-    def recover(self, batches: Iterable[Batch]) -> None:
-        """Before the first poll: what was in flight at the checkpoint that the task begins with; it goes before the new."""
-        self._recovered.extend(batches)
+    def recover(self, gate_index: int, producer: int, batches: Iterable[Batch]) -> None:
+        """Before the first poll: what was in flight at the checkpoint that the task begins with; it goes before the new.
+
+        `producer`: who had sent it, of as many as there were then.
+        """
+        channel = self.gate.offset(gate_index) + producer % self.gate.channels_of(gate_index)
+        self._recovered.extend((channel, batch) for batch in batches)
 
     @property
-    def recovered(self) -> Sequence[Batch]:
-        """What is left of that."""
-        return tuple(self._recovered)
+    def recovered(self) -> Iterator[tuple[int, Batch]]:
+        """What is left of that, in order, by channel of the task."""
+        return ((self.first_channel + channel, batch) for channel, batch in self._recovered)
 
     def _replay(self) -> Sequence[Element]:
-        batch = self._recovered.popleft()
+        _, batch = self._recovered.popleft()
         self.records_in += len(batch)
         return (batch,)
 
@@ -197,15 +202,23 @@ def take_barriers(
         first += one.gate.channels
 
     def resume(channel: int) -> None:
-        owner = max((one for one in inputs if one.first_channel <= channel), key=_first_channel)
+        owner = _owner_of(inputs, channel)
         owner.gate.resume(channel - owner.first_channel)
 
     checkpoints = InputCheckpoints(handler_of(first), now_ms, resume, dumps)
     for one in inputs:
         one.checkpoints = checkpoints
-    checkpoints.recovered = lambda: [(one.first_channel, one.recovered) for one in inputs]
+    checkpoints.recovered = lambda: chain.from_iterable(one.recovered for one in inputs)
     return checkpoints
 
 
-def _first_channel(one: NetworkInput) -> int:
-    return one.first_channel
+def place_of(inputs: Sequence[NetworkInput], channel: int) -> tuple[int, int]:
+    """Index of the gate, and channel in it, of a channel of the task."""
+    owner = _owner_of(inputs, channel)
+    return owner.gate.place_of(channel - owner.first_channel)
+
+
+def _owner_of(inputs: Sequence[NetworkInput], channel: int) -> NetworkInput:
+    return max(
+        (one for one in inputs if one.first_channel <= channel), key=lambda one: one.first_channel
+    )

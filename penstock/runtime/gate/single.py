@@ -164,6 +164,20 @@ class SingleInputGate:
         """See `InputChannel.overtaken`."""
         return self.channel(place).overtaken(sequence)
 
+    def offset(self, gate_index: int) -> int:
+        """As `UnionInputGate.offset`: this gate stands alone."""
+        del gate_index
+        return 0
+
+    def channels_of(self, gate_index: int) -> int:
+        """As `UnionInputGate.channels_of`."""
+        del gate_index
+        return self.channels
+
+    def place_of(self, channel: int) -> tuple[int, int]:
+        """As `UnionInputGate.place_of`."""
+        return self.index, channel
+
     @staticmethod
     def _request(channel: InputChannel) -> None:
         try:

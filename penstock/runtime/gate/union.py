@@ -53,10 +53,25 @@ class UnionInputGate:
 
     def offset(self, gate_index: int) -> int:
         """What is added to a channel's index in that gate. Raises: EngineBug: it is not in the union."""
+        return self._member(gate_index).offset
+
+    def channels_of(self, gate_index: int) -> int:
+        """Count in that gate. Raises: EngineBug: it is not in the union."""
+        return self._member(gate_index).gate.channels
+
+    def place_of(self, channel: int) -> tuple[int, int]:
+        """Index of the gate, and channel in it, of a channel of the union."""
+        member = self._member_of(channel)
+        return member.gate.index, channel - member.offset
+
+    def _member(self, gate_index: int) -> _Member:
         for member in self._members:
             if member.gate.index == gate_index:
-                return member.offset
+                return member
         raise EngineBug(f"gate {gate_index} is not in this union")
+
+    def _member_of(self, channel: int) -> _Member:
+        return max((m for m in self._members if m.offset <= channel), key=_offset)
 
     # ------------------------------------------------------------------ any thread
 
@@ -87,7 +102,7 @@ class UnionInputGate:
 
     def resume(self, place: int) -> None:
         """Go on with a channel, by its index in the union. As `SingleInputGate.resume`."""
-        member = max((m for m in self._members if m.offset <= place), key=_offset)
+        member = self._member_of(place)
         member.gate.resume(place - member.offset)
 
     @property
@@ -96,7 +111,7 @@ class UnionInputGate:
 
     def overtaken(self, place: int, sequence: int) -> Sequence[Batch]:
         """As `SingleInputGate.overtaken`, by the channel's index in the union."""
-        member = max((m for m in self._members if m.offset <= place), key=_offset)
+        member = self._member_of(place)
         return member.gate.overtaken(place - member.offset, sequence)
 
     def poll(self) -> Polled | None:
