@@ -39,6 +39,13 @@ def notice_priority(thread: TaskThread) -> None:
     thread.mail_to_built(lambda built: built.task.notice_priority(), description, MAX_PRIORITY)
 
 
+def read_announcements(thread: TaskThread) -> None:
+    """A barrier stands in a queue behind data: its time runs, whatever the task is at. Any thread."""
+    thread.mail_to_built(
+        lambda built: built.read_announcements(), "a barrier is announced", MAX_PRIORITY
+    )
+
+
 def take_part(
     thread: TaskThread,
     task: StreamTask,

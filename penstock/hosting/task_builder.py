@@ -19,7 +19,12 @@ from penstock.hosting.closures import dumps_records, loads_records
 from penstock.hosting.collector import COLLECTOR_HELD_OFF
 from penstock.hosting.driver_stream import DriverWriter
 from penstock.hosting.source_input import SourceInput
-from penstock.hosting.task_barriers import is_final_awaited, notice_priority, take_part
+from penstock.hosting.task_barriers import (
+    is_final_awaited,
+    notice_priority,
+    read_announcements,
+    take_part,
+)
 from penstock.hosting.task_restore import restore_task
 from penstock.model.checkpoints import CheckpointType
 from penstock.model.deployment import (
@@ -107,6 +112,11 @@ class BuiltTask:
         source = self.task.input
         if isinstance(source, SourceInput):
             source.start()
+
+    def read_announcements(self) -> None:
+        """Barriers have come to stand in the queues of inputs."""
+        for one in self._inputs:
+            one.read_announcements()
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
         """None of the producers run. A source stops first, if the job stops with this savepoint."""
@@ -268,6 +278,7 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
             _gate_context(thread),
             thread.processor.notify_input,
             functools.partial(notice_priority, thread),
+            functools.partial(read_announcements, thread),
         )
         task_input = _input_processor(inputs, reader)
     elif chain.begins_finished:
@@ -307,9 +318,10 @@ def build_gates(
     context: GateContext,
     wake: Callable[[], None],
     wake_priority: Callable[[], None] | None = None,
+    announced: Callable[[], None] | None = None,
 ) -> tuple[Sequence[NetworkInput], Sequence[SingleInputGate]]:
     """Input gates as the deployment says, and what reads them; nothing is set up or connected yet."""
-    listener = WakeListener(wake, wake_priority)
+    listener = WakeListener(wake, wake_priority, announced)
     gates: list[SingleInputGate] = []
     by_input: dict[int, list[SingleInputGate]] = {}
     for index, deployed in enumerate(deployment.gates):
@@ -318,7 +330,7 @@ def build_gates(
         )
         gates.append(gate)
         by_input.setdefault(deployed.input_index, []).append(gate)
-    return network_inputs(by_input, context.new_lock, wake, wake_priority), gates
+    return network_inputs(by_input, context.new_lock, wake, wake_priority, announced), gates
 
 
 def _input_processor(inputs: Sequence[NetworkInput], head: object) -> TaskInput:

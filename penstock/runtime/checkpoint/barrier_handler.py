@@ -78,7 +78,7 @@ class SingleBarrierHandler:
         """A barrier stands in the queue of this channel, behind data."""
         self._actions = []
         self._check_new(barrier)
-        if not self._is_obsolete(barrier.checkpoint_id):
+        if not self._is_obsolete(barrier.checkpoint_id) and channel not in self._aligned:
             if self._is_unaligned:
                 self._actions.append(Prioritize(((channel, sequence),)))
             else:

@@ -37,17 +37,27 @@ class WakeListener:
     """A gate's listener that wakes whoever reads it."""
 
     def __init__(
-        self, wake: Callable[[], None], wake_priority: Callable[[], None] | None = None
+        self,
+        wake: Callable[[], None],
+        wake_priority: Callable[[], None] | None = None,
+        announced: Callable[[], None] | None = None,
     ) -> None:
-        """`wake_priority`: for what overtakes; None: as for anything else."""
+        """`wake_priority`: for what overtakes; None: as for anything else. `announced`: for barriers that may become late;
+        None: nobody has to know.
+        """
         self._wake = wake
         self._wake_priority = wake_priority or wake
+        self._announced = announced
 
     def notify_available(self) -> None:
         self._wake()
 
     def notify_priority(self) -> None:
         self._wake_priority()
+
+    def notify_announced(self) -> None:
+        if self._announced is not None:
+            self._announced()
 
 
 class NetworkInput:
@@ -60,6 +70,7 @@ class NetworkInput:
     __slots__ = (
         "_recovered",
         "_valve",
+        "_waiting",
         "checkpoints",
         "first_channel",
         "gate",
@@ -74,22 +85,25 @@ class NetworkInput:
         self.first_channel = 0
         self.checkpoints: InputCheckpoints | None = None
         self._recovered: deque[tuple[int, Batch]] = deque()
+        self._waiting: list[Element] = []
         self._valve = StatusWatermarkValve(gate.channels)
 
     @property
     def is_available(self) -> bool:
         """Worth polling. Once it is finished, for ever."""
-        return bool(self._recovered) or self.gate.is_available
+        return bool(self._waiting or self._recovered) or self.gate.is_available
 
     @property
     def is_finished(self) -> bool:
         """Nothing will ever come."""
-        return self.gate.is_finished and not self._recovered
+        return self.gate.is_finished and not (self._waiting or self._recovered)
 
     def poll(self) -> Sequence[Element]:
         """What comes next for the operator, in order; empty for now. EndOfData comes once, when the last channel
         has it. Raises: what went wrong on a channel.
         """
+        if self._waiting:
+            return self._take_waiting()
         if self._recovered:
             return self._replay()
         while (polled := self.gate.poll()) is not None:
@@ -103,6 +117,9 @@ class NetworkInput:
 
         What was recovered goes first. An alignment that has taken too long ends here too.
         """
+        self.read_announcements()
+        if self._waiting:
+            return self._take_waiting()
         if self.checkpoints is not None and (late := self.checkpoints.on_timer()):
             return late
         while not self._recovered and self.gate.has_priority:
@@ -114,12 +131,27 @@ class NetworkInput:
                 return outputs
         return ()
 
+    def read_announcements(self) -> None:
+        """Barriers that stand in queues: the time that they may take there runs. What comes of it the next poll gives."""
+        for place, barrier, sequence in self.gate.take_announced():
+            if self.checkpoints is not None:
+                channel = self.first_channel + place
+                self._waiting += self.checkpoints.on_announcement(barrier, channel, sequence)
+
+    def _take_waiting(self) -> Sequence[Element]:
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
     def recover(self, gate_index: int, producer: int, batches: Iterable[Batch]) -> None:
         """Before the first poll: what was in flight at the checkpoint that the task begins with; it goes before the new.
 
         `producer`: who had sent it, of as many as there were then.
         """
-        channel = self.gate.offset(gate_index) + producer % self.gate.channels_of(gate_index)
+        gate, offset = self.gate, 0
+        if isinstance(gate, UnionInputGate):
+            offset = gate.offset(gate_index)
+            gate = gate.gate_of(offset)
+        channel = offset + producer % gate.channels
         self._recovered.extend((channel, batch) for batch in batches)
 
     @property
@@ -175,14 +207,15 @@ def network_inputs(
     new_lock: LockFactory,
     wake: Callable[[], None],
     wake_priority: Callable[[], None] | None = None,
+    announced: Callable[[], None] | None = None,
 ) -> list[NetworkInput]:
-    """One input for each index, of its only gate or of the union of its gates. `wake_priority`: as `WakeListener`."""
+    """One input for each index, of its only gate or of the union of its gates. The calls: as of `WakeListener`."""
     inputs = []
     for index in sorted(gates):
         mine = gates[index]
         gate: InputGate = mine[0]
         if len(mine) > 1:
-            gate = UnionInputGate(mine, new_lock(), WakeListener(wake, wake_priority))
+            gate = UnionInputGate(mine, new_lock(), WakeListener(wake, wake_priority, announced))
         inputs.append(NetworkInput(index, gate))
     return inputs
 
@@ -205,7 +238,12 @@ def take_barriers(
         owner = _owner_of(inputs, channel)
         owner.gate.resume(channel - owner.first_channel)
 
+    def prioritize(channel: int, sequence: int) -> None:
+        owner = _owner_of(inputs, channel)
+        owner.gate.prioritize(channel - owner.first_channel, sequence)
+
     checkpoints = InputCheckpoints(handler_of(first), now_ms, resume, dumps)
+    checkpoints.prioritize = prioritize
     for one in inputs:
         one.checkpoints = checkpoints
     checkpoints.recovered = lambda: chain.from_iterable(one.recovered for one in inputs)
@@ -215,7 +253,11 @@ def take_barriers(
 def place_of(inputs: Sequence[NetworkInput], channel: int) -> tuple[int, int]:
     """Index of the gate, and channel in it, of a channel of the task."""
     owner = _owner_of(inputs, channel)
-    return owner.gate.place_of(channel - owner.first_channel)
+    place, gate = channel - owner.first_channel, owner.gate
+    if isinstance(gate, UnionInputGate):
+        member = gate.gate_of(place)
+        return member.index, place - gate.offset(member.index)
+    return gate.index, place
 
 
 def _owner_of(inputs: Sequence[NetworkInput], channel: int) -> NetworkInput:
