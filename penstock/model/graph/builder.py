@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from penstock.model.graph.chain import (
@@ -27,11 +28,11 @@ from penstock.model.graph.job_graph import (
     OperatorInfo,
     ResultPartitionType,
 )
+from penstock.model.graph.overtaking import Exchange, overtaking_readers
 from penstock.model.graph.partitioning import (
     Partitioning,
     ShipStrategy,
     StreamExchangeMode,
-    may_be_overtaken,
     pattern_of,
 )
 from penstock.model.graph.resolution import (
@@ -57,8 +58,13 @@ def build_job_graph(
     chains = _chains_of(graph)
     job_graph = JobGraph(job_id=job_id, name=stream_graph.job_name)
     chain_of_node = {node: chain for chain in chains for node in chain.nodes}
+    overtaking = overtaking_readers([
+        Exchange(chain_of_node[edge.source].head, edge.target, edge.partitioning.strategy)
+        for chain in chains
+        for edge in chain.out_edges
+    ])
     for chain in chains:
-        blob = serialize(_chain_spec(graph, chain))
+        blob = serialize(_chain_spec(graph, chain, overtaking))
         key = BlobKey(hashlib.sha256(blob).hexdigest())
         job_graph.blobs[key] = blob
         vertex = _vertex_of(graph, chain, key)
@@ -128,7 +134,7 @@ def _is_inner(graph: ResolvedGraph, edge: ResolvedEdge) -> bool:
     )
 
 
-def _chain_spec(graph: ResolvedGraph, chain: _Chain) -> ChainSpec:
+def _chain_spec(graph: ResolvedGraph, chain: _Chain, overtaking: AbstractSet[int]) -> ChainSpec:
     place = {node: index for index, node in enumerate(chain.nodes)}
     operators = tuple(
         ChainedOperator(
@@ -150,11 +156,11 @@ def _chain_spec(graph: ResolvedGraph, chain: _Chain) -> ChainSpec:
         ChainInput(edge.input_index, _element_type(graph, edge), edge.partitioning)
         for edge in chain.in_edges
     )
-    return ChainSpec(operators, inputs, _chain_outputs(graph, chain, place))
+    return ChainSpec(operators, inputs, _chain_outputs(graph, chain, place, overtaking))
 
 
 def _chain_outputs(
-    graph: ResolvedGraph, chain: _Chain, place: dict[int, int]
+    graph: ResolvedGraph, chain: _Chain, place: dict[int, int], overtaking: AbstractSet[int]
 ) -> tuple[ChainOutput, ...]:
     outputs = [
         ChainOutput(
@@ -165,9 +171,7 @@ def _chain_outputs(
             partitioning=edge.partitioning,
             element_type=_element_type(graph, edge),
             buffer_timeout_ms=graph.buffer_timeout_of(edge.source),
-            may_be_overtaken=may_be_overtaken(
-                other.partitioning.strategy for other in graph.edges_into[edge.target]
-            ),
+            may_be_overtaken=edge.target in overtaking,
         )
         for edge in chain.out_edges
     ]
