@@ -1,7 +1,8 @@
 """When a task with several channels takes its snapshot: aligned, unaligned, or aligned until a time is over.
 
 Barrier in, actions out; knows no channel but by number, no clock and no data.
-Source: Flink SingleCheckpointBarrierHandler and its BarrierHandlerStates (spec 10.2).
+Source: Flink SingleCheckpointBarrierHandler and its BarrierHandlerStates (spec 10.2). Differs: a marker ends a checkpoint that
+has only been announced too, for its barriers will never be complete.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class SingleBarrierHandler:
         """A marker instead of a barrier: somebody upstream gave it up."""
         del channel
         self._actions = []
-        is_current = checkpoint_id == self._current and bool(self._aligned)
+        is_current = checkpoint_id == self._current and self._is_pending
         if checkpoint_id > self._current or is_current:
             self._abort(checkpoint_id, CheckpointFailureReason.ON_CANCELLATION_BARRIER)
         return self._actions
