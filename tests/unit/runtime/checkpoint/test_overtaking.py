@@ -17,6 +17,7 @@ from penstock.runtime.elements import (
     RowBatch,
     Watermark,
 )
+from penstock.runtime.event_codec import decode_event, encode_event
 from penstock.runtime.gate.network_input import network_inputs, place_of, take_barriers
 from tests.property.unaligned_job import OvertakenRemote
 from tests.unit.runtime.gate.tools import (
@@ -374,3 +375,61 @@ def test_a_local_reader_takes_it_ahead_of_what_its_producer_holds():
     assert kept.completed == [(1, 0, [2])]
     assert reader.in_flight == {1: {}}
     assert reader.rest() == [2]
+
+
+# ---------------------------------------------------------------------- edges on which nothing is overtaken
+
+
+@pytest.mark.parametrize(
+    ("options", "goes_on"),
+    [
+        (CheckpointOptions(is_unaligned=True), (1, True)),
+        (CheckpointOptions(aligned_timeout_ms=LIMIT_MS), (1, False)),
+    ],
+)
+def test_on_an_edge_that_keeps_its_turns_a_barrier_aligns_and_goes_on_as_it_was(options, goes_on):
+    partition = pipelined()
+    partition.may_be_overtaken = False
+    (sending,) = partition.subpartitions
+    sending.output_state = kept = Checkpoints()
+    gate = gate_of(2, context_of(Host()))
+    for place in range(2):
+        gate.update_channel(place, descriptor(place, THERE), 0)
+    gate.request_partitions()
+    sending.add_frame(rows(1), is_finished=True)
+    partition.broadcast_event(CheckpointBarrier(1, 0, options))
+    sending.add_frame(rows(2), is_finished=True)
+    OvertakenRemote(partition, 0, gate, 0)
+    other = pipelined(index=1)
+    other.may_be_overtaken = False
+    remote = OvertakenRemote(other, 0, gate, 1)
+    reader = Reader(input_of(gate))
+    sending.time_out_barrier(1)
+    reader.now_ms = 10 * LIMIT_MS
+    assert reader.announced() == []
+    assert reader.urgent() == []
+    assert reader.rest() == [1]
+    other.broadcast_event(CheckpointBarrier(1, 0, options))
+    assert reader.rest() == [goes_on, 2]
+    assert kept.completed == []
+    assert reader.in_flight == {}
+    assert not remote.frames
+
+
+def test_a_savepoint_on_such_an_edge_is_what_it_is_anywhere():
+    plain = CheckpointBarrier(1, 0, CheckpointOptions())
+    assert plain.as_forced_aligned() == plain == plain.behind_forced_aligned()
+
+
+@pytest.mark.parametrize("limit_ms", [None, 7])
+def test_a_forced_barrier_comes_over_the_wire_as_it_was(limit_ms):
+    options = CheckpointOptions(is_unaligned=limit_ms is None, aligned_timeout_ms=limit_ms)
+    forced = CheckpointBarrier(1, 5, options).as_forced_aligned()
+    assert (forced.has_priority, forced.is_timeoutable, forced.blocks_upstream) == (
+        False,
+        False,
+        True,
+    )
+    kind, parts = encode_event(forced)
+    assert decode_event(kind, b"".join(map(bytes, parts))) == forced
+    assert forced.behind_forced_aligned() == CheckpointBarrier(1, 5, options)
