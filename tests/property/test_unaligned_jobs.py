@@ -20,6 +20,7 @@ OPTIONS = {
     "in time": CheckpointOptions(aligned_timeout_ms=10**6),
     "aligned": CheckpointOptions(),
 }
+KEYED = ["keyed", "keyed", "window", "connect", "union", "map", "spread"]
 ROUNDS = 400
 
 
@@ -75,7 +76,7 @@ RECORDS = st.lists(st.integers(0, MODULUS), min_size=15, max_size=40)
 
 
 @settings(deadline=None, max_examples=12)
-@given(plans(), st.tuples(RECORDS, RECORDS), SETTINGS, st.integers(0, 2**32))
+@given(plans(KEYED, most=3), st.tuples(RECORDS, RECORDS), SETTINGS, st.integers(0, 2**32))
 def test_a_random_program_goes_on_at_any_parallelism(plan, records, setting, seed):
     chance = random.Random(seed)
     streams = [Counter((value, value) for value in values) for values in records]
