@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from penstock.datastream.connectors import sql_sink
 from penstock.datastream.connectors.sql_tables import Database
-from penstock.hosting import task_barriers, task_restore
+from penstock.hosting import in_flight_restore, task_barriers
 from penstock.machines.checkpoints import restore
 from penstock.machines.checkpoints.completed_store import CompletedCheckpointStore
 from penstock.machines.checkpoints.pending import PendingCheckpoint, Phase
@@ -211,7 +211,7 @@ def what_was_in_hand_comes_twice(patch):
 
 def forget_what_is_in_flight(patch):
     """Data in flight is written, but not restored."""
-    patch.setattr(task_restore, "replayed", lambda data, loads: iter(()))
+    patch.setattr(in_flight_restore, "replayed", lambda data, loads: iter(()))
 
 
 def what_is_in_flight_comes_twice(patch):
@@ -221,7 +221,7 @@ def what_is_in_flight_comes_twice(patch):
         yield from replayed(data, loads)
         yield from replayed(data, loads)
 
-    patch.setattr(task_restore, "replayed", twice)
+    patch.setattr(in_flight_restore, "replayed", twice)
 
 
 def record_what_came_behind_the_barrier(patch):
