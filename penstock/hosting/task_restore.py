@@ -15,7 +15,13 @@ from penstock.model.deployment import TaskDeployment
 from penstock.model.errors import PenstockError, UserError
 from penstock.model.key_groups import key_group_range
 from penstock.runtime.checkpoint.in_flight import replayed
-from penstock.runtime.checkpoint.snapshot import IN_HAND, KeyedPart, OperatorSnapshot, Pieces
+from penstock.runtime.checkpoint.snapshot import (
+    IN_HAND,
+    KeyedPart,
+    OperatorSnapshot,
+    Pieces,
+    StateInfo,
+)
 from penstock.runtime.checkpoint.state_format import read_operator
 from penstock.runtime.gate.network_input import NetworkInput
 from penstock.runtime.partition.result_partition import ResultPartition
@@ -89,6 +95,9 @@ class _ExplainedPieces:
         self._pieces = pieces
         self._uid = uid
         self._checkpoint_id = checkpoint_id
+
+    def not_taken(self) -> dict[str, StateInfo]:
+        return self._pieces.not_taken()
 
     def __call__(self, prefix: str) -> Iterator[dict[str, KeyedPart]]:
         pieces = self._pieces(prefix)

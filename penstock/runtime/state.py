@@ -241,14 +241,18 @@ class KeyedStateBackend(ABC):
         Raises: UserError: keys were put into key groups by another rule.
         """
 
-    def restore_databases(self, databases: Sequence[RestoredDatabase]) -> None:
-        """Before anything is asked of a state. Raises: UserError: this backend keeps state in memory."""
+    def restore_databases(self, databases: Sequence[RestoredDatabase]) -> Mapping[str, StateInfo]:
+        """Before anything is asked of a state. Returns the states that have values in them.
+
+        Raises: UserError: this backend keeps state in memory.
+        """
         if databases:
             raise UserError(
                 f"operator {self.owner!r} cannot restore its keyed state: an incremental checkpoint has the files of "
                 "RocksDB, and state.backend.type is now 'hashmap'. Set it to 'rocksdb', or go on from a savepoint, "
                 "which either backend reads."
             )
+        return {}
 
     @abstractmethod
     def table(self, name: str, info: StateInfo) -> KeyTable:

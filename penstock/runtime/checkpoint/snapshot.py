@@ -187,6 +187,9 @@ class Pieces(Protocol):
     """Reads parts whose names begin with the prefix, which is taken off. A part may be in any number of pieces."""
 
     def __call__(self, prefix: str, /) -> Iterator[dict[str, KeyedPart]]: ...
+    def not_taken(self) -> dict[str, StateInfo]:
+        """Of which rows were met, and whose names began with no prefix."""
+        ...
 
 
 @dataclass(slots=True)
@@ -226,6 +229,14 @@ class OperatorSnapshot:
             yield self.take(prefix)
         else:
             yield from self.pieces(prefix)
+
+    def not_taken(self) -> dict[str, str]:
+        """What nobody has taken, by name; of parts that are read in pieces, those that lie beside what was read."""
+        found = {name: str(part.info) for name, part in self.keyed.items() if part.keys}
+        found |= {one.handle.role: "files of RocksDB" for one in self.databases}
+        if self.pieces is not None:
+            found |= {name: str(info) for name, info in self.pieces.not_taken().items()}
+        return found
 
     def elements(self, name: str) -> list[Any]:
         """Of a list; empty when there is none."""
@@ -314,6 +325,18 @@ def check_restored(uid: str, name: str, restored: StateInfo, wanted: StateInfo) 
         f"operator {uid!r} cannot restore its state {name!r}: the checkpoint has it as {restored}, and the "
         f"program declares it as {wanted}. Declare it as it was, or give the new state another name."
     )
+
+
+def check_all_taken(uid: str, operator: str, restored: OperatorSnapshot) -> None:
+    """Raises: UserError when the operator, of another kind than the one that wrote it, has left some state."""
+    left = restored.not_taken()
+    if left:
+        shown = "; ".join(f"{name!r} ({info})" for name, info in sorted(left.items()))
+        raise UserError(
+            f"operator {uid!r} cannot restore {shown}: the checkpoint was written by an operator of another kind, and "
+            f"{operator} has no place for it. Make the operator what it was, or give it another uid and start with "
+            "execution.savepoint.ignore-unclaimed-state (penstock run -s ... -n), which leaves that state behind."
+        )
 
 
 def check_key_hash(uid: str, name: str, restored: KeyedPart, *, is_int32: bool) -> None:

@@ -310,17 +310,19 @@ def _read_chunk(
     groups: tuple[int, int],
     loads: Loads,
     prefix: str = "",
-) -> None:
-    """`prefix`: of the names of parts that are wanted; the others are left empty."""
+) -> dict[str, StateInfo]:
+    """`prefix`: of the names of parts that are wanted; the others are left empty. Gives all parts that have rows here."""
     parts = _parts(snapshot, data)
     names = {id(part): name for name, part in snapshot.keyed.items()}
     wanted = [part if names[id(part)].startswith(prefix) else None for part in parts]
     columns = [1 + len(part.columns) for part in parts]
     bounds = [*handle.offsets, len(data)]
     view = memoryview(data)
+    met: set[int] = set()
     for place, group in enumerate(range(handle.first_group, handle.last_group + 1)):
         if groups[0] <= group <= groups[1]:
-            _read_group(wanted, columns, view[bounds[place] : bounds[place + 1]], loads)
+            met |= _read_group(wanted, columns, view[bounds[place] : bounds[place + 1]], loads)
+    return {names[id(parts[number])]: parts[number].info for number in met}
 
 
 class _Pieces:
@@ -335,8 +337,15 @@ class _Pieces:
         self._loads = loads
         self._is_little = sum(one.handle.size for one in handles) <= _LITTLE
         self._known: dict[int, bytes] = {}
+        self._prefixes: list[str] = []
+        self._met: dict[str, StateInfo] = {}
+
+    def not_taken(self) -> dict[str, StateInfo]:
+        taken = tuple(self._prefixes)
+        return {name: info for name, info in self._met.items() if not name.startswith(taken)}
 
     def __call__(self, prefix: str) -> Iterator[dict[str, KeyedPart]]:
+        self._prefixes.append(prefix)
         for number, handle in enumerate(self._handles):
             data = self._known.get(number)
             if data is None:
@@ -344,7 +353,7 @@ class _Pieces:
                 if self._is_little:
                     self._known[number] = data
             piece = OperatorSnapshot()
-            _read_chunk(piece, handle, data, self._groups, self._loads, prefix)
+            self._met |= _read_chunk(piece, handle, data, self._groups, self._loads, prefix)
             yield piece.take(prefix)
 
 
@@ -368,11 +377,12 @@ def _parts(snapshot: OperatorSnapshot, data: bytes) -> list[KeyedPart]:
 
 def _read_group(
     parts: list[KeyedPart | None], columns: list[int], view: memoryview, loads: Loads
-) -> None:
-    """`parts`: None for those that are not wanted. `columns`: how many each part has, with its keys."""
-    position = 0
+) -> set[int]:
+    """`parts`: None for those that are not wanted. `columns`: how many each part has, with its keys. Gives the parts' numbers."""
+    position, met = 0, set[int]()
     while position < len(view):
         number, _ = _SECTION.unpack_from(view, position)
+        met.add(number)
         position += _SECTION.size
         part = parts[number]
         if part is None:
@@ -386,6 +396,7 @@ def _read_group(
             values, position = decode_column(view, position, loads)
             assert isinstance(column, list)
             column.extend(values)
+    return met
 
 
 def decode_column(view: memoryview, position: int, loads: Loads) -> tuple[list[Any], int]:

@@ -7,7 +7,7 @@ there too. What is restored is written at once, whoever asks for it later.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -23,7 +23,7 @@ from penstock.runtime.checkpoint.snapshot import (
 from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.raw_state import RawKeyedStateBackend
 from penstock.runtime.rocks.cleanup import RocksCleanup
-from penstock.runtime.rocks.database import Database, SlotMemory
+from penstock.runtime.rocks.database import Database, SlotMemory, groups_in
 from penstock.runtime.rocks.encoding import encode_namespace, prefix_of
 from penstock.runtime.rocks.formats import columns_of
 from penstock.runtime.rocks.restore import copy_groups, fetch, is_whole, put_back
@@ -191,13 +191,13 @@ class RocksKeyedStateBackend(RawKeyedStateBackend):
             check_key_hash(self.owner, name, part, is_int32=self.is_int32)
             put_back(self, name, part)
 
-    def restore_databases(self, databases: Sequence[RestoredDatabase]) -> None:
+    def restore_databases(self, databases: Sequence[RestoredDatabase]) -> Mapping[str, StateInfo]:
         """One that has just our key groups is gone on with; of others, what is ours is copied."""
         if len(databases) == 1 and is_whole(databases[0]):
             fetch(databases[0], self._directory)
             for name, handle in databases[0].handle.files:
                 self._uploads.restored(name, handle)
-            return
+            return self._filled()
         for number, restored in enumerate(databases):
             directory = f"{self._directory}-restored-{number}"
             fetch(restored, directory)
@@ -206,6 +206,13 @@ class RocksKeyedStateBackend(RawKeyedStateBackend):
                 copy_groups(other, self.database, restored.groups)
             finally:
                 other.close()
+        return self._filled() if databases else {}
+
+    def _filled(self) -> dict[str, StateInfo]:
+        infos = self.database.infos
+        return {
+            name: info for name, info in infos.items() if any(groups_in(self.database.family(name)))
+        }
 
     def close(self) -> None:
         opened, self._opened = self._opened, None
