@@ -22,7 +22,7 @@ from penstock.runtime.checkpoint.snapshot import (
     Pieces,
     StateInfo,
 )
-from penstock.runtime.checkpoint.state_format import read_operator
+from penstock.runtime.checkpoint.state_format import Beside, read_operator
 from penstock.runtime.gate.network_input import NetworkInput
 from penstock.runtime.partition.result_partition import ResultPartition
 from penstock.runtime.task import StreamTask
@@ -58,8 +58,8 @@ def restore_task(
         return
     thread.checkpoints.begin_with(restore.checkpoint_id)
     read = thread.checkpoints.read
-    in_pieces = thread.host.task_settings.state_backend.is_rocks
-    states = _read_states(deployment, restore, read, in_pieces=in_pieces)
+    pieces = Beside.READ_AGAIN if thread.host.task_settings.state_backend.is_rocks else Beside.HELD
+    states = _read_states(deployment, restore, read, pieces)
     for state in states.values():
         in_hand = state.lists.pop(IN_HAND, None)
         if in_hand is not None:
@@ -70,14 +70,14 @@ def restore_task(
 
 
 def _read_states(
-    deployment: TaskDeployment, restore: TaskRestore, read: _Read, *, in_pieces: bool
+    deployment: TaskDeployment, restore: TaskRestore, read: _Read, pieces: Beside
 ) -> Mapping[str, OperatorSnapshot]:
-    """By uid. `in_pieces`: keyed state is read when an operator takes it, and need not fit into memory."""
+    """By uid. Keyed state is read when an operator takes it."""
     groups = groups_of(deployment)
     states: dict[str, OperatorSnapshot] = {}
     for uid, state in restore.operators:
         try:
-            found = read_operator(state, read, groups, loads_records, in_pieces=in_pieces)
+            found = read_operator(state, read, groups, loads_records, pieces)
         except PenstockError:
             raise
         except Exception as error:

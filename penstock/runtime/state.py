@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from penstock.model.errors import UserError
 from penstock.runtime.checkpoint.snapshot import KeyedPart, RestoredDatabase, StateInfo
@@ -173,9 +173,6 @@ class KeyTable(Protocol):
 class KeyedStateBackend(ABC):
     """All keyed state of one operator. `skey` (see `state_key`), `key` and `namespace` are the context."""
 
-    restores_in_pieces: ClassVar[bool] = False
-    """`restore` lets go of what it was given, so that it need not be in memory as a whole."""
-
     def __init__(
         self,
         max_parallelism: int = 128,
@@ -237,7 +234,7 @@ class KeyedStateBackend(ABC):
     def restore(self, snapshot: Snapshot) -> None:
         """What `snapshot` gave, of any number of backends: only key groups of this subtask, and nothing twice.
 
-        Before anything is asked of a state. A backend with `restores_in_pieces` takes it in any number of calls.
+        Before anything is asked of a state. In any number of calls.
         Raises: UserError: keys were put into key groups by another rule.
         """
 

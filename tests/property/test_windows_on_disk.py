@@ -29,7 +29,7 @@ from tests.property.test_restore import (
     window,
     window_join,
 )
-from tests.unit.runtime.checkpoint.restoring import restored, written, written_as_files
+from tests.unit.runtime.checkpoint.restoring import PIECES, restored, written, written_as_files
 from tests.unit.runtime.keyed_backends import KINDS, Backends
 
 LAST = ReduceContents(UserFunction(lambda _first, second: second))
@@ -70,7 +70,7 @@ def test_where_windows_keep_their_contents_is_not_seen(name, before, after, old,
             states = [written(one) for one in snapshots]
         for snapshot in snapshots:
             snapshot.close(is_kept=True)
-        begin = restored(states, new, in_pieces=second == "rocks")
+        begin = restored(states, new, PIECES[second])
         again = Subtasks(make, inputs, new, begin, backends[second].make)
         again.play([*now, *after, MAX_WATERMARK])
         found = Counter(results + again.results())
@@ -178,7 +178,7 @@ def test_a_window_that_has_fired_at_one_former_subtask_only_still_fires_for_the_
         states = [written(one) for one in snapshots]
         for snapshot in snapshots:
             snapshot.close(is_kept=True)
-        begin = restored(states, 1, in_pieces=kind == "rocks")
+        begin = restored(states, 1, PIECES[kind])
         again = Subtasks(make, 1, 1, begin, backends.make).play([50])
         found = {value[0] for value, _ in again.all[0].stamped}
         for harness in [*run.all, *again.all]:
@@ -195,7 +195,7 @@ def _gone_on(run, subtasks, backends, form="rows"):
         states = [written(one) for one in snapshots]
     for snapshot in snapshots:
         snapshot.close(is_kept=True)
-    return restored(states, subtasks, in_pieces=backends.kind == "rocks")
+    return restored(states, subtasks, PIECES[backends.kind])
 
 
 def _backends(kind, stack):

@@ -216,12 +216,12 @@ class OperatorSnapshot:
         names = [name for name in self.keyed if name.startswith(prefix)]
         found = {name.removeprefix(prefix): self.keyed.pop(name) for name in names}
         for piece in () if self.pieces is None else self.pieces(prefix):
-            for name, part in piece.items():
-                if name in found:
-                    found[name].extend(part)
-                else:
-                    found[name] = part
+            _extend(found, piece)
         return found
+
+    def hold(self, other: OperatorSnapshot) -> None:
+        """The keyed parts of another one, of other key groups. Nothing is frozen."""
+        _extend(self.keyed, other.keyed)
 
     def take_in_pieces(self, prefix: str = "") -> Iterator[dict[str, KeyedPart]]:
         """As `take`, a few key groups at a time where it was read so."""
@@ -266,6 +266,14 @@ class OperatorSnapshot:
         """It was written and will be told of, or not: what lies on disk for it is removed. A second call does nothing."""
         for part in self.keyed.values():
             part.close(is_kept=is_kept)
+
+
+def _extend(parts: dict[str, KeyedPart], others: Mapping[str, KeyedPart]) -> None:
+    for name, part in others.items():
+        if name in parts:
+            parts[name].extend(part)
+        else:
+            parts[name] = part
 
 
 def plain_dumps(value: object) -> bytes:

@@ -102,11 +102,7 @@ def restore_backend(
     """
     prefix = f"{role}/" if role else ""
     found = dict(backend.restore_databases(restored.take_databases(prefix)))
-    if backend.restores_in_pieces:
-        pieces = restored.take_in_pieces(prefix)
-    else:
-        pieces = iter((restored.take(prefix),))
-    for piece in pieces:
+    for piece in restored.take_in_pieces(prefix):
         found |= {name: part.info for name, part in piece.items() if part.keys}
         backend.restore(piece)
     return found

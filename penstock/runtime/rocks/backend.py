@@ -68,7 +68,6 @@ class RocksSettings:
 class RocksKeyedStateBackend(RawKeyedStateBackend):
     """All keyed state of one operator. `close` removes its files."""
 
-    restores_in_pieces = True
     kinds: ClassVar[dict[type[StateDescriptor], Any]] = {
         ValueStateDescriptor: RocksValueState,
         ListStateDescriptor: RocksListState,

@@ -12,7 +12,7 @@ import pytest
 from penstock.model.checkpoints import FileHandle, InlineHandle
 from penstock.model.completed_checkpoint import OperatorRestore
 from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, Sharing, plain_dumps
-from penstock.runtime.checkpoint.state_format import read_operator, write_operator
+from penstock.runtime.checkpoint.state_format import Beside, read_operator, write_operator
 from penstock.runtime.elements import MAX_WATERMARK, RowBatch, Watermark
 from penstock.runtime.operators import ListContents
 from penstock.runtime.operators.keyed import restore_backend
@@ -105,7 +105,7 @@ def test_keyed_state_goes_through_checkpoints_without_being_in_memory(backends, 
     whole = snapshot_of(backend, files, is_incremental=False)
     backend.close()
     read = read_operator(
-        OperatorRestore(whole.keyed), files.read, (0, GROUPS - 1), pickle.loads, in_pieces=True
+        OperatorRestore(whole.keyed), files.read, (0, GROUPS - 1), pickle.loads, Beside.READ_AGAIN
     )
     again = backends.new()
     restore_backend(again, read, "state")

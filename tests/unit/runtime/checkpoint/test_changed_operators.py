@@ -10,6 +10,7 @@ from penstock.runtime.checkpoint.snapshot import (
     check_all_taken,
     plain_dumps,
 )
+from penstock.runtime.checkpoint.state_format import Beside
 from penstock.runtime.columns import sum_
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operators import ColumnWindowOperator, ListContents
@@ -61,7 +62,7 @@ def test_windows_of_another_shape_are_refused_on_disk_too(tmp_path, form):
     [snapshot] = run.snapshots()
     state = written(snapshot) if form == "rows" else written_as_files(snapshot, 1, 0)
     snapshot.close(is_kept=True)
-    [begin] = restored([state], 1, in_pieces=True)
+    [begin] = restored([state], 1, Beside.READ_AGAIN)
     with pytest.raises(UserError, match=f"has {old}, "):
         Subtasks(WINDOWS[new], 1, 1, [begin], backends.make)
     backends.close()
@@ -100,15 +101,15 @@ def column_windows():
 FOREIGN = KeyedPart(StateInfo("Grid windows", "size 10"), 128, False, ["a"], [[0], [False], [1]])
 
 
-@pytest.mark.parametrize("in_pieces", [False, True])
+@pytest.mark.parametrize("pieces", [None, *Beside])
 @pytest.mark.parametrize(
     "make", [keyed_process, column_windows, lambda: window(TumblingEventTimeWindows.of(10), SUM)]
 )
-def test_what_an_operator_does_not_know_is_told_from_what_it_took(make, in_pieces):
+def test_what_an_operator_does_not_know_is_told_from_what_it_took(make, pieces):
     snapshot = OperatorSnapshot()
     snapshot.keyed["grid"] = FOREIGN
     snapshot.keyed["state/empty"] = KeyedPart(StateInfo("Value"), 128, False, [], [[], []])
-    [begin] = restored([written(snapshot.freeze(plain_dumps))], 1, in_pieces=in_pieces)
+    [begin] = restored([written(snapshot.freeze(plain_dumps))], 1, pieces)
     operator = make()
     operator.restore(begin)
     harness = OperatorHarness(operator)
