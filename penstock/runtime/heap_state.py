@@ -39,6 +39,7 @@ from penstock.runtime.state_descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
+from penstock.runtime.timer_queues import TIMERS, HeapTimerQueue
 from penstock.runtime.window_tables import Fold, HeapWindowTables
 
 _OF_USERS: Final = 2
@@ -58,6 +59,7 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
         super().__init__(max_parallelism, now_ms, is_int32=is_int32)
         self._cleaned_by_record: list[IncrementalCleanup] = []
         self._tables: dict[str, tuple[StateInfo, dict[Any, Any]]] = {}
+        self._timers: dict[str, HeapTimerQueue] = {}
         self._windows: dict[str, HeapWindowTables] = {}
         self._restored: dict[str, KeyedPart | _Tables] = {}
 
@@ -72,6 +74,8 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
         for name, (info, table) in self._tables.items():
             keys, values = list(table), list(table.values())
             kept[name] = KeyedPart(info, self.max_parallelism, self.is_int32, keys, [values])
+        for name, queue in self._timers.items():
+            kept[name] = queue.part(self.max_parallelism, is_int32=self.is_int32)
         for name, windows in self._windows.items():
             kept[name] = windows.part(self.max_parallelism, is_int32=self.is_int32)
         for name, restored in self._restored.items():  # nobody has asked for these yet
@@ -88,6 +92,12 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
         self._tables[name] = info, table
         return table
 
+    def timer_queue(self, name: str) -> HeapTimerQueue:
+        queue = self._timers[name] = HeapTimerQueue()
+        if isinstance(restored := self._take_restored(name, TIMERS), KeyedPart):
+            queue.put_back(restored)
+        return queue
+
     def window_tables(self, name: str, info: StateInfo, fold: Fold) -> HeapWindowTables:
         restored = self._take_restored(name, info)
         assert not isinstance(restored, _Tables), "windows have other columns"
@@ -100,7 +110,7 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
         for name, part in snapshot.items():
             check_key_hash(self.owner, name, part, is_int32=self.is_int32)
             held = self._restored.get(name)
-            if len(part.columns) == _OF_USERS:
+            if len(part.columns) == _OF_USERS and part.info != TIMERS:
                 if not isinstance(held, _Tables):
                     held = self._restored[name] = _Tables(part.info)
                 held.add(part)

@@ -22,6 +22,7 @@ from penstock.runtime.state_descriptors import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
+from penstock.runtime.timer_queues import TimerQueue
 from penstock.runtime.window_tables import Fold, WindowTables
 
 __all__ = [
@@ -254,6 +255,10 @@ class KeyedStateBackend(ABC):
     @abstractmethod
     def table(self, name: str, info: StateInfo) -> KeyTable:
         """Once for each name. Its part of a snapshot has one column, the values; so has what is restored into it."""
+
+    @abstractmethod
+    def timer_queue(self, name: str) -> TimerQueue:
+        """Once for each name, with what was restored of it."""
 
     @abstractmethod
     def window_tables(self, name: str, info: StateInfo, fold: Fold) -> WindowTables:

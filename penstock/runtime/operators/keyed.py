@@ -41,9 +41,8 @@ class KeyedOperator(FunctionOperator):
 
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         self.state = new_backend(context, self.keys)
-        self.timers = InternalTimerService(context.timers)
         self.restored_states = restore_backend(self.state, self._restored, "state")
-        self.timers.restore(self._restored.take("timers/"))
+        self.timers = InternalTimerService(context.timers, self.state.timer_queue)
         return RuntimeContext(context, self.state)
 
     def close(self) -> None:
@@ -73,11 +72,8 @@ class KeyedOperator(FunctionOperator):
         self.state.key, self.state.skey, self.stamp = original_key(skey), skey, stamp
 
     def snapshot(self) -> OperatorSnapshot:
-        state = self.state
         snapshot = OperatorSnapshot()
-        snapshot.add("state", state.snapshot())
-        timers = self.timers.snapshot(state.max_parallelism, is_int32=state.is_int32)
-        snapshot.add("timers", timers)
+        snapshot.add("state", self.state.snapshot())
         return snapshot
 
     def restore(self, snapshot: OperatorSnapshot) -> None:

@@ -1,7 +1,7 @@
 """RocksKeyedStateBackend: keyed state of one operator in a RocksDB of its own.
 
-Source: Flink RocksDBKeyedStateBackend (spec 9); differs: timers stay in memory, and windows on columns keep their panes
-there too. What is restored is written at once, whoever asks for it later.
+Source: Flink RocksDBKeyedStateBackend (spec 9); differs: windows on columns keep their panes
+in memory. What is restored is written at once, whoever asks for it later.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.runtime.checkpoint.snapshot import (
     check_key_hash,
     check_restored,
 )
-from penstock.runtime.keys.hashing import original_key
+from penstock.runtime.keys.hashing import original_key, state_key
 from penstock.runtime.raw_state import RawKeyedStateBackend
 from penstock.runtime.rocks.cleanup import RocksCleanup
 from penstock.runtime.rocks.database import Database, SlotMemory, groups_in
@@ -37,6 +37,7 @@ from penstock.runtime.rocks.states import (
     RocksTable,
     RocksValueState,
 )
+from penstock.runtime.rocks.timers import RocksTimerQueue
 from penstock.runtime.rocks.uploads import Lock, Uploads
 from penstock.runtime.rocks.windows import RocksWindowTables
 from penstock.runtime.state import Snapshot
@@ -48,6 +49,7 @@ from penstock.runtime.state_descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
+from penstock.runtime.timer_queues import HeapTimerQueue, TimerQueue
 from penstock.runtime.window_tables import Fold
 
 _KNOWN_GROUPS: Final = 65_536
@@ -56,13 +58,17 @@ _NUMBERS_AHEAD: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class RocksSettings:
-    """Where a backend's database lies, what it shares with others of its slot, and how values become bytes."""
+    """Where a backend's database lies, what it shares with others of its slot, and how values become bytes.
+
+    `has_timers`: they lie there too; else in memory.
+    """
 
     new_directory: Callable[[], str]
     memory: SlotMemory
     dumps: Dumps
     loads: Loads
     new_lock: Callable[[], Lock]
+    has_timers: bool = True
 
 
 class RocksKeyedStateBackend(RawKeyedStateBackend):
@@ -95,6 +101,7 @@ class RocksKeyedStateBackend(RawKeyedStateBackend):
         self._namespaces: dict[Any, bytes] = {}
         self._numbers = iter(range(0))
         self._cleaned_by_record: list[RocksCleanup] = []
+        self._timers: dict[str, HeapTimerQueue] = {}
         self._windows: dict[str, RocksWindowTables] = {}
 
     @property
@@ -150,13 +157,35 @@ class RocksKeyedStateBackend(RawKeyedStateBackend):
     def table(self, name: str, info: StateInfo) -> RocksTable:
         return RocksTable(self, name, info)
 
+    def has_state(self, name: str) -> bool:
+        """Whether there is such a state already. Opens no database."""
+        return self._opened is not None and self._opened.info(name) is not None
+
+    def timer_queue(self, name: str) -> TimerQueue:
+        restored = RocksTimerQueue(self, name)
+        if self._settings.has_timers:
+            return restored
+        queue = self._timers[name] = HeapTimerQueue()
+        for timestamp, key, namespace in restored.entries():
+            queue.add(timestamp, state_key(key), namespace)
+        restored.clear()
+        return queue
+
     def window_tables(self, name: str, info: StateInfo, fold: Fold) -> RocksWindowTables:
         made = self._windows[name] = RocksWindowTables(self, name, info, fold)
         return made
 
     def snapshot(self) -> Snapshot:
+        in_memory = {
+            name: queue.part(self.max_parallelism, is_int32=self.is_int32)
+            for name, queue in self._timers.items()
+        }
+        return {**self._stored(), **in_memory}
+
+    def _stored(self) -> Snapshot:
         settings = self._settings
-        if not (infos := self.database.infos):
+        noted = self.database.infos.items()
+        if not (infos := {name: info for name, info in noted if name not in self._timers}):
             return {}  # nobody would remove the files of a snapshot without a state
         self._snapshots += 1
         for name, windows in self._windows.items():

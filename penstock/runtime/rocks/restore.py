@@ -15,12 +15,14 @@ from penstock.runtime.rocks.encoding import (
     GROUP,
     decode_plain,
     group_start,
+    group_time_row,
     head_of,
     split,
     window_row,
 )
 from penstock.runtime.rocks.formats import columns_of, format_of
 from penstock.runtime.rocks.windows import MARKS, RestoredWindows
+from penstock.runtime.timer_queues import TIMERS
 from penstock.runtime.window_tables import WINDOW_KINDS
 
 if TYPE_CHECKING:
@@ -83,6 +85,11 @@ def put_back(backend: RocksKeyedStateBackend, name: str, part: KeyedPart) -> Non
     database, info = backend.database, part.info
     database.note_info(name, info)
     family = database.family(name)
+    if info == TIMERS:
+        for skey, timestamp, namespace in part.rows():
+            group = backend.group_of_state_key(skey)
+            family.put(group_time_row(group, timestamp, skey, namespace), b"")
+        return
     form = format_of(info, backend.dumps, backend.loads)
     found = _window_rows(backend, name, part) if info.kind in WINDOW_KINDS else _rows(backend, part)
     for prefix, raw in found:
