@@ -28,8 +28,9 @@ from penstock.hosting.collector import COLLECTOR_HELD_OFF
 from penstock.model.completed_checkpoint import OperatorRestore
 from penstock.model.ids import JobId
 from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, Sharing, plain_dumps
-from penstock.runtime.checkpoint.state_format import read_operator, write_operator
+from penstock.runtime.checkpoint.state_format import Beside, read_operator, write_operator
 from penstock.runtime.heap_state import HeapKeyedStateBackend
+from penstock.runtime.operators.keyed import restore_backend
 from penstock.runtime.rocks.backend import RocksKeyedStateBackend, RocksSettings
 from penstock.runtime.rocks.database import slot_memory
 from penstock.runtime.state import KeyedStateBackend, ValueState
@@ -196,10 +197,9 @@ def _restore_rate(*, is_rocks: bool) -> float:
         started = time.perf_counter()
         restore = OperatorRestore(written.keyed, databases=written.databases)
         with COLLECTOR_HELD_OFF:
-            read = read_operator(restore, storage.read, ALL_GROUPS, pickle.loads)
+            read = read_operator(restore, storage.read, ALL_GROUPS, pickle.loads, Beside.HELD)
             again = _backend(folder, names, is_rocks=is_rocks)
-            again.restore_databases(read.take_databases("state/"))
-            again.restore(read.take("state/"))
+            restore_backend(again, read, "state")
             again.set_key(7)
             found = _values(again).value()
         seconds = time.perf_counter() - started

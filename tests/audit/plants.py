@@ -29,7 +29,7 @@ from penstock.runtime.operators import SinkOperator
 from penstock.runtime.operators.window_base import WindowOperator
 from penstock.runtime.source_operator import SourceOperator
 from penstock.runtime.task import StreamTask
-from penstock.runtime.timers import InternalTimerService
+from penstock.runtime.timer_queues import HeapTimerQueue
 
 # ------------------------------------------------------------------ sinks and commits
 
@@ -272,7 +272,7 @@ def forget_one_key_group(patch):
 
 def forget_timers(patch):
     """Timers are in no snapshot."""
-    patch.setattr(InternalTimerService, "restore", lambda self, state: None)
+    patch.setattr(HeapTimerQueue, "put_back", lambda self, part: None)
 
 
 def forget_windows(patch):

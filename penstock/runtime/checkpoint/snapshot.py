@@ -187,6 +187,9 @@ class Pieces(Protocol):
     """Reads parts whose names begin with the prefix, which is taken off. A part may be in any number of pieces."""
 
     def __call__(self, prefix: str, /) -> Iterator[dict[str, KeyedPart]]: ...
+    def not_taken(self) -> dict[str, StateInfo]:
+        """Of which rows were met, and whose names began with no prefix."""
+        ...
 
 
 @dataclass(slots=True)
@@ -213,12 +216,12 @@ class OperatorSnapshot:
         names = [name for name in self.keyed if name.startswith(prefix)]
         found = {name.removeprefix(prefix): self.keyed.pop(name) for name in names}
         for piece in () if self.pieces is None else self.pieces(prefix):
-            for name, part in piece.items():
-                if name in found:
-                    found[name].extend(part)
-                else:
-                    found[name] = part
+            _extend(found, piece)
         return found
+
+    def hold(self, other: OperatorSnapshot) -> None:
+        """The keyed parts of another one, of other key groups. Nothing is frozen."""
+        _extend(self.keyed, other.keyed)
 
     def take_in_pieces(self, prefix: str = "") -> Iterator[dict[str, KeyedPart]]:
         """As `take`, a few key groups at a time where it was read so."""
@@ -226,6 +229,14 @@ class OperatorSnapshot:
             yield self.take(prefix)
         else:
             yield from self.pieces(prefix)
+
+    def not_taken(self) -> dict[str, str]:
+        """What nobody has taken, by name; of parts that are read in pieces, those that lie beside what was read."""
+        found = {name: str(part.info) for name, part in self.keyed.items() if part.keys}
+        found |= {one.handle.role: "files of RocksDB" for one in self.databases}
+        if self.pieces is not None:
+            found |= {name: str(info) for name, info in self.pieces.not_taken().items()}
+        return found
 
     def elements(self, name: str) -> list[Any]:
         """Of a list; empty when there is none."""
@@ -255,6 +266,14 @@ class OperatorSnapshot:
         """It was written and will be told of, or not: what lies on disk for it is removed. A second call does nothing."""
         for part in self.keyed.values():
             part.close(is_kept=is_kept)
+
+
+def _extend(parts: dict[str, KeyedPart], others: Mapping[str, KeyedPart]) -> None:
+    for name, part in others.items():
+        if name in parts:
+            parts[name].extend(part)
+        else:
+            parts[name] = part
 
 
 def plain_dumps(value: object) -> bytes:
@@ -314,6 +333,18 @@ def check_restored(uid: str, name: str, restored: StateInfo, wanted: StateInfo) 
         f"operator {uid!r} cannot restore its state {name!r}: the checkpoint has it as {restored}, and the "
         f"program declares it as {wanted}. Declare it as it was, or give the new state another name."
     )
+
+
+def check_all_taken(uid: str, operator: str, restored: OperatorSnapshot) -> None:
+    """Raises: UserError when the operator, of another kind than the one that wrote it, has left some state."""
+    left = restored.not_taken()
+    if left:
+        shown = "; ".join(f"{name!r} ({info})" for name, info in sorted(left.items()))
+        raise UserError(
+            f"operator {uid!r} cannot restore {shown}: the checkpoint was written by an operator of another kind, and "
+            f"{operator} has no place for it. Make the operator what it was, or give it another uid and start with "
+            "execution.savepoint.ignore-unclaimed-state (penstock run -s ... -n), which leaves that state behind."
+        )
 
 
 def check_key_hash(uid: str, name: str, restored: KeyedPart, *, is_int32: bool) -> None:
