@@ -1,7 +1,7 @@
 """Runs the audited job on Spark and breaks what runs it, in an order that the seed decides. See `python -m audit --help`.
 
 A deck of faults is shuffled and dealt, again and again, until the log is complete; after each fault the next one waits until
-the auditor has seen new output twice, and until it is due. Then the job has to finish, and the auditor has the last word.
+the auditor has seen what two new checkpoints made visible, and until it is due. Then the job has to finish, and the auditor has the last word.
 """
 
 from __future__ import annotations
@@ -112,11 +112,12 @@ class Controller:
         try:
             self.drivers.begin()
             generator = self._child(
-                "generator", "audit.generator", "--seconds", str(self.options.seconds),
+                "generator", "audit.generator",
                 "--rate", str(self.plan.rate), "--seed", str(self.plan.seed),
             )  # fmt: skip
-            self._wait_for_output(2, "the start")
-            self._break_things(generator)
+            ends_at = time.monotonic() + self.options.seconds
+            self._wait_for_output(0.0, "the start")
+            self._break_things(ends_at)
             generator.end(self.options.stall_s)
             self._finish()
         except DriverFailed as error:
@@ -137,19 +138,19 @@ class Controller:
 
     # ------------------------------------------------------------------ the run
 
-    def _break_things(self, generator: Child) -> None:
+    def _break_things(self, ends_at: float) -> None:
         deck: list[str] = []
-        while generator.is_alive:
+        while time.monotonic() < ends_at:
             if not self.options.faults:
-                generator.process.wait()
+                self._wait_until(ends_at)
                 return
             if not deck:
                 deck = list(self.options.faults)
                 self.chance.shuffle(deck)
             due = time.monotonic() + self.chance.uniform(0.5, 1.5) * self.options.every_s
             if self._carry_out(deck.pop()):
-                pause = max(self.chance.uniform(*_PAUSE_S), due - time.monotonic())
-                self._wait_for_end(generator, pause)
+                least = time.monotonic() + self.chance.uniform(*_PAUSE_S)
+                self._wait_until(min(ends_at, max(due, least)))
             else:  # what it is done to is just being started: another fault, soon
                 time.sleep(_POLL_S)
 
@@ -163,8 +164,8 @@ class Controller:
         fault = {"kind": kind, "at_s": round(since - self._started, 1), "what": what}
         with (self.folder / "faults.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(fault) + "\n")
-        self._wait_for_output(2, f"{kind} ({what})")
-        fault["output_again_s"] = round(self._output_again(since) - since, 2)
+        again = self._wait_for_output(since, f"{kind} ({what})")
+        fault["output_again_s"] = round(again - since, 2)
         self.report.faults.append(fault)
         print(json.dumps(fault), flush=True)
         return True
@@ -181,28 +182,25 @@ class Controller:
 
     # ------------------------------------------------------------------ what there is to see
 
-    def _wait_for_end(self, generator: Child, seconds: float) -> None:
-        """For so long, or until the log is complete."""
-        deadline = time.monotonic() + seconds
-        while generator.is_alive and time.monotonic() < deadline:
+    def _wait_until(self, moment: float) -> None:
+        """Raises: AuditFailed, DriverFailed."""
+        while time.monotonic() < moment:
             self._check()
             time.sleep(_POLL_S)
 
-    def _output_again(self, since: float) -> float:
-        """When there was output, after the job was RUNNING again if it was not."""
-        lines = self.drivers.leader.lines
-        running = [at for at, what in lines if at > since and what.get("status") == "RUNNING"]
-        seen = [
-            at for at, what in self.auditor.lines if at > max([since, *running]) and "log" in what
-        ]
-        return seen[0] if seen else time.monotonic()
+    def _wait_for_output(self, since: float, after: str) -> float:
+        """Until the auditor has seen what two checkpoints made visible that were completed after `since`, and after the job
+        was RUNNING again, if it was not. One could be complete before anybody has noticed a fault.
 
-    def _wait_for_output(self, times: int, after: str) -> None:
-        """Until the auditor has found something new so often. Raises: AuditFailed, DriverFailed."""
-        known = len(self.auditor.lines)
+        Returns: when it saw the first. Raises: AuditFailed, DriverFailed.
+        """
         deadline = time.monotonic() + self.options.stall_s
-        while len(self.auditor.lines) < known + times:
+        while True:
             self._check()
+            completed = self.drivers.completed_since(since)
+            seen = [at for at, what in list(self.auditor.lines) if "log" in what]
+            if len(completed) > 1 and seen and seen[-1] > completed[1]:
+                return next(at for at in seen if at > completed[0])
             if time.monotonic() > deadline:
                 text = f"no output for {self.options.stall_s:.0f} s after {after}"
                 self.fail(text, self.drivers.leader)

@@ -92,6 +92,13 @@ class Drivers:
         """It has seen that another leads. Raises: DriverFailed."""
         self._expect(former, "suspended", 0, never=_FINISHED)
 
+    def completed_since(self, moment: float) -> list[float]:
+        """When the leader completed checkpoints of the job, after that and after the job was last RUNNING anew."""
+        lines = [(at, what) for at, what in list(self.leader.lines) if at > moment]
+        running = [at for at, what in lines if what.get("status") == "RUNNING"]
+        last = running[-1] if running else moment
+        return [at for at, what in lines if at > last and "size" in what]
+
     def check(self) -> None:
         """Raises: DriverFailed: the leader is gone, or its job, though nobody told them to."""
         if not self.leader.is_alive:

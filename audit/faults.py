@@ -42,16 +42,17 @@ def fault(carry_out: Fault) -> Fault:
 
 def fault_of_one(
     find: Callable[[str], list[psutil.Process]],
-) -> Callable[[Callable[[psutil.Process, random.Random], str]], Fault]:
-    """A fault of a process that is drawn among those found by the run's mark."""
+) -> Callable[[Callable[[psutil.Process, random.Random], str | None]], Fault]:
+    """A fault of a process that is drawn among those found by the run's mark. What it says stands behind the process."""
 
-    def wrap(carry_out: Callable[[psutil.Process, random.Random], str]) -> Fault:
+    def wrap(carry_out: Callable[[psutil.Process, random.Random], str | None]) -> Fault:
         def on_one(run: Run) -> str | None:
             found = sorted(find(run.mark), key=lambda process: process.pid)
             if not found:
                 return None
             victim = run.chance.choice(found)
-            return f"process {victim.pid}{carry_out(victim, run.chance)}"
+            done = carry_out(victim, run.chance)
+            return None if done is None else f"process {victim.pid}{done}"
 
         on_one.__name__ = carry_out.__name__
         return fault(on_one)
@@ -82,9 +83,10 @@ def freeze_taskmanager(victim: psutil.Process, chance: random.Random) -> str:
 
 
 @fault_of_one(processes.taskmanagers)
-def cut_connections(victim: psutil.Process, chance: random.Random) -> str:
+def cut_connections(victim: psutil.Process, chance: random.Random) -> str | None:
     choose = [chance.random() for _ in range(8)]
-    return f", {processes.cut_connections(victim, 0.5, choose)} connections"
+    cut = processes.cut_connections(victim, 0.5, choose)
+    return f", {cut} connections" if cut else None
 
 
 @fault_of_one(processes.taskmanagers)
