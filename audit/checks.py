@@ -13,8 +13,8 @@ import numpy as np
 
 from audit.expected import PAIR_MS, SLOT_MS, WINDOW_MS, Growing, Log, Sums
 
-MILESTONE: Final = 10
-"""Every so many versions of a key go to SQL too."""
+MILESTONE: Final = 20
+"""Every so many versions of a key go to SQL, too."""
 _SHOWN: Final = 3
 
 CHAIN: Final = ("key", "version", "source", "sequence", "total")

@@ -17,7 +17,7 @@ from audit.drivers import DriverFailed, Drivers
 
 LEASE_S: Final = 4.0
 """Of the driver that leads; who is away for longer may find another one in its place."""
-_PARALLELISMS: Final = (1, 2, 3)
+_PARALLELISMS: Final = (2, 3, 4)
 
 
 class Run(Protocol):

@@ -1,7 +1,7 @@
 """The job that is audited: keyed state, timers, windows, a two-input function, an interval join, a repartition; files and SQL.
 
 a, b -> by key, both -> chain      (files)    each record once, with its key's version and running total
-                     -> milestones (SQL)      every tenth version of a key
+                     -> milestones (SQL)      every twentieth version of a key
 a    -> by key, timers -> timers   (files)    count and total of each key and slot
 a    -> rebalance -> by key, windows -> windows (SQL)
 a, b -> by key, interval join -> pairs (SQL)
