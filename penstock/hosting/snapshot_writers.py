@@ -59,7 +59,7 @@ class SnapshotWriters:
             try:
                 if not self._is_closed:
                     job()
-            except BaseException:
+            except BaseException:  # the thread serves all tasks: no job may end it
                 traceback.print_exc()
             finally:
                 with self._lock:

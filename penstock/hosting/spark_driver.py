@@ -55,7 +55,6 @@ class SparkProvider:
         self, spark: SparkSession, slots: int, process: ProcessSettings | None = None
     ) -> None:
         self.slots_per_taskmanager = slots
-        self._spark = spark
         self._context = spark.sparkContext
         self._process = process or ProcessSettings()
         self._master: MasterAddress | None = None

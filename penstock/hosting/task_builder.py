@@ -211,9 +211,6 @@ class BuiltTask:
         for gate in self._gates:
             gate.close()
 
-    def owns(self, partition: ResultPartition) -> bool:
-        return partition in self._partitions
-
     def _source_input(self) -> SourceInput:
         if not isinstance(self.task.input, SourceInput):
             raise EngineBug(f"{self._thread.deployment.vertex_name} has no source, but got splits")

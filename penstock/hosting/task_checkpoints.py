@@ -257,7 +257,7 @@ class TaskCheckpoints:
             self._thread.host.send(AcknowledgeCheckpoint(attempt_id, checkpoint_id, state, metrics))
         except Abandoned:
             pass
-        except Exception as error:
+        except BaseException as error:  # whatever it was, the driver waits for an answer
             text = f"{type(error).__name__}: {error}"
             self.decline(checkpoint_id, CheckpointFailureReason.ASYNC_EXCEPTION, text)
         finally:

@@ -10,7 +10,6 @@
     |     `- JobSuspendedError
     |- ExternalError            the world: may be tried again
     |  |- NoResourceAvailable
-    |  |- TaskManagerLost
     |  |- InsufficientBuffers
     |  |- PartitionError        a result partition cannot be read: which, if it has to be made anew
     |  |  |- PartitionConnectionError
@@ -74,10 +73,6 @@ class ExternalError(PenstockError):
 
 class NoResourceAvailable(ExternalError):
     """The slots that a job needs did not come in time."""
-
-
-class TaskManagerLost(ExternalError):
-    """A TaskManager died, was cut off, or stopped answering."""
 
 
 class InsufficientBuffers(ExternalError):

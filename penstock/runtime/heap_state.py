@@ -9,7 +9,7 @@ groups are computed when a snapshot is made, a round of the incremental clean-up
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -26,11 +26,12 @@ from penstock.runtime.raw_state import (
     MISSING,
     RawAggregatingState,
     RawKeyedStateBackend,
-    RawMergingState,
+    RawListState,
+    RawMapState,
     RawReducingState,
     RawState,
 )
-from penstock.runtime.state import ListState, MapState, Snapshot, ValueState
+from penstock.runtime.state import Snapshot, ValueState
 from penstock.runtime.state_descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -172,9 +173,13 @@ class HeapState(RawState):
             table[skey] = alive
 
     def _raw(self) -> Any:
-        backend = self._backend
         if self.cleanup is not None:
             self.cleanup.run(1)
+        return self._found()
+
+    def _found(self) -> Any:
+        """As `_raw`; is no access that cleans up."""
+        backend = self._backend
         table = self.tables.get(backend.namespace)
         return MISSING if table is None else table.get(backend.skey, MISSING)
 
@@ -223,30 +228,8 @@ class HeapValueState(HeapState, ValueState):
         return value
 
 
-class HeapListState(HeapState, RawMergingState, ListState):
-    """A list; with TTL of (element, last access ms)."""
-
-    kind = "List"
-
-    def get(self) -> list[Any]:
-        raw = self._raw()
-        if raw is MISSING:
-            return []
-        if self._ttl is None:
-            return list(raw)
-        alive = [item for item in raw if not self._is_expired(item[1])]
-        shown = raw if self._shows_expired() else alive
-        if self._renews_on_read():
-            now_ms = self._backend.now_ms()
-            alive = [(value, now_ms) for value, _ in alive]
-        if alive:
-            self._put(alive)
-        else:
-            self.clear()
-        return [value for value, _ in shown]
-
-    def add(self, value: Any) -> None:
-        self.add_all([value])
+class HeapListState(HeapState, RawListState):
+    """A list."""
 
     def add_all(self, values: list[Any]) -> None:
         items = self._stamped(values)
@@ -263,18 +246,6 @@ class HeapListState(HeapState, RawMergingState, ListState):
         else:
             self.clear()
 
-    def alive(self, raw: Any) -> Any:
-        kept = [item for item in raw if not self._is_expired(item[1])]
-        if not kept:
-            return MISSING
-        return raw if len(kept) == len(raw) else kept
-
-    def _stamped(self, values: Iterable[Any]) -> list[Any]:
-        if self._ttl is None:
-            return list(values)
-        now_ms = self._backend.now_ms()
-        return [(value, now_ms) for value in values]
-
     def _absorb(self, raw: Any) -> None:
         mine = self._raw()
         self._put(raw if mine is MISSING else mine + raw)
@@ -288,73 +259,38 @@ class HeapAggregatingState(HeapState, RawAggregatingState):
     """An accumulator."""
 
 
-class HeapMapState(HeapState, MapState):
-    """A map; with TTL to (value, last access ms)."""
-
-    kind = "Map"
-
-    def get(self, key: Any) -> Any:
-        found = self._entry(key)
-        return None if found is MISSING else found
-
-    def put(self, key: Any, value: Any) -> None:
-        self.put_all({key: value})
+class HeapMapState(HeapState, RawMapState):
+    """A map."""
 
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
-        items = dict_value
-        if self._ttl is not None:
-            now_ms = self._backend.now_ms()
-            items = {key: (value, now_ms) for key, value in dict_value.items()}
+        entries = self._stamped(dict_value)
         raw = self._raw()
         if raw is MISSING:
-            if items:
-                self._put(dict(items))
+            if entries:
+                self._put(dict(entries))
         else:
-            raw.update(items)
+            raw.update(entries)
 
     def remove(self, key: Any) -> None:
-        raw = self._map()
-        if raw.pop(key, MISSING) is not MISSING and not raw:
-            self.clear()
-
-    def contains(self, key: Any) -> bool:
-        return self._entry(key) is not MISSING
-
-    def items(self) -> list[tuple[Any, Any]]:
-        raw = self._map()
-        if self._ttl is None:
-            return list(raw.items())
-        found = [(key, self._seen(raw, key, entry)) for key, entry in list(raw.items())]
-        return [(key, value) for key, value in found if value is not MISSING]
-
-    def alive(self, raw: Any) -> Any:
-        kept = {key: entry for key, entry in raw.items() if not self._is_expired(entry[1])}
-        if not kept:
-            return MISSING
-        return raw if len(kept) == len(raw) else kept
-
-    def _map(self) -> dict[Any, Any]:
-        raw = self._raw()
-        return {} if raw is MISSING else raw
+        if self.cleanup is not None:
+            self.cleanup.run(1)
+        self._drop(key)
 
     def _entry(self, key: Any) -> Any:
-        raw = self._map()
-        entry = raw.get(key, MISSING)
-        if self._ttl is None or entry is MISSING:
-            return entry
-        return self._seen(raw, key, entry)
+        raw = self._raw()
+        return MISSING if raw is MISSING else raw.get(key, MISSING)
 
-    def _seen(self, raw: dict[Any, Any], key: Any, entry: tuple[Any, int]) -> Any:
-        """Value of an entry under TTL, or MISSING; renews or drops it."""
-        value, last_access_ms = entry
-        if self._is_expired(last_access_ms):
-            del raw[key]
-            if not raw:
-                self.clear()
-            return value if self._shows_expired() else MISSING
-        if self._renews_on_read():
-            raw[key] = (value, self._backend.now_ms())
-        return value
+    def _entries(self) -> list[tuple[Any, Any]]:
+        raw = self._raw()
+        return [] if raw is MISSING else list(raw.items())
+
+    def _put_entry(self, key: Any, raw: Any) -> None:
+        self._found()[key] = raw
+
+    def _drop(self, key: Any) -> None:
+        found = self._found()
+        if found is not MISSING and found.pop(key, MISSING) is not MISSING and not found:
+            self.clear()
 
 
 HeapKeyedStateBackend.kinds = {

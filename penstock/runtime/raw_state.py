@@ -163,6 +163,109 @@ class RawAggregatingState(RawMergingState, AggregatingState):
         self._store(other if mine is MISSING else self._function.merge(mine, other))
 
 
+class RawListState(RawMergingState, ListState):
+    """A list; with TTL of (element, last access ms)."""
+
+    kind = "List"
+
+    def get(self) -> list[Any]:
+        raw = self._raw()
+        if raw is MISSING:
+            return []
+        if self._ttl is None:
+            return list(raw)
+        alive = [item for item in raw if not self._is_expired(item[1])]
+        if not alive:
+            self.clear()
+        elif self._renews_on_read():
+            self._put(self._stamped(value for value, _ in alive))
+        elif len(alive) < len(raw):
+            self._put(alive)
+        return [value for value, _ in (raw if self._shows_expired() else alive)]
+
+    def add(self, value: Any) -> None:
+        self.add_all([value])
+
+    def alive(self, raw: Any) -> Any:
+        kept = [item for item in raw if not self._is_expired(item[1])]
+        if not kept:
+            return MISSING
+        return raw if len(kept) == len(raw) else kept
+
+    def _stamped(self, values: Iterable[Any]) -> list[Any]:
+        """Raw elements that are accessed now."""
+        if self._ttl is None:
+            return list(values)
+        now_ms = self._backend.now_ms()
+        return [(value, now_ms) for value in values]
+
+
+class RawMapState(RawState, MapState):
+    """A map; with TTL to (value, last access ms). A storage says how one raw entry is read, written and dropped."""
+
+    kind = "Map"
+
+    @abstractmethod
+    def _entry(self, key: Any) -> Any:
+        """Raw entry, or MISSING."""
+
+    @abstractmethod
+    def _entries(self) -> list[tuple[Any, Any]]:
+        """(key, raw entry) of all, in a list of the caller's own."""
+
+    @abstractmethod
+    def _put_entry(self, key: Any, raw: Any) -> None:
+        """In place of one that is there."""
+
+    @abstractmethod
+    def _drop(self, key: Any) -> None:
+        """Nothing happens where there is none."""
+
+    def get(self, key: Any) -> Any:
+        found = self._value_of(key)
+        return None if found is MISSING else found
+
+    def put(self, key: Any, value: Any) -> None:
+        self.put_all({key: value})
+
+    def contains(self, key: Any) -> bool:
+        return self._value_of(key) is not MISSING
+
+    def items(self) -> list[tuple[Any, Any]]:
+        entries = self._entries()
+        if self._ttl is None:
+            return entries
+        found = [(key, self._seen(key, entry)) for key, entry in entries]
+        return [(key, value) for key, value in found if value is not MISSING]
+
+    def alive(self, raw: Any) -> Any:
+        kept = {key: entry for key, entry in raw.items() if not self._is_expired(entry[1])}
+        if not kept:
+            return MISSING
+        return raw if len(kept) == len(raw) else kept
+
+    def _stamped(self, entries: Mapping[Any, Any]) -> Mapping[Any, Any]:
+        """Raw entries that are accessed now."""
+        if self._ttl is None:
+            return entries
+        now_ms = self._backend.now_ms()
+        return {key: (value, now_ms) for key, value in entries.items()}
+
+    def _value_of(self, key: Any) -> Any:
+        entry = self._entry(key)
+        return entry if self._ttl is None or entry is MISSING else self._seen(key, entry)
+
+    def _seen(self, key: Any, entry: tuple[Any, int]) -> Any:
+        """Value of an entry under TTL, or MISSING; renews or drops it."""
+        value, last_access_ms = entry
+        if self._is_expired(last_access_ms):
+            self._drop(key)
+            return value if self._shows_expired() else MISSING
+        if self._renews_on_read():
+            self._put_entry(key, (value, self._backend.now_ms()))
+        return value
+
+
 class RawKeyedStateBackend(KeyedStateBackend):
     """Knows by name which states there are. `kinds`: the class for each kind of descriptor."""
 

@@ -98,17 +98,22 @@ class Producer:
         self.snapshots[snapshot.barrier.checkpoint_id] = (before, in_hand)
 
 
+def connected(index, producers, where, remote=AlignedRemote):
+    """The input of one consumer; `remote`: what stands for the wire."""
+    gate = gate_of(len(producers), context_of(Host()))
+    for place, producer in enumerate(producers):
+        gate.context.host.views[result_id(place)] = producer.partition
+        gate.update_channel(place, descriptor(place, where), index)
+    gate.request_partitions()
+    if where is THERE:
+        for place, producer in enumerate(producers):
+            remote(producer.partition, index, gate, place)
+    return input_of(gate)
+
+
 class Consumer:
     def __init__(self, index, producers, where) -> None:
-        gate = gate_of(len(producers), context_of(Host()))
-        for place, producer in enumerate(producers):
-            gate.context.host.views[result_id(place)] = producer.partition
-            gate.update_channel(place, descriptor(place, where), index)
-        gate.request_partitions()
-        if where is THERE:
-            for place, producer in enumerate(producers):
-                AlignedRemote(producer.partition, index, gate, place)
-        network = input_of(gate)
+        network = connected(index, producers, where)
         take_barriers([network], handler, lambda: 0)
         self.task = task_of(
             [Collecting()], StreamOneInputProcessor(network), [Remembering()], Clock()

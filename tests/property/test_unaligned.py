@@ -19,18 +19,13 @@ from tests.property.test_alignment import (
     AlignedRemote,
     Collecting,
     Producer,
+    connected,
     seen_in,
 )
 from tests.property.test_exchange import run
 from tests.unit.runtime.gate.tools import (
     HERE,
     THERE,
-    Host,
-    context_of,
-    descriptor,
-    gate_of,
-    input_of,
-    result_id,
 )
 from tests.unit.runtime.tasks import Clock, Remembering, task_of, values_of
 
@@ -68,15 +63,7 @@ class Reading:
     """A consumer; `room`: batches until its own output is full."""
 
     def __init__(self, index, producers, where, room) -> None:
-        gate = gate_of(len(producers), context_of(Host()))
-        for place, producer in enumerate(producers):
-            gate.context.host.views[result_id(place)] = producer.partition
-            gate.update_channel(place, descriptor(place, where), index)
-        gate.request_partitions()
-        if where is THERE:
-            for place, producer in enumerate(producers):
-                PriorityRemote(producer.partition, index, gate, place)
-        network = input_of(gate)
+        network = connected(index, producers, where, PriorityRemote)
         self.now_ms = 0
         taken = take_barriers([network], handler, lambda: self.now_ms, plain_dumps)
         self.in_flight: dict = {}

@@ -25,22 +25,12 @@ from penstock.model.states import JobStatus
 SEEDS = 160
 
 
-@pytest.fixture(scope="module")
-def summary() -> Summary:
-    return runner.summarize(run_seed(seed) for seed in range(SEEDS))
-
-
-def test_every_invariant_holds_in_hundreds_of_seeds(summary: Summary) -> None:
+def test_every_invariant_holds_in_hundreds_of_seeds_and_they_say_enough() -> None:
+    """Every fault kind, every named moment, every invariant; no seed is too small."""
+    summary = runner.summarize(run_seed(seed) for seed in range(SEEDS))
     assert [result.violation for result in summary.failed] == []
     assert summary.seeds == SEEDS
-
-
-def test_hundreds_of_seeds_say_enough(summary: Summary) -> None:
-    """Every fault kind, every named moment, every invariant; no seed is too small."""
     assert summary.problems() == []
-
-
-def test_the_summary_shows_events_faults_and_evaluations(summary: Summary) -> None:
     text = "\n".join(summary.lines())
     for word in (*FaultKind, *Moment, *Name, "DeployTask", "Heartbeat", "FINISHED"):
         assert word in text

@@ -67,7 +67,7 @@ class TwoPhaseCommit(Generic[T]):
         for pending in sorted(one for one in self._pending if one <= checkpoint_id):
             try:
                 self._transactions.commit(self._pending.pop(pending))
-            except Exception as error:
+            except Exception as error:  # others may be committed still
                 first = first or error
         if first is not None:
             raise first

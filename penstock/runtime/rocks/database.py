@@ -7,6 +7,7 @@ Source: Flink RocksDBResourceContainer, RocksDBMemoryControllerUtils, EmbeddedRo
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -18,6 +19,8 @@ from penstock.runtime.checkpoint.snapshot import StateInfo
 from penstock.runtime.rocks.encoding import GROUP, group_start
 
 DEFAULT_FAMILY: Final = "default"
+_CURRENT: Final = "CURRENT"
+"""The file by which RocksDB knows a database: it names the manifest."""
 _WRITE_BUFFER_SHARE: Final = 0.5
 _BLOOM_BITS: Final = 10
 _MIN_WRITE_BUFFER: Final = 1 << 20
@@ -152,12 +155,12 @@ class Database:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _existing(self) -> list[str]:
-        try:
-            names: list[str] = self._package.Rdict.list_cf(
-                self.directory, self._package.Options(raw_mode=True)
-            )
-        except Exception:  # rocksdict's own: there is no database yet
+        """Column families of a database that was put there; what is damaged in it is an error here."""
+        if not os.path.exists(os.path.join(self.directory, _CURRENT)):
             return []
+        names: list[str] = self._package.Rdict.list_cf(
+            self.directory, self._package.Options(raw_mode=True)
+        )
         return names
 
     def _adopted(self, family: Any) -> Any:

@@ -5,14 +5,15 @@ Unlike on the heap, what a state gives is a copy. Source: Flink AbstractRocksDBS
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.runtime.checkpoint.snapshot import StateInfo
 from penstock.runtime.raw_state import (
     MISSING,
     RawAggregatingState,
-    RawMergingState,
+    RawListState,
+    RawMapState,
     RawReducingState,
     RawState,
 )
@@ -20,7 +21,7 @@ from penstock.runtime.rocks.cleanup import RocksCleanup, cleanup_of
 from penstock.runtime.rocks.database import rows_with
 from penstock.runtime.rocks.encoding import encode_plain
 from penstock.runtime.rocks.formats import format_of, stamp_of
-from penstock.runtime.state import ListState, MapState, ValueState
+from penstock.runtime.state import ValueState
 
 if TYPE_CHECKING:
     from penstock.runtime.rocks.backend import RocksKeyedStateBackend
@@ -124,28 +125,8 @@ class _RowsState(RocksState):
         self._write(self._backend.prefix(), raw)
 
 
-class RocksListState(_RowsState, RawMergingState, ListState):
-    """A list; with TTL of (element, last access ms)."""
-
-    kind = "List"
-
-    def get(self) -> list[Any]:
-        raw = self._raw()
-        if raw is MISSING:
-            return []
-        if self._ttl is None:
-            return list(raw)
-        alive = [item for item in raw if not self._is_expired(item[1])]
-        if not alive:
-            self.clear()
-        elif self._renews_on_read():
-            self._put(self._stamped(value for value, _ in alive))
-        elif len(alive) < len(raw):
-            self._put(alive)
-        return [value for value, _ in (raw if self._shows_expired() else alive)]
-
-    def add(self, value: Any) -> None:
-        self.add_all([value])
+class RocksListState(_RowsState, RawListState):
+    """A list."""
 
     def add_all(self, values: list[Any]) -> None:
         self._used()
@@ -156,60 +137,19 @@ class RocksListState(_RowsState, RawMergingState, ListState):
         self.clear()
         self.add_all(values)
 
-    def alive(self, raw: Any) -> Any:
-        return [item for item in raw if not self._is_expired(item[1])] or MISSING
-
-    def _stamped(self, values: Iterable[Any]) -> list[Any]:
-        if self._ttl is None:
-            return list(values)
-        now_ms = self._backend.now_ms()
-        return [(value, now_ms) for value in values]
-
     def _absorb(self, raw: Any) -> None:
         self._write(self._backend.prefix(), raw)
 
 
-class RocksMapState(_RowsState, MapState):
-    """A map; with TTL to (value, last access ms). Entries are in the order of their keys' bytes."""
-
-    kind = "Map"
-
-    def get(self, key: Any) -> Any:
-        found = self._entry(key)
-        return None if found is MISSING else found
-
-    def put(self, key: Any, value: Any) -> None:
-        self.put_all({key: value})
+class RocksMapState(_RowsState, RawMapState):
+    """A map. Entries are in the order of their keys' bytes."""
 
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
         self._used()
-        raw = dict_value
-        if self._ttl is not None:
-            now_ms = self._backend.now_ms()
-            raw = {key: (value, now_ms) for key, value in dict_value.items()}
-        self._write(self._backend.prefix(), raw)
+        self._write(self._backend.prefix(), self._stamped(dict_value))
 
     def remove(self, key: Any) -> None:
-        self._family.delete(self._row(key))
-
-    def contains(self, key: Any) -> bool:
-        return self._entry(key) is not MISSING
-
-    def items(self) -> list[tuple[Any, Any]]:
-        self._used()
-        rows = list(rows_with(self._family, self._backend.prefix()))
-        entries: list[tuple[Any, Any]] = [self._format.unpack(data) for _, data in rows]
-        if self._ttl is None:
-            return entries
-        found = [(key, self._seen(key, entry)) for key, entry in entries]
-        return [(key, value) for key, value in found if value is not MISSING]
-
-    def alive(self, raw: Any) -> Any:
-        kept = {key: entry for key, entry in raw.items() if not self._is_expired(entry[1])}
-        return kept or MISSING
-
-    def _row(self, key: Any) -> bytes:
-        return self._backend.prefix() + encode_plain(key)
+        self._drop(key)
 
     def _entry(self, key: Any) -> Any:
         self._used()
@@ -217,14 +157,18 @@ class RocksMapState(_RowsState, MapState):
         if data is None:
             return MISSING
         _, entry = self._format.unpack(data)
-        return entry if self._ttl is None else self._seen(key, entry)
+        return entry
 
-    def _seen(self, key: Any, entry: tuple[Any, int]) -> Any:
-        """Value of an entry under TTL, or MISSING; renews or drops it."""
-        value, last_access_ms = entry
-        if self._is_expired(last_access_ms):
-            self.remove(key)
-            return value if self._shows_expired() else MISSING
-        if self._renews_on_read():
-            self.put(key, value)
-        return value
+    def _entries(self) -> list[tuple[Any, Any]]:
+        self._used()
+        rows = list(rows_with(self._family, self._backend.prefix()))
+        return [self._format.unpack(data) for _, data in rows]
+
+    def _put_entry(self, key: Any, raw: Any) -> None:
+        self._write(self._backend.prefix(), {key: raw})
+
+    def _drop(self, key: Any) -> None:
+        self._family.delete(self._row(key))
+
+    def _row(self, key: Any) -> bytes:
+        return self._backend.prefix() + encode_plain(key)

@@ -26,6 +26,7 @@ class Gate:
     by_name: dict = {}
 
     def __init__(self, name) -> None:
+        self.name = name
         self.limit = 0
         self.by_name[name] = self
 

@@ -19,6 +19,9 @@ from tests.unit.hosting.checkpoint_programs import (
     sums_to_file,
 )
 
+INCREMENTAL = {"execution__checkpointing__incremental": "true"}
+RETAINED = {"execution__checkpointing__externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"}
+
 
 def same(value):
     return value
@@ -47,6 +50,17 @@ def cancel(client):
         client.get_job_execution_result().result()
 
 
+def kept_of(tmp_path, stage, checkpoints, splits=3, **settings):
+    """A job of held sources up to so many checkpoints, cancelled. Returns: the newest one, which was retained."""
+    watcher = Watcher()
+    env = on_disk(watcher, tmp_path, **settings, **RETAINED)
+    sums_to_file(env, tmp_path / "out", HeldSource(stage.name, splits, 40, 20), same)
+    client = env.execute_async("sums")
+    watcher.wait_for(checkpoints)
+    cancel(client)
+    return client.get_checkpoints().result().latest_completed
+
+
 @pytest.mark.parametrize("is_incremental", [False, True])
 def test_after_a_failure_each_record_counts_once(tmp_path, stage, is_incremental):
     watcher = Watcher(stage)
@@ -64,17 +78,7 @@ def test_an_incremental_checkpoint_that_was_kept_is_gone_on_from_at_any_parallel
     tmp_path, stage
 ):
     """Files of the job that it begins with are read, and never referred to: they are not its own."""
-    retained = {
-        "execution__checkpointing__externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
-        "execution__checkpointing__incremental": "true",
-    }
-    watcher = Watcher()
-    env = on_disk(watcher, tmp_path, **retained)
-    sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 3, 40, 20), same)
-    client = env.execute_async("sums")
-    watcher.wait_for(4)
-    cancel(client)
-    kept = client.get_checkpoints().result().latest_completed
+    kept = kept_of(tmp_path, stage, 4, **INCREMENTAL)
     assert 0 < kept.written_bytes < kept.size_bytes
     stage.gate.set()
     env = on_disk(
@@ -82,7 +86,8 @@ def test_an_incremental_checkpoint_that_was_kept_is_gone_on_from_at_any_parallel
         tmp_path,
         parallelism=3,
         execution__state_recovery__path=kept.location,
-        **retained,
+        **INCREMENTAL,
+        **RETAINED,
     )
     sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 3, 40, 20), same)
     env.execute("sums")
@@ -94,20 +99,9 @@ def test_an_incremental_checkpoint_that_was_kept_is_gone_on_from_at_any_parallel
 def test_of_a_claimed_checkpoint_nothing_stays_but_what_one_beside_it_shares(
     tmp_path, stage, is_another_kept
 ):
-    settings = {
-        "execution__checkpointing__incremental": "true",
-        "execution__checkpointing__num_retained": "2" if is_another_kept else "1",
-    }
-    retained = {
-        "execution__checkpointing__externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"
-    }
-    watcher = Watcher()
-    env = on_disk(watcher, tmp_path, **settings, **retained)
-    sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 3, 40, 20), same)
-    client = env.execute_async("sums")
-    watcher.wait_for(3)
-    cancel(client)
-    claimed = client.get_checkpoints().result().latest_completed.location
+    number = "2" if is_another_kept else "1"
+    settings = INCREMENTAL | {"execution__checkpointing__num_retained": number}
+    claimed = kept_of(tmp_path, stage, 3, **settings).location
     others = set(map(str, (tmp_path / "checkpoints").rglob("_metadata")))
     others.remove(claimed.removeprefix("file://"))
     stage.gate.set()
@@ -130,16 +124,12 @@ def test_files_that_a_kept_checkpoint_of_an_earlier_run_refers_to_stay(
     tmp_path, stage, goes_on_from
 ):
     """Both runs have the same job id, and so the same directory."""
-    same_id = {
+    same_id = INCREMENTAL | {
         "pipeline__fixed_job_id": "ab" * 16,
-        "execution__checkpointing__incremental": "true",
         "execution__checkpointing__num_retained": "2",
     }
-    retained = {
-        "execution__checkpointing__externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"
-    }
     watcher = Watcher()
-    env = on_disk(watcher, tmp_path, **same_id, **retained)
+    env = on_disk(watcher, tmp_path, **same_id, **RETAINED)
     sums_to_file(env, tmp_path / "first", HeldSource(stage.name, 3, 40, 20), same)
     client = env.execute_async("sums")
     watcher.wait_for(4)
@@ -174,17 +164,7 @@ def files_of(location):
 
 
 def test_an_incremental_checkpoint_is_for_rocksdb_only(tmp_path, stage):
-    retained = {
-        "execution__checkpointing__externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
-        "execution__checkpointing__incremental": "true",
-    }
-    watcher = Watcher()
-    env = on_disk(watcher, tmp_path, **retained)
-    sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 2, 40, 20), same)
-    client = env.execute_async("sums")
-    watcher.wait_for(2)
-    cancel(client)
-    kept = client.get_checkpoints().result().latest_completed
+    kept = kept_of(tmp_path, stage, 2, splits=2, **INCREMENTAL)
     env = on_disk(
         Watcher(),
         tmp_path,

@@ -17,37 +17,11 @@ from penstock.model.checkpoints import (
     CheckpointType,
     FileHandle,
     InlineHandle,
-    TaskCheckpointing,
 )
 from penstock.model.messages import CheckpointFailureReason, TaskStateChanged
 from penstock.model.states import ExecutionState
 from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
-from tests.unit.hosting.fake_driver import FakeDriver
-from tests.unit.hosting.gated_program import ROWS, Gate, expected, numbers, program, seen, total
-
-
-@pytest.fixture
-def gate(request):
-    made = Gate(request.node.name)
-    made.name = request.node.name
-    yield made
-    Gate.by_name.pop(made.name)
-
-
-@pytest.fixture
-def run(tmp_path):
-    drivers = []
-
-    def start(graph, restored=None, taskmanagers=1, **checkpointing):
-        settings = TaskCheckpointing(str(tmp_path), **checkpointing)
-        driver = FakeDriver(graph, settings, restored, taskmanagers)
-        drivers.append(driver)
-        return driver
-
-    yield start
-    for driver in drivers:
-        driver.cancel()
-        driver.close()
+from tests.unit.hosting.gated_program import ROWS, expected, numbers, program, seen, total
 
 
 def taken_at_the_end(driver, checkpoint_id=1):
@@ -58,6 +32,19 @@ def taken_at_the_end(driver, checkpoint_id=1):
         if all(ack.state.is_finished for ack in acks.values()):
             return checkpoint_id
         checkpoint_id += 1
+
+
+def checkpoint_of_large_state(gate, run):
+    """Of a run that is over. Returns: checkpoint 1, with files."""
+    first = run(program(gate.name, 1, large=True), inline_bytes=100)
+    first.until_running()
+    gate.open(3)
+    first.until(lambda: len(first.rows) >= 2 * ROWS)
+    first.trigger(1)
+    completed = first.checkpoint(1)
+    first.cancel()
+    first.until_ended(ExecutionState.CANCELED)
+    return completed
 
 
 # ---------------------------------------------------------------------- taking
@@ -145,6 +132,23 @@ def test_state_that_cannot_be_written_is_declined_and_the_job_goes_on(gate, run,
     driver.until_ended()
 
 
+def test_whatever_stops_a_writer_is_declined_and_the_next_is_written(gate, run, monkeypatch):
+    def exits(writer, data):
+        raise SystemExit("from a file system's client")
+
+    driver = run(program(gate.name, parallelism=1), inline_bytes=0)
+    driver.until_running()
+    gate.open(3)
+    driver.until(lambda: len(driver.rows) >= 2 * ROWS)
+    with monkeypatch.context() as patched:
+        patched.setattr(StateWriter, "add", exits)
+        driver.trigger(1)
+        driver.until(lambda: len(driver.declined()) == len(driver.attempts))
+    assert "SystemExit: from a file system's client" in driver.declined()[0].text
+    driver.trigger(2)
+    driver.until_acknowledged(2)
+
+
 def test_an_aborted_checkpoint_is_not_written_on(gate, run, tmp_path, monkeypatch):
     is_adding, may_go_on = threading.Event(), threading.Event()
     add = StateWriter.add
@@ -167,6 +171,8 @@ def test_an_aborted_checkpoint_is_not_written_on(gate, run, tmp_path, monkeypatc
     monkeypatch.setattr(StateWriter, "add", add)
     driver.trigger(2)
     driver.until_acknowledged(2)
+    gate.open()
+    driver.until_ended()  # a task ends when what it had begun to write is written or gone
     assert not driver.acknowledged(1)
     assert not list(tmp_path.glob("job/chk-1/*"))
 
@@ -247,14 +253,7 @@ def test_every_record_counts_once_after_a_restore(gate, run, parallelism, has_fi
 
 
 def test_a_damaged_file_is_named_and_nothing_is_processed(gate, run, tmp_path):
-    first = run(program(gate.name, 1, large=True), inline_bytes=100)
-    first.until_running()
-    gate.open(3)
-    first.until(lambda: len(first.rows) >= 2 * ROWS)
-    first.trigger(1)
-    completed = first.checkpoint(1)
-    first.cancel()
-    first.until_ended(ExecutionState.CANCELED)
+    completed = checkpoint_of_large_state(gate, run)
     for path in (tmp_path / "job" / "chk-1").iterdir():
         data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 1
@@ -268,14 +267,7 @@ def test_a_damaged_file_is_named_and_nothing_is_processed(gate, run, tmp_path):
 
 
 def test_a_restore_can_be_cancelled(gate, run, tmp_path, monkeypatch):
-    first = run(program(gate.name, 1, large=True), inline_bytes=100)
-    first.until_running()
-    gate.open(3)
-    first.until(lambda: len(first.rows) >= 2 * ROWS)
-    first.trigger(1)
-    completed = first.checkpoint(1)
-    first.cancel()
-    first.until_ended(ExecutionState.CANCELED)
+    completed = checkpoint_of_large_state(gate, run)
     is_reading, may_go_on, reads = threading.Event(), threading.Event(), []
     read = CheckpointStorage.read
 

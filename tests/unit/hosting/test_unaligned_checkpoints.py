@@ -2,42 +2,24 @@
 
 import time
 from collections import Counter
+from functools import partial
 
 import pytest
 
 from penstock.hosting.task_in_flight import OutputsInFlight
-from penstock.model.checkpoints import CheckpointOptions, TaskCheckpointing
+from penstock.model.checkpoints import CheckpointOptions
 from penstock.model.states import ExecutionState
 from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
-from tests.unit.hosting.fake_driver import FakeDriver
-from tests.unit.hosting.gated_program import ROWS, Gate, expected, numbers, program, seen
+from tests.unit.hosting.gated_program import ROWS, expected, numbers, program, seen
 
 STEPS = 16_000
 UNALIGNED = CheckpointOptions(is_unaligned=True)
 
 
 @pytest.fixture
-def gate(request):
-    made = Gate(request.node.name)
-    made.name = request.node.name
-    yield made
-    Gate.by_name.pop(made.name)
-
-
-@pytest.fixture
-def run(tmp_path):
-    drivers = []
-
-    def start(graph, restored=None, taskmanagers=1, **checkpointing):
-        settings = TaskCheckpointing(str(tmp_path), may_be_unaligned=True, **checkpointing)
-        driver = FakeDriver(graph, settings, restored, taskmanagers)
-        drivers.append(driver)
-        return driver
-
-    yield start
-    for driver in drivers:
-        driver.cancel()
-        driver.close()
+def run(run):
+    """Of jobs whose checkpoints may be unaligned."""
+    return partial(run, may_be_unaligned=True)
 
 
 def blocked(driver, gate):

@@ -12,8 +12,9 @@ from penstock.model.types import Types
 from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, Sharing, plain_dumps
 from penstock.runtime.checkpoint.state_format import read_operator, write_operator
 from penstock.runtime.keys.hashing import key_group
+from penstock.runtime.rocks.database import Database, slot_memory
 from penstock.runtime.state import ListStateDescriptor, ValueStateDescriptor
-from tests.unit.runtime.keyed_backends import GROUPS, Backends
+from tests.unit.runtime.keyed_backends import GROUPS, MEMORY, Backends
 
 ALL = (0, GROUPS - 1)
 
@@ -221,3 +222,15 @@ def test_rows_of_any_backend_are_restored_piece_by_piece(backends, store, tmp_pa
     assert sum(rows) == 5000
     assert max(rows) < 2500
     assert values(restored, range(5001)) == dict.fromkeys(range(5000), "x" * 1000)
+
+
+def test_a_damaged_database_is_an_error_and_not_an_empty_one(tmp_path):
+    memory = slot_memory(MEMORY)
+    first = Database(str(tmp_path / "first"), memory)
+    first.family("count")[b"key"] = b"value"
+    first.checkpoint(str(tmp_path / "copy"))
+    first.close()
+    (manifest,) = (tmp_path / "copy").glob("MANIFEST-*")
+    manifest.write_bytes(b"not what it was")
+    with pytest.raises(Exception, match=r"(?i)corruption"):
+        Database(str(tmp_path / "copy"), memory)

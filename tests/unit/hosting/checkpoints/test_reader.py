@@ -67,18 +67,35 @@ class Remember(KeyedProcessFunction):
         yield value
 
 
+def remembering(env, stage, out):
+    """Runs until every split is at its fifth number. Returns: the job's client."""
+    source = HeldSource(stage.name, splits=SPLITS, count=HELD_AT + 1, hold=HELD_AT)
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "held").uid("held")
+    seen = stream.key_by(first_of).process(Remember()).uid("remember")
+    seen.filter(lambda value: False).sink_to(file_sink(out))
+    client = env.execute_async(stage.name)
+    stage.wait_until_held(SPLITS)
+    return client
+
+
+REMEMBERED = [
+    ("last", 4),
+    ("all", [0, 1, 2, 3, 4]),
+    ("halves", {0: 0, 1: 0, 2: 1, 3: 1, 4: 2}),
+    ("row", Row(number=4, text="4")),
+    ("kept", 4),
+    ("kept list", [0, 1, 2, 3, 4]),
+    ("kept map", dict.fromkeys(range(5), 0)),
+]
+"""What each key's states are when the splits are held."""
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A savepoint, taken when every split is at its fifth number."""
     stage = Stage("reader")
     env = environment(Watcher(), parallelism=SPLITS)
-    source = HeldSource(stage.name, splits=SPLITS, count=HELD_AT + 1, hold=HELD_AT)
-    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "held").uid("held")
-    seen = stream.key_by(first_of).process(Remember()).uid("remember")
-    nothing = seen.filter(lambda value: False)
-    nothing.sink_to(file_sink(tmp_path_factory.mktemp("out")))
-    client = env.execute_async("reader")
-    stage.wait_until_held(SPLITS)
+    client = remembering(env, stage, tmp_path_factory.mktemp("out"))
     wait_until_running(client)
     found = client.trigger_savepoint(str(tmp_path_factory.mktemp("savepoints"))).result()
     stage.gate.set()
@@ -91,18 +108,7 @@ def by_key(rows):
     return dict(zip(rows.keys, rows.values, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("last", 4),
-        ("all", [0, 1, 2, 3, 4]),
-        ("halves", {0: 0, 1: 0, 2: 1, 3: 1, 4: 2}),
-        ("row", Row(number=4, text="4")),
-        ("kept", 4),
-        ("kept list", [0, 1, 2, 3, 4]),
-        ("kept map", dict.fromkeys(range(5), 0)),
-    ],
-)
+@pytest.mark.parametrize(("name", "value"), REMEMBERED)
 def test_keyed_state_is_read_as_the_program_left_it(folder, name, value):
     assert by_key(read_savepoint(folder).keyed_state("remember", name)) == dict.fromkeys(
         range(SPLITS), value

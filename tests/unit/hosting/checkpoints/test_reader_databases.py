@@ -4,19 +4,15 @@ import sys
 
 import pytest
 
-from penstock.common import Row, WatermarkStrategy
 from penstock.datastream.savepoint import read_savepoint
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.ui.cli import main
 from tests.unit.hosting.checkpoint_programs import (
-    HeldSource,
     Stage,
     Watcher,
     environment,
-    file_sink,
-    first_of,
 )
-from tests.unit.hosting.checkpoints.test_reader import HELD_AT, SPLITS, Remember, by_key
+from tests.unit.hosting.checkpoints.test_reader import REMEMBERED, SPLITS, by_key, remembering
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +28,7 @@ def folder(tmp_path_factory):
         "io__tmp__dirs": str(tmp_path_factory.mktemp("io")),
     }
     env = environment(watcher, parallelism=SPLITS, **settings)
-    source = HeldSource(stage.name, splits=SPLITS, count=HELD_AT + 1, hold=HELD_AT)
-    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "held").uid("held")
-    seen = stream.key_by(first_of).process(Remember()).uid("remember")
-    seen.filter(lambda value: False).sink_to(file_sink(tmp_path_factory.mktemp("out")))
-    client = env.execute_async("reader of databases")
-    stage.wait_until_held(SPLITS)
+    client = remembering(env, stage, tmp_path_factory.mktemp("out"))
     # The second of these began after the splits were held, and behind all that they had sent.
     watcher.wait_for(client.get_checkpoints().result().completed + 2)
     client.cancel().result()
@@ -46,18 +37,7 @@ def folder(tmp_path_factory):
     return kept.location
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("last", 4),
-        ("all", [0, 1, 2, 3, 4]),
-        ("halves", {0: 0, 1: 0, 2: 1, 3: 1, 4: 2}),
-        ("row", Row(number=4, text="4")),
-        ("kept", 4),
-        ("kept list", [0, 1, 2, 3, 4]),
-        ("kept map", dict.fromkeys(range(5), 0)),
-    ],
-)
+@pytest.mark.parametrize(("name", "value"), REMEMBERED)
 def test_keyed_state_is_read_from_the_files_of_databases(folder, name, value):
     found = read_savepoint(folder).keyed_state("remember", name)
     assert by_key(found) == dict.fromkeys(range(SPLITS), value)
