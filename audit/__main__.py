@@ -13,6 +13,7 @@ from audit.faults import FAULTS
 
 RATE = 15_500
 """With the tenth of b records: more than 10 million in ten minutes."""
+INTERVAL_MS = 2000
 
 
 def main() -> int:
@@ -28,9 +29,7 @@ def main() -> int:
     parser.add_argument(
         "--parallelism", type=int, default=defaults.parallelism, help="to begin with"
     )
-    parser.add_argument(
-        "--interval-ms", type=int, default=defaults.interval_ms, help="between checkpoints"
-    )
+    parser.add_argument("--interval-ms", type=int, default=INTERVAL_MS, help="between checkpoints")
     parser.add_argument("--master", default=defaults.master, help="Spark's")
     parser.add_argument(
         "--url", help="SQLAlchemy's, of an empty database; by default a SQLite file"
