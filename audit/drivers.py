@@ -46,13 +46,13 @@ class Drivers:
         self._master = master
         self._limit_s = limit_s
         self._started = 0
-        self._job_since = 0
+        self._since: dict[Child, int] = {}
 
     # ------------------------------------------------------------------ processes
 
     def begin(self) -> None:
         """A new process leads; the one before is gone. Raises: DriverFailed."""
-        self._lead(self._new(), 0)
+        self.promote(self._new())
 
     def kill_leader(self) -> None:
         self.leader.process.kill()
@@ -67,30 +67,27 @@ class Drivers:
 
     def promote(self, standby: Child) -> None:
         """It leads, or is about to. Raises: DriverFailed."""
-        self._lead(standby, 0)
+        self.leader = standby
+        self.expect_running()
 
     def _new(self) -> Child:
         """A process with Spark, told to run the job. Raises: DriverFailed."""
         self._started += 1
         child = self._start(f"driver-{self._started}", "audit.driver", "--master", self._master)
-        self._expect(child, "ready", 0)
+        self._since[child] = 0
+        self._expect(child, "ready")
         child.tell(self.submission.command())
         return child
-
-    def _lead(self, child: Child, since: int) -> None:
-        self.leader = child
-        self._job_since = since
-        self.expect_running()
 
     # ------------------------------------------------------------------ jobs
 
     def expect_running(self) -> None:
         """Raises: DriverFailed."""
-        self._expect(self.leader, "running", self._job_since)
+        self._expect(self.leader, "running")
 
     def expect_suspended(self, former: Child) -> None:
         """It has seen that another leads. Raises: DriverFailed."""
-        self._expect(former, "suspended", 0, never=_FINISHED)
+        self._expect(former, "suspended", never=_FINISHED)
 
     def completed_since(self, moment: float) -> list[float]:
         """When the leader completed checkpoints of the job, after that and after the job was last RUNNING anew."""
@@ -103,18 +100,18 @@ class Drivers:
         """Raises: DriverFailed: the leader is gone, or its job, though nobody told them to."""
         if not self.leader.is_alive:
             raise DriverFailed("the driver has ended", self.leader)
-        for _, what in self.leader.lines[self._job_since :]:
+        for _, what in self.leader.lines[self._since[self.leader] :]:
             if _NEVER & set(what):
                 raise DriverFailed(f"the job ended: {what}", self.leader)
 
     def expect_finished(self) -> None:
         """Raises: DriverFailed."""
-        self._expect(self.leader, "finished", self._job_since)
+        self._expect(self.leader, "finished")
 
     def stop_with_savepoint(self) -> str:
         """And wait until nothing of the job is left. Raises: DriverFailed."""
         self.leader.tell({"stop": True})
-        answer = self._expect(self.leader, "savepoint", self._job_since)
+        answer = self._expect(self.leader, "savepoint")
         self.expect_finished()
         return str(answer["savepoint"])
 
@@ -127,21 +124,21 @@ class Drivers:
     def refusal(self, **changed: Any) -> str:
         """Why a job that must not run did not. Raises: DriverFailed: it did, or nothing was said."""
         self._submit(replace(self.submission, **changed))
-        answer = self._expect(self.leader, "failed", self._job_since, never=_FINISHED)
+        answer = self._expect(self.leader, "failed", never=_FINISHED)
         return str(answer["failed"])
 
     def _submit(self, submission: Submission) -> None:
-        self._job_since = len(self.leader.lines)
+        self._since[self.leader] = len(self.leader.lines)
         self.leader.tell(submission.command())
 
     def _expect(
         self,
         child: Child,
         wanted: str,
-        since: int,
         never: frozenset[str] = _NEVER,
     ) -> dict[str, Any]:
-        either = {wanted, *never}
+        """Of its last job. Raises: DriverFailed."""
+        either, since = {wanted, *never}, self._since[child]
         answer: dict[str, Any] | None = child.wait_for(
             lambda what: bool(either & set(what)), since, self._limit_s
         )
