@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from penstock.model.row import CHANGEABLE, copied
 from penstock.runtime.checkpoint.snapshot import (
@@ -30,6 +30,7 @@ from penstock.runtime.raw_state import (
     RawMapState,
     RawReducingState,
     RawState,
+    sorted_by_key,
 )
 from penstock.runtime.state import Snapshot, ValueState
 from penstock.runtime.state_descriptors import (
@@ -40,6 +41,9 @@ from penstock.runtime.state_descriptors import (
     ValueStateDescriptor,
 )
 from penstock.runtime.window_tables import Fold, HeapWindowTables
+
+_LOOK_UP_ABOVE: Final = 8
+"""Times as many entries as may be wanted: then each is looked up, instead of all looked at."""
 
 
 class HeapKeyedStateBackend(RawKeyedStateBackend):
@@ -283,6 +287,17 @@ class HeapMapState(HeapState, RawMapState):
     def _entries(self) -> list[tuple[Any, Any]]:
         raw = self._raw()
         return [] if raw is MISSING else list(raw.items())
+
+    def between(self, first: int, last: int) -> list[tuple[int, Any]]:
+        """Without a copy; by looking keys up where that is less than to look at all."""
+        if self._ttl is not None:
+            return super().between(first, last)
+        raw = self._raw()
+        if raw is MISSING:
+            return []
+        if len(raw) > _LOOK_UP_ABOVE * (last - first + 1):
+            return [(key, raw[key]) for key in range(first, last + 1) if key in raw]
+        return sorted_by_key((key, value) for key, value in raw.items() if first <= key <= last)
 
     def _put_entry(self, key: Any, raw: Any) -> None:
         self._found()[key] = raw
