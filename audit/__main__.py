@@ -14,6 +14,7 @@ from audit.faults import FAULTS
 RATE = 15_500
 """With the tenth of b records: more than 10 million in ten minutes."""
 INTERVAL_MS = 2000
+PARALLELISMS = (2, 3)
 
 
 def main() -> int:
@@ -27,7 +28,7 @@ def main() -> int:
     )
     parser.add_argument("--rate", type=int, default=RATE, help="a records a second")
     parser.add_argument(
-        "--parallelism", type=int, default=defaults.parallelism, help="to begin with"
+        "--parallelisms", type=int, nargs="+", default=PARALLELISMS, help="the first to begin with"
     )
     parser.add_argument("--interval-ms", type=int, default=INTERVAL_MS, help="between checkpoints")
     parser.add_argument("--master", default=defaults.master, help="Spark's")
@@ -48,7 +49,7 @@ def main() -> int:
     folder = args.keep or Path(tempfile.mkdtemp(prefix="penstock-audit-")) / "run"
     options = Options(
         folder=folder, seconds=args.seconds, seed=args.seed, rate=args.rate,
-        parallelism=args.parallelism, interval_ms=args.interval_ms, master=args.master, url=args.url,
+        parallelisms=tuple(args.parallelisms), interval_ms=args.interval_ms, master=args.master, url=args.url,
         checkpoints=args.checkpoints, every_s=args.every,
         faults=defaults.faults if args.faults is None else tuple(args.faults),
     )  # fmt: skip

@@ -34,15 +34,17 @@ class AuditFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`seconds`: how long the log grows. `rate`: a records a second. `faults`: dealt from these, one every `every_s`
-    seconds on the average, if the job is back by then. `checkpoints`: of `CHECKPOINTS`.
+    """`seconds`: how long the log grows. `rate`: a records a second. `parallelisms`: the first one to begin with.
+
+    `faults`: dealt from these, one every `every_s` seconds on the average, if the job is back by then. `checkpoints`: of
+    `CHECKPOINTS`.
     """
 
     folder: Path
     seconds: float = 60.0
     seed: int = 1
     rate: int = 4000
-    parallelism: int = 2
+    parallelisms: tuple[int, ...] = (2, 1, 3)
     interval_ms: int = 1000
     master: str = "local-cluster[2,2,1024]"
     url: str | None = None
@@ -91,10 +93,11 @@ class Controller:
         self.url = options.url or f"sqlite:///{self.folder}/output.db"
         self.mark = f"{os.getpid()}-{self.folder.name}"
         self.chance = random.Random(options.seed)
+        self.parallelisms = options.parallelisms
         self.report = Report()
         self.drivers = Drivers(
             self._child,
-            Submission(options.parallelism, options.interval_ms, self.draws_unaligned()),
+            Submission(options.parallelisms[0], options.interval_ms, self.draws_unaligned()),
             options.master,
             options.stall_s,
         )

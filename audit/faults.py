@@ -17,14 +17,16 @@ from audit.drivers import DriverFailed, Drivers
 
 LEASE_S: Final = 4.0
 """Of the driver that leads; who is away for longer may find another one in its place."""
-_PARALLELISMS: Final = (2, 3, 4)
 
 
 class Run(Protocol):
-    """What a fault may use. `mark`: of the run's processes. `mark_start`: the fault begins now, not before."""
+    """What a fault may use. `mark`: of the run's processes. `parallelisms`: what the job may be rescaled to.
+    `mark_start`: the fault begins now, not before.
+    """
 
     mark: str
     chance: random.Random
+    parallelisms: tuple[int, ...]
     drivers: Drivers
 
     def draws_unaligned(self) -> bool: ...
@@ -156,7 +158,8 @@ def rescale(run: Run) -> str:
     """Stopped with a savepoint, begun again with another parallelism, and other checkpoints perhaps."""
     before = run.drivers.submission.parallelism
     path = run.drivers.stop_with_savepoint()
-    after = run.chance.choice([one for one in _PARALLELISMS if one != before])
+    others = [one for one in run.parallelisms if one != before]
+    after = run.chance.choice(others or [before])
     run.drivers.submit(savepoint=path, parallelism=after, unaligned=run.draws_unaligned())
     return f"from {before} to {after}{_how(run)}"
 
@@ -191,6 +194,6 @@ def flip(path: Path, place: int) -> None:
 
 
 DECK: Final = (
-    *["kill_taskmanager"] * 3, "kill_executor", "freeze_taskmanager", *["cut_connections"] * 2, "fail_writes",
-    "freeze_driver", "kill_driver", "kill_leader", "freeze_leader", "rescale", "damage",
+    *["kill_taskmanager"] * 4, *["kill_executor"] * 2, *["freeze_taskmanager"] * 2, *["cut_connections"] * 3,
+    *["fail_writes"] * 2, *["freeze_driver"] * 2, "kill_driver", "kill_leader", "freeze_leader", *["rescale"] * 2, "damage",
 )  # fmt: skip
