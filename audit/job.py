@@ -33,7 +33,7 @@ from penstock.datastream.joins import ProcessJoinFunction
 from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
 
-DRIFT_MS = 1000
+DRIFT_MS = 500
 ALIGN_EVERY_MS = 100
 TABLES = {"windows": SLOTS, "pairs": PAIRS, "milestones": MILESTONES}
 

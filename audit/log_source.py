@@ -26,7 +26,7 @@ from penstock.runtime.elements import RowBatch
 from penstock.runtime.source import Polled
 
 POLL_MS = 20
-ROWS_PER_BATCH = 2048
+ROWS_PER_BATCH = 512
 
 
 @dataclass(frozen=True, slots=True)
