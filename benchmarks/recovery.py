@@ -7,7 +7,6 @@ waits beside it (the audited job of `make chaos`, lease 4 s): until somebody who
 output again. Linux only.
 """
 
-import os
 import random
 import signal
 import sys
@@ -21,16 +20,15 @@ from typing import Any, Final
 import psutil
 
 from benchmarks.figures import Figure
-from benchmarks.operators import RunningSum, key_of
 from benchmarks.probes import TASKMANAGERS, environment
+from benchmarks.recovery_job import MarkingSink, pair_of
+from benchmarks.running_sum import RunningSum, key_of
 from penstock.common import WatermarkStrategy
 from penstock.common.job_client import JobClient
-from penstock.datastream.connectors import Committer, Sink, WriterContext
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.hosting.executor import ClusterExecutor
 from penstock.hosting.job_observer import JobObserver
 from penstock.hosting.session import SparkHost
-from penstock.runtime.elements import Batch
 
 KILLS_MIN: Final = 20
 FREEZES_MIN: Final = 5
@@ -40,53 +38,6 @@ RATE: Final = 2000
 LIMIT_S: Final = 60.0
 _POLL_S: Final = 0.005
 ABOUT = __doc__.split("\n\n", maxsplit=1)[1].strip()
-
-
-class MarkingSink(Sink):
-    """Leaves the times of the first record of each attempt, and of its first commit, in files of `folder`."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-
-    def create_writer(self, context: WriterContext) -> Any:
-        return _MarkingWriter(f"{self._folder}/{{}}-{context.subtask}-{context.attempt}")
-
-    def create_committer(self) -> Committer:
-        return _MarkingCommitter()
-
-
-class _MarkingWriter:
-    def __init__(self, place: str) -> None:
-        self._place = place
-        self._records = 0
-
-    def write(self, batch: Batch, watermark_ms: int) -> None:
-        if not self._records:
-            _mark(self._place.format("written"))
-        self._records += len(batch)
-
-    def prepare_commit(self) -> Sequence[object]:
-        return [self._place.format("committed")] if self._records else []
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-class _MarkingCommitter(Committer):
-    def commit(self, committables: Sequence[Any]) -> None:
-        for place in committables:
-            if not os.path.exists(place):
-                _mark(place)
-
-    def abort(self, job_prefix: str) -> None:
-        """Marks of failed attempts are no harm."""
-
-
-def _mark(place: str) -> None:
-    """CLOCK_MONOTONIC, which all processes of one machine share; there at once or not at all."""
-    hidden = f"{place}.{os.getpid()}.tmp"
-    Path(hidden).write_text(str(time.monotonic_ns()), encoding="utf-8")
-    Path(hidden).replace(place)
 
 
 def _marks(folder: str, kind: str) -> dict[tuple[int, int], int]:
@@ -109,10 +60,6 @@ class Losses(JobObserver):
     def taskmanager_lost(self, resource_id: Any, cause: str) -> None:
         self.at.append(time.monotonic())
         self.lost.set()
-
-
-def pair_of(number: int) -> tuple[int, int]:
-    return number % 1000, 1
 
 
 def _started(folder: str, options: dict[str, str]) -> tuple[JobClient, Losses]:

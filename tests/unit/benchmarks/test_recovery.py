@@ -1,6 +1,7 @@
 """How the benchmark of recovery reads its marks."""
 
-from benchmarks.recovery import MarkingSink, _again, _marks, _since, percentile
+from benchmarks.recovery import _again, _marks, _since, percentile
+from benchmarks.recovery_job import MarkingSink
 from penstock.runtime.elements import RowBatch
 from penstock.runtime.sink import WriterContext
 
