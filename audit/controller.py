@@ -174,7 +174,14 @@ class Controller:
         return True
 
     def _finish(self) -> None:
-        self.drivers.expect_finished()
+        """What is behind is caught up. Raises: AuditFailed, DriverFailed."""
+        while not self.drivers.has_finished:
+            self._check()
+            last = self.auditor.lines[-1][0]
+            if time.monotonic() - last > self.options.stall_s:
+                text = f"no output for {self.options.stall_s:.0f} s after the log was complete"
+                self.fail(text, self.drivers.leader)
+            time.sleep(_POLL_S)
         self.drivers.leader.end(self.options.stall_s)
         (self.folder / "finished").touch()
         status = self.auditor.end(self.options.stall_s)

@@ -96,11 +96,20 @@ class Drivers:
         last = running[-1] if running else moment
         return [at for at, what in lines if at > last and "size" in what]
 
+    @property
+    def has_finished(self) -> bool:
+        """The leader's job."""
+        return any("finished" in what for what in self._said())
+
+    def _said(self) -> list[dict[str, Any]]:
+        """What the leader has said of its last job."""
+        return [what for _, what in self.leader.lines[self._since[self.leader] :]]
+
     def check(self) -> None:
         """Raises: DriverFailed: the leader is gone, or its job, though nobody told them to."""
         if not self.leader.is_alive:
             raise DriverFailed("the driver has ended", self.leader)
-        for _, what in self.leader.lines[self._since[self.leader] :]:
+        for what in self._said():
             if _NEVER & set(what):
                 raise DriverFailed(f"the job ended: {what}", self.leader)
 
