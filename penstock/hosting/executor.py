@@ -177,6 +177,10 @@ class ClusterExecutor:
         return self._run_claimed(found, settings)
 
     def _run_batch(self, job: SubmittedJob, settings: Settings) -> BatchJob:
+        if ha_settings_of(settings) is not None:
+            _say(
+                "high-availability.type has no effect on a job in runtime mode BATCH: a lost driver costs the job"
+            )
         observer = self._observer or Console(settings)
         plan = plan_of(job.graph, speakers_of(job))
         made = BatchJob(job, plan, self._host.stage_runner(settings, job, plan), observer)
