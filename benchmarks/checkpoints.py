@@ -14,13 +14,12 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from benchmarks.figures import Figure
 from benchmarks.probes import TASKMANAGERS, environment
+from benchmarks.running_sum import RunningSum, key_of
 from penstock.common import Types, WatermarkStrategy
 from penstock.common.job_client import JobClient
-from penstock.datastream import KeyedProcessFunction, RuntimeContext
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.hosting.checkpoints.storage import CheckpointStorage
@@ -52,24 +51,8 @@ def pair_of(number: int) -> tuple[int, int]:
     return number * 7919 % KEYS, 1
 
 
-def key_of(pair: tuple[int, int]) -> int:
-    return pair[0]
-
-
 def is_negative(pair: tuple[int, int]) -> bool:
     return pair[1] < 0
-
-
-class RunningSum(KeyedProcessFunction):
-    """A sum for each key."""
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
-
-    def process_element(self, value: tuple[int, int], ctx: Any) -> Iterator[tuple[int, int]]:
-        total = (self.total.value() or 0) + value[1]
-        self.total.update(total)
-        yield value[0], total
 
 
 # ---------------------------------------------------------------------- a running job

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from penstock.hosting.task_restore import IN_HAND_GATE
+from penstock.hosting.task_in_flight import Place
 from penstock.model.checkpoints import CheckpointMetrics
+from penstock.model.ids import DataSetId
 from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
 from penstock.runtime.elements import CheckpointBarrier
 
@@ -28,7 +29,7 @@ class Writing:
     """One snapshot on its way. `operators`: head first. `metrics`: without what is not known yet.
 
     `in_hand`: records that were read and not processed, pickled, of a task with inputs. `inputs`, `outputs`: data in flight by
-    channel, and by (partition, subpartition); None: not all of it is there yet.
+    edge and channel; None: not all of it is there yet.
     """
 
     barrier: CheckpointBarrier
@@ -36,8 +37,8 @@ class Writing:
     metrics: CheckpointMetrics
     is_at_end: bool
     in_hand: list[bytes] = field(default_factory=list)
-    inputs: Mapping[int, bytes] | None = None
-    outputs: Mapping[tuple[int, int], bytes] | None = None
+    inputs: Mapping[Place, bytes] | None = None
+    outputs: Mapping[Place, bytes] | None = None
     is_submitted: bool = False
     is_abandoned: bool = False
     taken_at: float = field(default_factory=time.monotonic)
@@ -54,14 +55,14 @@ class Writing:
             snapshot.close(is_kept=is_kept)
 
     @property
-    def in_flight(self) -> Iterator[tuple[bool, int, int, bytes]]:
-        """(of an input, gate, channel, content)."""
+    def in_flight(self) -> Iterator[tuple[bool, DataSetId | None, int, bytes]]:
+        """(of an input, edge, channel, content)."""
         for order, data in enumerate(self.in_hand):
-            yield True, IN_HAND_GATE, order, data
-        for channel, data in (self.inputs or {}).items():
-            yield True, 0, channel, data
-        for (partition, subpartition), data in (self.outputs or {}).items():
-            yield False, partition, subpartition, data
+            yield True, None, order, data
+        for (edge, producer), data in (self.inputs or {}).items():
+            yield True, edge, producer, data
+        for (edge, consumer), data in (self.outputs or {}).items():
+            yield False, edge, consumer, data
 
 
 class SnapshotsUnderWay:
@@ -97,7 +98,7 @@ class SnapshotsUnderWay:
             one.close()
         return is_wanted
 
-    def give_inputs(self, checkpoint_id: int, channels: Mapping[int, bytes]) -> bool:
+    def give_inputs(self, checkpoint_id: int, channels: Mapping[Place, bytes]) -> bool:
         """What was in flight into the task. False: its snapshot is not there."""
         with self._lock:
             writing = self._writing.get(checkpoint_id)
@@ -105,9 +106,7 @@ class SnapshotsUnderWay:
                 writing.inputs = channels
             return writing is not None
 
-    def submit(
-        self, checkpoint_id: int, outputs: Mapping[tuple[int, int], bytes] | None
-    ) -> Writing | None:
+    def submit(self, checkpoint_id: int, outputs: Mapping[Place, bytes] | None) -> Writing | None:
         """What is to be written now, once: all data in flight is there. `outputs` None: not yet."""
         with self._lock:
             writing = self._writing.get(checkpoint_id)

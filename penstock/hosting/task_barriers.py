@@ -6,19 +6,19 @@ Source: Flink InputProcessorUtil.createCheckpointBarrierHandler.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.hosting.closures import dumps_records
-from penstock.hosting.task_in_flight import OutputsInFlight
+from penstock.hosting.task_in_flight import OutputsInFlight, Place
 from penstock.model.checkpoints import TaskCheckpointing
 from penstock.model.messages import CheckpointFailureReason, WaitsForFinalCheckpoint
 from penstock.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
 from penstock.runtime.checkpoint.barrier_tracker import BarrierTracker
 from penstock.runtime.checkpoint.input_checkpoints import BarrierHandler
 from penstock.runtime.checkpoint.subtask import SubtaskCheckpoints
-from penstock.runtime.gate.network_input import NetworkInput, take_barriers
+from penstock.runtime.gate.network_input import NetworkInput, place_of, take_barriers
 from penstock.runtime.mailbox import MAX_PRIORITY
 from penstock.runtime.partition.result_partition import ResultPartition
 from penstock.runtime.task import StreamTask
@@ -37,6 +37,13 @@ def notice_priority(thread: TaskThread) -> None:
     """A barrier overtakes, or an alignment has taken long: the task looks as soon as its slice is over. Any thread."""
     description = "a barrier overtakes"
     thread.mail_to_built(lambda built: built.task.notice_priority(), description, MAX_PRIORITY)
+
+
+def read_announcements(thread: TaskThread) -> None:
+    """A barrier stands in a queue behind data: its time runs, whatever the task is at. Any thread."""
+    thread.mail_to_built(
+        lambda built: built.read_announcements(), "a barrier is announced", MAX_PRIORITY
+    )
 
 
 def take_part(
@@ -86,11 +93,20 @@ def _take_barriers(
         delay_ms = max(0, at_ms - _now_ms()) + 1
         thread.host.data_plane.call_later(delay_ms, partial(notice_priority, thread))
 
+    def on_in_flight(checkpoint_id: int, channels: Mapping[int, bytes]) -> None:
+        places = {_edge_of(thread, inputs, channel): data for channel, data in channels.items()}
+        checkpoints.on_inputs_in_flight(checkpoint_id, places)
+
     taken = take_barriers(inputs, handler_of, _now_ms, dumps_records)
     taken.on_abort = checkpoints.decline
-    taken.on_in_flight = checkpoints.on_inputs_in_flight
+    taken.on_in_flight = on_in_flight
     taken.on_timer_set = time_out_later
     checkpoints.inputs = taken
+
+
+def _edge_of(thread: TaskThread, inputs: Sequence[NetworkInput], channel: int) -> Place:
+    gate, place = place_of(inputs, channel)
+    return thread.deployment.gates[gate].data_set_id, place
 
 
 def _now_ms() -> int:

@@ -19,7 +19,13 @@ from penstock.hosting.closures import dumps_records, loads_records
 from penstock.hosting.collector import COLLECTOR_HELD_OFF
 from penstock.hosting.driver_stream import DriverWriter
 from penstock.hosting.source_input import SourceInput
-from penstock.hosting.task_barriers import is_final_awaited, notice_priority, take_part
+from penstock.hosting.source_of_task import SourceOfTask
+from penstock.hosting.task_barriers import (
+    is_final_awaited,
+    notice_priority,
+    read_announcements,
+    take_part,
+)
 from penstock.hosting.task_restore import restore_task
 from penstock.model.checkpoints import CheckpointType
 from penstock.model.deployment import (
@@ -97,7 +103,7 @@ class BuiltTask:
         for gate in self._gates:
             gate.setup()
         with COLLECTOR_HELD_OFF if self._thread.deployment.restore else contextlib.nullcontext():
-            restore_task(self._thread, self.task, self._inputs, self._partitions)
+            restore_task(self._thread, self.task, self._inputs)
             self.chain.open(self._context_for)
         for deployed in self._thread.deployment.gates:
             self.connect(deployed.channels)
@@ -107,6 +113,11 @@ class BuiltTask:
         source = self.task.input
         if isinstance(source, SourceInput):
             source.start()
+
+    def read_announcements(self) -> None:
+        """Barriers have come to stand in the queues of inputs."""
+        for one in self._inputs:
+            one.read_announcements()
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
         """None of the producers run. A source stops first, if the job stops with this savepoint."""
@@ -265,12 +276,13 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
             _gate_context(thread),
             thread.processor.notify_input,
             functools.partial(notice_priority, thread),
+            functools.partial(read_announcements, thread),
         )
         task_input = _input_processor(inputs, reader)
     elif chain.begins_finished:
         task_input = FinishedSource()
     else:
-        task_input = SourceInput(head, spec.operators[0], thread)
+        task_input = SourceInput(head, spec.operators[0], SourceOfTask(thread, spec.operators[0]))
     timeout_ms = min((output.buffer_timeout_ms for output in spec.outputs), default=100)
     task = StreamTask(
         chain,
@@ -304,9 +316,10 @@ def build_gates(
     context: GateContext,
     wake: Callable[[], None],
     wake_priority: Callable[[], None] | None = None,
+    announced: Callable[[], None] | None = None,
 ) -> tuple[Sequence[NetworkInput], Sequence[SingleInputGate]]:
     """Input gates as the deployment says, and what reads them; nothing is set up or connected yet."""
-    listener = WakeListener(wake, wake_priority)
+    listener = WakeListener(wake, wake_priority, announced)
     gates: list[SingleInputGate] = []
     by_input: dict[int, list[SingleInputGate]] = {}
     for index, deployed in enumerate(deployment.gates):
@@ -315,7 +328,7 @@ def build_gates(
         )
         gates.append(gate)
         by_input.setdefault(deployed.input_index, []).append(gate)
-    return network_inputs(by_input, context.new_lock, wake, wake_priority), gates
+    return network_inputs(by_input, context.new_lock, wake, wake_priority, announced), gates
 
 
 def _input_processor(inputs: Sequence[NetworkInput], head: object) -> TaskInput:
@@ -402,6 +415,7 @@ def _writer(
     ]
     partitioner = _partitioner(thread, output, part)
     partition = partitions[output.data_set_id]
+    partition.may_be_overtaken = output.may_be_overtaken
     writer = PartitionWriter(partition, partitioner, output.element_type, producer)
     writer.choose = random.randrange
     return writer

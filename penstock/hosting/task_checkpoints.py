@@ -20,7 +20,7 @@ from penstock.hosting.closures import dumps_records, loads_records
 from penstock.hosting.local_copies import LocalCopies, Owner, SnapshotFiles
 from penstock.hosting.snapshot_writers import MAX_WAITING
 from penstock.hosting.snapshots_under_way import Abandoned, SnapshotsUnderWay, Writing
-from penstock.hosting.task_in_flight import OutputsInFlight
+from penstock.hosting.task_in_flight import OutputsInFlight, Place
 from penstock.hosting.task_restore import groups_of
 from penstock.model.checkpoints import (
     ChannelStateHandle,
@@ -63,7 +63,7 @@ class TaskCheckpoints:
         self._thread = thread
         self._storage: CheckpointStorage | None = None
         self._under_way = SnapshotsUnderWay()
-        self._inputs_in_flight: dict[int, Mapping[int, bytes]] = {}
+        self._inputs_in_flight: dict[int, Mapping[Place, bytes]] = {}
         self._lock = threading.Lock()
         self.restored_local_bytes = 0
         self.restored_remote_bytes = 0
@@ -195,7 +195,7 @@ class TaskCheckpoints:
             self._time_out_later(barrier, self.outputs)
         self.go_on(checkpoint_id)
 
-    def on_inputs_in_flight(self, checkpoint_id: int, channels: Mapping[int, bytes]) -> None:
+    def on_inputs_in_flight(self, checkpoint_id: int, channels: Mapping[Place, bytes]) -> None:
         """All barriers of an unaligned checkpoint are there; its snapshot may still have to be taken."""
         if self._under_way.give_inputs(checkpoint_id, channels):
             self.go_on(checkpoint_id)
@@ -304,8 +304,8 @@ class TaskCheckpoints:
     ) -> None:
         """To the state of the head: it stands for the task."""
         kept: tuple[list[ChannelStateHandle], list[ChannelStateHandle]] = ([], [])
-        for is_input, gate, channel, data in writing.in_flight:
-            kept[is_input].append(ChannelStateHandle(gate, channel, add(data)))
+        for is_input, edge, channel, data in writing.in_flight:
+            kept[is_input].append(ChannelStateHandle(edge, channel, add(data)))
         if not any(kept):
             return
         head = self._thread.head_uid

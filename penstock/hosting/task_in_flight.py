@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from penstock.hosting.closures import dumps_records
+from penstock.model.ids import DataSetId
 from penstock.runtime.checkpoint.in_flight import recorded
 from penstock.runtime.elements import Batch
 from penstock.runtime.partition.pipelined import PipelinedSubpartition
 from penstock.runtime.partition.result_partition import ResultPartition
+
+Place: TypeAlias = tuple[DataSetId, int]
+"""Edge, and channel of it: of an output the consumer's subtask, of an input the producer's."""
 
 
 class OutputsInFlight:
@@ -29,16 +34,18 @@ class OutputsInFlight:
         self._on_news = on_news
         self._on_failed = on_failed
         self._lock = threading.Lock()
-        self._found: dict[int, dict[tuple[int, int], bytes]] = {}
+        self._found: dict[int, dict[Place, bytes]] = {}
         self._subpartitions = []
-        for place, partition in enumerate(partitions):
+        for partition in partitions:
+            if not partition.may_be_overtaken:
+                continue
             for subpartition in partition.subpartitions:
                 if isinstance(subpartition, PipelinedSubpartition):
-                    subpartition.output_state = _OfPartition(self, place)
+                    subpartition.output_state = _OfPartition(self, partition)
                     self._subpartitions.append(subpartition)
 
-    def of(self, checkpoint_id: int) -> Mapping[tuple[int, int], bytes] | None:
-        """By (partition, subpartition), where something was overtaken; None: not all barriers are through."""
+    def of(self, checkpoint_id: int) -> Mapping[Place, bytes] | None:
+        """By edge and subpartition, where something was overtaken; None: not all barriers are through."""
         with self._lock:
             found = self._found.get(checkpoint_id, {})
             if len(found) < len(self._subpartitions):
@@ -61,9 +68,7 @@ class OutputsInFlight:
         for subpartition in self._subpartitions:
             subpartition.abort_checkpoint(checkpoint_id, "the checkpoint was aborted")
 
-    def complete(
-        self, checkpoint_id: int, place: tuple[int, int], batches: Sequence[Batch]
-    ) -> None:
+    def complete(self, checkpoint_id: int, place: Place, batches: Sequence[Batch]) -> None:
         """Encoded at once: whoever takes these batches later may change their records."""
         data = recorded(batches, dumps_records)
         with self._lock:
@@ -81,12 +86,12 @@ class OutputsInFlight:
 class _OfPartition:
     """`runtime.partition.subpartition.OutputState`."""
 
-    def __init__(self, owner: OutputsInFlight, partition: int) -> None:
+    def __init__(self, owner: OutputsInFlight, partition: ResultPartition) -> None:
         self._owner = owner
-        self._partition = partition
+        self._edge = partition.partition_id.partition_id.data_set_id
 
     def complete(self, checkpoint_id: int, subpartition: int, overtaken: Sequence[Batch]) -> None:
-        self._owner.complete(checkpoint_id, (self._partition, subpartition), overtaken)
+        self._owner.complete(checkpoint_id, (self._edge, subpartition), overtaken)
 
     def fail(self, checkpoint_id: int, subpartition: int, cause: str) -> None:
         del subpartition

@@ -6,15 +6,15 @@ On the task's own thread, before its operators are opened. Source: Flink StreamT
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from penstock.hosting.closures import loads_records
+from penstock.hosting.in_flight_restore import recover_in_flight
 from penstock.model.checkpoints import StateHandle
-from penstock.model.completed_checkpoint import OperatorRestore, TaskRestore
+from penstock.model.completed_checkpoint import TaskRestore
 from penstock.model.deployment import TaskDeployment
 from penstock.model.errors import PenstockError, UserError
 from penstock.model.key_groups import key_group_range
-from penstock.runtime.checkpoint.in_flight import replayed
 from penstock.runtime.checkpoint.snapshot import (
     IN_HAND,
     KeyedPart,
@@ -24,14 +24,10 @@ from penstock.runtime.checkpoint.snapshot import (
 )
 from penstock.runtime.checkpoint.state_format import Beside, read_operator
 from penstock.runtime.gate.network_input import NetworkInput
-from penstock.runtime.partition.result_partition import ResultPartition
 from penstock.runtime.task import StreamTask
 
 if TYPE_CHECKING:
     from penstock.hosting.task_thread import TaskThread
-
-IN_HAND_GATE: Final = -1
-"""As gate of data in flight: what the task itself had read and not processed. `channel`: its order."""
 
 _Read = Callable[[StateHandle], bytes]
 
@@ -46,15 +42,14 @@ def restore_task(
     thread: TaskThread,
     task: StreamTask,
     inputs: Sequence[NetworkInput],
-    partitions: Sequence[ResultPartition],
 ) -> None:
-    """State to the operators, and what was in flight to its place: in the task's hand, before its inputs, in its outputs.
+    """State to the operators, and what was in flight to its place: into the task's hand, before its inputs.
 
     Raises: CheckpointDamaged, naming the file; CheckpointIoError; UserError: values that cannot be made again; CancelSignal.
     """
     deployment = thread.deployment
     restore = deployment.restore
-    if restore is None or not restore.operators:
+    if restore is None or not (restore.operators or restore.in_flight):
         return
     thread.checkpoints.begin_with(restore.checkpoint_id)
     read = thread.checkpoints.read
@@ -64,8 +59,7 @@ def restore_task(
         in_hand = state.lists.pop(IN_HAND, None)
         if in_hand is not None:
             task.restore_in_hand(in_hand.elements)
-    for _, operator in restore.operators:
-        _recover(operator, read, task, inputs, partitions)
+    recover_in_flight(deployment, read, task, inputs)
     task.chain.restore(states)
 
 
@@ -119,27 +113,3 @@ def _unreadable(uid: str, checkpoint_id: int, error: Exception) -> UserError:
         f"{type(error).__name__}: {error}. Classes of its values must be importable where the task runs, under the "
         "names that they had when it was written."
     )
-
-
-def _recover(
-    operator: OperatorRestore,
-    read: _Read,
-    task: StreamTask,
-    inputs: Sequence[NetworkInput],
-    partitions: Sequence[ResultPartition],
-) -> None:
-    """Data in flight, of an unaligned checkpoint. Channels of inputs are numbered through the task."""
-    for kept in operator.inputs_in_flight:
-        data = read(kept.handle)
-        if kept.gate == IN_HAND_GATE:
-            task.restore_in_hand([loads_records(data)])
-            continue
-        owner = max(
-            (one for one in inputs if one.first_channel <= kept.channel),
-            key=lambda one: one.first_channel,
-        )
-        owner.recover(replayed(data, loads_records))
-    for kept in operator.outputs_in_flight:
-        subpartition = partitions[kept.gate].subpartitions[kept.channel]
-        for batch in replayed(read(kept.handle), loads_records):
-            subpartition.add_frame(batch, is_finished=True)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from penstock.model.ids import DataSetId
+
 INLINE_BYTES = 20 * 1024
 """State smaller than this travels in the acknowledgement and lies in the metadata."""
 
@@ -38,14 +40,15 @@ class CheckpointType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointOptions:
-    """`aligned_timeout_ms`: after so long an aligned checkpoint goes on unaligned; None: never. `target`: directory of a
-    savepoint."""
+    """`aligned_timeout_ms`: after so long an aligned checkpoint goes on unaligned; None: never. `is_forced_aligned`: on this
+    edge nothing is overtaken; behind it the checkpoint goes on as it was. `target`: directory of a savepoint."""
 
     type: CheckpointType = CheckpointType.CHECKPOINT
     is_exactly_once: bool = True
     is_unaligned: bool = False
     aligned_timeout_ms: int | None = None
     target: str | None = None
+    is_forced_aligned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +149,12 @@ class ListStateHandle:
 
 @dataclass(frozen=True, slots=True)
 class ChannelStateHandle:
-    """Data in flight on one channel. `gate`: of an input (index), or of an output (partition index); `channel`: in it."""
+    """Data in flight on one channel. `data_set_id`: of the edge, None: what the task itself had read and not processed.
 
-    gate: int
+    `channel`: of an input the producer's subtask, of an output the consumer's, of what was in hand its order.
+    """
+
+    data_set_id: DataSetId | None
     channel: int
     handle: StateHandle
 

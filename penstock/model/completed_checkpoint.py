@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.model.checkpoints import (
-    ChannelStateHandle,
     CheckpointType,
     DatabaseHandle,
     KeyedStateHandle,
     ListStateHandle,
     OperatorSubtaskState,
+    StateHandle,
 )
-from penstock.model.ids import JobId
+from penstock.model.ids import DataSetId, JobId
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +74,34 @@ class OperatorRestore:
 
     keyed: tuple[KeyedStateHandle, ...] = ()
     lists: tuple[ListStateShare, ...] = ()
-    inputs_in_flight: tuple[ChannelStateHandle, ...] = ()
-    outputs_in_flight: tuple[ChannelStateHandle, ...] = ()
     databases: tuple[DatabaseHandle, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InFlightShare:
+    """Data in flight that a subtask reads before all that is new, in the order of its shares.
+
+    `data_set_id`: of the edge that it was on, None: a former subtask had it in hand. `producer`: former subtask that sent it.
+    `is_filtered`: it was on its way to a subtask of another parallelism, and where records go by their content others are
+    given it too: each keeps what is its own. `is_owner`: one of them, which keeps what does not go by its content.
+    """
+
+    data_set_id: DataSetId | None
+    producer: int
+    handle: StateHandle
+    is_filtered: bool = False
+    is_owner: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRestore:
     """What an attempt begins with: the state of its operators, (uid, state), and from which checkpoint.
 
-    `is_finished`: all subtasks of its vertex had seen the end of their data: it only passes the end on.
+    `is_finished`: all subtasks of its vertex had seen the end of their data: it only passes the end on. `in_flight`: of an
+    unaligned checkpoint.
     """
 
     checkpoint_id: int
     operators: tuple[tuple[str, OperatorRestore], ...] = ()
     is_finished: bool = False
+    in_flight: tuple[InFlightShare, ...] = ()

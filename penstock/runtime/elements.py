@@ -147,11 +147,28 @@ class CheckpointBarrier:
 
     @property
     def is_timeoutable(self) -> bool:
-        return self.blocks_upstream and self.options.aligned_timeout_ms is not None
+        options = self.options
+        has_limit = self.blocks_upstream and options.aligned_timeout_ms is not None
+        return has_limit and not options.is_forced_aligned
 
     def as_unaligned(self) -> CheckpointBarrier:
-        options = replace(self.options, is_unaligned=True, aligned_timeout_ms=None)
-        return CheckpointBarrier(self.checkpoint_id, self.timestamp_ms, options)
+        return self._with(is_unaligned=True, aligned_timeout_ms=None)
+
+    def as_forced_aligned(self) -> CheckpointBarrier:
+        """For an edge where nothing may be overtaken."""
+        if not (self.is_unaligned or self.is_timeoutable):
+            return self
+        return self._with(is_unaligned=False, is_forced_aligned=True)
+
+    def behind_forced_aligned(self) -> CheckpointBarrier:
+        """What `as_forced_aligned` was made of: as it goes on behind such an edge."""
+        if not self.options.is_forced_aligned:
+            return self
+        is_unaligned = self.options.aligned_timeout_ms is None
+        return self._with(is_unaligned=is_unaligned, is_forced_aligned=False)
+
+    def _with(self, **changes: Any) -> CheckpointBarrier:
+        return replace(self, options=replace(self.options, **changes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ WITHOUT_CREDIT: Final = 0x40
 """With a frame's kind: data that a barrier which overtakes does not wait behind; it fills no buffer of the consumer."""
 _I64: Final = struct.Struct("!q")
 _LATENCY: Final = struct.Struct("!qi")
-_BARRIER: Final = struct.Struct("!qqqBBB")  # id, time, time limit (-1: none), type, two flags
+_BARRIER: Final = struct.Struct("!qqqBBBB")  # id, time, time limit (-1: none), type, three flags
 _NO_LIMIT: Final = -1
 _TYPES: Final = tuple(CheckpointType)
 
@@ -93,19 +93,22 @@ def _encode_barrier(barrier: CheckpointBarrier) -> bytes:
         _TYPES.index(options.type),
         options.is_exactly_once,
         options.is_unaligned,
+        options.is_forced_aligned,
     )
     return fixed if options.target is None else fixed + options.target.encode()
 
 
 def _decode_barrier(data: bytes) -> CheckpointBarrier:
     fields = _BARRIER.unpack_from(data)
-    checkpoint_id, timestamp_ms, limit, type_index, is_exactly_once, is_unaligned = fields
+    checkpoint_id, timestamp_ms, limit, type_index, *flags = fields
+    is_exactly_once, is_unaligned, is_forced_aligned = map(bool, flags)
     options = CheckpointOptions(
         type=_TYPES[type_index],
-        is_exactly_once=bool(is_exactly_once),
-        is_unaligned=bool(is_unaligned),
+        is_exactly_once=is_exactly_once,
+        is_unaligned=is_unaligned,
         aligned_timeout_ms=None if limit == _NO_LIMIT else limit,
         target=data[_BARRIER.size :].decode() or None,
+        is_forced_aligned=is_forced_aligned,
     )
     return CheckpointBarrier(checkpoint_id, timestamp_ms, options)
 

@@ -30,6 +30,7 @@ from penstock.runtime.raw_state import (
     RawMapState,
     RawReducingState,
     RawState,
+    sorted_by_key,
 )
 from penstock.runtime.state import Snapshot, ValueState
 from penstock.runtime.state_descriptors import (
@@ -44,6 +45,8 @@ from penstock.runtime.window_tables import Fold, HeapWindowTables
 
 _OF_USERS: Final = 2
 """Columns of states that users' functions ask for: namespaces and raw values."""
+_LOOK_UP_ABOVE: Final = 8
+"""Times as many entries as may be wanted: then each is looked up, instead of all looked at."""
 
 
 class HeapKeyedStateBackend(RawKeyedStateBackend):
@@ -327,6 +330,17 @@ class HeapMapState(HeapState, RawMapState):
     def _entries(self) -> list[tuple[Any, Any]]:
         raw = self._raw()
         return [] if raw is MISSING else list(raw.items())
+
+    def between(self, first: int, last: int) -> list[tuple[int, Any]]:
+        """Without a copy; by looking keys up where that is less than to look at all."""
+        if self._ttl is not None:
+            return super().between(first, last)
+        raw = self._raw()
+        if raw is MISSING:
+            return []
+        if len(raw) > _LOOK_UP_ABOVE * (last - first + 1):
+            return [(key, raw[key]) for key in range(first, last + 1) if key in raw]
+        return sorted_by_key((key, value) for key, value in raw.items() if first <= key <= last)
 
     def _put_entry(self, key: Any, raw: Any) -> None:
         self._found()[key] = raw

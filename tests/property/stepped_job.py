@@ -53,6 +53,8 @@ TASK_MANAGERS = [TaskManagerLocation(ResourceId(name), name, 7) for name in ("tm
 class SteppedJob:
     """Args: sources: by operator name, the records of the source. batch: records that a source gives at once."""
 
+    frame_bytes = FRAME_BYTES
+
     def __init__(self, stream_graph, sources, batch, folder) -> None:
         graph = build_job_graph(stream_graph, JobId("job"), closures.serialize)
         self.blobs = graph.blobs
@@ -61,16 +63,24 @@ class SteppedJob:
         self.folder = folder
         self.partitions: dict = {}
         self.contexts = {at.resource_id: self._context(at.resource_id) for at in TASK_MANAGERS}
+        self.job_graph = graph
         self.graph = ExecutionGraph(graph)
         self.deployments = TaskDeployments(graph, self.graph)
+        self.on_graph()
         for number, vertex in enumerate(self.graph.vertices):
             vertex.execution.allocation_id = AllocationId("slot")
             vertex.execution.location = TASK_MANAGERS[number % 2]
             self.deployments.place(vertex)
-        self.tasks = [Subtask(self, vertex) for vertex in self.graph.vertices]
+        self.tasks = [self.make_subtask(vertex) for vertex in self.graph.vertices]
         self._by_attempt = {task.deployment.attempt_id: task for task in self.tasks}
         for task in self.tasks:
             task.start()
+
+    def on_graph(self) -> None:
+        """Before anything is deployed."""
+
+    def make_subtask(self, vertex):
+        return Subtask(self, vertex)
 
     def run(self, turns) -> list:
         """Step in the given order of turns, then round robin, until all are done. Returns: what the driver got."""
@@ -130,7 +140,7 @@ class Subtask:
         self.clock = Clock()
         self.driver: list[Remembering] = []
         self.spec = closures.deserialize(job.blobs[self.deployment.chain_blob])
-        self.chain = OperatorChain(self.spec, self.clock.now_ms)
+        self.chain = self.make_chain()
         made = {
             part.partition_id.data_set_id: self._partition(part)
             for part in self.deployment.partitions
@@ -138,6 +148,7 @@ class Subtask:
         self.partitions = list(made.values())
         outputs = [self._output(output, made) for output in self.spec.outputs]
         self.gates: list = []
+        self.inputs: list = []
         self.served: set = set()
         self.remotes: list[Remote] = []
         self.task = StreamTask(
@@ -150,10 +161,20 @@ class Subtask:
             100 * MS,
         )
 
+    def make_chain(self):
+        return OperatorChain(self.spec, self.clock.now_ms)
+
+    def make_remote(self, *given):
+        return Remote(*given)
+
+    def restore(self) -> None:
+        """Before the operators are opened."""
+
     def start(self) -> None:
         context = self.job.contexts[self.vertex.execution.location.resource_id]
         for partition in self.partitions:
             partition.setup(Manager(), pool_of(partition, context.memory, context.settings))
+        self.restore()
         self.chain.open(self._context_for)
         for _, deployed in self.gates:
             self.connect(deployed.channels)
@@ -184,10 +205,12 @@ class Subtask:
                     for name, made in self.job.partitions.items()
                     if name.partition_id == wanted
                 ]
-                self.remotes.append(Remote(part, deployed.subpartition_index, gate, place))
+                self.remotes.append(
+                    self.make_remote(part, deployed.subpartition_index, gate, place)
+                )
 
     def _input(self):
-        head = self.chain.head
+        head = self.spec.operators[0].operator
         if isinstance(head, SourceOperator):
             return self._source()
         by_input: dict = {}
@@ -199,14 +222,18 @@ class Subtask:
             gate.setup()
             self.gates.append((gate, deployed))
             by_input.setdefault(deployed.input_index, []).append(gate)
-        inputs = network_inputs(by_input, threading.Lock, lambda: None)
-        if len(inputs) == 1:
-            return StreamOneInputProcessor(inputs[0])
-        return StreamMultipleInputProcessor(inputs)
+        self.inputs = network_inputs(by_input, threading.Lock, lambda: None)
+        if len(self.inputs) == 1:
+            return StreamOneInputProcessor(self.inputs[0])
+        return StreamMultipleInputProcessor(self.inputs)
+
+    @property
+    def source_name(self) -> str:
+        return self.spec.operators[0].name.removeprefix("Source: ")
 
     def _source(self) -> ListInput:
         subtask, step = self.vertex.subtask, self.job.batch
-        values = self.job.sources[self.spec.operators[0].name.removeprefix("Source: ")]
+        values = self.job.sources[self.source_name]
         values = values[subtask :: self.deployment.parallelism]
         elements: list = []
         for at in range(0, len(values), step):
@@ -224,7 +251,7 @@ class Subtask:
             made = pipelined_partition(
                 partition_id,
                 part.subpartitions,
-                FRAME_BYTES,
+                self.job.frame_bytes,
                 lambda: None,
                 threading.Lock,
                 part.result_type,
@@ -253,6 +280,7 @@ class Subtask:
             output.partitioning, channels, self.vertex.subtask, part.consumer_max_parallelism, 0
         )
         producer = self.spec.operators[output.operator_index]
+        partition.may_be_overtaken = output.may_be_overtaken
         return PartitionWriter(partition, partitioner, output.element_type, producer)
 
     def _context_for(self, spec, timer) -> OperatorContext:

@@ -278,10 +278,10 @@ ROUTES = ["default", "rebalance", "rescale", "shuffle", "global_"]
 
 
 @st.composite
-def plans(draw):
+def plans(draw, kinds=KINDS, most=6):
     steps, streams = [], 2
-    for _ in range(draw(st.integers(1, 6))):
-        kind = draw(st.sampled_from(KINDS))
+    for _ in range(draw(st.integers(1, most))):
+        kind = draw(st.sampled_from(kinds))
         last = 1 if kind == "join" else streams - 1  # pairs of what was multiplied were too many
         fewest = 1 + (kind in {"union", "join", "connect"})
         inputs = draw(st.lists(st.integers(0, last), min_size=fewest, max_size=3))

@@ -31,7 +31,7 @@ from penstock.model.checkpoints import (
     StateHandle,
 )
 from penstock.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
-from penstock.model.ids import JobId
+from penstock.model.ids import DataSetId, JobId
 
 MAGIC: Final = b"PENSTOCK-CHECKPOINT\n"
 VERSION: Final = 1
@@ -141,7 +141,7 @@ def _read_operator(found: dict[str, Any], blobs: _Found) -> OperatorCheckpoint:
 
 def _subtask(state: OperatorSubtaskState, blobs: _Blobs) -> dict[str, Any]:
     def channels(handles: Sequence[ChannelStateHandle]) -> list[Any]:
-        return [[one.gate, one.channel, _handle(one.handle, blobs)] for one in handles]
+        return [[one.data_set_id, one.channel, _handle(one.handle, blobs)] for one in handles]
 
     return {
         "keyed": [
@@ -191,7 +191,12 @@ def _read_subtask(found: dict[str, Any], blobs: _Found) -> OperatorSubtaskState:
 def _read_channels(
     found: list[Any], handle: Callable[[Any], StateHandle]
 ) -> tuple[ChannelStateHandle, ...]:
-    return tuple(ChannelStateHandle(gate, channel, handle(place)) for gate, channel, place in found)
+    return tuple(
+        ChannelStateHandle(
+            None if data_set_id is None else DataSetId(data_set_id), channel, handle(place)
+        )
+        for data_set_id, channel, place in found
+    )
 
 
 def _handle(handle: StateHandle, blobs: _Blobs) -> list[Any]:

@@ -2,14 +2,15 @@
 
 Knows no file and no attempt: operators are matched by uid, keyed state goes by key groups, operator state by
 `machines/operator_state.py`. Source: Flink StateAssignmentOperation, TaskStateAssignment, Checkpoints.loadAndValidateCheckpoint,
-VertexFinishedStateChecker (spec 9.4, 9.6, 10.5, 10.6). Differs: data in flight is restored at the former parallelism only; a handle of
-keyed state is handed over whole.
+VertexFinishedStateChecker (spec 9.4, 9.6, 10.5, 10.6). Differs: a handle of keyed state is handed over whole.
+Data in flight: `restore_in_flight.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from penstock.machines.checkpoints.restore_in_flight import InFlightPlan
 from penstock.machines.operator_state import OperatorStateShape, redistribute
 from penstock.model.checkpoints import ListStateHandle, OperatorSubtaskState
 from penstock.model.completed_checkpoint import (
@@ -71,7 +72,8 @@ class RestorePlan:
         }
         self._begin_again_behind_open_ends()
         self._check_finished()
-        self._check_in_flight()
+        self._in_flight = InFlightPlan(checkpoint)
+        self._in_flight.check(job_graph, is_unclaimed_state_ignored=is_unclaimed_state_ignored)
 
     def of(self, vertex_id: ExecutionVertexId) -> TaskRestore:
         shares = self._shares.get(vertex_id.vertex_id)
@@ -97,11 +99,13 @@ class RestorePlan:
             for operator in vertex.operators
             if operator.uid in self._old and not is_finished
         ]
+        in_flight = self._in_flight.shares_of(vertex)
         return [
             TaskRestore(
                 checkpoint_id,
                 tuple((uid, shares[subtask]) for uid, shares in columns),
                 is_finished,
+                () if is_finished else in_flight[subtask],
             )
             for subtask in range(vertex.parallelism)
         ]
@@ -173,44 +177,20 @@ class RestorePlan:
                         "makes would be lost. Give the new input another operator to read it."
                     )
 
-    def _check_in_flight(self) -> None:
-        """Channels are not what they were once a parallelism changes."""
-        has_any = any(
-            state is not None and (state.inputs_in_flight or state.outputs_in_flight)
-            for old in self.checkpoint.operators
-            for state in old.subtasks
-        )
-        if not has_any:
-            return
-        for vertex in self._job.vertices.values():
-            for operator in vertex.operators:
-                old = self._old.get(operator.uid)
-                if old is not None and old.parallelism != vertex.parallelism:
-                    raise ConfigurationError(
-                        f"checkpoint {self.checkpoint.checkpoint_id} is unaligned and holds data "
-                        f"in flight; {_named(operator.uid, operator.name)} had parallelism "
-                        f"{old.parallelism} and now has {vertex.parallelism}. Change it with a "
-                        "savepoint or an aligned checkpoint."
-                    )
-
 
 def _operator_shares(old: OperatorCheckpoint, vertex: JobVertex) -> list[OperatorRestore]:
     """Of one operator, by new subtask."""
     states = [state or _EMPTY for state in old.subtasks]
     lists = _list_shares(states, vertex.parallelism)
-    is_same = old.parallelism == vertex.parallelism
     handles = [handle for state in states for handle in state.keyed]
     databases = [database for state in states for database in state.databases]
     shares = []
     for subtask in range(vertex.parallelism):
         first, last = key_group_range(vertex.max_parallelism, vertex.parallelism, subtask)
-        own = states[subtask] if is_same else _EMPTY
         shares.append(
             OperatorRestore(
                 tuple(h for h in handles if h.first_group <= last and h.last_group >= first),
                 lists[subtask],
-                own.inputs_in_flight,
-                own.outputs_in_flight,
                 tuple(d for d in databases if d.first_group <= last and d.last_group >= first),
             )
         )

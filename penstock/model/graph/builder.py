@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from penstock.model.graph.chain import (
@@ -23,10 +24,12 @@ from penstock.model.graph.job_graph import (
     IntermediateDataSet,
     JobEdge,
     JobGraph,
+    JobType,
     JobVertex,
     OperatorInfo,
     ResultPartitionType,
 )
+from penstock.model.graph.overtaking import Exchange, overtaking_readers
 from penstock.model.graph.partitioning import (
     Partitioning,
     ShipStrategy,
@@ -54,15 +57,24 @@ def build_job_graph(
     """
     graph = resolve(stream_graph)
     chains = _chains_of(graph)
-    job_graph = JobGraph(job_id=job_id, name=stream_graph.job_name)
+    is_batch = stream_graph.is_batch
+    job_type = JobType.BATCH if is_batch else JobType.STREAMING
+    job_graph = JobGraph(job_id, stream_graph.job_name, job_type)
     chain_of_node = {node: chain for chain in chains for node in chain.nodes}
+    overtaking = overtaking_readers([
+        Exchange(chain_of_node[edge.source].head, edge.target, edge.partitioning.strategy)
+        for chain in chains
+        for edge in chain.out_edges
+    ])
     for chain in chains:
-        blob = serialize(_chain_spec(graph, chain))
+        blob = serialize(_chain_spec(graph, chain, overtaking))
         key = BlobKey(hashlib.sha256(blob).hexdigest())
         job_graph.blobs[key] = blob
         vertex = _vertex_of(graph, chain, key)
-        vertex.inputs = [_job_edge(edge, chain, chain_of_node) for edge in chain.in_edges]
-        vertex.outputs = [_data_set(edge, chain) for edge in chain.out_edges]
+        vertex.inputs = [_job_edge(graph, edge, chain_of_node) for edge in chain.in_edges]
+        vertex.outputs = [
+            _data_set(graph, edge, chain, is_batch=is_batch) for edge in chain.out_edges
+        ]
         job_graph.vertices[vertex.vertex_id] = vertex
     used = {vertex.slot_sharing_group for vertex in job_graph.vertices.values()}
     sizes = stream_graph.slot_sizes
@@ -119,7 +131,7 @@ def _is_inner(graph: ResolvedGraph, edge: ResolvedEdge) -> bool:
             downstream_parallelism=down.parallelism,
             ship_strategy=edge.partitioning.strategy,
             is_chaining_enabled=graph.is_chaining_enabled,
-            in_edges_of_downstream=graph.in_degree[edge.target],
+            in_edges_of_downstream=len(graph.edges_into[edge.target]),
             is_same_slot_sharing_group=up.slot_sharing_group == down.slot_sharing_group,
             is_upstream_source=up.node.is_source,
             exchange_mode=edge.exchange_mode,
@@ -127,7 +139,7 @@ def _is_inner(graph: ResolvedGraph, edge: ResolvedEdge) -> bool:
     )
 
 
-def _chain_spec(graph: ResolvedGraph, chain: _Chain) -> ChainSpec:
+def _chain_spec(graph: ResolvedGraph, chain: _Chain, overtaking: AbstractSet[int]) -> ChainSpec:
     place = {node: index for index, node in enumerate(chain.nodes)}
     operators = tuple(
         ChainedOperator(
@@ -146,23 +158,25 @@ def _chain_spec(graph: ResolvedGraph, chain: _Chain) -> ChainSpec:
         for node_id in chain.nodes
     )
     inputs = tuple(
-        ChainInput(edge.input_index, _element_type(graph, edge)) for edge in chain.in_edges
+        ChainInput(edge.input_index, _element_type(graph, edge), edge.partitioning)
+        for edge in chain.in_edges
     )
-    return ChainSpec(operators, inputs, _chain_outputs(graph, chain, place))
+    return ChainSpec(operators, inputs, _chain_outputs(graph, chain, place, overtaking))
 
 
 def _chain_outputs(
-    graph: ResolvedGraph, chain: _Chain, place: dict[int, int]
+    graph: ResolvedGraph, chain: _Chain, place: dict[int, int], overtaking: AbstractSet[int]
 ) -> tuple[ChainOutput, ...]:
     outputs = [
         ChainOutput(
             operator_index=place[edge.source],
             tag=edge.tag,
-            data_set_id=_data_set_id(chain, edge),
+            data_set_id=_data_set_id(graph, edge),
             driver_stream=None,
             partitioning=edge.partitioning,
             element_type=_element_type(graph, edge),
             buffer_timeout_ms=graph.buffer_timeout_of(edge.source),
+            may_be_overtaken=edge.target in overtaking,
         )
         for edge in chain.out_edges
     ]
@@ -240,25 +254,27 @@ def _chain_name(graph: ResolvedGraph, chain: _Chain, node_id: int) -> str:
     return names[node_id]
 
 
-def _job_edge(edge: ResolvedEdge, chain: _Chain, chain_of: dict[int, _Chain]) -> JobEdge:
-    producer = chain_of[edge.source]
+def _job_edge(graph: ResolvedGraph, edge: ResolvedEdge, chain_of: dict[int, _Chain]) -> JobEdge:
     strategy = edge.partitioning.strategy
     return JobEdge(
-        data_set_id=_data_set_id(producer, edge),
-        source=producer.vertex_id,
-        target=chain.vertex_id,
+        data_set_id=_data_set_id(graph, edge),
+        source=chain_of[edge.source].vertex_id,
+        target=chain_of[edge.target].vertex_id,
         pattern=pattern_of(strategy),
         ship_strategy=strategy,
         input_index=edge.input_index,
     )
 
 
-def _data_set(edge: ResolvedEdge, chain: _Chain) -> IntermediateDataSet:
+def _data_set(
+    graph: ResolvedGraph, edge: ResolvedEdge, chain: _Chain, *, is_batch: bool
+) -> IntermediateDataSet:
+    """In a BATCH job every exchange is blocking (`execution.batch-shuffle-mode`: ALL_EXCHANGES_BLOCKING)."""
     strategy = edge.partitioning.strategy
     return IntermediateDataSet(
-        data_set_id=_data_set_id(chain, edge),
+        data_set_id=_data_set_id(graph, edge),
         producer=chain.vertex_id,
-        result_type=_result_type(edge.exchange_mode),
+        result_type=_result_type(StreamExchangeMode.BATCH if is_batch else edge.exchange_mode),
         pattern=pattern_of(strategy),
         is_broadcast=strategy is ShipStrategy.BROADCAST,
     )
@@ -270,8 +286,16 @@ def _result_type(mode: StreamExchangeMode) -> ResultPartitionType:
     return ResultPartitionType.PIPELINED_BOUNDED
 
 
-def _data_set_id(producer: _Chain, edge: ResolvedEdge) -> DataSetId:
-    return DataSetId(_digest("data set", producer.vertex_id, str(edge.position)))
+def _data_set_id(graph: ResolvedGraph, edge: ResolvedEdge) -> DataSetId:
+    """Of the edge's ends and kind, not of its chains: by it data in flight is found again at another parallelism."""
+    return DataSetId(
+        _digest(
+            "data set",
+            graph.uid_of(edge.source),
+            graph.uid_of(edge.target),
+            f"{edge.input_index} {edge.partitioning.strategy} {edge.twin} {edge.tag!r}",
+        )
+    )
 
 
 def _digest(*parts: str) -> str:

@@ -6,10 +6,10 @@ TaskManager opens the blob.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.model.graph.partitioning import Partitioning
+from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.model.ids import DataSetId
 
 
@@ -45,7 +45,8 @@ class ChainedOperator:
 class ChainOutput:
     """What leaves the chain at operator `operator_index`, main output or side output `tag`.
 
-    Exactly one of `data_set_id` (a result partition) and `driver_stream` (print, collect) is set.
+    Exactly one of `data_set_id` (a result partition) and `driver_stream` (print, collect) is set. `may_be_overtaken`: by
+    barriers of unaligned checkpoints.
     """
 
     operator_index: int
@@ -55,14 +56,17 @@ class ChainOutput:
     partitioning: Partitioning
     element_type: object | None
     buffer_timeout_ms: int
+    may_be_overtaken: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class ChainInput:
-    """One input gate, in the order of the vertex's inputs: the head's logical input that it feeds."""
+    """One input gate, in the order of the vertex's inputs: the head's logical input that it feeds, and how its records come
+    to their subtasks."""
 
     input_index: int
     element_type: object | None
+    partitioning: Partitioning = field(default_factory=lambda: Partitioning(ShipStrategy.FORWARD))
 
 
 @dataclass(frozen=True, slots=True)

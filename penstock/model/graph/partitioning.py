@@ -1,5 +1,6 @@
 """How records choose a channel, and what that means for the graph. Source: Flink StreamPartitioner."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -43,6 +44,19 @@ def pattern_of(strategy: ShipStrategy) -> DistributionPattern:
     if strategy in (ShipStrategy.FORWARD, ShipStrategy.RESCALE):
         return DistributionPattern.POINTWISE
     return DistributionPattern.ALL_TO_ALL
+
+
+def may_be_overtaken(strategies: Iterable[ShipStrategy]) -> bool:
+    """Whether barriers may overtake the data of an operator's inputs, given all of them.
+
+    One that is point-wise or broadcast keeps all of its operator's aligned: who reads data in flight of it cannot be
+    found again once a parallelism changes, or would read it several times. Source: Flink StreamGraphGenerator
+    (shouldDisableUnalignedCheckpointing).
+    """
+    return not any(
+        strategy is ShipStrategy.BROADCAST or pattern_of(strategy) is DistributionPattern.POINTWISE
+        for strategy in strategies
+    )
 
 
 @dataclass(frozen=True, slots=True)

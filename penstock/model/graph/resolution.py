@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from penstock.model.errors import GraphError
@@ -39,14 +40,14 @@ class ResolvedNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResolvedEdge:
-    """A stream edge with its partitioning. `position`: place among the program's edges."""
+    """A stream edge with its partitioning. `twin`: number among the edges that lead the same way to the same input."""
 
     source: int
     target: int
     partitioning: Partitioning
     input_index: int
     tag: str | None
-    position: int
+    twin: int
     exchange_mode: StreamExchangeMode = StreamExchangeMode.UNDEFINED
 
 
@@ -59,7 +60,7 @@ class ResolvedGraph:
     order: list[int]
     is_chaining_enabled: bool
     buffer_timeout_ms: int
-    in_degree: Counter[int] = field(default_factory=Counter)
+    edges_into: dict[int, list[ResolvedEdge]] = field(default_factory=dict)
     uids: dict[int, str] = field(default_factory=dict)
 
     def uid_of(self, node_id: int) -> str:
@@ -94,7 +95,10 @@ def resolve(graph: StreamGraph) -> ResolvedGraph:
         raise _cycle_error(graph, inputs) from None
     _check_exchange_modes(graph, order, inputs)
     nodes = _resolve_nodes(graph, order, inputs)
-    edges = [_resolve_edge(nodes, edge, place) for place, edge in enumerate(graph.edges)]
+    edges = _resolve_edges(nodes, graph.edges)
+    edges_into: dict[int, list[ResolvedEdge]] = {node_id: [] for node_id in nodes}
+    for resolved in edges:
+        edges_into[resolved.target].append(resolved)
     _check_co_location(list(nodes.values()))
     return ResolvedGraph(
         nodes={node_id: nodes[node_id] for node_id in graph.nodes},
@@ -102,7 +106,7 @@ def resolve(graph: StreamGraph) -> ResolvedGraph:
         order=order,
         is_chaining_enabled=graph.is_chaining_enabled,
         buffer_timeout_ms=graph.buffer_timeout_ms,
-        in_degree=Counter(edge.target for edge in edges),
+        edges_into=edges_into,
         uids={node.node_id: _uid(node, place) for place, node in enumerate(graph.nodes.values())},
     )
 
@@ -208,27 +212,42 @@ def _slot_sharing_group(node: StreamNode, inputs: list[str]) -> str:
     return inputs[0] if len(set(inputs)) == 1 else DEFAULT_SLOT_SHARING_GROUP
 
 
-def _resolve_edge(nodes: dict[int, ResolvedNode], edge: StreamEdge, place: int) -> ResolvedEdge:
+def _resolve_edges(
+    nodes: dict[int, ResolvedNode], edges: Sequence[StreamEdge]
+) -> list[ResolvedEdge]:
+    found: list[ResolvedEdge] = []
+    twins: Counter[object] = Counter()
+    for edge in edges:
+        partitioning = _partitioning_of(nodes, edge)
+        way = (edge.source, edge.target, edge.input_index, edge.tag, partitioning.strategy)
+        found.append(
+            ResolvedEdge(
+                edge.source,
+                edge.target,
+                partitioning,
+                edge.input_index,
+                edge.tag,
+                twins[way],
+                edge.exchange_mode,
+            )
+        )
+        twins[way] += 1
+    return found
+
+
+def _partitioning_of(nodes: dict[int, ResolvedNode], edge: StreamEdge) -> Partitioning:
     up, down = nodes[edge.source], nodes[edge.target]
     is_equal = up.parallelism == down.parallelism
     partitioning = edge.partitioning
     if partitioning is None:
         strategy = ShipStrategy.FORWARD if is_equal else ShipStrategy.REBALANCE
-        partitioning = Partitioning(strategy)
-    elif partitioning.strategy is ShipStrategy.FORWARD and not is_equal:
+        return Partitioning(strategy)
+    if partitioning.strategy is ShipStrategy.FORWARD and not is_equal:
         raise GraphError(
             f"forward() needs equal parallelism on both sides, but {up} has {up.parallelism} "
             f"and {down} has {down.parallelism}. Make them equal, or use rebalance() or rescale()."
         )
-    return ResolvedEdge(
-        edge.source,
-        edge.target,
-        partitioning,
-        edge.input_index,
-        edge.tag,
-        place,
-        edge.exchange_mode,
-    )
+    return partitioning
 
 
 def _check_exchange_modes(
@@ -239,6 +258,11 @@ def _check_exchange_modes(
     for node_id in order:
         node = graph.nodes[node_id]
         if node.is_source and not node.is_bounded:
+            if graph.is_batch:
+                raise GraphError(
+                    f"the source {describe(node)} has no end, but execution.runtime-mode is BATCH. Bound the source, "
+                    "or set the runtime mode to STREAMING or AUTOMATIC."
+                )
             endless[node_id] = node
         for edge in inputs[node_id]:
             mode = edge.exchange_mode

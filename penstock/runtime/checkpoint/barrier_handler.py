@@ -1,7 +1,8 @@
 """When a task with several channels takes its snapshot: aligned, unaligned, or aligned until a time is over.
 
 Barrier in, actions out; knows no channel but by number, no clock and no data.
-Source: Flink SingleCheckpointBarrierHandler and its BarrierHandlerStates (spec 10.2).
+Source: Flink SingleCheckpointBarrierHandler and its BarrierHandlerStates (spec 10.2). Differs: a marker ends a checkpoint that
+has only been announced too, for its barriers will never be complete.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class SingleBarrierHandler:
         """A barrier stands in the queue of this channel, behind data."""
         self._actions = []
         self._check_new(barrier)
-        if not self._is_obsolete(barrier.checkpoint_id):
+        if not self._is_obsolete(barrier.checkpoint_id) and channel not in self._aligned:
             if self._is_unaligned:
                 self._actions.append(Prioritize(((channel, sequence),)))
             else:
@@ -89,7 +90,7 @@ class SingleBarrierHandler:
         """A marker instead of a barrier: somebody upstream gave it up."""
         del channel
         self._actions = []
-        is_current = checkpoint_id == self._current and bool(self._aligned)
+        is_current = checkpoint_id == self._current and self._is_pending
         if checkpoint_id > self._current or is_current:
             self._abort(checkpoint_id, CheckpointFailureReason.ON_CANCELLATION_BARRIER)
         return self._actions
@@ -142,9 +143,7 @@ class SingleBarrierHandler:
         self._barrier = barrier
         self._aligned.clear()
         self._target = self._open_channels
-        timeout_ms = barrier.aligned_timeout_ms
-        if self._alignment is Alignment.ALTERNATING and timeout_ms is not None:
-            self.timer_ms = barrier.timestamp_ms + timeout_ms
+        self.timer_ms = self._late_from_ms(barrier)
 
     def _check_all_received(self) -> None:
         if self._is_pending and self._has_all:
@@ -217,11 +216,14 @@ class SingleBarrierHandler:
             self._finish()
 
     def _is_late(self, now_ms: int) -> bool:
-        barrier = self._barrier
-        if self._alignment is not Alignment.ALTERNATING or barrier is None:
-            return False
-        timeout_ms = barrier.aligned_timeout_ms
-        return timeout_ms is not None and now_ms - barrier.timestamp_ms > timeout_ms
+        late_from_ms = None if self._barrier is None else self._late_from_ms(self._barrier)
+        return late_from_ms is not None and now_ms > late_from_ms
+
+    def _late_from_ms(self, barrier: CheckpointBarrier) -> int | None:
+        """None: it is never late."""
+        if self._alignment is not Alignment.ALTERNATING or not barrier.is_timeoutable:
+            return None
+        return barrier.timestamp_ms + (barrier.aligned_timeout_ms or 0)
 
     def _time_out(self) -> None:
         """From aligned to unaligned. With a barrier there already the snapshot is taken at once."""

@@ -66,10 +66,9 @@ class InputsInFlight:
         self._dumps = dumps
         self._channels: dict[int, RecordedChannel] = {}
 
-    def keep(self, channel: int, batches: Iterable[Batch]) -> None:
-        """Before anything else: what was in flight in the checkpoint before, of this channel and later ones, and is still."""
-        for batch in batches:
-            self._of(channel).add(batch)
+    def keep(self, channel: int, batch: Batch) -> None:
+        """Before anything else: what was in flight in the checkpoint before, and is still."""
+        self._of(channel).add(batch)
 
     def on_data(self, channel: int, batch: Batch) -> None:
         """Read behind the snapshot; before the barrier of this channel, if that has not come."""

@@ -17,6 +17,7 @@ from penstock.runtime.checkpoint.actions import (
     Action,
     PersistStart,
     PersistStop,
+    Prioritize,
     Resume,
     Trigger,
 )
@@ -27,7 +28,7 @@ from penstock.runtime.elements import Batch, CancelCheckpointMarker, CheckpointB
 OnAbort: TypeAlias = Callable[[int, CheckpointFailureReason], None]
 OnInFlight: TypeAlias = Callable[[int, Mapping[int, bytes]], None]
 Overtaken: TypeAlias = Callable[[], Sequence[Batch]]
-Recovered: TypeAlias = Callable[[], Iterable[tuple[int, Iterable[Batch]]]]
+Recovered: TypeAlias = Callable[[], Iterable[tuple[int, Batch]]]
 
 
 class BarrierHandler(Protocol):
@@ -37,6 +38,9 @@ class BarrierHandler(Protocol):
 
     def on_barrier(
         self, barrier: CheckpointBarrier, channel: int, now_ms: int, *, is_blocking: bool = True
+    ) -> list[Action]: ...
+    def on_announcement(
+        self, barrier: CheckpointBarrier, channel: int, sequence: int
     ) -> list[Action]: ...
     def on_cancel(self, checkpoint_id: int, channel: int = 0) -> list[Action]: ...
     def on_end_of_partition(self, channel: int, now_ms: int) -> list[Action]: ...
@@ -63,8 +67,8 @@ class InputCheckpoints:
     `alignment_ms`: of the newest checkpoint that a snapshot was asked for, from its first barrier until then. `on_abort`: told
     of a checkpoint that this task will not take part in. `on_in_flight`: told by channel what was in flight of an unaligned
     one, when all of its barriers are there. `in_flight`: what is being recorded; None: nothing. `on_timer_set`: told when
-    `on_timer` has to be called, on the `now_ms` clock. `recovered`: by first channel of an input, what it was restored with and
-    has not given to the task: in flight still, while another input has a barrier already.
+    `on_timer` has to be called, on the `now_ms` clock. `prioritize(channel, sequence)`: a barrier that was announced overtakes. `recovered`: (channel, batch), what inputs were restored with and
+    have not given to the task: in flight still, while another input has a barrier already.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class InputCheckpoints:
         self.on_timer_set: Callable[[int], None] = _never
         self.in_flight: InputsInFlight | None = None
         self.recovered: Recovered = _nothing_recovered
+        self.prioritize: Callable[[int, int], None] = _keeps_its_turn
         self._handler = handler
         self._now_ms = now_ms
         self._resume = resume
@@ -94,12 +99,8 @@ class InputCheckpoints:
     ) -> Sequence[Element]:
         """Came through this channel, ahead of what is `overtaken`. Returns: what the task has to do before it reads on."""
         checkpoint_id = barrier.checkpoint_id
-        if checkpoint_id > self._last_id and checkpoint_id not in self._barriers:
-            self._barriers[checkpoint_id] = _Collecting(barrier, self._now_ms())
+        collecting = self._collecting(barrier)
         actions = self._handler.on_barrier(barrier, channel, self._now_ms())
-        collecting = self._barriers.get(checkpoint_id)
-        if collecting is not None and not barrier.is_unaligned:
-            collecting.channels.add(channel)
 
         def record() -> None:
             if self.in_flight is not None and self.in_flight.checkpoint_id == checkpoint_id:
@@ -107,10 +108,31 @@ class InputCheckpoints:
 
         elements = self._perform(actions, record)
         record()
+        if collecting is not None and not barrier.is_unaligned:
+            collecting.channels.add(channel)
+        self._watch_timer()
+        return elements
+
+    def on_announcement(
+        self, barrier: CheckpointBarrier, channel: int, sequence: int
+    ) -> Sequence[Element]:
+        """Stands in this channel's queue. As `on_barrier`."""
+        self._collecting(barrier)
+        elements = self._perform(self._handler.on_announcement(barrier, channel, sequence))
+        self._watch_timer()
+        return elements
+
+    def _collecting(self, barrier: CheckpointBarrier) -> _Collecting | None:
+        """None: its snapshot was taken, or a newer one."""
+        checkpoint_id = barrier.checkpoint_id
+        if checkpoint_id > self._last_id and checkpoint_id not in self._barriers:
+            self._barriers[checkpoint_id] = _Collecting(barrier, self._now_ms())
+        return self._barriers.get(checkpoint_id)
+
+    def _watch_timer(self) -> None:
         if self._handler.timer_ms not in {None, self._timer_ms}:
             self._timer_ms = self._handler.timer_ms
             self.on_timer_set(self._handler.timer_ms or 0)
-        return elements
 
     def is_recording(self, checkpoint_id: int) -> bool:
         """Some of its barriers are still to come, and what comes before them belongs to it."""
@@ -138,11 +160,14 @@ class InputCheckpoints:
                     self._resume(channel)
             elif isinstance(action, Trigger):
                 elements.append(self._collected(action))
+            elif isinstance(action, Prioritize):
+                for channel, sequence in action.announced:
+                    self.prioritize(channel, sequence)
             elif isinstance(action, PersistStart):
                 arrived = self._barriers[action.checkpoint_id].channels
                 self.in_flight = InputsInFlight(action.checkpoint_id, arrived, self._dumps)
-                for channel, batches in self.recovered():
-                    self.in_flight.keep(channel, batches)
+                for channel, batch in self.recovered():
+                    self.in_flight.keep(channel, batch)
             elif isinstance(action, PersistStop):
                 if record is not None:
                     record()
@@ -161,7 +186,7 @@ class InputCheckpoints:
         self._barriers = {i: b for i, b in self._barriers.items() if i > checkpoint_id}
         self.alignment_ms = max(0, self._now_ms() - found.first_ms)
         is_late = action.is_unaligned and not found.barrier.is_unaligned
-        return found.barrier.as_unaligned() if is_late else found.barrier
+        return found.barrier.as_unaligned() if is_late else found.barrier.behind_forced_aligned()
 
     def _stop_recording(self, checkpoint_id: int, aborted: set[int]) -> None:
         recorded, self.in_flight = self.in_flight, None
@@ -170,9 +195,13 @@ class InputCheckpoints:
             self.on_in_flight(checkpoint_id, recorded.channels())
 
 
-def _nothing_recovered() -> Iterable[tuple[int, Iterable[Batch]]]:
+def _nothing_recovered() -> Iterable[tuple[int, Batch]]:
     """The task began without data in flight."""
     return ()
+
+
+def _keeps_its_turn(_channel: int, _sequence: int) -> None:
+    """Where nothing was announced."""
 
 
 def _tell_nobody(_checkpoint_id: int, _reason: CheckpointFailureReason) -> None:

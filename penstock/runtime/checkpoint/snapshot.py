@@ -288,10 +288,8 @@ def frozen(column: Column, dumps: Dumps) -> Column:
     kinds = set(map(type, column))
     if kinds == {list} and is_immutable(list(chain.from_iterable(column))):
         return list(map(list.copy, column))
-    if kinds == {dict} and is_immutable([
-        item for table in column for pair in table.items() for item in pair
-    ]):
-        return list(map(dict.copy, column))
+    if kinds == {dict} and (tables := _frozen_tables(column)) is not None:
+        return tables
     if kinds == {Row} and (rows := _frozen_rows(column)) is not None:
         return rows
     if is_immutable(column):
@@ -299,6 +297,16 @@ def frozen(column: Column, dumps: Dumps) -> Column:
     # In pieces: what a pickler remembers of a million objects costs more than the objects.
     starts = range(0, len(column), _PICKLED_TOGETHER)
     return Pickled(tuple(dumps(list(column[i : i + _PICKLED_TOGETHER])) for i in starts))
+
+
+def _frozen_tables(column: Sequence[dict[Any, Any]]) -> list[dict[Any, Any]] | None:
+    """Copies of tables that hold what cannot change, or lists of that; None of others."""
+    if not is_immutable(list(chain.from_iterable(column))):
+        return None
+    values = list(chain.from_iterable(map(dict.values, column)))
+    if set(map(type, values)) == {list} and is_immutable(list(chain.from_iterable(values))):
+        return [dict(zip(table, map(list.copy, table.values()), strict=True)) for table in column]
+    return list(map(dict.copy, column)) if is_immutable(values) else None
 
 
 def _frozen_rows(column: Sequence[Row]) -> FrozenRows | None:

@@ -67,6 +67,11 @@ class InputChannel:
         """Records that came here before the element of this number, which went before them. Mailbox thread."""
         return ()
 
+    def prioritize(self, sequence: int) -> None:
+        """The barrier with this number, which was announced, goes before the data ahead of it; unless it has been polled.
+        Mailbox thread. Where nothing is kept nothing is announced: its producer sees to that.
+        """
+
     def resume(self) -> None:
         """Go on after an element that blocks the channel."""
 

@@ -7,7 +7,8 @@ is nothing to deserialize here.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from penstock.model.errors import EngineBug
 from penstock.runtime.checkpoint.input_checkpoints import BarrierHandler, InputCheckpoints
@@ -36,17 +37,27 @@ class WakeListener:
     """A gate's listener that wakes whoever reads it."""
 
     def __init__(
-        self, wake: Callable[[], None], wake_priority: Callable[[], None] | None = None
+        self,
+        wake: Callable[[], None],
+        wake_priority: Callable[[], None] | None = None,
+        announced: Callable[[], None] | None = None,
     ) -> None:
-        """`wake_priority`: for what overtakes; None: as for anything else."""
+        """`wake_priority`: for what overtakes; None: as for anything else. `announced`: for barriers that may become late;
+        None: nobody has to know.
+        """
         self._wake = wake
         self._wake_priority = wake_priority or wake
+        self._announced = announced
 
     def notify_available(self) -> None:
         self._wake()
 
     def notify_priority(self) -> None:
         self._wake_priority()
+
+    def notify_announced(self) -> None:
+        if self._announced is not None:
+            self._announced()
 
 
 class NetworkInput:
@@ -59,6 +70,7 @@ class NetworkInput:
     __slots__ = (
         "_recovered",
         "_valve",
+        "_waiting",
         "checkpoints",
         "first_channel",
         "gate",
@@ -72,23 +84,26 @@ class NetworkInput:
         self.records_in = 0
         self.first_channel = 0
         self.checkpoints: InputCheckpoints | None = None
-        self._recovered: deque[Batch] = deque()
+        self._recovered: deque[tuple[int, Batch]] = deque()
+        self._waiting: list[Element] = []
         self._valve = StatusWatermarkValve(gate.channels)
 
     @property
     def is_available(self) -> bool:
         """Worth polling. Once it is finished, for ever."""
-        return bool(self._recovered) or self.gate.is_available
+        return bool(self._waiting or self._recovered) or self.gate.is_available
 
     @property
     def is_finished(self) -> bool:
         """Nothing will ever come."""
-        return self.gate.is_finished and not self._recovered
+        return self.gate.is_finished and not (self._waiting or self._recovered)
 
     def poll(self) -> Sequence[Element]:
         """What comes next for the operator, in order; empty for now. EndOfData comes once, when the last channel
         has it. Raises: what went wrong on a channel.
         """
+        if self._waiting:
+            return self._take_waiting()
         if self._recovered:
             return self._replay()
         while (polled := self.gate.poll()) is not None:
@@ -102,6 +117,9 @@ class NetworkInput:
 
         What was recovered goes first. An alignment that has taken too long ends here too.
         """
+        self.read_announcements()
+        if self._waiting:
+            return self._take_waiting()
         if self.checkpoints is not None and (late := self.checkpoints.on_timer()):
             return late
         while not self._recovered and self.gate.has_priority:
@@ -113,17 +131,36 @@ class NetworkInput:
                 return outputs
         return ()
 
-    def recover(self, batches: Iterable[Batch]) -> None:
-        """Before the first poll: what was in flight at the checkpoint that the task begins with; it goes before the new."""
-        self._recovered.extend(batches)
+    def read_announcements(self) -> None:
+        """Barriers that stand in queues: the time that they may take there runs. What comes of it the next poll gives."""
+        for place, barrier, sequence in self.gate.take_announced():
+            if self.checkpoints is not None:
+                channel = self.first_channel + place
+                self._waiting += self.checkpoints.on_announcement(barrier, channel, sequence)
+
+    def _take_waiting(self) -> Sequence[Element]:
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
+    def recover(self, gate_index: int, producer: int, batches: Iterable[Batch]) -> None:
+        """Before the first poll: what was in flight at the checkpoint that the task begins with; it goes before the new.
+
+        `producer`: who had sent it, of as many as there were then.
+        """
+        gate, offset = self.gate, 0
+        if isinstance(gate, UnionInputGate):
+            offset = gate.offset(gate_index)
+            gate = gate.gate_of(offset)
+        channel = offset + producer % gate.channels
+        self._recovered.extend((channel, batch) for batch in batches)
 
     @property
-    def recovered(self) -> Sequence[Batch]:
-        """What is left of that."""
-        return tuple(self._recovered)
+    def recovered(self) -> Iterator[tuple[int, Batch]]:
+        """What is left of that, in order, by channel of the task."""
+        return ((self.first_channel + channel, batch) for channel, batch in self._recovered)
 
     def _replay(self) -> Sequence[Element]:
-        batch = self._recovered.popleft()
+        _, batch = self._recovered.popleft()
         self.records_in += len(batch)
         return (batch,)
 
@@ -170,14 +207,15 @@ def network_inputs(
     new_lock: LockFactory,
     wake: Callable[[], None],
     wake_priority: Callable[[], None] | None = None,
+    announced: Callable[[], None] | None = None,
 ) -> list[NetworkInput]:
-    """One input for each index, of its only gate or of the union of its gates. `wake_priority`: as `WakeListener`."""
+    """One input for each index, of its only gate or of the union of its gates. The calls: as of `WakeListener`."""
     inputs = []
     for index in sorted(gates):
         mine = gates[index]
         gate: InputGate = mine[0]
         if len(mine) > 1:
-            gate = UnionInputGate(mine, new_lock(), WakeListener(wake, wake_priority))
+            gate = UnionInputGate(mine, new_lock(), WakeListener(wake, wake_priority, announced))
         inputs.append(NetworkInput(index, gate))
     return inputs
 
@@ -197,15 +235,32 @@ def take_barriers(
         first += one.gate.channels
 
     def resume(channel: int) -> None:
-        owner = max((one for one in inputs if one.first_channel <= channel), key=_first_channel)
+        owner = _owner_of(inputs, channel)
         owner.gate.resume(channel - owner.first_channel)
 
+    def prioritize(channel: int, sequence: int) -> None:
+        owner = _owner_of(inputs, channel)
+        owner.gate.prioritize(channel - owner.first_channel, sequence)
+
     checkpoints = InputCheckpoints(handler_of(first), now_ms, resume, dumps)
+    checkpoints.prioritize = prioritize
     for one in inputs:
         one.checkpoints = checkpoints
-    checkpoints.recovered = lambda: [(one.first_channel, one.recovered) for one in inputs]
+    checkpoints.recovered = lambda: chain.from_iterable(one.recovered for one in inputs)
     return checkpoints
 
 
-def _first_channel(one: NetworkInput) -> int:
-    return one.first_channel
+def place_of(inputs: Sequence[NetworkInput], channel: int) -> tuple[int, int]:
+    """Index of the gate, and channel in it, of a channel of the task."""
+    owner = _owner_of(inputs, channel)
+    place, gate = channel - owner.first_channel, owner.gate
+    if isinstance(gate, UnionInputGate):
+        member = gate.gate_of(place)
+        return member.index, place - gate.offset(member.index)
+    return gate.index, place
+
+
+def _owner_of(inputs: Sequence[NetworkInput], channel: int) -> NetworkInput:
+    return max(
+        (one for one in inputs if one.first_channel <= channel), key=lambda one: one.first_channel
+    )

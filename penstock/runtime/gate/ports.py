@@ -34,6 +34,10 @@ class GateListener(Protocol):
         """Something with priority has come after there was none."""
         ...
 
+    def notify_announced(self) -> None:
+        """A barrier stands in a queue, and may become late there."""
+        ...
+
 
 class ConsumerView(SubpartitionView, Protocol):
     """A view whose consumer says how large batches should be."""

@@ -3,8 +3,8 @@
 Knows no socket: a `PartitionClient` sends what it has to say. The network thread puts frames in, the mailbox takes
 them out; the lock between them is never held while somebody else is called. Source: Flink RemoteInputChannel
 (spec 3.4, 3.6, 3.7). Differs: a credit message waits until the sender has no more credit left than it would bring;
-a buffer is empty again when its frame is taken, so the one batch in the mailbox's hand counts no longer. Barriers
-are not announced ahead of their turn: an aligned one that is late overtakes nothing here.
+a buffer is empty again when its frame is taken, so the one batch in the mailbox's hand counts no longer; a barrier that
+may be late is announced beside the queue, not in it.
 """
 
 from __future__ import annotations
@@ -135,8 +135,12 @@ class RemoteInputChannel(InputChannel):
         """`backlog`: data batches that the sender has behind this frame."""
         takes_buffer = kind <= FrameKind.COLUMNS
         kind &= ~WITHOUT_CREDIT
+        announced: CheckpointBarrier | None = None
         if kind == FrameKind.BARRIER:
-            has_priority = has_priority or _overtakes(kind, payload)
+            barrier = decode_event(kind, payload)
+            assert isinstance(barrier, CheckpointBarrier), "the kind of a frame says what it is"
+            has_priority = has_priority or barrier.has_priority
+            announced = barrier if barrier.is_timeoutable else None
         try:
             with self._lock:
                 if self.is_released or self._error is not None:
@@ -159,6 +163,8 @@ class RemoteInputChannel(InputChannel):
             self.notify_priority(sequence)
         else:
             self.notify_data()
+        if announced is not None:
+            self.gate.on_channel_announced(self, announced, sequence)
         self._tell(credit)
 
     def on_backlog(self, backlog: int) -> None:
@@ -206,6 +212,14 @@ class RemoteInputChannel(InputChannel):
         decoder = self._decoder.ahead()
         found = (decoder.decode(one.kind, one.payload) for one in frames)
         return [one for one in found if isinstance(one, (RowBatch, ColumnBatch))]
+
+    def prioritize(self, sequence: int) -> None:
+        with self._lock:
+            found = next((one for one in self._frames if one.sequence == sequence), None)
+            if found is not None:
+                self._frames.prioritize(found)
+        if found is not None:
+            self.gate.on_channel_priority(self, None)
 
     def _on_taken(self, frame: ReceivedFrame) -> bool:
         """Locked. Its buffer is empty again; whether a floating one goes back to the pool."""
@@ -278,12 +292,6 @@ class RemoteInputChannel(InputChannel):
     def _tell(self, credit: int) -> None:
         if credit and self._client is not None:
             self._client.add_credit(credit)
-
-
-def _overtakes(kind: int, payload: bytes | memoryview) -> bool:
-    """A barrier that goes before what lies here."""
-    barrier = decode_event(kind, payload)
-    return isinstance(barrier, CheckpointBarrier) and barrier.has_priority
 
 
 def _is_before(sequence: int, other: int) -> bool:

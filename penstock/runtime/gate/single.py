@@ -9,14 +9,15 @@ a call to the listener instead of a future; the listener is told of the first el
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeAlias
 
 from penstock.model.deployment import ShuffleDescriptor
 from penstock.model.errors import EngineBug
 from penstock.model.graph.job_graph import ResultPartitionType
-from penstock.runtime.elements import Batch, EndOfData, EndOfPartition
+from penstock.runtime.elements import Batch, CheckpointBarrier, EndOfData, EndOfPartition
 from penstock.runtime.gate.channel import InputChannel, UnknownInputChannel
 from penstock.runtime.gate.local_channel import LocalInputChannel
 from penstock.runtime.gate.ports import GateContext, GateListener, InputClosed
@@ -26,6 +27,8 @@ from penstock.runtime.network_memory import LocalBufferPool, PoolLimits, gate_bu
 from penstock.runtime.subpartition_view import NextType, Polled
 
 _HALF = 1 << 31
+Announced: TypeAlias = tuple[int, CheckpointBarrier, int]
+"""Channel of the gate, barrier, its number there."""
 
 
 class EndOfDataStatus(StrEnum):
@@ -40,7 +43,7 @@ class SingleInputGate:
     """`index`: of the gate in its task. `channels`: count. `last_channel`: index of the one polled last."""
 
     __slots__ = (
-        "_ended", "_ended_data", "_has_requested", "_is_drained", "_made", "_pool",
+        "_announced", "_ended", "_ended_data", "_has_requested", "_is_drained", "_made", "_pool",
         "_ready", "_wanted_bytes", "buffers", "channels", "context", "index",
         "is_closed", "last_channel",
     )  # fmt: skip
@@ -71,6 +74,7 @@ class SingleInputGate:
         self._ready: ReadyQueue[InputChannel] = ReadyQueue(context.new_lock(), listener)
         self._made: list[InputChannel | None] = []
         self._has_requested = False
+        self._announced: deque[Announced] = deque()
         self._ended = 0
         self._ended_data = 0
         self._is_drained = True
@@ -164,6 +168,15 @@ class SingleInputGate:
         """See `InputChannel.overtaken`."""
         return self.channel(place).overtaken(sequence)
 
+    def prioritize(self, place: int, sequence: int) -> None:
+        """See `InputChannel.prioritize`."""
+        self.channel(place).prioritize(sequence)
+
+    def take_announced(self) -> Iterator[Announced]:
+        """Barriers that have come to stand in queues since the last call. Mailbox thread."""
+        while self._announced:
+            yield self._announced.popleft()
+
     @staticmethod
     def _request(channel: InputChannel) -> None:
         try:
@@ -177,10 +190,17 @@ class SingleInputGate:
         """The channel may have something."""
         self._ready.offer(channel)
 
-    def on_channel_priority(self, channel: InputChannel, sequence: int) -> None:
-        """The element with this number has priority; ignored when that one was polled already."""
-        if not _is_outdated(sequence, channel.last_priority):
+    def on_channel_priority(self, channel: InputChannel, sequence: int | None) -> None:
+        """The element with this number has priority; ignored when that one was polled already. None: surely not polled."""
+        if sequence is None or not _is_outdated(sequence, channel.last_priority):
             self._ready.offer_priority(channel)
+
+    def on_channel_announced(
+        self, channel: InputChannel, barrier: CheckpointBarrier, sequence: int
+    ) -> None:
+        """A barrier with this number stands in the channel's queue, and may become late there."""
+        self._announced.append((channel.index, barrier, sequence))
+        self.listener.notify_announced()
 
     @property
     def listener(self) -> GateListener:

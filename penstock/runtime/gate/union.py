@@ -6,7 +6,7 @@ turn. Source: Flink UnionInputGate (spec 3.3).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
@@ -14,7 +14,7 @@ from penstock.model.errors import EngineBug
 from penstock.runtime.elements import Batch
 from penstock.runtime.gate.ports import GateListener
 from penstock.runtime.gate.ready_queue import ReadyQueue
-from penstock.runtime.gate.single import EndOfDataStatus, SingleInputGate
+from penstock.runtime.gate.single import Announced, EndOfDataStatus, SingleInputGate
 from penstock.runtime.subpartition_view import Polled
 
 _LEAST_GATES = 2
@@ -53,15 +53,28 @@ class UnionInputGate:
 
     def offset(self, gate_index: int) -> int:
         """What is added to a channel's index in that gate. Raises: EngineBug: it is not in the union."""
+        return self._member(gate_index).offset
+
+    def gate_of(self, channel: int) -> SingleInputGate:
+        """Whose channel it is, by its index in the union."""
+        return self._member_of(channel).gate
+
+    def _member(self, gate_index: int) -> _Member:
         for member in self._members:
             if member.gate.index == gate_index:
-                return member.offset
+                return member
         raise EngineBug(f"gate {gate_index} is not in this union")
+
+    def _member_of(self, channel: int) -> _Member:
+        return max((m for m in self._members if m.offset <= channel), key=_offset)
 
     # ------------------------------------------------------------------ any thread
 
     def on_gate_available(self, member: _Member) -> None:
         self._ready.offer(member)
+
+    def on_gate_announced(self) -> None:
+        self._ready.listener.notify_announced()
 
     def on_gate_priority(self, member: _Member) -> None:
         if member.gate.has_priority:  # else: somebody has polled it since
@@ -87,7 +100,7 @@ class UnionInputGate:
 
     def resume(self, place: int) -> None:
         """Go on with a channel, by its index in the union. As `SingleInputGate.resume`."""
-        member = max((m for m in self._members if m.offset <= place), key=_offset)
+        member = self._member_of(place)
         member.gate.resume(place - member.offset)
 
     @property
@@ -96,8 +109,19 @@ class UnionInputGate:
 
     def overtaken(self, place: int, sequence: int) -> Sequence[Batch]:
         """As `SingleInputGate.overtaken`, by the channel's index in the union."""
-        member = max((m for m in self._members if m.offset <= place), key=_offset)
+        member = self._member_of(place)
         return member.gate.overtaken(place - member.offset, sequence)
+
+    def prioritize(self, place: int, sequence: int) -> None:
+        """As `SingleInputGate.prioritize`, by the channel's index in the union."""
+        member = self._member_of(place)
+        member.gate.prioritize(place - member.offset, sequence)
+
+    def take_announced(self) -> Iterator[Announced]:
+        """As `SingleInputGate.take_announced`."""
+        for member in self._members:
+            for place, barrier, sequence in member.gate.take_announced():
+                yield member.offset + place, barrier, sequence
 
     def poll(self) -> Polled | None:
         """One element of the gate that waits longest, or None for now. Raises: as `SingleInputGate.poll`."""
@@ -134,6 +158,9 @@ class _Member:
 
     def notify_priority(self) -> None:
         self._union.on_gate_priority(self)
+
+    def notify_announced(self) -> None:
+        self._union.on_gate_announced()
 
 
 def _offset(member: _Member) -> int:

@@ -16,7 +16,7 @@ from penstock.model.errors import EngineBug
 from penstock.model.graph.chain import ChainedOperator
 from penstock.model.graph.job_graph import ResultPartitionType
 from penstock.model.ids import ResultPartitionId
-from penstock.runtime.elements import Element, EndOfData
+from penstock.runtime.elements import CheckpointBarrier, Element, EndOfData
 from penstock.runtime.network_memory import (
     LocalBufferPool,
     NetworkMemory,
@@ -56,7 +56,10 @@ class MakePool(Protocol):
 
 
 class ResultPartition:
-    """`setup`, then written by one thread until `finish`; `close` when the task ends, however it ends."""
+    """`setup`, then written by one thread until `finish`; `close` when the task ends, however it ends.
+
+    `may_be_overtaken`: its data, by barriers; False: they keep their turn on this edge.
+    """
 
     def __init__(
         self,
@@ -73,6 +76,7 @@ class ResultPartition:
         self.marks = Marks()
         self.is_finished = False
         self.is_released = False
+        self.may_be_overtaken = True
         self.remote_bytes_out = 0
         self._producer_wake = producer_wake
         self._lock = lock
@@ -122,9 +126,11 @@ class ResultPartition:
             pending.clear()
 
     def broadcast_event(self, event: Element) -> None:
-        """To every consumer, behind all that was written before. Raises: EngineBug: it is finished."""
+        """To every consumer, behind all that was written before, or ahead of that. Raises: EngineBug: it is finished."""
         if self.is_finished:
             raise EngineBug(f"partition {self.partition_id} is finished, but {event!r} is written")
+        if isinstance(event, CheckpointBarrier) and not self.may_be_overtaken:
+            event = event.as_forced_aligned()
         for subpartition in self.subpartitions:
             subpartition.add(event)
 

@@ -8,9 +8,7 @@ from penstock.machines.checkpoints.restore import RestorePlan, adopt_max_paralle
 from penstock.machines.job_master import JobMaster
 from penstock.machines.job_settings import JobSettings
 from penstock.model.checkpoints import (
-    ChannelStateHandle,
     CheckpointType,
-    InlineHandle,
     OperatorSubtaskState,
     RedistributionMode,
 )
@@ -110,16 +108,6 @@ def test_the_number_of_key_groups_is_the_checkpoints_unless_the_program_sets_ano
         adopt_max_parallelism(graph, old)
     with pytest.raises(ConfigurationError, match="parallelism 300"):
         adopt_max_parallelism(graph_of(300), old)
-
-
-def test_data_in_flight_needs_the_parallelism_it_had() -> None:
-    flying = ChannelStateHandle(0, 0, InlineHandle(b"x", 0))
-    old = operator(OperatorSubtaskState(inputs_in_flight=(flying,)), OperatorSubtaskState())
-    plan = plan_of(graph_of(2), old)
-    assert restored(plan, 0).operators[0][1].inputs_in_flight == (flying,)
-    assert restored(plan, 1).operators[0][1].inputs_in_flight == ()
-    with pytest.raises(ConfigurationError, match=r"parallelism 2 and now has 3.*savepoint"):
-        plan_of(graph_of(3), old)
 
 
 def test_a_vertex_that_had_finished_starts_as_finished() -> None:

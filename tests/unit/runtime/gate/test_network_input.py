@@ -77,7 +77,7 @@ def test_what_was_restored_is_in_flight_still_when_another_input_has_its_barrier
     )
     kept = []
     taken.on_in_flight = lambda checkpoint_id, channels: kept.append((checkpoint_id, channels))
-    first.recover([RowBatch([1, 2]), RowBatch([3]), RowBatch([4])])
+    first.recover(0, 0, [RowBatch([1, 2]), RowBatch([3]), RowBatch([4])])
     assert polled_once(first) == [1, 2]
     assert polled_once(second) == [barrier]  # the snapshot is taken here
     assert polled_once(first) == [3]

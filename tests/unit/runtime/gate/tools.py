@@ -180,12 +180,16 @@ class Listener:
     def __init__(self) -> None:
         self.available = 0
         self.priority = 0
+        self.announced = 0
 
     def notify_available(self) -> None:
         self.available += 1
 
     def notify_priority(self) -> None:
         self.priority += 1
+
+    def notify_announced(self) -> None:
+        self.announced += 1
 
 
 def context_of(host: Host | None = None, memory_bytes: int = 256 << 20, **settings) -> GateContext:
