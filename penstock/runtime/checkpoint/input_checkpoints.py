@@ -36,6 +36,8 @@ class BarrierHandler(Protocol):
 
     timer_ms: int | None
 
+    @property
+    def is_overtaking(self) -> bool: ...
     def on_barrier(
         self, barrier: CheckpointBarrier, channel: int, now_ms: int, *, is_blocking: bool = True
     ) -> list[Action]: ...
@@ -133,6 +135,11 @@ class InputCheckpoints:
         if self._handler.timer_ms not in {None, self._timer_ms}:
             self._timer_ms = self._handler.timer_ms
             self.on_timer_set(self._handler.timer_ms or 0)
+
+    @property
+    def is_overtaking(self) -> bool:
+        """Barriers of the checkpoint that is pending go ahead of all data."""
+        return self._handler.is_overtaking
 
     def is_recording(self, checkpoint_id: int) -> bool:
         """Some of its barriers are still to come, and what comes before them belongs to it."""
