@@ -149,9 +149,9 @@ def by_key(parallelism):
     return executor.graph
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=50)
 @given(
-    st.lists(st.integers(1, 5), min_size=2, max_size=4), st.integers(1, 5), st.integers(0, 2**32)
+    st.lists(st.integers(1, 5), min_size=2, max_size=4), st.integers(1, 30), st.integers(0, 2**32)
 )
 def test_the_records_of_a_producer_and_a_key_keep_their_order(parallelisms, batch, seed):
     chance, records = random.Random(seed), list(range(100))
