@@ -5,16 +5,17 @@ A check raises nothing: it adds to `problems`, each a kind and a sentence with t
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from audit.expected import PAIR_MS, SLOT_MS, WINDOW_MS, Growing, Log, Sums
+from audit.expected import PAIR_MS, SLOT_MS, WINDOW_MS, Log, Sums
 
-MILESTONE: Final = 10
-"""Every so many versions of a key go to SQL too."""
+MILESTONE: Final = 20
+"""Every so many versions of a key go to SQL, too."""
 _SHOWN: Final = 3
 
 CHAIN: Final = ("key", "version", "source", "sequence", "total")
@@ -35,7 +36,7 @@ class Problem:
         return f"{self.check}: {self.kind}: {self.text}"
 
 
-class Check:
+class Check(ABC):
     """Rows are a dict of int64 arrays of one length, by the names in `columns`."""
 
     name: str
@@ -46,13 +47,13 @@ class Check:
         self.problems: list[Problem] = []
         self.rows = 0
 
+    @abstractmethod
     def add(self, rows: dict[str, np.ndarray]) -> None:
         """More rows are visible."""
-        raise NotImplementedError
 
+    @abstractmethod
     def finish(self) -> None:
         """There are no more."""
-        raise NotImplementedError
 
     def _bad(self, kind: str, what: str, rows: dict[str, np.ndarray], bad: np.ndarray) -> None:
         """`bad`: a mask. Nothing where no row is."""
@@ -64,27 +65,29 @@ class Check:
 
 
 class _Once:
-    """Numbers that may come once."""
+    """Numbers that may come once. They lie in sorted runs, each more than twice as long as the next."""
 
     def __init__(self) -> None:
-        self._seen = np.zeros(0, np.int64)
-        self._new = Growing(np.dtype(np.int64))
+        self._runs: list[np.ndarray] = []
 
     def repeated(self, numbers: np.ndarray) -> np.ndarray:
         """Mask of those that have come before, here or earlier."""
         order = np.argsort(numbers, kind="stable")
-        is_first = np.ones(len(numbers), bool)
         in_order = numbers[order]
-        is_first[order[1:]] = in_order[1:] != in_order[:-1]
-        again = ~is_first | np.isin(numbers, self._new.values)
-        place = np.searchsorted(self._seen, numbers)
-        inside = place < len(self._seen)
-        again[inside] |= self._seen[place[inside]] == numbers[inside]
-        self._new.append(numbers)
-        if len(self._new) > 100_000 + len(self._seen) // 4:
-            self._seen = np.unique(np.concatenate([self._seen, self._new.values]))
-            self._new = Growing(np.dtype(np.int64))
+        again = np.zeros(len(numbers), bool)
+        again[order[1:]] = in_order[1:] == in_order[:-1]
+        for run in self._runs:
+            place = np.searchsorted(run, numbers)
+            inside = place < len(run)
+            again[inside] |= run[place[inside]] == numbers[inside]
+        self._add(in_order)
         return again
+
+    def _add(self, run: np.ndarray) -> None:
+        while self._runs and len(self._runs[-1]) <= 2 * len(run):
+            run = np.sort(np.concatenate([self._runs.pop(), run]), kind="stable")
+        if len(run):
+            self._runs.append(run)
 
 
 class ChainCheck(Check):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -10,12 +11,13 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from audit.processes import MARK
 
 ROOT = str(Path(__file__).parents[1])
 _TAIL = 4000
+_POLL_S = 0.05
 
 
 class Child:
@@ -60,10 +62,21 @@ class Child:
         with self.log.with_suffix(".jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps({"at": time.strftime("%H:%M:%S"), **what}) + "\n")
 
-    def tell(self, command: str) -> None:
+    def tell(self, command: dict[str, Any]) -> None:
+        """A line of JSON. One that is dead hears nothing."""
         assert self.process.stdin is not None
-        self.process.stdin.write(f"{command}\n")
-        self.process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(f"{json.dumps(command)}\n")
+            self.process.stdin.flush()
+
+    def says(self, text: str, timeout_s: float) -> bool:
+        """Wait for a text in its stderr."""
+        deadline = time.monotonic() + timeout_s
+        while text not in self.log.read_text(encoding="utf-8", errors="replace"):
+            if not self.is_alive or time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_S)
+        return True
 
     def wait_for(
         self, found: Callable[[dict[str, Any]], bool], since: int, timeout_s: float
@@ -91,14 +104,22 @@ class Child:
         return self.log.read_bytes()[-_TAIL:].decode(errors="replace")
 
     def end(self, timeout_s: float = 10.0) -> int:
-        """Its exit status; killed when it does not end by then."""
+        """Its exit status. There are no more commands; killed when it does not end by then."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
         try:
             status = self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self.process.kill()
             status = self.process.wait()
         self._listener.join(timeout_s)
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                pipe.close()
+        self.process.stdout.close()
         return status
+
+
+class Starter(Protocol):
+    """Starts a module as a child of the run: its name, the module, arguments behind the run's directory."""
+
+    def __call__(self, name: str, module: str, *arguments: str) -> Child: ...

@@ -1,7 +1,9 @@
-"""A driver of the audited job, on Spark: `python -m audit.driver DIRECTORY --parallelism 2`.
+"""A driver of the audited job, on Spark: `python -m audit.driver DIRECTORY`.
 
-Writes one line of JSON to its stdout for what the controller wants to know, and takes commands on its stdin: `stop` stops
-the job with a savepoint. Run it again with the same directory after it was killed: it takes the job over.
+Takes a JSON object on each line of its stdin: {"run": {"parallelism": 2, "unaligned": false, "savepoint": null}} submits the
+job, {"stop": true} stops it with a savepoint; after that, or when a job could not begin, another may be submitted. Writes a line
+of JSON to its stdout for what the controller wants to know. While another driver runs the job of this directory,
+`run` waits; when that driver is gone, it takes the job over.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ import json
 import os
 import sys
 import threading
+import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +26,7 @@ from penstock.datastream import StreamExecutionEnvironment
 from penstock.hosting.executor import ClusterExecutor
 from penstock.hosting.job_observer import JobObserver
 from penstock.hosting.session import SparkHost
+from penstock.model.errors import JobSuspendedError
 from penstock.model.states import ExecutionState
 
 SETTINGS = {
@@ -36,6 +41,7 @@ SETTINGS = {
     "restart-strategy.fixed-delay.attempts": "1000000",
     "restart-strategy.fixed-delay.delay": "200 ms",
 }
+SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def tell(**what: Any) -> None:
@@ -53,7 +59,7 @@ class Teller(JobObserver):
 
     def checkpoint_ended(self, ended: Any) -> None:
         if ended.location is None:
-            tell(checkpoint=ended.checkpoint_id, failed=str(ended.reason), text=ended.text)
+            tell(checkpoint=ended.checkpoint_id, aborted=str(ended.reason), text=ended.text)
         else:
             slowest = ended.slowest
             times = [round(ms) for ms in (slowest.alignment_ms, slowest.sync_ms, slowest.async_ms)]
@@ -65,25 +71,26 @@ class Teller(JobObserver):
             tell(task=name, attempt=str(change.attempt_id), failure=change.cause[-2000:])
 
 
-def configuration(folder: Path, args: argparse.Namespace) -> Configuration:
+def configuration(folder: Path, asked: dict[str, Any]) -> Configuration:
     made = Configuration()
     settings = {
         **SETTINGS,
+        "parallelism.default": str(asked["parallelism"]),
         "high-availability.storageDir": str(folder / "ha"),
         "high-availability.cluster-id": "audit",
         "execution.checkpointing.dir": str(folder / "checkpoints"),
         "execution.checkpointing.savepoint-dir": str(folder / "savepoints"),
-        "execution.checkpointing.interval": f"{args.interval_ms} ms",
-        "execution.checkpointing.unaligned.enabled": str(args.unaligned).lower(),
+        "execution.checkpointing.interval": f"{asked['interval_ms']} ms",
+        "execution.checkpointing.unaligned.enabled": str(asked["unaligned"]).lower(),
     }
-    if args.savepoint:
-        settings["execution.state-recovery.path"] = args.savepoint
+    if asked["savepoint"]:
+        settings["execution.state-recovery.path"] = asked["savepoint"]
     for key, value in settings.items():
         made.set_string(key, value)
     return made
 
 
-def start_spark(master: str) -> Any:
+def start_spark(master: str) -> None:
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -96,52 +103,72 @@ def start_spark(master: str) -> Any:
         "spark.log.level": "OFF",
         # Faults are the point: Spark must not give up before we do.
         "spark.deploy.maxExecutorRetries": "-1",
+        # JVMs are started again and again, and live too briefly for what their second compiler costs.
+        "spark.driver.extraJavaOptions": SHORT_LIVED_JVM,
+        "spark.executor.extraJavaOptions": SHORT_LIVED_JVM,
     }.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    builder.getOrCreate()
 
 
-def obey(client: JobClient, folder: Path, answering: threading.Lock) -> None:
-    """Commands, until there are no more. `answering` is held while one is carried out."""
-    for line in sys.stdin:
-        with answering:
-            if line.strip() == "stop":
-                stop(client, folder)
+class Driver:
+    """One job at a time, each on a thread: who waits for its leadership still takes commands."""
 
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._told = json.loads((folder / "audit.json").read_text(encoding="utf-8"))
+        self._client: JobClient | None = None
+        self._answering = threading.Lock()
 
-def stop(client: JobClient, folder: Path) -> None:
-    try:
-        path = client.stop_with_savepoint(False, str(folder / "savepoints")).result()
-    except Exception as error:
-        tell(savepoint_failed=str(error))
-    else:
-        tell(savepoint=path)
+    def obey(self, lines: Iterable[str]) -> None:
+        """Commands, until there are no more."""
+        for line in lines:
+            command = json.loads(line)
+            if "run" in command:
+                threading.Thread(target=self._run, args=(command["run"],), daemon=True).start()
+            elif "stop" in command:
+                self._stop()
+
+    def _run(self, asked: dict[str, Any]) -> None:
+        try:
+            self._client = self._submitted(asked)
+            tell(running=True)
+            self._client.get_job_execution_result().result()
+        except JobSuspendedError as error:
+            tell(suspended=str(error))
+        except Exception:
+            tell(failed=traceback.format_exc())
+        else:
+            with self._answering:  # the savepoint with which it was stopped comes first
+                tell(finished=True)
+
+    def _submitted(self, asked: dict[str, Any]) -> JobClient:
+        env = StreamExecutionEnvironment.get_execution_environment(
+            configuration(self._folder, asked)
+        )
+        env.use_executor(ClusterExecutor(SparkHost(), Teller()))
+        env.add_python_file(str(Path(__file__).parent))
+        build(env, str(self._folder), self._told["url"], Plan(**self._told["plan"]))
+        return env.execute_async("audit")
+
+    def _stop(self) -> None:
+        assert self._client is not None, "nothing was submitted"
+        with self._answering:
+            try:
+                stopped = self._client.stop_with_savepoint(False, str(self._folder / "savepoints"))
+                tell(savepoint=stopped.result())
+            except Exception as error:
+                tell(savepoint_failed=str(error))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder")
-    parser.add_argument("--parallelism", type=int, default=2)
     parser.add_argument("--master", default="local-cluster[2,2,1024]")
-    parser.add_argument("--interval-ms", type=int, default=1000)
-    parser.add_argument("--savepoint")
-    parser.add_argument("--unaligned", action="store_true")
     args = parser.parse_args()
-    folder = Path(args.folder).resolve()
-    told = json.loads((folder / "audit.json").read_text(encoding="utf-8"))
     start_spark(args.master)
-    env = StreamExecutionEnvironment.get_execution_environment(configuration(folder, args))
-    env.set_parallelism(args.parallelism)
-    env.use_executor(ClusterExecutor(SparkHost(), Teller()))
-    env.add_python_file(str(Path(__file__).parent))
-    build(env, str(folder), told["url"], Plan(**told["plan"]))
-    client = env.execute_async("audit")
-    tell(running=True)
-    answering = threading.Lock()
-    threading.Thread(target=obey, args=(client, folder, answering), daemon=True).start()
-    client.get_job_execution_result().result()
-    with answering:  # the savepoint with which it was stopped
-        tell(finished=True)
+    tell(ready=True)
+    Driver(Path(args.folder).resolve()).obey(sys.stdin)
 
 
 if __name__ == "__main__":

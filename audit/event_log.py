@@ -27,7 +27,7 @@ class Plan:
 
     a_sources: int = 4
     b_sources: int = 2
-    keys: int = 500
+    keys: int = 1000
     rate: int = 4000
     seed: int = 1
 

@@ -12,8 +12,8 @@ import numpy as np
 from audit.event_log import B_FIRST, RECORD, end_of, read_records
 
 WINDOW_MS: Final = 1000
-SLOT_MS: Final = 250
-PAIR_MS: Final = 20
+SLOT_MS: Final = 500
+PAIR_MS: Final = 10
 """Records of a and b with one key make a pair when their event times differ by at most this."""
 _CHUNK: Final = 1 << 20
 

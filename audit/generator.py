@@ -1,39 +1,50 @@
-"""A process that writes the log in step with the clock: `python -m audit.generator DIRECTORY --seconds 60 --rate 4000`."""
+"""A process that writes the log in step with the clock, until its stdin ends: `python -m audit.generator DIRECTORY --rate 4000`."""
 
 from __future__ import annotations
 
 import argparse
+import select
+import sys
 import time
+from collections.abc import Callable
 
 from audit.event_log import DISORDER_MS, LogWriter, Plan
 
+BLOCK_S = DISORDER_MS / 1000
+BLOCKS_PER_SYNC = 20
 
-def generate(folder: str, plan: Plan, seconds: float) -> dict[int, int]:
-    """Blocks until the seconds are over, each when its event time has come. Returns: records of each source."""
+
+def generate(folder: str, plan: Plan, waits: Callable[[float], bool]) -> dict[int, int]:
+    """Blocks, each when its event time has come. Returns: records of each source.
+
+    `waits`: for so many seconds, or until there is to be no more: then it says False.
+    """
     writer = LogWriter(folder, plan)
     started = time.monotonic()
-    total = int(seconds * 1000 / DISORDER_MS)
     synced = 0
-    while writer.blocks < total:
-        due = min(total, int((time.monotonic() - started) * 1000 / DISORDER_MS) + 1)
-        if due > writer.blocks:
-            writer.append(due - writer.blocks)
-        if writer.blocks - synced >= 1000 / DISORDER_MS:
+    while waits(BLOCK_S):
+        writer.append(int((time.monotonic() - started) / BLOCK_S) + 1 - writer.blocks)
+        if writer.blocks - synced >= BLOCKS_PER_SYNC:
             writer.sync()
             synced = writer.blocks
-        time.sleep(DISORDER_MS / 1000)
     writer.close()
     return writer.counts
+
+
+def stdin_is_open(seconds: float) -> bool:
+    """What is said there does not matter, only its end."""
+    readable, _, _ = select.select([sys.stdin], [], [], seconds)
+    return not readable or bool(sys.stdin.read(1))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder")
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--rate", type=int, default=4000)
-    parser.add_argument("--seed", type=int, default=1)
+    defaults = Plan()
+    parser.add_argument("--rate", type=int, default=defaults.rate)
+    parser.add_argument("--seed", type=int, default=defaults.seed)
     args = parser.parse_args()
-    counts = generate(args.folder, Plan(rate=args.rate, seed=args.seed), args.seconds)
+    counts = generate(args.folder, Plan(rate=args.rate, seed=args.seed), stdin_is_open)
     print(f"{sum(counts.values())} records in {len(counts)} sources")
 
 

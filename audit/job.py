@@ -1,7 +1,7 @@
 """The job that is audited: keyed state, timers, windows, a two-input function, an interval join, a repartition; files and SQL.
 
 a, b -> by key, both -> chain      (files)    each record once, with its key's version and running total
-                     -> milestones (SQL)      every tenth version of a key
+                     -> milestones (SQL)      every twentieth version of a key
 a    -> by key, timers -> timers   (files)    count and total of each key and slot
 a    -> rebalance -> by key, windows -> windows (SQL)
 a, b -> by key, interval join -> pairs (SQL)
@@ -33,6 +33,8 @@ from penstock.datastream.joins import ProcessJoinFunction
 from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
 
+DRIFT_MS = 500
+ALIGN_EVERY_MS = 100
 TABLES = {"windows": SLOTS, "pairs": PAIRS, "milestones": MILESTONES}
 
 
@@ -130,7 +132,12 @@ def itself(record: Any) -> Any:
 
 def build(env: StreamExecutionEnvironment, folder: str, url: str, plan: Plan) -> None:
     """The whole program. `url`: of a database that has the tables of `create_tables`."""
-    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(DISORDER_MS))
+    # What is behind is caught up at full speed, and a source ahead of the others would fill their windows and buffers.
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(
+        Duration.of_millis(DISORDER_MS)
+    ).with_watermark_alignment(
+        "all", Duration.of_millis(DRIFT_MS), Duration.of_millis(ALIGN_EVERY_MS)
+    )
     numbers = plan.sources()
     a_source = LogSource(folder, [one for one in numbers if one < B_FIRST])
     b_source = LogSource(folder, [one for one in numbers if one >= B_FIRST])

@@ -26,7 +26,7 @@ from penstock.runtime.elements import RowBatch
 from penstock.runtime.source import Polled
 
 POLL_MS = 20
-ROWS_PER_BATCH = 2048
+ROWS_PER_BATCH = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,7 @@ class _Reader(SourceReader):
         self._context = context
         self._folder = folder
         self._splits: list[LogSplit] = []
+        self._paused: set[int] = set()
         self._turn = 0
         self._end: dict[int, int] | None = None
         self._no_more = False
@@ -99,6 +100,9 @@ class _Reader(SourceReader):
 
     def split_ids(self, splits: Sequence[Any]) -> Sequence[Any]:
         return [split.source for split in splits]
+
+    def pause_or_resume_splits(self, to_pause: Sequence[Any], to_resume: Sequence[Any]) -> None:
+        self._paused = self._paused.union(to_pause).difference(to_resume)
 
     def notify_no_more_splits(self) -> None:
         self._no_more = True
@@ -120,6 +124,8 @@ class _Reader(SourceReader):
     def _poll(self, place: int) -> Polled | None:
         """None: this split has nothing for now."""
         split = self._splits[place]
+        if split.source in self._paused:
+            return None
         if self._end is None:  # before the records: what it counts is there then
             self._end = end_of(self._folder)
         records = read_records(self._folder, split.source, split.position, ROWS_PER_BATCH)

@@ -6,8 +6,9 @@ Rows come as a dict of int64 arrays by column.
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
@@ -33,19 +34,20 @@ class Files:
 
     def read_on(self) -> Rows:
         texts = []
-        if self._folder.is_dir():
-            for path in sorted(self._folder.rglob("*")):
-                name = str(path.relative_to(self._folder))
-                if path.name.startswith(".") or name in self._known or not path.is_file():
-                    continue
-                self._known.add(name)
-                texts.append(path.read_bytes())
+        for path in sorted(set(self._paths()) - self._known):
+            if not os.path.basename(path).startswith("."):
+                self._known.add(path)
+                texts.append(Path(path).read_bytes())
         return _parsed(b"".join(texts), self._columns)
 
     def hidden(self) -> list[str]:
         """Files that nobody has committed."""
-        paths = self._folder.rglob(".*") if self._folder.is_dir() else ()
-        return sorted(path.name for path in paths if path.is_file())
+        return sorted(name for name in map(os.path.basename, self._paths()) if name.startswith("."))
+
+    def _paths(self) -> Iterator[str]:
+        for folder, _, names in os.walk(self._folder):
+            for name in names:
+                yield os.path.join(folder, name)
 
     @property
     def parts(self) -> int:
@@ -124,6 +126,6 @@ def _connect(url: str) -> Generator[Any]:
 def _parsed(text: bytes, columns: Sequence[str]) -> Rows:
     if not text:
         return {name: np.zeros(0, np.int64) for name in columns}
-    array = np.array(text.replace(b"\n", b",").rstrip(b",").split(b",")).astype(np.int64)
-    array = array.reshape(-1, len(columns))
+    numbers = text.decode("ascii").replace("\n", ",").rstrip(",")
+    array = np.fromstring(numbers, np.int64, sep=",").reshape(-1, len(columns))
     return {name: array[:, i] for i, name in enumerate(columns)}

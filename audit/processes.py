@@ -95,23 +95,22 @@ def fail_writes(process: psutil.Process, seconds: float) -> threading.Timer:
 
 
 def cut_connections(process: psutil.Process, share: float, choose: Sequence[float]) -> int:
-    """Shut down some of its TCP connections, as a broken network does. Linux. Returns: how many.
+    """Shut down some of its connections, to the driver and to its peers, as a broken network does. Linux. Returns: how many.
 
     `choose`: a number in [0, 1) for each connection, which is cut if that is below `share`; used in turns.
     """
     cut = 0
     with contextlib.suppress(psutil.NoSuchProcess):
-        connections = [
-            one for one in process.net_connections("tcp") if one.status == psutil.CONN_ESTABLISHED
-        ]
-        for place, connection in enumerate(connections):
-            if choose[place % len(choose)] < share and _shut_down(process.pid, connection.fd):
+        # TaskManagers of one machine talk over Unix sockets, whose state is not told.
+        places = sorted(one.fd for one in process.net_connections("all") if one.fd >= 0)
+        for place, number in enumerate(places):
+            if choose[place % len(choose)] < share and _shut_down(process.pid, number):
                 cut += 1
     return cut
 
 
 def _shut_down(pid: int, number: int) -> bool:
-    """The connection behind a descriptor of another process."""
+    """The connection behind a descriptor of another process. False: it is none, or it was closed meanwhile."""
     if sys.platform != "linux":
         raise NotImplementedError("connections of other processes can be cut on Linux only")
     libc = ctypes.CDLL(None, use_errno=True)
@@ -121,8 +120,9 @@ def _shut_down(pid: int, number: int) -> bool:
     finally:
         os.close(handle)
     if mine < 0:
-        return False  # closed meanwhile
+        return False
     with socket.socket(fileno=mine) as connection, contextlib.suppress(OSError):
+        connection.getpeername()  # who listens has no peer
         connection.shutdown(socket.SHUT_RDWR)
         return True
     return False

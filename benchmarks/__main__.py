@@ -16,6 +16,7 @@ from benchmarks import (
     metrics,
     operators,
     q5,
+    recovery,
     scheduler,
     slow_consumer,
     startup,
@@ -37,6 +38,7 @@ BENCHMARKS = {
     "metrics": metrics.measure,
     "checkpoints": checkpoints.measure,
     "large_state": large_state.measure,
+    "recovery": recovery.measure,
 }
 ABOUT = {  # the others are described by `ON_SPARK`
     "scheduler": scheduler.ABOUT,
@@ -46,6 +48,7 @@ ABOUT = {  # the others are described by `ON_SPARK`
     "metrics": metrics.ABOUT,
     "checkpoints": checkpoints.ABOUT,
     "large_state": large_state.ABOUT,
+    "recovery": recovery.ABOUT,
 }
 WITHOUT_SPARK = frozenset({"scheduler", "slow_consumer", "fan_out", "metrics"})
 LEAST_RUNS = 3

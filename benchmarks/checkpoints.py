@@ -14,13 +14,12 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from benchmarks.figures import Figure
 from benchmarks.probes import TASKMANAGERS, environment
+from benchmarks.running_sum import RunningSum, key_of
 from penstock.common import Types, WatermarkStrategy
 from penstock.common.job_client import JobClient
-from penstock.datastream import KeyedProcessFunction, RuntimeContext
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.hosting.checkpoints.storage import CheckpointStorage
@@ -28,8 +27,9 @@ from penstock.hosting.collector import COLLECTOR_HELD_OFF
 from penstock.model.completed_checkpoint import OperatorRestore
 from penstock.model.ids import JobId
 from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, Sharing, plain_dumps
-from penstock.runtime.checkpoint.state_format import read_operator, write_operator
+from penstock.runtime.checkpoint.state_format import Beside, read_operator, write_operator
 from penstock.runtime.heap_state import HeapKeyedStateBackend
+from penstock.runtime.operators.keyed import restore_backend
 from penstock.runtime.rocks.backend import RocksKeyedStateBackend, RocksSettings
 from penstock.runtime.rocks.database import slot_memory
 from penstock.runtime.state import KeyedStateBackend, ValueState
@@ -51,24 +51,8 @@ def pair_of(number: int) -> tuple[int, int]:
     return number * 7919 % KEYS, 1
 
 
-def key_of(pair: tuple[int, int]) -> int:
-    return pair[0]
-
-
 def is_negative(pair: tuple[int, int]) -> bool:
     return pair[1] < 0
-
-
-class RunningSum(KeyedProcessFunction):
-    """A sum for each key."""
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
-
-    def process_element(self, value: tuple[int, int], ctx: Any) -> Iterator[tuple[int, int]]:
-        total = (self.total.value() or 0) + value[1]
-        self.total.update(total)
-        yield value[0], total
 
 
 # ---------------------------------------------------------------------- a running job
@@ -196,10 +180,9 @@ def _restore_rate(*, is_rocks: bool) -> float:
         started = time.perf_counter()
         restore = OperatorRestore(written.keyed, databases=written.databases)
         with COLLECTOR_HELD_OFF:
-            read = read_operator(restore, storage.read, ALL_GROUPS, pickle.loads)
+            read = read_operator(restore, storage.read, ALL_GROUPS, pickle.loads, Beside.HELD)
             again = _backend(folder, names, is_rocks=is_rocks)
-            again.restore_databases(read.take_databases("state/"))
-            again.restore(read.take("state/"))
+            restore_backend(again, read, "state")
             again.set_key(7)
             found = _values(again).value()
         seconds = time.perf_counter() - started

@@ -10,8 +10,9 @@ from typing import Any
 
 from benchmarks.figures import Figure
 from benchmarks.probes import TASKMANAGERS, timed_run
-from penstock.common import Types, WatermarkStrategy
-from penstock.datastream import DataStream, KeyedProcessFunction, RuntimeContext
+from benchmarks.running_sum import Pair, RunningSum, key_of
+from penstock.common import WatermarkStrategy
+from penstock.datastream import DataStream
 from penstock.datastream.connectors.base import (
     Boundedness,
     EnumeratorContext,
@@ -21,7 +22,6 @@ from penstock.datastream.connectors.base import (
     Source,
 )
 from penstock.datastream.connectors.number_seq import split_range
-from penstock.datastream.state import ValueStateDescriptor
 from penstock.runtime.elements import Batch, RowBatch
 
 KEYED_RECORDS = 8_000_000
@@ -29,8 +29,6 @@ KEYS = 10_000
 CHAINED_RECORDS = 2_000_000
 CHAINED_MAPS = 24
 BATCH = 4096
-
-Pair = tuple[int, int]
 
 
 def pair_batches(low: int, high: int) -> Iterator[list[Pair]]:
@@ -63,22 +61,6 @@ class _PairReader(PolledSplitReader):
 
 
 # ---------------------------------------------------------------------- keyed process function
-
-
-class RunningSum(KeyedProcessFunction):
-    """The sum per key, one result per record."""
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
-
-    def process_element(self, value: Pair, ctx: Any) -> Iterator[Pair]:
-        total = (self.total.value() or 0) + value[1]
-        self.total.update(total)
-        yield value[0], total
-
-
-def key_of(pair: Pair) -> int:
-    return pair[0]
 
 
 class _DictState:

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.memory import resident_mib
-from benchmarks.operators import KEYS, RunningSum, key_of
+from benchmarks.operators import KEYS
 from benchmarks.probes import TASKMANAGERS, environment
+from benchmarks.running_sum import RunningSum, key_of
 from penstock.common import WatermarkStrategy
 from penstock.datastream.connectors.base import (
     Boundedness,

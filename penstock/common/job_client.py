@@ -75,11 +75,11 @@ class JobClient:
         return CompletableFuture.completed(self._control.checkpoints())
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        """The job goes on. `savepoint_directory`: where to make the savepoint's folder, beside the checkpoints; None:
+        """The job goes on. `savepoint_directory`: where to make the savepoint's folder, in any file system that driver and tasks reach; None:
         `execution.checkpointing.savepoint-dir`. The future gives the folder, for `execution.state-recovery.path`.
 
-        Raises: ExternalError: the job takes no savepoints; the future, when this one fails. ConfigurationError: the
-        directory is in another file system than the checkpoints.
+        Raises: ExternalError: the job takes no savepoints; the future, when this one fails. ConfigurationError: a file system
+        that is not known.
         """
         wait = self._control.start_savepoint(CheckpointType.SAVEPOINT, savepoint_directory)
         return CompletableFuture(wait)

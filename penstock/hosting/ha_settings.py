@@ -116,7 +116,9 @@ def _root(settings: Settings, kind: str) -> Path:
     if scheme is not None:
         raise ConfigurationError(
             f"high-availability.storageDir is {storage!r}, but {kind} takes a local or mounted "
-            f"directory, not {scheme[1]}://."
+            f"directory, not {scheme[1]}://: drivers settle who leads by renaming, which object stores cannot do in one "
+            "step. Name a directory such as file:///mnt/ha (NFS will do). Checkpoints may lie elsewhere: "
+            "execution.checkpointing.dir."
         )
     cluster = (settings.get_str("high-availability.cluster-id") or "").strip("/")
     if not cluster or cluster in {".", ".."}:

@@ -49,6 +49,7 @@ class StateBackends:
             dumps_records,
             loads_records,
             threading.Lock,
+            self._settings.has_rocks_timers,
         )
         return functools.partial(RocksKeyedStateBackend, settings=settings)
 

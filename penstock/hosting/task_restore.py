@@ -15,8 +15,14 @@ from penstock.model.completed_checkpoint import TaskRestore
 from penstock.model.deployment import TaskDeployment
 from penstock.model.errors import PenstockError, UserError
 from penstock.model.key_groups import key_group_range
-from penstock.runtime.checkpoint.snapshot import IN_HAND, KeyedPart, OperatorSnapshot, Pieces
-from penstock.runtime.checkpoint.state_format import read_operator
+from penstock.runtime.checkpoint.snapshot import (
+    IN_HAND,
+    KeyedPart,
+    OperatorSnapshot,
+    Pieces,
+    StateInfo,
+)
+from penstock.runtime.checkpoint.state_format import Beside, read_operator
 from penstock.runtime.gate.network_input import NetworkInput
 from penstock.runtime.task import StreamTask
 
@@ -47,8 +53,8 @@ def restore_task(
         return
     thread.checkpoints.begin_with(restore.checkpoint_id)
     read = thread.checkpoints.read
-    in_pieces = thread.host.task_settings.state_backend.is_rocks
-    states = _read_states(deployment, restore, read, in_pieces=in_pieces)
+    pieces = Beside.READ_AGAIN if thread.host.task_settings.state_backend.is_rocks else Beside.HELD
+    states = _read_states(deployment, restore, read, pieces)
     for state in states.values():
         in_hand = state.lists.pop(IN_HAND, None)
         if in_hand is not None:
@@ -58,14 +64,14 @@ def restore_task(
 
 
 def _read_states(
-    deployment: TaskDeployment, restore: TaskRestore, read: _Read, *, in_pieces: bool
+    deployment: TaskDeployment, restore: TaskRestore, read: _Read, pieces: Beside
 ) -> Mapping[str, OperatorSnapshot]:
-    """By uid. `in_pieces`: keyed state is read when an operator takes it, and need not fit into memory."""
+    """By uid. Keyed state is read when an operator takes it."""
     groups = groups_of(deployment)
     states: dict[str, OperatorSnapshot] = {}
     for uid, state in restore.operators:
         try:
-            found = read_operator(state, read, groups, loads_records, in_pieces=in_pieces)
+            found = read_operator(state, read, groups, loads_records, pieces)
         except PenstockError:
             raise
         except Exception as error:
@@ -83,6 +89,9 @@ class _ExplainedPieces:
         self._pieces = pieces
         self._uid = uid
         self._checkpoint_id = checkpoint_id
+
+    def not_taken(self) -> dict[str, StateInfo]:
+        return self._pieces.not_taken()
 
     def __call__(self, prefix: str) -> Iterator[dict[str, KeyedPart]]:
         pieces = self._pieces(prefix)

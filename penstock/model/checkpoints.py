@@ -87,7 +87,8 @@ class FileHandle:
     @property
     def is_shared(self) -> bool:
         """Later checkpoints may refer to it too: it goes when none does any more."""
-        return self.path.rpartition("/")[0].endswith(f"/{SHARED_FOLDER}")
+        path = self.path.partition("?")[0] if "://" in self.path else self.path
+        return path.rpartition("/")[0].endswith(f"/{SHARED_FOLDER}")
 
 
 @dataclass(frozen=True, slots=True)

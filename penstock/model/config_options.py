@@ -31,6 +31,8 @@ penstock.exchange.frame-size | memory | 1 mb |
 penstock.exchange.switch-interval | fine duration | 1 ms | sys.setswitchinterval of a TaskManager.
 state.backend.type | str | hashmap |
     Keyed state: hashmap (objects in memory), or rocksdb (on the TaskManagers' disks; needs the package rocksdict).
+state.backend.rocksdb.timer-service.factory | str | ROCKSDB |
+    Timers with RocksDB: ROCKSDB (on disk, beside the state), or HEAP (in memory: faster, as long as they fit).
 state.backend.rocksdb.memory.fixed-per-slot | memory | 128 mb | Block cache and write buffers of a slot's RocksDBs.
 penstock.exchange.exclusive-buffers-per-gate | int | 0 |
     A gate of few channels gives each an equal part of so many buffers, where that is more than buffers-per-channel.

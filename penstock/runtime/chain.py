@@ -25,6 +25,7 @@ from penstock.runtime.checkpoint.snapshot import (
     Dumps,
     ListPart,
     OperatorSnapshot,
+    check_all_taken,
     plain_dumps,
 )
 from penstock.runtime.convert import enforce, to_columns, to_rows
@@ -96,6 +97,7 @@ class _Node:
     is_announced_idle: bool = False
     late_records_dropped: CountingMetric = field(default_factory=CountingMetric)
     latency: LatencyStats | None = None
+    restored: OperatorSnapshot | None = None
 
 
 class OperatorChain:
@@ -175,6 +177,9 @@ class OperatorChain:
             context.input_types = node.input_types
             context.late_records_dropped = node.late_records_dropped
             self._guard(node, functools.partial(node.operator.open, context))
+            if node.restored is not None:
+                check_all_taken(node.spec.uid, type(node.operator).__name__, node.restored)
+                node.restored = None
 
     def close(self) -> None:
         """Tail to head, each whatever the others do; the first error is raised at the end.
@@ -246,6 +251,7 @@ class OperatorChain:
         for node in self._nodes:
             state = states.get(node.spec.uid)
             if state is not None:
+                node.restored = state
                 self._guard(node, functools.partial(node.operator.restore, state))
 
     def snapshot(self, in_hand: Sequence[tuple[int, Element]] = ()) -> dict[str, OperatorSnapshot]:

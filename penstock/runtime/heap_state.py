@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from penstock.model.row import CHANGEABLE, copied
 from penstock.runtime.checkpoint.snapshot import (
@@ -30,6 +30,7 @@ from penstock.runtime.raw_state import (
     RawMapState,
     RawReducingState,
     RawState,
+    sorted_by_key,
 )
 from penstock.runtime.state import Snapshot, ValueState
 from penstock.runtime.state_descriptors import (
@@ -39,7 +40,13 @@ from penstock.runtime.state_descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
+from penstock.runtime.timer_queues import TIMERS, HeapTimerQueue
 from penstock.runtime.window_tables import Fold, HeapWindowTables
+
+_OF_USERS: Final = 2
+"""Columns of states that users' functions ask for: namespaces and raw values."""
+_LOOK_UP_ABOVE: Final = 8
+"""Times as many entries as may be wanted: then each is looked up, instead of all looked at."""
 
 
 class HeapKeyedStateBackend(RawKeyedStateBackend):
@@ -55,33 +62,49 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
         super().__init__(max_parallelism, now_ms, is_int32=is_int32)
         self._cleaned_by_record: list[IncrementalCleanup] = []
         self._tables: dict[str, tuple[StateInfo, dict[Any, Any]]] = {}
+        self._timers: dict[str, HeapTimerQueue] = {}
         self._windows: dict[str, HeapWindowTables] = {}
-        self._restored: dict[str, KeyedPart] = {}
+        self._restored: dict[str, KeyedPart | _Tables] = {}
 
     def records_passed(self, count: int) -> None:
         for cleanup in self._cleaned_by_record:
             cleanup.run(count)
 
     def snapshot(self) -> Snapshot:
-        kept = {name: self._part(state) for name, state in self._states.items()}
+        kept = {
+            name: self._part(one.info, one.alive_tables()) for name, one in self._states.items()
+        }
         for name, (info, table) in self._tables.items():
             keys, values = list(table), list(table.values())
             kept[name] = KeyedPart(info, self.max_parallelism, self.is_int32, keys, [values])
+        for name, queue in self._timers.items():
+            kept[name] = queue.part(self.max_parallelism, is_int32=self.is_int32)
         for name, windows in self._windows.items():
             kept[name] = windows.part(self.max_parallelism, is_int32=self.is_int32)
-        for name, part in self._restored.items():  # nobody has asked for these yet
-            kept[name] = replace(part, columns=list(part.columns))
+        for name, restored in self._restored.items():  # nobody has asked for these yet
+            if isinstance(restored, _Tables):
+                kept[name] = self._part(restored.info, restored.by_namespace)
+            else:
+                kept[name] = replace(restored, columns=list(restored.columns))
         return kept
 
     def table(self, name: str, info: StateInfo) -> dict[Any, Any]:
         table: dict[Any, Any] = {}
-        if (restored := self._take_restored(name, info)) is not None:
+        if isinstance(restored := self._take_restored(name, info), KeyedPart):
             table.update(restored.rows())
         self._tables[name] = info, table
         return table
 
+    def timer_queue(self, name: str) -> HeapTimerQueue:
+        queue = self._timers[name] = HeapTimerQueue()
+        if isinstance(restored := self._take_restored(name, TIMERS), KeyedPart):
+            queue.put_back(restored)
+        return queue
+
     def window_tables(self, name: str, info: StateInfo, fold: Fold) -> HeapWindowTables:
-        made = HeapWindowTables(info, fold, self._take_restored(name, info))
+        restored = self._take_restored(name, info)
+        assert not isinstance(restored, _Tables), "windows have other columns"
+        made = HeapWindowTables(info, fold, restored)
         self._windows[name] = made
         return made
 
@@ -89,9 +112,17 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
         """Kept until the state of that name is asked for."""
         for name, part in snapshot.items():
             check_key_hash(self.owner, name, part, is_int32=self.is_int32)
-            self._restored[name] = part
+            held = self._restored.get(name)
+            if len(part.columns) == _OF_USERS and part.info != TIMERS:
+                if not isinstance(held, _Tables):
+                    held = self._restored[name] = _Tables(part.info)
+                held.add(part)
+            elif isinstance(held, KeyedPart):
+                held.extend(part)
+            else:
+                self._restored[name] = part
 
-    def _take_restored(self, name: str, info: StateInfo) -> KeyedPart | None:
+    def _take_restored(self, name: str, info: StateInfo) -> KeyedPart | _Tables | None:
         """What was restored of a state that is asked for now. Raises: UserError: it was something else."""
         restored = self._restored.get(name)
         if restored is not None:
@@ -99,23 +130,51 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
             del self._restored[name]
         return restored
 
-    def _part(self, state: HeapState) -> KeyedPart:
+    def _part(self, info: StateInfo, by_namespace: Mapping[Any, dict[Any, Any]]) -> KeyedPart:
         keys: list[Any] = []
         namespaces: list[Any] = []
         values: list[Any] = []
-        for namespace, table in state.tables.items():
-            alive = state.alive_entries(table)
-            keys += alive
-            values += alive.values()
-            namespaces += [namespace] * len(alive)
+        for namespace, table in by_namespace.items():
+            keys += table
+            values += table.values()
+            namespaces += [namespace] * len(table)
         columns: list[Column] = [namespaces, values]
-        return KeyedPart(state.info, self.max_parallelism, self.is_int32, keys, columns)
+        return KeyedPart(info, self.max_parallelism, self.is_int32, keys, columns)
 
     def _made(self, name: str, state: HeapState) -> None:
-        if (restored := self._take_restored(name, state.info)) is not None:
-            state.put_back(restored)
+        if isinstance(restored := self._take_restored(name, state.info), _Tables):
+            state.tables = restored.by_namespace
         if state.cleanup is not None and state.cleanup.runs_for_every_record:
             self._cleaned_by_record.append(state.cleanup)
+
+
+class _Tables:
+    """A state that was restored, as it lies in memory, before anybody asks for it.
+
+    Rows go into their tables as they are read: a moment later the keys would have left the processor's cache.
+    """
+
+    def __init__(self, info: StateInfo) -> None:
+        self.info = info
+        self.by_namespace: dict[Any, dict[Any, Any]] = {}
+
+    def add(self, part: KeyedPart) -> None:
+        """More rows."""
+        tables, (namespaces, raws) = self.by_namespace, part.columns
+        assert isinstance(namespaces, list), "it was read, not frozen"
+        assert isinstance(raws, list), "it was read, not frozen"
+        if namespaces and namespaces.count(None) == len(namespaces):  # no windows
+            table = tables.setdefault(None, {})
+            for skey, raw in zip(
+                part.keys, raws, strict=True
+            ):  # a third less than dict.update(zip(...))
+                table[skey] = raw
+            return
+        for skey, namespace, raw in part.rows():
+            own = tables.get(namespace)
+            if own is None:
+                own = tables[namespace] = {}
+            own[skey] = raw
 
 
 class HeapState(RawState):
@@ -138,27 +197,15 @@ class HeapState(RawState):
         if table is not None and table.pop(skey, None) is not None and not table:
             del self.tables[namespace]
 
-    def alive_entries(self, table: dict[Any, Any]) -> dict[Any, Any]:
-        """State key -> raw value of what has not expired in the table of a namespace."""
+    def alive_tables(self) -> dict[Any, dict[Any, Any]]:
+        """By namespace: state key -> raw value of what has not expired."""
         if self._ttl is None:
-            return table
-        found = ((skey, self.alive(raw)) for skey, raw in table.items())
-        return {skey: raw for skey, raw in found if raw is not MISSING}
-
-    def put_back(self, part: KeyedPart) -> None:
-        """What was restored."""
-        tables = self.tables
-        namespaces, raws = part.columns
-        assert isinstance(namespaces, list), "it was read, not frozen"
-        assert isinstance(raws, list), "it was read, not frozen"
-        if not tables and namespaces.count(None) == len(namespaces) > 0:  # no windows: in one go
-            tables[None] = dict(zip(part.keys, raws, strict=True))
-            return
-        for skey, namespace, raw in part.rows():
-            table = tables.get(namespace)
-            if table is None:
-                table = tables[namespace] = {}
-            table[skey] = raw
+            return self.tables
+        found = {}
+        for namespace, table in self.tables.items():
+            alive = ((skey, self.alive(raw)) for skey, raw in table.items())
+            found[namespace] = {skey: raw for skey, raw in alive if raw is not MISSING}
+        return found
 
     def drop_expired(self, namespace: Any, skey: Any) -> None:
         """Incremental clean-up looks at one value, if it is there still."""
@@ -283,6 +330,17 @@ class HeapMapState(HeapState, RawMapState):
     def _entries(self) -> list[tuple[Any, Any]]:
         raw = self._raw()
         return [] if raw is MISSING else list(raw.items())
+
+    def between(self, first: int, last: int) -> list[tuple[int, Any]]:
+        """Without a copy; by looking keys up where that is less than to look at all."""
+        if self._ttl is not None:
+            return super().between(first, last)
+        raw = self._raw()
+        if raw is MISSING:
+            return []
+        if len(raw) > _LOOK_UP_ABOVE * (last - first + 1):
+            return [(key, raw[key]) for key in range(first, last + 1) if key in raw]
+        return sorted_by_key((key, value) for key, value in raw.items() if first <= key <= last)
 
     def _put_entry(self, key: Any, raw: Any) -> None:
         self._found()[key] = raw

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
 from typing import Any, ClassVar, Final, cast
 
 from penstock.model.errors import UserError
@@ -238,6 +239,10 @@ class RawMapState(RawState, MapState):
         found = [(key, self._seen(key, entry)) for key, entry in entries]
         return [(key, value) for key, value in found if value is not MISSING]
 
+    def between(self, first: int, last: int) -> list[tuple[int, Any]]:
+        """(key, value) of the entries whose keys, integers here, are in [first, last], in order. For operators of ours."""
+        return sorted_by_key((key, value) for key, value in self.items() if first <= key <= last)
+
     def alive(self, raw: Any) -> Any:
         kept = {key: entry for key, entry in raw.items() if not self._is_expired(entry[1])}
         if not kept:
@@ -323,3 +328,8 @@ class RawKeyedStateBackend(KeyedStateBackend):
 
     def _made(self, name: str, state: Any) -> None:
         """A state was asked for, for the first time. Raises: UserError: another one of that name was restored."""
+
+
+def sorted_by_key(entries: Iterable[tuple[int, Any]]) -> list[tuple[int, Any]]:
+    """Their values may have no order."""
+    return sorted(entries, key=itemgetter(0))

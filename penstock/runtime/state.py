@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from penstock.model.errors import UserError
 from penstock.runtime.checkpoint.snapshot import KeyedPart, RestoredDatabase, StateInfo
@@ -22,6 +22,7 @@ from penstock.runtime.state_descriptors import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
+from penstock.runtime.timer_queues import TimerQueue
 from penstock.runtime.window_tables import Fold, WindowTables
 
 __all__ = [
@@ -173,9 +174,6 @@ class KeyTable(Protocol):
 class KeyedStateBackend(ABC):
     """All keyed state of one operator. `skey` (see `state_key`), `key` and `namespace` are the context."""
 
-    restores_in_pieces: ClassVar[bool] = False
-    """`restore` lets go of what it was given, so that it need not be in memory as a whole."""
-
     def __init__(
         self,
         max_parallelism: int = 128,
@@ -237,22 +235,30 @@ class KeyedStateBackend(ABC):
     def restore(self, snapshot: Snapshot) -> None:
         """What `snapshot` gave, of any number of backends: only key groups of this subtask, and nothing twice.
 
-        Before anything is asked of a state. A backend with `restores_in_pieces` takes it in any number of calls.
+        Before anything is asked of a state. In any number of calls.
         Raises: UserError: keys were put into key groups by another rule.
         """
 
-    def restore_databases(self, databases: Sequence[RestoredDatabase]) -> None:
-        """Before anything is asked of a state. Raises: UserError: this backend keeps state in memory."""
+    def restore_databases(self, databases: Sequence[RestoredDatabase]) -> Mapping[str, StateInfo]:
+        """Before anything is asked of a state. Returns the states that have values in them.
+
+        Raises: UserError: this backend keeps state in memory.
+        """
         if databases:
             raise UserError(
                 f"operator {self.owner!r} cannot restore its keyed state: an incremental checkpoint has the files of "
                 "RocksDB, and state.backend.type is now 'hashmap'. Set it to 'rocksdb', or go on from a savepoint, "
                 "which either backend reads."
             )
+        return {}
 
     @abstractmethod
     def table(self, name: str, info: StateInfo) -> KeyTable:
         """Once for each name. Its part of a snapshot has one column, the values; so has what is restored into it."""
+
+    @abstractmethod
+    def timer_queue(self, name: str) -> TimerQueue:
+        """Once for each name, with what was restored of it."""
 
     @abstractmethod
     def window_tables(self, name: str, info: StateInfo, fold: Fold) -> WindowTables:

@@ -10,15 +10,17 @@ from penstock.model.errors import ConfigurationError
 
 _TYPE: Final = "state.backend.type"
 _MEMORY: Final = "state.backend.rocksdb.memory.fixed-per-slot"
+_TIMERS: Final = "state.backend.rocksdb.timer-service.factory"
 _LEAST_MEMORY: Final = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class StateBackendSettings:
-    """`rocks_memory_bytes`: block cache and write buffers of all databases of a slot."""
+    """`rocks_memory_bytes`: block cache and write buffers of all databases of a slot. `has_rocks_timers`: they lie there too."""
 
     is_rocks: bool = False
     rocks_memory_bytes: int = 128 << 20
+    has_rocks_timers: bool = True
 
 
 def state_backend_settings_of(settings: Settings) -> StateBackendSettings:
@@ -34,4 +36,10 @@ def state_backend_settings_of(settings: Settings) -> StateBackendSettings:
         raise ConfigurationError(
             f"option '{_MEMORY}' is {memory:,} bytes, but RocksDB needs {_LEAST_MEMORY:,} at least. Change it."
         )
-    return StateBackendSettings(kind == "rocksdb", memory)
+    timers = (settings.get_str(_TIMERS) or "").upper()
+    if timers not in ("ROCKSDB", "HEAP"):
+        raise ConfigurationError(
+            f"option '{_TIMERS}' is {timers!r}, but it takes 'ROCKSDB' (timers on disk, beside the state) or 'HEAP' (in "
+            "memory). Change it."
+        )
+    return StateBackendSettings(kind == "rocksdb", memory, timers == "ROCKSDB")

@@ -171,7 +171,10 @@ def _add_savepoints(commands: Any, runs: argparse.ArgumentParser) -> None:
     )
     actions = looks.add_subparsers(dest="action", required=True)
     inspects = actions.add_parser("inspect", help="operators, states, sizes, key groups")
-    disposes = actions.add_parser("dispose", help="remove it")
+    disposes = actions.add_parser(
+        "dispose",
+        help="remove it, and what no checkpoint beside it needs; its job must not be running",
+    )
     inspects.add_argument(
         "--state", nargs=2, metavar=("UID", "NAME"), help="show the rows of a keyed state"
     )

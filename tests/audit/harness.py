@@ -5,59 +5,34 @@ Nothing is waited for by the clock: the log grows when a checkpoint is complete,
 
 import contextlib
 import json
-import threading
 from pathlib import Path
 
 import audit.job
 import audit.log_source
 from audit.auditor import Auditor
-from audit.event_log import LogWriter, Plan
+from audit.event_log import Plan
 from audit.job import build, create_tables
 from penstock.common import Configuration
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.hosting.executor import MiniCluster
 from penstock.hosting.job_observer import JobObserver
-from penstock.hosting.task_checkpoints import TaskCheckpoints
-from penstock.model.messages import CheckpointFailureReason
 from tests.audit import sabotage
+from tests.audit.disturbance import Disturbance, GrowingLog
 
 PLAN = Plan(a_sources=2, b_sources=2, keys=40, rate=2000, seed=3)
 CHECKPOINTS = 10
-BLOCKS_EACH = 3
 LIMIT_S = 40
 
 
-class GrowingLog:
-    """Of one run. Any thread."""
-
-    def __init__(self, folder: Path) -> None:
-        self._writer = LogWriter(folder, PLAN)
-        self._lock = threading.Lock()
-        self._is_closed = False
-        self.grow()
-
-    def grow(self, *, fails: bool = False) -> bool:
-        """More records; with the first of them, or one before, a task fails. False: there are no more."""
-        with self._lock:
-            if not self._is_closed:
-                if fails:
-                    sabotage.arm()
-                self._writer.append(BLOCKS_EACH)
-            return not self._is_closed
-
-    def close(self) -> None:
-        with self._lock:
-            if not self._is_closed:
-                self._is_closed = True
-                self._writer.close()
-
-
 class Script(JobObserver):
-    """Lets the log grow with every complete checkpoint, and a task fail after some of them."""
+    """Lets the log grow with every complete checkpoint, and a task fail after some of them: those that are asked for, and
+    those that might have taken a stale acknowledgement in.
+    """
 
-    def __init__(self, log: GrowingLog, fail_after: set[int]) -> None:
+    def __init__(self, log: GrowingLog, fail_after: set[int], disturbance: Disturbance) -> None:
         self.log = log
         self.fail_after = fail_after
+        self.disturbance = disturbance
         self.completed = 0
         self.restarts = 0
 
@@ -65,7 +40,8 @@ class Script(JobObserver):
         if ended.location is None:
             return
         self.completed += 1
-        self.log.grow(fails=self.completed in self.fail_after)
+        is_suspect = self.disturbance.was_stale_sent()
+        self.log.grow(fails=is_suspect or self.completed in self.fail_after)
         if self.completed == CHECKPOINTS:
             self.log.close()
 
@@ -78,7 +54,7 @@ class Run:
 
     def __init__(self, folder: Path, monkeypatch) -> None:
         self.folder = folder / "run"
-        self.log = GrowingLog(self.folder)
+        self.log = GrowingLog(self.folder, PLAN)
         self.url = f"sqlite:///{self.folder}/run.db"
         told = {"sources": PLAN.sources(), "url": self.url}
         (self.folder / "audit.json").write_text(json.dumps(told))
@@ -86,51 +62,12 @@ class Run:
         monkeypatch.setattr(audit.job, "itself", sabotage.trip)
         # Many small batches: barriers come between them.
         monkeypatch.setattr(audit.log_source, "ROWS_PER_BATCH", 10)
-        self._lose_acknowledgements(monkeypatch)
-
-    def _lose_acknowledgements(self, monkeypatch) -> None:
-        """Of one task each: of every fifth checkpoint one is lost and a task fails, every seventh one is declined, and
-        after each other one of those a task fails when it has heard so. Of every fourth complete checkpoint no task
-        hears, and one fails.
-        """
-        write, aborted, log = TaskCheckpoints._write, TaskCheckpoints.aborted, self.log
-        complete = TaskCheckpoints.completed
-        lost, heard, unheard = set(), set(), set()
-
-        def lossy(self, writing):
-            number = writing.barrier.checkpoint_id
-            if number in lost or (number % 5 and number % 7):
-                write(self, writing)
-                return
-            lost.add(number)
-            self._under_way.ended(writing, is_kept=False)
-            if number % 7 == 0 or not log.grow(fails=True):
-                reason = CheckpointFailureReason.ASYNC_EXCEPTION
-                self.decline(number, reason, "on purpose")
-
-        def told(self, message):
-            aborted(self, message)
-            if message.checkpoint_id % 14 == 7 and message.checkpoint_id not in heard:
-                heard.add(message.checkpoint_id)
-                log.grow(fails=True)
-
-        def completed(self, message):
-            number = message.checkpoint_id
-            if number % 4 or number in heard:
-                complete(self, message)
-            elif number not in unheard:
-                unheard.add(number)
-                if not log.grow(fails=True):
-                    heard.add(number)
-                    complete(self, message)
-
-        monkeypatch.setattr(TaskCheckpoints, "_write", lossy)
-        monkeypatch.setattr(TaskCheckpoints, "completed", completed)
-        monkeypatch.setattr(TaskCheckpoints, "aborted", told)
+        self.disturbance = Disturbance(self.log)
+        self.disturbance.install(monkeypatch)
 
     def execute(self, fail_after=(3, 6), parallelism=2, **more: str) -> Script:
         """Raises: JobExecutionError; TimeoutError when the job does not end."""
-        script = Script(self.log, set(fail_after))
+        script = Script(self.log, set(fail_after), self.disturbance)
         configuration = Configuration()
         settings = {
             "execution.checkpointing.interval": "10 ms",

@@ -10,6 +10,7 @@ from penstock.datastream.connectors.sql_tables import Database
 from penstock.hosting import in_flight_restore, task_barriers
 from penstock.machines.checkpoints import restore
 from penstock.machines.checkpoints.completed_store import CompletedCheckpointStore
+from penstock.machines.checkpoints.coordinator import CheckpointCoordinator
 from penstock.machines.checkpoints.pending import PendingCheckpoint, Phase
 from penstock.machines.split_assignment import SplitAssignmentTracker
 from penstock.runtime.checkpoint import state_format
@@ -29,7 +30,7 @@ from penstock.runtime.operators import SinkOperator
 from penstock.runtime.operators.window_base import WindowOperator
 from penstock.runtime.source_operator import SourceOperator
 from penstock.runtime.task import StreamTask
-from penstock.runtime.timers import InternalTimerService
+from penstock.runtime.timer_queues import HeapTimerQueue
 
 # ------------------------------------------------------------------ sinks and commits
 
@@ -105,6 +106,27 @@ def commit_only_the_newest(patch):
 def rows_stay_in_the_writer(patch):
     """The SQL sink does not flush before the barrier."""
     patch.setattr(sql_sink._StagingWriter, "_flush", lambda self: None)
+
+
+def completions_count_twice(patch):
+    """Each completion reaches the operators twice, and their committers carry it out each time, as if it were new."""
+    patch.setattr(CheckpointNotifications, "on_complete", lambda self, i: [Completed(i)] * 2)
+    carried_out = {}
+
+    def again(self, checkpoint_id):
+        self._completed = max(self._completed, checkpoint_id)
+        self._expected.clear()
+        done = carried_out.setdefault(id(self), {})
+        due = sorted(one for one in self._waiting if one <= checkpoint_id)
+        for one in due:
+            self._commit(self._waiting[one])
+            done[one] = done.get(one, 0) + 1
+            if done[one] > 1:
+                del self._waiting[one]
+        return due
+
+    patch.setattr(CommitterState, "complete", again)
+    commit_again_what_is_committed(patch)
 
 
 def abort_is_taken_for_completion(patch):
@@ -272,7 +294,7 @@ def forget_one_key_group(patch):
 
 def forget_timers(patch):
     """Timers are in no snapshot."""
-    patch.setattr(InternalTimerService, "restore", lambda self, state: None)
+    patch.setattr(HeapTimerQueue, "put_back", lambda self, part: None)
 
 
 def forget_windows(patch):
@@ -319,6 +341,25 @@ def all_acknowledgements_but_one_are_enough(patch):
     patch.setattr(PendingCheckpoint, "acknowledge", hasty)
 
 
+def stale_acknowledgements_are_accepted(patch):
+    """What comes late of a checkpoint that was aborted is taken for the one that is under way."""
+    real = CheckpointCoordinator.on_acknowledged
+
+    def accepts(self, message):
+        if message.checkpoint_id not in self.pending and self.pending:
+            pending = self.pending[max(self.pending)]
+            vertex_id = message.attempt_id.execution_vertex_id
+            current = next(
+                (one for one in pending.plan.running if one.execution_vertex_id == vertex_id),
+                message.attempt_id,
+            )
+            number = pending.checkpoint_id
+            message = replace(message, checkpoint_id=number, attempt_id=current)
+        real(self, message)
+
+    patch.setattr(CheckpointCoordinator, "on_acknowledged", accepts)
+
+
 def restart_with_the_checkpoint_before_the_latest(patch):
     """What a restart begins with is one checkpoint old."""
 
@@ -340,6 +381,7 @@ PLANTS = [
     commit_again_what_is_committed,
     commit_only_the_newest,
     rows_stay_in_the_writer,
+    completions_count_twice,
     abort_is_taken_for_completion,
     finish_without_the_last_checkpoint,
     offsets_are_one_too_far,
@@ -357,6 +399,7 @@ PLANTS = [
     forget_windows,
     one_acknowledgement_is_enough,
     all_acknowledgements_but_one_are_enough,
+    stale_acknowledgements_are_accepted,
     restart_with_the_checkpoint_before_the_latest,
 ]
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from audit.controller import DECK, Controller, Options
+from audit.controller import Controller, Options
+from audit.faults import DECK
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.slow]
 

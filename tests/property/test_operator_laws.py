@@ -106,7 +106,7 @@ def matches(steps, lower, upper):
 @given(STEPS, st.integers(-9, 9), st.integers(0, 9))
 def test_an_interval_join_keeps_nothing_at_the_end(steps, lower, width):
     op = play(interval_join(lower, lower + width), numbered(steps), in_batches=True)
-    assert [part.keys for part in op.operator.state.snapshot().values()] == [[], []]
+    assert not any(part.keys for part in op.operator.state.snapshot().values())
     assert op.operator.timers.event.entries() == []
 
 

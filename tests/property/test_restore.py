@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.runtime.checkpoint.snapshot import plain_dumps
+from penstock.runtime.checkpoint.state_format import Beside
 from penstock.runtime.columns import count, first, last, sum_
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, ColumnBatch
@@ -234,7 +235,7 @@ def test_an_operator_goes_on_at_any_parallelism_from_any_snapshot(name, before, 
     snapshots = first_run.snapshots()
     results = first_run.results()
     first_run.play([*after, MAX_WATERMARK])  # what it does now must not be in the snapshot
-    again = Subtasks(make, inputs, new, rescaled(snapshots, new))
+    again = Subtasks(make, inputs, new, rescaled(snapshots, new, Beside.HELD))
     again.play([*now, *after, MAX_WATERMARK])
     assert Counter(results + again.results()) == Counter(expected.results())
 

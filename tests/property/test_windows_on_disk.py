@@ -18,6 +18,7 @@ from penstock.runtime.operators import ListContents, ReduceContents
 from penstock.runtime.operators.grid_window import GridWindowOperator
 from penstock.runtime.operators.record_window import RecordWindowOperator
 from tests.property.test_restore import (
+    RECORD,
     SESSION,
     SLIDING,
     STEPS,
@@ -28,7 +29,7 @@ from tests.property.test_restore import (
     window,
     window_join,
 )
-from tests.unit.runtime.checkpoint.restoring import restored, written, written_as_files
+from tests.unit.runtime.checkpoint.restoring import PIECES, restored, written, written_as_files
 from tests.unit.runtime.keyed_backends import KINDS, Backends
 
 LAST = ReduceContents(UserFunction(lambda _first, second: second))
@@ -41,6 +42,7 @@ WINDOWS = {
     "join": (lambda: window_join(TUMBLING), 2),
     "session join": (lambda: window_join(SESSION), 2),
 }
+RECORDS = st.lists(RECORD, max_size=6)
 WAYS = st.sampled_from([
     ("heap", "rocks", "rows"), ("rocks", "heap", "rows"), ("rocks", "rocks", "rows"), ("rocks", "rocks", "files"),
 ])  # fmt: skip
@@ -68,7 +70,7 @@ def test_where_windows_keep_their_contents_is_not_seen(name, before, after, old,
             states = [written(one) for one in snapshots]
         for snapshot in snapshots:
             snapshot.close(is_kept=True)
-        begin = restored(states, new, in_pieces=second == "rocks")
+        begin = restored(states, new, PIECES[second])
         again = Subtasks(make, inputs, new, begin, backends[second].make)
         again.play([*now, *after, MAX_WATERMARK])
         found = Counter(results + again.results())
@@ -96,6 +98,70 @@ def test_windows_that_had_fired_fire_again_for_records_before_the_first_watermar
     assert found[0] == found[1]
 
 
+LATENESS = 6
+
+
+@pytest.mark.parametrize("contents", [SUM, ListContents()])
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=12, deadline=None)
+@given(before=STEPS, late=RECORDS, after=STEPS, old=st.integers(1, 3), new=st.integers(1, 3))
+def test_records_between_two_restores_are_not_lost_before_the_first_watermark(
+    kind, contents, before, late, after, old, new
+):
+    """Checkpoint, restore, records, checkpoint, restore, watermarks: what the general engine gives, whose timers say for each
+    key whether its window is to fire (spec 8.3, 8.4).
+    """
+    found = []
+    for engine in ENGINES:
+        make = partial(window, SLIDING, contents, engine, LATENESS)
+        with ExitStack() as stack:
+            backends = _backends(kind if engine is GridWindowOperator else "heap", stack)
+            runs = []
+            for steps, subtasks in (
+                (raised(before), 1),
+                ([late], old),
+                ([*raised(after), MAX_WATERMARK], new),
+            ):
+                begin = runs and _gone_on(runs[-1], subtasks, backends)
+                run = Subtasks(make, 1, subtasks, begin or None, backends.make).play(steps)
+                runs.append(run)
+            found.append(Counter(result for run in runs for result in run.results()))
+            for run in runs:
+                for harness in run.all:
+                    harness.operator.close()
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("form", ["rows", "files"])
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=12, deadline=None)
+@given(before=STEPS, ahead=st.integers(0, 30), late=RECORDS, after=STEPS)
+def test_windows_fire_for_the_keys_of_those_former_subtasks_where_they_had_not(
+    kind, form, before, ahead, late, after
+):
+    """Subtasks are not at the same watermark when they are merged: each key fires as its own subtask's timers say."""
+    form = form if kind == "rocks" else "rows"
+    found = []
+    for engine in ENGINES:
+        make = partial(window, SLIDING, SUM, engine, LATENESS)
+        with ExitStack() as stack:
+            of_grid = engine is GridWindowOperator
+            backends = _backends(kind if of_grid else "heap", stack)
+            first = Subtasks(make, 1, 2, keyed_state=backends.make).play(raised(before))
+            now = max([step for step in before if isinstance(step, int)], default=0)
+            first.all[0].watermark(now + ahead)
+            begin = _gone_on(first, 1, backends, form if of_grid else "rows")
+            second = Subtasks(make, 1, 1, begin, backends.make).play([late])
+            begin = _gone_on(second, 1, backends)
+            third = Subtasks(make, 1, 1, begin, backends.make).play([*raised(after), MAX_WATERMARK])
+            runs = [first, second, third]
+            found.append(Counter(result for run in runs for result in run.results()))
+            for run in runs:
+                for harness in run.all:
+                    harness.operator.close()
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_window_that_has_fired_at_one_former_subtask_only_still_fires_for_the_others(kind):
     """Subtasks are not at the same watermark when the barrier comes."""
@@ -112,12 +178,24 @@ def test_a_window_that_has_fired_at_one_former_subtask_only_still_fires_for_the_
         states = [written(one) for one in snapshots]
         for snapshot in snapshots:
             snapshot.close(is_kept=True)
-        begin = restored(states, 1, in_pieces=kind == "rocks")
+        begin = restored(states, 1, PIECES[kind])
         again = Subtasks(make, 1, 1, begin, backends.make).play([50])
         found = {value[0] for value, _ in again.all[0].stamped}
         for harness in [*run.all, *again.all]:
             harness.operator.close()
-    assert found >= set(range(9)) - fired
+    assert found == set(range(9)) - fired
+
+
+def _gone_on(run, subtasks, backends, form="rows"):
+    """What as many subtasks restore of a run."""
+    snapshots = run.snapshots()
+    if form == "files":
+        states = [written_as_files(one, len(snapshots), i) for i, one in enumerate(snapshots)]
+    else:
+        states = [written(one) for one in snapshots]
+    for snapshot in snapshots:
+        snapshot.close(is_kept=True)
+    return restored(states, subtasks, PIECES[backends.kind])
 
 
 def _backends(kind, stack):

@@ -99,3 +99,32 @@ def a_repeated_acknowledgement_discards_its_snapshot(stack):
 def checkpoints_outlive_a_failure(stack):
     """What was under way is not aborted when the job stops running."""
     swap(stack, CheckpointCoordinator, "_abort_all", lambda self, reason: None)
+
+
+@plant
+def nobody_hurries_at_the_end(stack):
+    """Tasks at their end wait for the timer, though all of them do."""
+    swap(stack, CheckpointCoordinator, "on_awaited", lambda self, attempt_id, now_ms: None)
+
+
+@plant
+def a_restart_forgets_who_waits_for_the_last_checkpoint(stack):
+    """Also of the regions that it does not touch."""
+    real = CheckpointCoordinator.stop
+
+    def stop(self, *reason):
+        real(self, *reason)
+        self._awaiting.clear()
+
+    swap(stack, CheckpointCoordinator, "stop", stop)
+
+
+@plant
+def a_vertex_counts_as_ended_when_one_of_its_subtasks_has(stack):
+    real = PendingCheckpoint._operators_of
+
+    def operators_of(self, job_vertex):
+        has_ended = bool(self._finished_of(job_vertex))
+        return [replace(one, is_fully_finished=has_ended) for one in real(self, job_vertex)]
+
+    swap(stack, PendingCheckpoint, "_operators_of", operators_of)

@@ -39,6 +39,10 @@ class Files(Protocol):
         """What `open_files` makes this path of again."""
         ...
 
+    def path_of(self, uri: str) -> str | None:
+        """What `open_files` makes of a URI; None: it is of another file system, or that is not known without opening it."""
+        ...
+
     def create(self, path: str) -> ByteSink:
         """A new file, written in order; whole and durable once it is closed. Its folders are made."""
         ...
@@ -67,7 +71,7 @@ def open_files(uri: str) -> tuple[Files, str]:
     if not is_uri(uri):
         return LocalFiles(), str(Path(uri).absolute())
     if uri.startswith("file:"):
-        return LocalFiles(), "/" + uri.removeprefix("file:").lstrip("/")
+        return LocalFiles(), _local_path(uri)
     from pyarrow import ArrowInvalid, ArrowNotImplementedError, fs
 
     try:
@@ -81,9 +85,31 @@ def open_files(uri: str) -> tuple[Files, str]:
     return ArrowFiles(system, uri[:at] if at > 0 else "", uri[at + len(path) :]), path
 
 
+def _local_path(uri: str) -> str:
+    return "/" + uri.removeprefix("file:").lstrip("/")
+
+
 def is_uri(path: str) -> bool:
     """Of a file system that is to be opened; else a path in one that is."""
     return "://" in path or path.startswith("file:")
+
+
+def joined(folder: str, name: str) -> str:
+    """A path or URI of what lies in the folder. What a URI ends with, `?endpoint_override=...`, stays its end."""
+    path, query = _cut(folder)
+    return f"{path.rstrip('/')}/{name}{query}"
+
+
+def parted(path: str) -> tuple[str, str]:
+    """What `joined` was given, of a path or URI."""
+    path, query = _cut(path)
+    folder, _, name = path.rpartition("/")
+    return folder + query, name
+
+
+def _cut(path: str) -> tuple[str, str]:
+    before, mark, query = path.partition("?") if is_uri(path) else (path, "", "")
+    return before, mark + query
 
 
 def refuse_foreign(uri: str) -> None:
@@ -111,6 +137,9 @@ class LocalFiles:
 
     def uri(self, path: str) -> str:
         return path
+
+    def path_of(self, uri: str) -> str | None:
+        return _local_path(uri) if uri.startswith("file:") else None
 
     def create(self, path: str) -> ByteSink:
         with _io_errors(f"create {path}"):
@@ -189,6 +218,12 @@ class ArrowFiles:
 
     def uri(self, path: str) -> str:
         return f"{self._prefix}{path}{self._suffix}"
+
+    def path_of(self, uri: str) -> str | None:
+        prefix, (path, suffix) = self._prefix, _cut(uri)
+        if not prefix or suffix != self._suffix or not path.startswith(prefix):
+            return None
+        return path.removeprefix(prefix)
 
     def create(self, path: str) -> ByteSink:
         with _io_errors(f"create {path}"):

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias, assert_never
 
 from penstock.hosting.checkpoint_port import Coordination, Keeping
+from penstock.hosting.checkpoints.files import parted
 from penstock.hosting.checkpoints.storage import CheckpointStorage
 from penstock.hosting.coordinators import Coordinators
 from penstock.model.completed_checkpoint import CompletedCheckpoint
@@ -150,7 +151,7 @@ class CheckpointKeeper:
         if future is None:
             return
         if answered.location is not None:
-            future.set_result(answered.location.rpartition("/")[0])
+            future.set_result(parted(answered.location)[0])
         else:
             text = "no cause was told" if answered.failure is None else answered.failure.text
             future.set_exception(SavepointFailed(f"no savepoint was taken: {text}"))

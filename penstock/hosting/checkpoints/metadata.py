@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.hosting.checkpoints.files import CheckpointDamaged
+from penstock.hosting.checkpoints.files import CheckpointDamaged, joined, parted
 from penstock.model.checkpoints import (
     ChannelStateHandle,
     CheckpointType,
@@ -40,7 +40,7 @@ _HEAD: Final = struct.Struct("!HQI")
 
 def encode_metadata(checkpoint: CompletedCheckpoint, folder: str = "") -> bytes:
     """All of it but `location`, which is where it is found. `folder`: where that will be."""
-    blobs = _Blobs(f"{folder}/")
+    blobs = _Blobs(folder)
     structure = {
         "checkpoint_id": checkpoint.checkpoint_id,
         "job_id": checkpoint.job_id,
@@ -71,7 +71,7 @@ def decode_metadata(data: bytes, location: str) -> CompletedCheckpoint:
             f"{location} is torn or altered: its checksum is {found:#010x}, written was {checksum:#010x}"
         )
     structure = json.loads(bytes(rest[:body_size]))
-    blobs = _Found(rest[body_size:], location.rpartition("/")[0])
+    blobs = _Found(rest[body_size:], parted(location)[0])
     return CompletedCheckpoint(
         checkpoint_id=structure["checkpoint_id"],
         job_id=JobId(structure["job_id"]),
@@ -83,7 +83,7 @@ def decode_metadata(data: bytes, location: str) -> CompletedCheckpoint:
 
 
 class _Blobs:
-    """Inline state, in the order in which it was met. `folder`: of the metadata, with its slash."""
+    """Inline state, in the order in which it was met. `folder`: of the metadata."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -202,8 +202,8 @@ def _read_channels(
 def _handle(handle: StateHandle, blobs: _Blobs) -> list[Any]:
     if isinstance(handle, InlineHandle):
         return [None, *blobs.add(handle.data), handle.checksum]
-    name = handle.path.removeprefix(blobs.folder)
-    path = handle.path if "/" in name else name
+    folder, name = parted(handle.path)
+    path = name if folder == blobs.folder else handle.path
     return [path, handle.offset, handle.size, handle.checksum]
 
 
@@ -212,5 +212,5 @@ def _read_handle(place: list[Any], blobs: _Found) -> StateHandle:
     if path is None:
         return InlineHandle(blobs.bytes_at([offset, size]), checksum)
     if "/" not in path:
-        path = f"{blobs.folder}/{path}"
+        path = joined(blobs.folder, path)
     return FileHandle(path, offset, size, checksum)

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.hosting.checkpoints.databases import keyed_part, opened
-from penstock.hosting.checkpoints.files import refuse_foreign
+from penstock.hosting.checkpoints.files import joined, parted, refuse_foreign
 from penstock.hosting.checkpoints.storage import METADATA, CheckpointStorage
 from penstock.hosting.closures import loads_records
-from penstock.model.checkpoints import FileHandle, OperatorSubtaskState
+from penstock.model.checkpoints import SHARED_FOLDER, FileHandle, OperatorSubtaskState
 from penstock.model.completed_checkpoint import (
     CompletedCheckpoint,
     ListStateShare,
@@ -117,7 +117,7 @@ class KeyedRows:
     def to_pandas(self) -> Any:
         """A `pandas.DataFrame`. Raises: ExternalError: pandas is not installed."""
         try:
-            import pandas as pd  # type: ignore[import-untyped]
+            import pandas as pd
         except ImportError as error:
             raise ExternalError(
                 "pandas is not installed here, so there are no data frames. Install it, or take to_arrow()."
@@ -133,10 +133,11 @@ class Savepoint:
 
     def __init__(self, location: str) -> None:
         """Raises: ConfigurationError: a file system that is not known. CheckpointDamaged: there is none, or not whole."""
-        folder = location.rstrip("/").removesuffix(f"/{METADATA}")
-        self._folder = folder
-        self._storage = CheckpointStorage(folder, _READER)
-        self.checkpoint: CompletedCheckpoint = self._storage.load(self._storage.find(folder))
+        location = location.rstrip("/")
+        folder, name = parted(location)
+        self._folder = folder if name == METADATA else location
+        self._storage = CheckpointStorage(self._folder, _READER)
+        self.checkpoint: CompletedCheckpoint = self._storage.load_given(self._folder)
 
     # ------------------------------------------------------------------ looking
 
@@ -200,7 +201,7 @@ class Savepoint:
         """
         for folder in {
             self._folder,
-            *(path.rpartition("/")[0] for path in _files(self.checkpoint)),
+            *(parted(path)[0] for path in _files(self.checkpoint)),
         }:
             refuse_foreign(folder)
         operator = self._operator(uid)
@@ -258,17 +259,24 @@ class Savepoint:
     # ------------------------------------------------------------------ removing
 
     def dispose(self) -> None:
-        """Metadata first, then the folder. Raises: CheckpointIoError. ConfigurationError: files of it lie elsewhere too."""
-        others = {path for path in _files(self.checkpoint) if not self._is_inside(path)}
+        """Metadata first, then the folder, then the files that it shared with checkpoints beside it, as far as none of those
+        that are left needs them. Its job must not be running.
+
+        Raises: CheckpointIoError. ConfigurationError: files of it lie in yet another place.
+        """
+        assert self.checkpoint.location is not None
+        folder = parted(self.checkpoint.location)[0]
+        shared = joined(parted(folder)[0], SHARED_FOLDER)
+        others = {
+            path for path in _files(self.checkpoint) if parted(path)[0] not in {folder, shared}
+        }
         if others:
             raise ConfigurationError(
-                f"{self._folder} shares files with others ({min(others)}): only the job it belongs to can remove it."
+                f"{self._folder} refers to files that are not its own ({min(others)}), and who else needs them cannot be seen "
+                "from here. Begin the job with it once more (penstock run -s), take a savepoint, and remove both folders."
             )
         self._storage.discard(self.checkpoint)
-
-    def _is_inside(self, path: str) -> bool:
-        assert self.checkpoint.location is not None
-        return path.rpartition("/")[0] == self.checkpoint.location.rpartition("/")[0]
+        self._storage.discard_claimed(self.checkpoint)
 
 
 def read_savepoint(location: str) -> Savepoint:

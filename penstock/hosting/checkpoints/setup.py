@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from penstock.hosting.checkpoints.files import CheckpointIoError, refuse_foreign
+from penstock.hosting.checkpoints.files import CheckpointIoError, joined, refuse_foreign
 from penstock.hosting.checkpoints.keeper import JobStorage, Pointers
 from penstock.hosting.checkpoints.storage import METADATA, CheckpointStorage
 from penstock.hosting.machine_shell import JobManagerSettings
@@ -152,7 +152,7 @@ def _found(
     if places.restored is None:
         return ()
     refuse_foreign(places.restored)
-    checkpoint = storage.load(storage.find(places.restored))
+    checkpoint = storage.load_given(places.restored)
     storage.probe(checkpoint)
     return (_owned(checkpoint, storage, places),)
 
@@ -163,8 +163,8 @@ def _owned(
     """What the user named is the job's own if it is claimed; else it stays, as a savepoint does, whatever it was."""
     if places.restored is None or checkpoint.location is None:
         return checkpoint
-    named = storage.find(places.restored).rstrip("/").removesuffix(f"/{METADATA}")
-    if checkpoint.location.rpartition("/")[0] != named:
+    named = storage.find(places.restored)
+    if checkpoint.location not in {named, joined(named, METADATA)}:
         return checkpoint
     kind = CheckpointType.CHECKPOINT if places.is_claimed else CheckpointType.SAVEPOINT
     return replace(checkpoint, checkpoint_type=kind)

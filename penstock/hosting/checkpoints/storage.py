@@ -27,7 +27,9 @@ from penstock.hosting.checkpoints.files import (
     Files,
     LocalFiles,
     is_uri,
+    joined,
     open_files,
+    parted,
 )
 from penstock.hosting.checkpoints.metadata import decode_metadata, encode_metadata
 from penstock.model.checkpoints import (
@@ -39,11 +41,11 @@ from penstock.model.checkpoints import (
     SubtaskState,
 )
 from penstock.model.completed_checkpoint import CompletedCheckpoint
-from penstock.model.errors import ConfigurationError
 from penstock.model.ids import JobId
 
 METADATA: Final = "_metadata"
 _CHECKPOINT: Final = re.compile(r"chk-(\d+)")
+_WHOLE: Final = re.compile(r"chk-\d+$|savepoint-")
 _SAFE: Final = re.compile(r"[A-Za-z0-9_.-]+")
 
 
@@ -54,7 +56,7 @@ class CheckpointStorage:
         if not _SAFE.fullmatch(job_id) or set(job_id) == {"."}:
             raise CheckpointIoError(f"job id {job_id!r} cannot be the name of a folder")
         self._files, base = open_files(directory)
-        self._others: dict[str, tuple[Files, str]] = {}
+        self._others: list[Files] = []
         self.root = f"{base.rstrip('/')}/{job_id}"
 
     # ------------------------------------------------------------------ writing
@@ -78,25 +80,19 @@ class CheckpointStorage:
         return max(self._ids(), default=0) + 1
 
     def new_savepoint(self, target: str) -> str:
-        """A folder for a savepoint, below what the user named. It is not made yet.
+        """A folder for a savepoint, below what the user named: a path, or in another file system a URI. It is not made yet.
 
-        Raises: ConfigurationError: tasks, which write there, know the file system of checkpoints only.
+        Raises: ConfigurationError: a file system that is not known.
         """
-        files, path = open_files(target)
-        if files.uri("") != self._files.uri(""):
-            raise ConfigurationError(
-                f"savepoint directory {target!r} is in another file system than the checkpoints "
-                f"({self.uri}). Name a directory beside them, or set execution.checkpointing.dir to one beside it."
-            )
         job = self.root.rpartition("/")[2][:6]
-        return f"{path.rstrip('/')}/savepoint-{job}-{secrets.token_hex(6)}"
+        return joined(self.find(target), f"savepoint-{job}-{secrets.token_hex(6)}")
 
     def writer(
         self, folder: str, inline_bytes: int = INLINE_BYTES, checkpoint_id: int = 0
     ) -> StateWriter:
-        """For the state of one subtask."""
+        """For the state of one subtask. `folder`: as `folder_of` or `new_savepoint` give it."""
         shared = f"{self._shared}/{checkpoint_id}"
-        return StateWriter(self._files, folder, inline_bytes, shared, self._drop_empty)
+        return StateWriter(self._place, folder, inline_bytes, shared, self._drop_empty)
 
     @property
     def _shared(self) -> str:
@@ -111,30 +107,52 @@ class CheckpointStorage:
 
         Raises: CheckpointIoError: also where there is one already, another driver's say.
         """
-        location = f"{folder}/{METADATA}"
-        unfinished = f"{folder}/.{METADATA}-{secrets.token_hex(4)}"
+        files, at = self._place(folder)
+        unfinished = f"{at}/.{METADATA}-{secrets.token_hex(4)}"
         try:
-            stream = self._files.create(unfinished)
+            stream = files.create(unfinished)
             try:
                 stream.write(encode_metadata(checkpoint, folder))
             finally:
                 stream.close()
-            self._files.publish(unfinished, location)
+            files.publish(unfinished, f"{at}/{METADATA}")
         except CheckpointIoError:
             with contextlib.suppress(CheckpointIoError):  # the first error counts
-                self._files.remove(unfinished)
+                files.remove(unfinished)
                 self._drop_empty([folder])
             raise
-        return replace(checkpoint, location=self._files.uri(location))
+        location = joined(folder, METADATA)
+        return replace(checkpoint, location=location if is_uri(folder) else files.uri(location))
 
     # ------------------------------------------------------------------ reading
 
     def load(self, location: str) -> CompletedCheckpoint:
         """Of a metadata file, or the folder of one. Raises: CheckpointDamaged, CheckpointIoError, ConfigurationError."""
-        if not location.endswith(f"/{METADATA}"):
-            location = f"{location.rstrip('/')}/{METADATA}"
+        if parted(location)[1] != METADATA:
+            location = joined(location, METADATA)
         files, path = self._place(location)
         return decode_metadata(files.read(path), location)
+
+    def load_given(self, given: str) -> CompletedCheckpoint:
+        """What a user named. Raises: as `load`; the text says what to name where there is none."""
+        if parted(given)[1] == METADATA:
+            given = parted(given)[0]
+        folder = self.find(given)
+        files, path = self._place(folder)
+        names = [name for name, _ in files.list(path)]
+        if METADATA in names:
+            return self.load(folder)
+        below = [joined(given, name) for name in sorted(names) if _WHOLE.match(name)]
+        what = "a folder without the file _metadata" if names else "not there, or empty"
+        raise CheckpointDamaged(
+            f"there is no savepoint or checkpoint at {given!r}: it is {what}. Name the folder of one that was completed, which "
+            "is called savepoint-... or chk-... and has that file in it"
+            + (
+                f", such as {' or '.join(below[-3:])}."
+                if below
+                else "; see where the job has put it."
+            )
+        )
 
     def find(self, given: str) -> str:
         """Where a user's path or URI is, as seen from here."""
@@ -147,9 +165,12 @@ class CheckpointStorage:
         """Of a path in this file system, or the URI of one in another."""
         if not is_uri(path):
             return self._files, path
-        if path not in self._others:
-            self._others[path] = open_files(path)
-        return self._others[path]
+        for files in self._others:
+            if (found := files.path_of(path)) is not None:
+                return files, found
+        files, found = open_files(path)
+        self._others.append(files)
+        return files, found
 
     def read(self, handle: StateHandle) -> bytes:
         """The bytes of a handle, checked. Raises: CheckpointDamaged, naming the file; CheckpointIoError."""
@@ -205,7 +226,7 @@ class CheckpointStorage:
         if checkpoint.location is not None:
             files, path = self._place(checkpoint.location)
             files.remove(path)
-            files.remove(path.rpartition("/")[0])
+            files.remove(parted(path)[0])
 
     def discard_states(self, states: Iterable[SubtaskState]) -> None:
         """Files that only an unfinished checkpoint has."""
@@ -217,14 +238,16 @@ class CheckpointStorage:
             if isinstance(handle, FileHandle) and not handle.is_shared
         }
         for path in sorted(paths):
-            self._files.remove(path)
-        self._drop_empty({path.rpartition("/")[0] for path in paths})
+            files, at = self._place(path)
+            files.remove(at)
+        self._drop_empty({parted(path)[0] for path in paths})
 
     def _drop_empty(self, folders: Iterable[str]) -> None:
         """Of savepoints that did not come to be: nobody else sweeps where they lie."""
         for folder in folders:
-            if not folder.startswith(f"{self.root}/") and not any(self._files.list(folder)):
-                self._files.remove(folder)
+            files, at = self._place(folder)
+            if not folder.startswith(f"{self.root}/") and not any(files.list(at)):
+                files.remove(at)
 
     def discard_shared(self, kept: Iterable[CompletedCheckpoint], newest: int | None) -> None:
         """Files that no checkpoint refers to of those that are kept. `newest`: id of the last one that was completed: what was
@@ -245,12 +268,14 @@ class CheckpointStorage:
 
     def discard_claimed(self, checkpoint: CompletedCheckpoint) -> None:
         """What a discarded checkpoint of another job, which had become ours, shared with none that lies beside it."""
-        root = (checkpoint.location or "").rsplit("/", 2)[0]
+        root = parted(parted(checkpoint.location or "")[0])[0]
         files, path = self._place(root)
         if path.rpartition("/")[2] != checkpoint.job_id:
             return  # a savepoint: the folder around it is its owner's
         names = [name for name, is_folder in files.list(path) if is_folder]
-        wanted = _paths_of(self._whole(f"{root}/{one}" for one in names if _CHECKPOINT.match(one)))
+        wanted = _paths_of(
+            self._whole(joined(root, one) for one in names if _CHECKPOINT.match(one))
+        )
         shared = f"{path}/{SHARED_FOLDER}"
         for one in _paths_of([checkpoint]) - wanted:
             if self._place(one)[1].startswith(f"{shared}/"):
@@ -322,15 +347,17 @@ class StateWriter:
 
     def __init__(
         self,
-        files: Files,
+        place: Callable[[str], tuple[Files, str]],
         folder: str,
         inline_bytes: int,
         shared: str,
         drop_empty: Callable[[Sequence[str]], None],
     ) -> None:
-        """`shared`: what the paths of shared files begin with. `drop_empty`: told of folders in which nothing may be left."""
+        """`place`: the file system of a path or URI, and the path in it. `shared`: what the paths of shared files begin with.
+        `drop_empty`: told of folders in which nothing may be left.
+        """
         self._drop_empty = drop_empty
-        self._files = files
+        self._place = place
         self._folder = folder
         self._inline_bytes = inline_bytes
         self._shared = shared
@@ -345,8 +372,8 @@ class StateWriter:
         if len(data) < self._inline_bytes:
             return InlineHandle(data, checksum)
         if self._stream is None:
-            self._path = f"{self._folder}/{secrets.token_hex(16)}"
-            self._stream = self._files.create(self._path)
+            self._path = joined(self._folder, secrets.token_hex(16))
+            self._stream = self._created(self._path)
         self._stream.write(data)
         offset, self._size = self._size, self._size + len(data)
         return FileHandle(self._path, offset, len(data), checksum)
@@ -355,7 +382,7 @@ class StateWriter:
         """A file of its own, durable at once, to which other checkpoints may refer. Raises: CheckpointIoError."""
         path = f"{self._shared}-{secrets.token_hex(16)}"
         self._shared_paths.append(path)
-        stream = self._files.create(path)
+        stream = self._created(path)
         try:
             stream.write(data)
         finally:
@@ -376,8 +403,13 @@ class StateWriter:
                 stream.close()
         finally:
             for path in filter(None, (self._path, *self._shared_paths)):
-                self._files.remove(path)
+                files, at = self._place(path)
+                files.remove(at)
             self._drop_empty([self._folder])
+
+    def _created(self, path: str) -> ByteSink:
+        files, at = self._place(path)
+        return files.create(at)
 
 
 def _paths_of(checkpoints: Iterable[CompletedCheckpoint]) -> set[str]:

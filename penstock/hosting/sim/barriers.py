@@ -26,13 +26,17 @@ if TYPE_CHECKING:
 
 _TRAVELS_MS: Final = (0, 0, 1, 10, 200)
 _WRITES_MS: Final = (1, 5, 50, 800)
+_EMPTY_AT_END: Final = 0.6
+"""Share of the tasks that have nothing left to keep; others have output to commit."""
 
 
-def snapshot_of(attempt_id: AttemptId, checkpoint_id: int) -> SubtaskState:
+def snapshot_of(
+    attempt_id: AttemptId, checkpoint_id: int, *, is_at_end: bool = False
+) -> SubtaskState:
     data = f"{attempt_id}@{checkpoint_id}".encode()
     handle = ListStateHandle("made", RedistributionMode.SPLIT, (0,), InlineHandle(data, 0))
     operator = OperatorSubtaskState(lists=(handle,))
-    return SubtaskState(((attempt_id.vertex_id, operator),))
+    return SubtaskState(((attempt_id.vertex_id, operator),), is_at_end)
 
 
 class Barriers:
@@ -52,7 +56,11 @@ class Barriers:
             result = self._results.get(result_id)
             for reader in result.readers.values() if result is not None else ():
                 self._send(reader, result_id, checkpoint_id)
-        state = snapshot_of(task.attempt_id, checkpoint_id)
+        if task.is_at_end and task.final_checkpoint is None:
+            task.final_checkpoint = checkpoint_id
+        state = snapshot_of(task.attempt_id, checkpoint_id, is_at_end=task.is_at_end)
+        if task.is_at_end and self._clock.chance(_EMPTY_AT_END):
+            state = SubtaskState((), is_finished=True)
         message = AcknowledgeCheckpoint(task.attempt_id, checkpoint_id, state, CheckpointMetrics())
         written = partial(task.host.snapshot_taken, task, message)
         task.host.after(self._clock.random.choice(_WRITES_MS), "Written", written)

@@ -63,8 +63,9 @@ class SimCheckpoints:
         self._on_moment = on_moment
         self._trace = trace
         self._chance = Random(clock.now_ms)
-        self._acknowledged: set[tuple[str, int]] = set()
+        self._acknowledged: dict[tuple[str, int], SubtaskState] = {}
         self._written: set[int] = set()
+        self._ended: set[tuple[int, VertexId, int]] = set()
         self._newest_id = -1
 
     # ------------------------------------------------------------------ tasks
@@ -73,7 +74,7 @@ class SimCheckpoints:
         return self._chance.random() < _DECLINES
 
     def on_snapshot(self, message: AcknowledgeCheckpoint) -> None:
-        self._acknowledged.add((str(message.attempt_id), message.checkpoint_id))
+        self._acknowledged[str(message.attempt_id), message.checkpoint_id] = message.state
 
     def on_send(self, message: object) -> None:
         """What a task is told."""
@@ -91,6 +92,7 @@ class SimCheckpoints:
         latest = None if self.latest is None else self.latest.checkpoint_id
         restore = deployment.restore
         begins = None if restore is None else restore.checkpoint_id
+        self._begins_as_it_ended(deployment)
         data = [
             share.state.handle.data
             for _, operator in (() if restore is None else restore.operators)
@@ -104,6 +106,18 @@ class SimCheckpoints:
             f"{deployment.attempt_id} begins with {begins} {data}, the latest is {latest}",
             is_trivial=latest is None,
         )
+
+    def _begins_as_it_ended(self, deployment: TaskDeployment) -> None:
+        """All subtasks of its vertex had ended in the latest checkpoint, and left nothing."""
+        restore, latest = deployment.restore, self.latest
+        if restore is None or latest is None or not restore.is_finished:
+            return
+        uid = deployment.attempt_id.vertex_id
+        subtasks = next(operator.subtasks for operator in latest.operators if operator.uid == uid)
+        has_ended = all(
+            (latest.checkpoint_id, uid, subtask) in self._ended for subtask in range(len(subtasks))
+        )
+        self._invariants.expect(Name.ENDED_STAYS_ENDED, has_ended, deployment.attempt_id)
 
     # ------------------------------------------------------------------ the shell's port
 
@@ -162,12 +176,14 @@ class SimCheckpoints:
         for subtask, state in enumerate(operator.subtasks):
             vertex = graph.vertex(ExecutionVertexId(VertexId(operator.uid), subtask))
             attempt_id = vertex.execution.attempt_id
+            acknowledged = self._acknowledged.get((str(attempt_id), checkpoint_id))
             if state is None:
-                is_good = vertex.state is ExecutionState.FINISHED
+                has_nothing = acknowledged is not None and not acknowledged.operators
+                is_good = has_nothing or vertex.state is ExecutionState.FINISHED
+                self._ended.add((checkpoint_id, VertexId(operator.uid), subtask))
             else:
-                is_made = (str(attempt_id), checkpoint_id) in self._acknowledged
                 made = snapshot_of(attempt_id, checkpoint_id).operators[0][1]
-                is_good = is_made and state == made
+                is_good = acknowledged is not None and state == made
             what = f"checkpoint {checkpoint_id}, {attempt_id}: {state}"
             self._invariants.expect(Name.CHECKPOINT_WHOLE, is_good, what)
 

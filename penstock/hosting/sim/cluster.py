@@ -22,9 +22,10 @@ from penstock.hosting.sim.scenario import FaultKind, JobPlan, Moment, Scenario
 from penstock.hosting.sim.taskmanager import SimTaskManager, Surroundings
 from penstock.hosting.sim.tasks import DataPlane, SimTask
 from penstock.hosting.sim.watcher import Watcher
+from penstock.machines.checkpoints.job_checkpoints import can_be_snapshotted
 from penstock.machines.job_master import JobMaster
 from penstock.model.graph.job_graph import JobGraph
-from penstock.model.ids import ExecutionVertexId, ResourceId
+from penstock.model.ids import ExecutionVertexId, ResourceId, VertexId
 from penstock.model.messages import (
     CancelTask,
     Committable,
@@ -44,7 +45,13 @@ _HOST_LOSS_NOTICED_MS: Final = 90_000
 _RESET_NOTICED_MS: Final = 10_000
 _COMMIT_MS: Final = (1, 50, 2_000)
 _LATE_MS: Final = (4_000, 15_000, 35_000)
+_EARLY: Final = 0.3
 _WORK_SHORT_MS: Final = (500, 5_000, 30_000)
+
+
+def _has_final_checkpoint(plan: JobPlan) -> bool:
+    settings = plan.settings.checkpoints
+    return settings is not None and settings.has_final_checkpoint and can_be_snapshotted(plan.graph)
 
 
 class SimHost:
@@ -133,10 +140,13 @@ class Cluster(Surroundings):
         self.plan = plan
         self.trace = trace
         self.taskmanagers: dict[ResourceId, SimTaskManager] = {}
-        self.data = DataPlane(clock, self._work_ms)
+        self.data = DataPlane(
+            clock, self._work_ms, has_final_checkpoint=_has_final_checkpoint(plan)
+        )
         self._scenario = scenario
         self._faults = faults
         self._is_endless = clock.chance(0.7)
+        self._ends_early: dict[VertexId, bool] = {}
         self.on_moment = faults.at_moment
         host = SimHost(self, plan.slots_each)
         self.master = Master(
@@ -232,9 +242,12 @@ class Cluster(Surroundings):
         self.watcher.task_changed(taskmanager, task)
 
     def _work_ms(self, task: SimTask) -> int:
-        """A task whose results are waited for is done soon; one at the end of the job works until its end."""
+        """A task whose results are waited for is done soon; of an endless job most others work until its end."""
         is_waited_for = any(made.result_type.is_blocking for made in task.deployment.partitions)
-        if is_waited_for or not self._is_endless:
+        vertex_id = task.attempt_id.vertex_id
+        if vertex_id not in self._ends_early:
+            self._ends_early[vertex_id] = self.clock.chance(_EARLY)
+        if is_waited_for or not self._is_endless or self._ends_early[vertex_id]:
             return self.clock.random.choice(_WORK_SHORT_MS)
         return max(self._scenario.ends_ms - self.clock.now_ms, 100)
 

@@ -52,6 +52,8 @@ class Name(StrEnum):
     RESTORES_LATEST = "a restart begins with the latest completed checkpoint"
     LATEST_IS_KEPT = "what a restart would begin with is not discarded"
     CHECKPOINT_IDS_RISE = "ids of checkpoints rise"
+    LAST_AT_ONCE = "when all have read their input the last checkpoint is taken at once"
+    ENDED_STAYS_ENDED = "only who had ended in the checkpoint begins at its end"
     ATTEMPTS_END = "every attempt ends"
     RECOVERS = "60 s after the faults the job runs or has ended"
     GIVEN_BACK = "slots and TaskManagers are given back after the end"

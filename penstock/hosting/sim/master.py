@@ -34,6 +34,7 @@ from penstock.model.messages import (
     DeclineCheckpoint,
     FailJob,
     FailureInfo,
+    FinalCheckpointAwaited,
     Heartbeat,
     JobEvent,
     JobFinalized,
@@ -49,6 +50,7 @@ from penstock.model.messages import (
     TaskManagerRegistered,
     TaskReported,
     TaskStateChanged,
+    WaitsForFinalCheckpoint,
 )
 
 if TYPE_CHECKING:
@@ -208,6 +210,8 @@ class Master:
             self.shell.feed_job(CheckpointAcknowledged(message, now_ms))
         elif isinstance(message, DeclineCheckpoint):
             self.shell.feed_job(CheckpointDeclined(message, now_ms))
+        elif isinstance(message, WaitsForFinalCheckpoint):
+            self.shell.feed_job(FinalCheckpointAwaited(message.attempt_id, now_ms))
         elif isinstance(message, PartitionDataProduced):
             self.shell.feed_job(message)
         else:

@@ -26,6 +26,7 @@ from penstock.model.messages import (
     RegisterTaskManager,
     TaskStateChanged,
     TriggerCheckpoint,
+    WaitsForFinalCheckpoint,
 )
 
 _DELAYS_MS: Final = (0, 0, 1, 1, 2, 5, 20, 120)
@@ -59,6 +60,7 @@ _OF_ONE_TASK: Final = (
     NotifyCheckpointAborted,
     AcknowledgeCheckpoint,
     DeclineCheckpoint,
+    WaitsForFinalCheckpoint,
 )
 Receiver = Callable[[object], None]
 

@@ -78,12 +78,14 @@ class Moment(StrEnum):
     TRIGGER_TO_ACK = "between trigger and acknowledgement"
     ACK_TO_COMPLETE = "between acknowledgement and completion"
     COMPLETE_TO_NOTIFY = "between completion and notification"
+    END_TO_FINAL = "between the end of data and the final checkpoint"
 
 
 CHECKPOINT_MOMENTS: Final[tuple[Moment, ...]] = (
     Moment.TRIGGER_TO_ACK,
     Moment.ACK_TO_COMPLETE,
     Moment.COMPLETE_TO_NOTIFY,
+    Moment.END_TO_FINAL,
 )
 _OTHER_MOMENTS: Final[tuple[Moment, ...]] = tuple(
     moment for moment in Moment if moment not in CHECKPOINT_MOMENTS

@@ -45,6 +45,7 @@ from penstock.model.messages import (
     TaskStateChanged,
     TriggerCheckpoint,
     UpdatePartitions,
+    WaitsForFinalCheckpoint,
 )
 from penstock.model.slot_size import SlotSize
 from penstock.model.states import ExecutionState
@@ -281,6 +282,15 @@ class SimTaskManager:
         self._around.on_snapshot(message)
         self.send(message)
 
+    def wait_for_final_checkpoint(self, task: SimTask) -> None:
+        self.send(WaitsForFinalCheckpoint(task.attempt_id))
+        self._around.on_moment(Moment.END_TO_FINAL, self.resource_id)
+
+    def _on_checkpoint_complete(self, message: NotifyCheckpointComplete) -> None:
+        task = self.tasks.get(message.attempt_id)
+        if task is not None:
+            self._around.data.checkpoint_completed(task, message.checkpoint_id)
+
     def _on_shutdown(self, message: Shutdown) -> None:
         self.end(message.reason)
 
@@ -309,6 +319,6 @@ _HANDLERS: Final[dict[type, Callable[[SimTaskManager, Any], None]]] = {
     UpdatePartitions: SimTaskManager._ignore,
     MasterHeartbeat: SimTaskManager._ignore,
     TriggerCheckpoint: SimTaskManager._on_trigger_checkpoint,
-    NotifyCheckpointComplete: SimTaskManager._ignore,
+    NotifyCheckpointComplete: SimTaskManager._on_checkpoint_complete,
     NotifyCheckpointAborted: SimTaskManager._ignore,
 }

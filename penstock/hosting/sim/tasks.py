@@ -1,8 +1,9 @@
 """Life of a simulated task, and the results that tasks read from each other across TaskManagers.
 
 Stands for `hosting/task_thread.py` and the data plane: no rows, but who waits for whom is as there. A task reads a
-pipelined result while it is made, a blocking one when it is complete; it ends after its pipelined producers, and after all
-that read its own pipelined results have connected. Knows no machine.
+pipelined result while it is made, a blocking one when it is complete. It is at its end when it has worked and all its pipelined
+producers are, and tells its readers so; with checkpoints it waits there for one that began after that. It ends after its
+pipelined producers, and after all that read its own pipelined results have connected. Knows no machine.
 """
 
 from __future__ import annotations
@@ -29,13 +30,19 @@ _NOTICED_MS: Final = (0, 1, 20, 100)
 
 @dataclass(eq=False, slots=True)
 class SimTask:
-    """One attempt in a TaskManager. `unread`: pipelined inputs that have not ended yet."""
+    """One attempt in a TaskManager. `open`: pipelined inputs that have more data; `unread`: those that have not ended yet.
+
+    `final_checkpoint`: the first that began at its end; `is_covered`: that, or a later one, is complete, or none is needed.
+    """
 
     deployment: TaskDeployment
     host: SimTaskManager
     state: ExecutionState = ExecutionState.DEPLOYING
     is_cancelled: bool = False
-    is_work_done: bool = False
+    is_at_end: bool = False
+    is_covered: bool = False
+    final_checkpoint: int | None = None
+    open: dict[ResultPartitionId, None] = field(default_factory=dict)
     unread: dict[ResultPartitionId, None] = field(default_factory=dict)
     missing: dict[ResultPartitionId, None] = field(default_factory=dict)
     barriers: dict[int, set[ResultPartitionId]] = field(default_factory=dict)
@@ -71,11 +78,17 @@ class SimResult:
 
 
 class DataPlane:
-    """All results of all TaskManagers, and who reads them. `work_ms`: how long a task without pipelined input works."""
+    """All results of all TaskManagers, and who reads them. `work_ms`: how long a task without pipelined input works.
 
-    def __init__(self, clock: SimClock, work_ms: Callable[[SimTask], int]) -> None:
+    `has_final_checkpoint`: whether tasks at their end wait for a checkpoint.
+    """
+
+    def __init__(
+        self, clock: SimClock, work_ms: Callable[[SimTask], int], *, has_final_checkpoint: bool
+    ) -> None:
         self._clock = clock
         self._work_ms = work_ms
+        self._has_final_checkpoint = has_final_checkpoint
         self.results: dict[ResultPartitionId, SimResult] = {}
         self._waiting: dict[ResultPartitionId, list[SimTask]] = {}
         self.barriers = Barriers(clock, self.results)
@@ -111,18 +124,42 @@ class DataPlane:
             result.readers[task.attempt_id] = task
             if not result.result_type.is_blocking:
                 task.unread[result_id] = None
+                if not result.producer.is_at_end:
+                    task.open[result_id] = None
                 self._finish_soon(result.producer)
         if not task.missing:
             task.host.task_runs(task)
-            if not task.unread:
-                delay_ms = self._work_ms(task)
-                task.host.after(delay_ms, "Work", lambda: self._work_done(task))
-            else:
-                task.is_work_done = True
+            restore = task.deployment.restore
+            has_ended = bool(task.unread) or (restore is not None and restore.is_finished)
+            delay_ms = 0 if has_ended else self._work_ms(task)
+            task.host.after(delay_ms, "Work", lambda: self._end_data(task))
 
-    def _work_done(self, task: SimTask) -> None:
-        task.is_work_done = True
+    def _end_data(self, task: SimTask) -> None:
+        """If nothing more comes: its readers hear of it, and it waits for its final checkpoint."""
+        if task.state is not ExecutionState.RUNNING or task.open or task.is_at_end:
+            return
+        task.is_at_end = True
+        task.is_covered = not self._has_final_checkpoint
+        for result_id, _, _ in task.outputs():
+            result = self.results.get(result_id)
+            if result is None or result.result_type.is_blocking:
+                continue
+            for reader in result.readers.values():
+                told = partial(self._input_has_no_more, reader, result_id)
+                reader.host.after(self._clock.random.choice(_NOTICED_MS), "EndOfData", told)
+        if self._has_final_checkpoint:
+            task.host.wait_for_final_checkpoint(task)
         self._finish_soon(task)
+
+    def _input_has_no_more(self, task: SimTask, result_id: ResultPartitionId) -> None:
+        task.open.pop(result_id, None)
+        self._end_data(task)
+
+    def checkpoint_completed(self, task: SimTask, checkpoint_id: int) -> None:
+        """The task was told so."""
+        if task.final_checkpoint is not None and checkpoint_id >= task.final_checkpoint:
+            task.is_covered = True
+            self._finish_soon(task)
 
     def _wait(self, task: SimTask, result_id: ResultPartitionId) -> None:
         where = next(
@@ -149,8 +186,10 @@ class DataPlane:
         )
 
     def _finish(self, task: SimTask) -> None:
-        """If nothing holds it any more: its inputs have ended, and its results have reached their readers."""
-        if task.state is not ExecutionState.RUNNING or not task.is_work_done or task.unread:
+        """If nothing holds it any more: its inputs have ended, its results have reached their readers, its end is covered."""
+        if task.state is not ExecutionState.RUNNING or not task.is_at_end or task.unread:
+            return
+        if not task.is_covered:
             return
         made = [self.results[result_id] for result_id, _, _ in task.outputs()]
         pipelined = [result for result in made if not result.result_type.is_blocking]

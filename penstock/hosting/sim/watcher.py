@@ -18,6 +18,7 @@ from penstock.model.ids import AttemptId, ExecutionVertexId, ResourceId, ResultP
 from penstock.model.messages import (
     Committable,
     ExecutionStateChanged,
+    FinalCheckpointAwaited,
     JobEvent,
     JobStatusChanged,
     ResourceEvent,
@@ -60,6 +61,7 @@ class Watcher:
         self._newest: dict[ExecutionVertexId, int] = {}
         self._deployed: set[AttemptId] = set()
         self._finished: set[AttemptId] = set()
+        self._at_end: set[AttemptId] = set()
         self._status = JobStatus.CREATED
         self._commits = 0
 
@@ -69,6 +71,21 @@ class Watcher:
         self._trace(f"job {_brief(event)}")
         shell = self._master.shell
         self._invariants.after_job_step(shell.job_master, self._clock.now_ms)
+        if isinstance(event, FinalCheckpointAwaited):
+            self._at_end.add(event.attempt_id)
+            self._last_is_taken_at_once()
+
+    def _last_is_taken_at_once(self) -> None:
+        """When all that run wait for it, a checkpoint is under way, or waits for another one or for its pause."""
+        job = self._master.shell.job_master
+        coordinator = job._core.checkpoints.coordinator
+        vertices = job.execution_graph.vertices
+        waiting = [v for v in vertices if v.execution.attempt_id in self._at_end]
+        are_all = all(v in waiting or v.state is ExecutionState.FINISHED for v in vertices)
+        if coordinator is None or not coordinator.is_active or not are_all:
+            return
+        is_taken = bool(coordinator.pending) or len(coordinator._queue) > 0
+        self._invariants.expect(Name.LAST_AT_ONCE, is_taken, waiting)
 
     def after_resource_step(self, event: ResourceEvent) -> None:
         if not isinstance(event, ResourceTick):

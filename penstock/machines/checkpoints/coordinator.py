@@ -104,7 +104,6 @@ class CheckpointCoordinator:
     def stop(self, reason: Reason = Reason.COORDINATOR_SUSPEND) -> None:
         """The job does not run any more: nothing is triggered, and what is under way is aborted."""
         self.is_active = self._is_periodic = False
-        self._awaiting.clear()
         for request in self._queue.drop_all():
             self._gateway.answer_failure(request, reason, "the job is not RUNNING")
         self._abort_all(reason)
@@ -142,6 +141,7 @@ class CheckpointCoordinator:
     def on_attempt_ended(self, vertex: ExecutionVertex) -> None:
         """Its acknowledgement will not come: one that has sent it told us before it ended."""
         attempt_id = vertex.execution.attempt_id
+        self._awaiting.discard(attempt_id)
         for pending in self._under_way():
             if attempt_id in pending.plan.running and attempt_id not in pending.states:
                 self._abort(pending, Reason.TASK_CLOSING, f"task {vertex} is {vertex.state}")
@@ -162,7 +162,10 @@ class CheckpointCoordinator:
                     self._abort(pending, Reason.CHECKPOINT_EXPIRED, text)
 
     def on_awaited(self, attempt_id: AttemptId, now_ms: int) -> None:
-        """A task has read all its input. When all have, nothing is gained by waiting for the timer."""
+        """A task has read all its input. When all have, nothing is gained by waiting for the timer.
+
+        Of those that a restart did not touch this is known already: they do not say it again.
+        """
         self._awaiting.add(attempt_id)
         running = [v for v in self._graph.vertices if v.state is not ExecutionState.FINISHED]
         are_all = all(vertex.execution.attempt_id in self._awaiting for vertex in running)

@@ -1,7 +1,8 @@
 """How many checkpoints may fail in a row before the job does.
 
 Knows no pending checkpoint. Source: Flink CheckpointFailureManager (spec 10.1). Differs: a synchronous savepoint
-that has been triggered and fails ends the attempt for whatever reason it fails; its tasks have stopped for it.
+that has been triggered and fails ends the attempt for whatever reason it fails, its tasks have stopped for it; another
+savepoint that fails never counts, also where a task could not write it: who asked for it is told.
 """
 
 from __future__ import annotations
@@ -21,13 +22,6 @@ COUNTED: Final = frozenset({
 })
 """Failures of the checkpoint itself; the others are of a job that was starting, ending or restarting."""
 
-_OF_THE_DRIVER: Final = frozenset({
-    Reason.IO_EXCEPTION,
-    Reason.CHECKPOINT_EXPIRED,
-    Reason.FINALIZE_FAILURE,
-})
-"""Failures in which no task has a part."""
-
 
 class FailureCounter:
     """`continuous`: counted failures since the last success."""
@@ -40,14 +34,12 @@ class FailureCounter:
     def on_failure(
         self, checkpoint_id: int, checkpoint_type: CheckpointType, reason: Reason
     ) -> bool:
-        """Whether the job must fail for it. An id counts once. That the driver cannot store a savepoint is told to who asked
-        for it, and says nothing about the job's checkpoints (Flink's handleJobLevelCheckpointException).
-        """
+        """Whether the job must fail for it. An id counts once."""
         if checkpoint_type.is_synchronous:
             return True
-        if checkpoint_type.is_savepoint and reason in _OF_THE_DRIVER:
+        if checkpoint_type.is_savepoint or reason not in COUNTED:
             return False
-        if reason not in COUNTED or checkpoint_id in self._counted_ids:
+        if checkpoint_id in self._counted_ids:
             return False
         self._counted_ids.add(checkpoint_id)
         self.continuous += 1

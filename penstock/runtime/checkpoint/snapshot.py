@@ -187,6 +187,9 @@ class Pieces(Protocol):
     """Reads parts whose names begin with the prefix, which is taken off. A part may be in any number of pieces."""
 
     def __call__(self, prefix: str, /) -> Iterator[dict[str, KeyedPart]]: ...
+    def not_taken(self) -> dict[str, StateInfo]:
+        """Of which rows were met, and whose names began with no prefix."""
+        ...
 
 
 @dataclass(slots=True)
@@ -213,12 +216,12 @@ class OperatorSnapshot:
         names = [name for name in self.keyed if name.startswith(prefix)]
         found = {name.removeprefix(prefix): self.keyed.pop(name) for name in names}
         for piece in () if self.pieces is None else self.pieces(prefix):
-            for name, part in piece.items():
-                if name in found:
-                    found[name].extend(part)
-                else:
-                    found[name] = part
+            _extend(found, piece)
         return found
+
+    def hold(self, other: OperatorSnapshot) -> None:
+        """The keyed parts of another one, of other key groups. Nothing is frozen."""
+        _extend(self.keyed, other.keyed)
 
     def take_in_pieces(self, prefix: str = "") -> Iterator[dict[str, KeyedPart]]:
         """As `take`, a few key groups at a time where it was read so."""
@@ -226,6 +229,14 @@ class OperatorSnapshot:
             yield self.take(prefix)
         else:
             yield from self.pieces(prefix)
+
+    def not_taken(self) -> dict[str, str]:
+        """What nobody has taken, by name; of parts that are read in pieces, those that lie beside what was read."""
+        found = {name: str(part.info) for name, part in self.keyed.items() if part.keys}
+        found |= {one.handle.role: "files of RocksDB" for one in self.databases}
+        if self.pieces is not None:
+            found |= {name: str(info) for name, info in self.pieces.not_taken().items()}
+        return found
 
     def elements(self, name: str) -> list[Any]:
         """Of a list; empty when there is none."""
@@ -257,6 +268,14 @@ class OperatorSnapshot:
             part.close(is_kept=is_kept)
 
 
+def _extend(parts: dict[str, KeyedPart], others: Mapping[str, KeyedPart]) -> None:
+    for name, part in others.items():
+        if name in parts:
+            parts[name].extend(part)
+        else:
+            parts[name] = part
+
+
 def plain_dumps(value: object) -> bytes:
     """Pickle protocol 5: for objects whose classes can be imported."""
     return pickle.dumps(value, protocol=5)
@@ -269,10 +288,8 @@ def frozen(column: Column, dumps: Dumps) -> Column:
     kinds = set(map(type, column))
     if kinds == {list} and is_immutable(list(chain.from_iterable(column))):
         return list(map(list.copy, column))
-    if kinds == {dict} and is_immutable([
-        item for table in column for pair in table.items() for item in pair
-    ]):
-        return list(map(dict.copy, column))
+    if kinds == {dict} and (tables := _frozen_tables(column)) is not None:
+        return tables
     if kinds == {Row} and (rows := _frozen_rows(column)) is not None:
         return rows
     if is_immutable(column):
@@ -280,6 +297,16 @@ def frozen(column: Column, dumps: Dumps) -> Column:
     # In pieces: what a pickler remembers of a million objects costs more than the objects.
     starts = range(0, len(column), _PICKLED_TOGETHER)
     return Pickled(tuple(dumps(list(column[i : i + _PICKLED_TOGETHER])) for i in starts))
+
+
+def _frozen_tables(column: Sequence[dict[Any, Any]]) -> list[dict[Any, Any]] | None:
+    """Copies of tables that hold what cannot change, or lists of that; None of others."""
+    if not is_immutable(list(chain.from_iterable(column))):
+        return None
+    values = list(chain.from_iterable(map(dict.values, column)))
+    if set(map(type, values)) == {list} and is_immutable(list(chain.from_iterable(values))):
+        return [dict(zip(table, map(list.copy, table.values()), strict=True)) for table in column]
+    return list(map(dict.copy, column)) if is_immutable(values) else None
 
 
 def _frozen_rows(column: Sequence[Row]) -> FrozenRows | None:
@@ -314,6 +341,18 @@ def check_restored(uid: str, name: str, restored: StateInfo, wanted: StateInfo) 
         f"operator {uid!r} cannot restore its state {name!r}: the checkpoint has it as {restored}, and the "
         f"program declares it as {wanted}. Declare it as it was, or give the new state another name."
     )
+
+
+def check_all_taken(uid: str, operator: str, restored: OperatorSnapshot) -> None:
+    """Raises: UserError when the operator, of another kind than the one that wrote it, has left some state."""
+    left = restored.not_taken()
+    if left:
+        shown = "; ".join(f"{name!r} ({info})" for name, info in sorted(left.items()))
+        raise UserError(
+            f"operator {uid!r} cannot restore {shown}: the checkpoint was written by an operator of another kind, and "
+            f"{operator} has no place for it. Make the operator what it was, or give it another uid and start with "
+            "execution.savepoint.ignore-unclaimed-state (penstock run -s ... -n), which leaves that state behind."
+        )
 
 
 def check_key_hash(uid: str, name: str, restored: KeyedPart, *, is_int32: bool) -> None:

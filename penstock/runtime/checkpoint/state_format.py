@@ -19,6 +19,7 @@ import json
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from enum import Enum
 from typing import Any, Final
 
 import numpy as np
@@ -55,6 +56,8 @@ CHUNK_BYTES: Final = 1 << 20
 """A chunk of key groups is closed when it has this much."""
 
 _LITTLE: Final = 16 << 20
+_NO_PART: Final = "\0"
+"""Nothing has such a name."""
 _VERSION: Final = 1
 _LENGTH: Final = struct.Struct("<I")
 _SECTION: Final = struct.Struct("<HI")
@@ -265,12 +268,11 @@ def read_operator(
     read: Read,
     groups: tuple[int, int],
     loads: Loads,
-    *,
-    in_pieces: bool = False,
+    pieces: Beside | None = None,
 ) -> OperatorSnapshot:
     """What a subtask of the key groups `groups` (first and last) restores: all handles in one.
 
-    `in_pieces`: keyed state is read when it is taken, once for each role, and never as a whole.
+    `pieces`: keyed state is read when it is taken, handle by handle; None: at once.
     Raises: ExternalError for content of another version; what the callables raise.
     """
     snapshot = OperatorSnapshot()
@@ -282,8 +284,8 @@ def read_operator(
     ours = [
         one for one in state.keyed if one.first_group <= groups[1] and one.last_group >= groups[0]
     ]
-    if in_pieces and ours:
-        snapshot.pieces = _Pieces(ours, read, groups, loads)
+    if pieces is not None and ours:
+        snapshot.pieces = _Pieces(ours, read, groups, loads, pieces)
     else:
         for handle in ours:
             _read_chunk(snapshot, handle, read(handle.handle), groups, loads)
@@ -310,42 +312,80 @@ def _read_chunk(
     groups: tuple[int, int],
     loads: Loads,
     prefix: str = "",
-) -> None:
-    """`prefix`: of the names of parts that are wanted; the others are left empty."""
+) -> dict[str, StateInfo]:
+    """`prefix`: of the names of parts that are wanted; the others are left empty. Gives all parts that have rows here."""
     parts = _parts(snapshot, data)
     names = {id(part): name for name, part in snapshot.keyed.items()}
     wanted = [part if names[id(part)].startswith(prefix) else None for part in parts]
     columns = [1 + len(part.columns) for part in parts]
     bounds = [*handle.offsets, len(data)]
     view = memoryview(data)
+    met: set[int] = set()
     for place, group in enumerate(range(handle.first_group, handle.last_group + 1)):
         if groups[0] <= group <= groups[1]:
-            _read_group(wanted, columns, view[bounds[place] : bounds[place + 1]], loads)
+            met |= _read_group(wanted, columns, view[bounds[place] : bounds[place + 1]], loads)
+    return {names[id(parts[number])]: parts[number].info for number in met}
+
+
+class Beside(Enum):
+    """What becomes of the parts beside those that are asked for, where keyed state is read in pieces."""
+
+    HELD = 0
+    """They stay in memory until they are asked for."""
+    READ_AGAIN = 1
+    """They need not fit into memory. What little there is is read once all the same."""
 
 
 class _Pieces:
-    """Keyed state handle by handle. What little there is is read once."""
+    """Keyed state handle by handle."""
 
     def __init__(
-        self, handles: list[KeyedStateHandle], read: Read, groups: tuple[int, int], loads: Loads
+        self,
+        handles: list[KeyedStateHandle],
+        read: Read,
+        groups: tuple[int, int],
+        loads: Loads,
+        beside: Beside,
     ) -> None:
         self._handles = handles
+        self._held = OperatorSnapshot() if beside is Beside.HELD else None
         self._read = read
         self._groups = groups
         self._loads = loads
         self._is_little = sum(one.handle.size for one in handles) <= _LITTLE
         self._known: dict[int, bytes] = {}
+        self._prefixes: list[str] = []
+        self._met: dict[str, StateInfo] = {}
+
+    def not_taken(self) -> dict[str, StateInfo]:
+        if not self._prefixes:  # the operator has no keyed state at all: one handle says it
+            self._met = self._read_piece(0, _NO_PART)[1]
+        taken = tuple(self._prefixes)
+        return {name: info for name, info in self._met.items() if not name.startswith(taken)}
 
     def __call__(self, prefix: str) -> Iterator[dict[str, KeyedPart]]:
-        for number, handle in enumerate(self._handles):
-            data = self._known.get(number)
-            if data is None:
-                data = self._read(handle.handle)
-                if self._is_little:
-                    self._known[number] = data
-            piece = OperatorSnapshot()
-            _read_chunk(piece, handle, data, self._groups, self._loads, prefix)
+        self._prefixes.append(prefix)
+        if self._held is not None and len(self._prefixes) > 1:
+            yield self._held.take(prefix)
+            return
+        for number in range(len(self._handles)):
+            piece, met = self._read_piece(number, prefix if self._held is None else "")
+            self._met |= met
             yield piece.take(prefix)
+            if self._held is not None:
+                self._held.hold(piece)
+
+    def _read_piece(
+        self, number: int, prefix: str
+    ) -> tuple[OperatorSnapshot, dict[str, StateInfo]]:
+        """Parts whose names begin with the prefix, and what all parts with rows are."""
+        handle, data = self._handles[number], self._known.get(number)
+        if data is None:
+            data = self._read(handle.handle)
+            if self._is_little and self._held is None:
+                self._known[number] = data
+        piece = OperatorSnapshot()
+        return piece, _read_chunk(piece, handle, data, self._groups, self._loads, prefix)
 
 
 def _parts(snapshot: OperatorSnapshot, data: bytes) -> list[KeyedPart]:
@@ -368,11 +408,12 @@ def _parts(snapshot: OperatorSnapshot, data: bytes) -> list[KeyedPart]:
 
 def _read_group(
     parts: list[KeyedPart | None], columns: list[int], view: memoryview, loads: Loads
-) -> None:
-    """`parts`: None for those that are not wanted. `columns`: how many each part has, with its keys."""
-    position = 0
+) -> set[int]:
+    """`parts`: None for those that are not wanted. `columns`: how many each part has, with its keys. Gives the parts' numbers."""
+    position, met = 0, set[int]()
     while position < len(view):
         number, _ = _SECTION.unpack_from(view, position)
+        met.add(number)
         position += _SECTION.size
         part = parts[number]
         if part is None:
@@ -386,6 +427,7 @@ def _read_group(
             values, position = decode_column(view, position, loads)
             assert isinstance(column, list)
             column.extend(values)
+    return met
 
 
 def decode_column(view: memoryview, position: int, loads: Loads) -> tuple[list[Any], int]:

@@ -2,8 +2,8 @@
 
 No Python object is made per record: rows are grouped by (pane, key) in Arrow, a pane being the widest slice
 that all windows share; panes are combined when the watermark completes a window. Source: Flink's sliced
-window aggregation of the SQL runtime; differs: a record within the allowed lateness fires its windows again
-once per batch and key, not once per record.
+window aggregation of the SQL runtime, whose watermark is restored too; differs: a record within the allowed lateness fires
+its windows again once per batch and key, not once per record.
 """
 
 from __future__ import annotations
@@ -102,6 +102,8 @@ class ColumnWindowOperator(Operator):
         self._max_parallelism, self._subtask = context.max_parallelism, context.subtask
         self._panes: dict[int, list[Part]] = {}
         self._known: set[int] = set()
+        self._fired_groups: dict[int, set[int]] = {}
+        self._reached: dict[int, int] = {}
         if self._restored is not None:
             check_restored(context.operator_id, PANES, self._restored.info, self._info)
             self._put_back(self._restored)
@@ -127,6 +129,7 @@ class ColumnWindowOperator(Operator):
             present = [pane for pane in present if pane not in set(late)]
         self._announce(present)
         if data.num_rows:
+            self._fire_again_later(data, panes)
             self._keep(data, panes)
         refired = [start for pane in present for start in self._fired_windows(pane)]
         return self._refire(sorted(set(refired)), data) if refired else ()
@@ -192,6 +195,8 @@ class ColumnWindowOperator(Operator):
     # ------------------------------------------------------------------ firing
 
     def process_watermark(self, watermark: Watermark, input_index: int) -> Emitted:
+        if watermark.timestamp_ms < self._watermark:  # as it was restored
+            watermark = Watermark(self._watermark)
         now = self._watermark = watermark.timestamp_ms
         size = self.grid.size
         if self._to_fire and self._to_fire[0] + size - 1 <= now:
@@ -200,7 +205,7 @@ class ColumnWindowOperator(Operator):
         while self._to_fire and self._to_fire[0] + size - 1 <= now:
             start = heappop(self._to_fire)
             self._known.discard(start)
-            fired.add(start, self._contents(start))
+            fired.add(start, self._not_fired(start, self._contents(start)))
             if fired.rows >= _MAX_FIRED_ROWS:
                 yield from fired.take()
         yield from fired.take()
@@ -213,6 +218,25 @@ class ColumnWindowOperator(Operator):
         first = (start - self.grid.offset) // self._pane_ms
         parts = [part for pane in range(first, first + width) for part in self._panes.get(pane, ())]
         return self._partials.combine(parts) if parts else None
+
+    def _not_fired(self, start: int, contents: Part | None) -> Part | None:
+        """Without keys for which the window has fired at a former subtask that was further than others."""
+        fired = self._fired_groups.pop(start, None)
+        if fired is None or contents is None:
+            return contents
+        table = self._partials.table([contents])
+        return table.filter(pa.array(~np.isin(self._groups_of(table), list(fired))))
+
+    def _fire_again_later(self, data: pa.RecordBatch, panes: Int64s) -> None:
+        """Records for keys whose windows have fired, while the watermark is not as far yet: all of their key group fires."""
+        if not self._fired_groups:
+            return
+        groups = self._groups_of(pa.Table.from_batches([data]))
+        for pane in _distinct(panes):
+            found = set(groups[panes == pane].tolist())
+            for start in self._starts(pane):
+                if start in self._fired_groups:
+                    self._fired_groups[start] -= found
 
     def _refire(self, starts: list[int], data: pa.RecordBatch) -> Emitted:
         """The results of these windows, of the keys in `data`."""
@@ -242,24 +266,28 @@ class ColumnWindowOperator(Operator):
         return f"{kinds} by {keys}, size {grid.size}, slide {grid.slide}, offset {grid.offset} ms"
 
     def snapshot(self) -> OperatorSnapshot:
-        """A row per key group: partials with panes, windows to fire, how many records came to which subtask."""
+        """A row per key group: partials with panes, windows to fire, how many records came to which subtask, its watermark."""
         self._flush()
         groups, tables = self._by_group()
         count = len(tables)
-        to_fire, arrived = tuple(sorted(self._to_fire)), self._partials.arrived
+        numbers: list[int] = groups.tolist()
         columns: list[Column] = [
             tables,
-            [to_fire] * count,
-            [arrived] * count,
+            [self._to_fire_in(group) for group in numbers],
+            [self._partials.arrived] * count,
             [self._subtask] * count,
+            [max(self._watermark, self._reached.get(group, MIN_WATERMARK)) for group in numbers],
         ]
-        numbers = groups.tolist()
         is_int32 = is_int32_type(self.keys.key_type)
         part = KeyedPart(self._info, self._max_parallelism, is_int32, numbers, columns, groups)
         return OperatorSnapshot({PANES: part})
 
     def restore(self, snapshot: OperatorSnapshot) -> None:
-        self._restored = snapshot.take().get(PANES)
+        self._restored = snapshot.take(PANES).get("")  # the prefix is all of its name
+
+    def _to_fire_in(self, group: int) -> tuple[int, ...]:
+        fired = self._fired_groups
+        return tuple(s for s in sorted(self._to_fire) if group not in fired.get(s, ()))
 
     def _by_group(self) -> tuple[Int64s, list[pa.Table]]:
         """Key groups that have something, and all their partials."""
@@ -271,7 +299,7 @@ class ColumnWindowOperator(Operator):
         table = pa.concat_tables(
             [t.append_column(PANE, pa.array(np.full(t.num_rows, pane))) for pane, t in panes],
             promote_options="permissive",
-        ).combine_chunks()
+        )
         groups = self._groups_of(table)
         order = np.argsort(groups, kind="stable")
         table, groups = table.take(pa.array(order)), groups[order]
@@ -284,16 +312,22 @@ class ColumnWindowOperator(Operator):
         """Key group of each row; without a key all is in the first one."""
         if not self._partials.keys or not table.num_rows:
             return np.zeros(table.num_rows, np.int64)
-        batch = ColumnBatch(table.select(self._partials.keys).to_batches()[0], None)
+        batch = ColumnBatch(
+            table.select(self._partials.keys).combine_chunks().to_batches()[0], None
+        )
         count = self._max_parallelism
         return self.keys.channels_of_columns(batch, count, count).astype(np.int64)
 
     def _put_back(self, part: KeyedPart) -> None:
-        """Of former subtasks each numbered its records from 0: here they must not share a number."""
+        """Of former subtasks each numbered its records from 0: here they must not share a number. Their watermarks can differ:
+        the lowest counts, and what had fired at others is remembered by key group.
+        """
         begins: dict[int, int] = {}
         tables: dict[int, list[pa.Table]] = {}
-        for _, table, to_fire, arrived, subtask in part.rows():
+        waiting: dict[int, tuple[int, ...]] = {}
+        for group, table, to_fire, arrived, subtask, watermark in part.rows():
             self._known.update(to_fire)
+            waiting[group], self._reached[group] = to_fire, watermark
             if subtask not in begins:
                 begins[subtask] = self._partials.arrived
                 self._partials.arrived += arrived
@@ -302,6 +336,16 @@ class ColumnWindowOperator(Operator):
             whole = pa.concat_tables(of_one, promote_options="permissive")
             for pane, partial in by_pane(self._partials.renumbered(whole, begins[subtask])):
                 self._panes.setdefault(pane, []).append(partial)
+        self._watermark = min(self._reached.values(), default=MIN_WATERMARK)
+        for start in {start for pane in self._panes for start in self._starts(pane)}:
+            end = start + self.grid.size - 1
+            fired = {
+                group
+                for group, mark in self._reached.items()
+                if end <= mark and start not in waiting[group]
+            }
+            if fired and end > self._watermark:
+                self._fired_groups[start] = fired
 
 
 class _Fired:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import chain, islice, pairwise
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -21,11 +21,9 @@ from penstock.runtime.elements import NO_TIMESTAMP, Batch, Int64s, RowBatch, Wat
 from penstock.runtime.keys import state_keys
 from penstock.runtime.operator import MAX_EMIT, Emitted
 from penstock.runtime.operators.stateless import StampedCollector, rows_of
-from penstock.runtime.operators.window_base import WindowOperator
+from penstock.runtime.operators.window_base import GRID, WindowOperator
 from penstock.runtime.windowing.assigners import _TimeGrid, checked_timestamp
 from penstock.runtime.windowing.windows import TimeWindow
-
-GRID: Final = "__window_tables__"
 
 
 class GridWindowOperator(WindowOperator):
@@ -37,14 +35,22 @@ class GridWindowOperator(WindowOperator):
         assert self.evictor is None, "an evictor needs RecordWindowOperator"
         self._grid = grid
         self._result = self.contents.result()
-        kind = type(self.contents.descriptor()).__name__.removesuffix("StateDescriptor")
-        shape = f"size {grid.size}, slide {grid.slide}, offset {grid.offset} ms"
-        info = StateInfo(f"{kind} windows", shape)
-        self._tables = self.windows.window_tables(GRID, info, self.contents.fold())
+        self._tables = self.windows.window_tables(GRID, self._info(), self.contents.fold())
         self._to_fire, self._to_forget = self._tables.waiting, self._tables.fired
         # A watermark is not restored: until there is one, windows that have fired take records as if they had not.
         self._fired_before = set(self._tables.fired)
-        self._added_since: dict[int, dict[Any, None]] = {}
+
+    def shape(self) -> str:
+        info = self._info()
+        return f"{info.kind.lower()} of {info.type_text}"
+
+    def _info(self) -> StateInfo:
+        grid = self.assigner
+        assert isinstance(grid, _TimeGrid)
+        return StateInfo(
+            f"{self.contents.kind} windows",
+            f"size {grid.size}, slide {grid.slide}, offset {grid.offset} ms",
+        )
 
     # ------------------------------------------------------------------ records
 
@@ -134,7 +140,7 @@ class GridWindowOperator(WindowOperator):
         self._announce(window.start)
         self._tables.add(window.start, skeys, self.watched(values))
         if self._fired_before and window.start in self._fired_before:
-            self._added_since.setdefault(window.start, {}).update(dict.fromkeys(skeys))
+            self._tables.let_wait(window.start, skeys)
         return True
 
     def _pane_ms(self) -> int:
@@ -171,9 +177,8 @@ class GridWindowOperator(WindowOperator):
         now = self.timers.current_watermark = watermark.timestamp_ms
         self.watched([])
         size, lateness = self._grid.size, self.allowed_lateness_ms
-        for start in sorted(s for s in self._added_since if s + size - 1 <= now):
-            skeys = self._added_since.pop(start)
-            rows = [(skey, self._tables.get(start, skey)) for skey in skeys]
+        for start in sorted(s for s in self._tables.some_wait if s + size - 1 <= now):
+            rows = self._tables.take_waiting(start)
             yield from self._fire(TimeWindow(start, start + size), rows)
         while self._to_fire and self._to_fire[0] + size - 1 <= now:
             start = heappop(self._to_fire)

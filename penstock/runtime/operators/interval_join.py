@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -30,11 +29,10 @@ from penstock.runtime.operators.keyed import KeyedOperator
 from penstock.runtime.operators.process import separated
 from penstock.runtime.operators.stateless import StampedCollector, rows_of
 from penstock.runtime.operators.two_input import TwoInputs
-from penstock.runtime.state import MapState
+from penstock.runtime.raw_state import RawMapState
 from penstock.runtime.state_descriptors import MapStateDescriptor
 
 LEFT: Final = 0
-_LOOK_UP_ABOVE: Final = 8
 _CLEANUP: Final = ("CLEANUP_LEFT", "CLEANUP_RIGHT")
 
 
@@ -104,10 +102,11 @@ class IntervalJoinOperator(TwoInputs, KeyedOperator):
         below, above = self.is_exclusive
         lower, upper = self.interval.lower_ms + below, self.interval.upper_ms - above
         self._reaches = ((lower, upper), (-upper, -lower))
-        self._buffers: tuple[MapState, MapState] = (
-            self.state.get_map_state(MapStateDescriptor("left_buffer")),
-            self.state.get_map_state(MapStateDescriptor("right_buffer")),
-        )
+        self._buffers = self._buffer("left_buffer"), self._buffer("right_buffer")
+
+    def _buffer(self, name: str) -> RawMapState:
+        """Lists of records by timestamp."""
+        return cast("RawMapState", self.state.get_map_state(MapStateDescriptor(name)))
 
     def cleanup_ms(self, side: int, stamp: int) -> int:
         """When a record of `side` can match nothing any more."""
@@ -152,7 +151,9 @@ class IntervalJoinOperator(TwoInputs, KeyedOperator):
         self, side: int, value: Any, stamp: int, collector: StampedCollector
     ) -> Iterator[RowBatch]:
         call, context = self.function.call, self._context
-        for other, bucket in self._matching(1 - side, stamp, self._reaches[side]):
+        before, behind = self._reaches[side]
+        matching = self._buffers[1 - side].between(stamp + before, stamp + behind)
+        for other, bucket in matching:
             left_stamp, right_stamp = (stamp, other) if side == LEFT else (other, stamp)
             context.pair = (left_stamp, right_stamp)
             for match in bucket:
@@ -160,20 +161,6 @@ class IntervalJoinOperator(TwoInputs, KeyedOperator):
                 results = call(*pair, context)
                 if results is not None:
                     yield from collector.add(results, max(stamp, other))
-
-    def _matching(
-        self, side: int, stamp: int, reach: tuple[int, int]
-    ) -> list[tuple[int, list[Any]]]:
-        """Timestamps of a side within reach, in order, each with its records."""
-        buffer = self._buffers[side]
-        first, last = stamp + reach[0], stamp + reach[1]
-        kept = buffer.items()
-        if len(kept) > _LOOK_UP_ABOVE * (last - first + 1):
-            found = [(other, buffer.get(other)) for other in range(first, last + 1)]
-            return [(other, bucket) for other, bucket in found if bucket is not None]
-        found = [(other, bucket) for other, bucket in kept if first <= other <= last]
-        found.sort(key=itemgetter(0))
-        return found
 
     def _clean_up(self, watermark_ms: int) -> None:
         for cleanup, skey, namespace in self.timers.due_event(watermark_ms):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from inspect import isgeneratorfunction
 from typing import Any
 
-from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
+from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, StateInfo
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import NO_TIMESTAMP, Batch, RowBatch
 from penstock.runtime.heap_state import HeapKeyedStateBackend
@@ -41,9 +41,8 @@ class KeyedOperator(FunctionOperator):
 
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         self.state = new_backend(context, self.keys)
-        self.timers = InternalTimerService(context.timers)
-        restore_backend(self.state, self._restored, "state")
-        self.timers.restore(self._restored.take("timers/"))
+        self.restored_states = restore_backend(self.state, self._restored, "state")
+        self.timers = InternalTimerService(context.timers, self.state.timer_queue)
         return RuntimeContext(context, self.state)
 
     def close(self) -> None:
@@ -73,11 +72,8 @@ class KeyedOperator(FunctionOperator):
         self.state.key, self.state.skey, self.stamp = original_key(skey), skey, stamp
 
     def snapshot(self) -> OperatorSnapshot:
-        state = self.state
         snapshot = OperatorSnapshot()
-        snapshot.add("state", state.snapshot())
-        timers = self.timers.snapshot(state.max_parallelism, is_int32=state.is_int32)
-        snapshot.add("timers", timers)
+        snapshot.add("state", self.state.snapshot())
         return snapshot
 
     def restore(self, snapshot: OperatorSnapshot) -> None:
@@ -93,15 +89,19 @@ def new_backend(context: OperatorContext, keys: KeySelection) -> KeyedStateBacke
     return made
 
 
-def restore_backend(backend: KeyedStateBackend, restored: OperatorSnapshot, role: str) -> None:
-    """Give it what the snapshot has for it. `role`: as `OperatorSnapshot.add`; "" is all that there is."""
+def restore_backend(
+    backend: KeyedStateBackend, restored: OperatorSnapshot, role: str
+) -> dict[str, StateInfo]:
+    """Give it what the snapshot has for it. `role`: as `OperatorSnapshot.add`; "" is all that there is.
+
+    Returns what states there were, of which there are values.
+    """
     prefix = f"{role}/" if role else ""
-    backend.restore_databases(restored.take_databases(prefix))
-    if not backend.restores_in_pieces:
-        backend.restore(restored.take(prefix))
-        return
+    found = dict(backend.restore_databases(restored.take_databases(prefix)))
     for piece in restored.take_in_pieces(prefix):
+        found |= {name: part.info for name, part in piece.items() if part.keys}
         backend.restore(piece)
+    return found
 
 
 class KeyedMapOperator(KeyedOperator):

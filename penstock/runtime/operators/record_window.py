@@ -14,7 +14,7 @@ from penstock.runtime.context import RuntimeContext
 from penstock.runtime.elements import MAX_WATERMARK, Batch, RowBatch, Watermark
 from penstock.runtime.operator import Emitted
 from penstock.runtime.operators.stateless import StampedCollector, rows_of
-from penstock.runtime.operators.window_base import WindowOperator
+from penstock.runtime.operators.window_base import SESSIONS, WindowOperator, shape_of_records
 from penstock.runtime.operators.window_functions import absorbing
 from penstock.runtime.state_descriptors import StateDescriptor, ValueStateDescriptor
 from penstock.runtime.windowing.assigners import MergingWindowAssigner, WindowAssigner
@@ -92,7 +92,11 @@ class RecordWindowOperator(WindowOperator):
         self._assigner_context = _AssignerContext(self, runtime_context)
         self._trigger_context = _TriggerContext(self, runtime_context)
         self._contents = self.windows.of(self.contents.descriptor())
-        self._sessions = self.state.get_state(ValueStateDescriptor("__merging_windows__"))
+        self._sessions = self.state.get_state(ValueStateDescriptor(SESSIONS))
+
+    def shape(self) -> str:
+        is_merging = isinstance(self.assigner, MergingWindowAssigner)
+        return shape_of_records(self.contents.kind, is_merging=is_merging)
 
     # ------------------------------------------------------------------ records
 

@@ -5,12 +5,13 @@ Source: Flink WindowOperator; `record_window` does all assigners, `grid_window` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Self
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Self
 
 import numpy as np
 
-from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
+from penstock.model.errors import UserError
+from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, StateInfo
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, RowBatch, Tagged
 from penstock.runtime.keys import KeySelection
@@ -19,6 +20,7 @@ from penstock.runtime.operator import OperatorContext
 from penstock.runtime.operators.keyed import KeyedOperator, new_backend, restore_backend
 from penstock.runtime.operators.stateless import StampedCollector
 from penstock.runtime.operators.window_functions import (
+    CONTENTS,
     WindowContents,
     WindowContext,
     caller,
@@ -32,6 +34,14 @@ from penstock.runtime.windowing.assigners import (
     WindowAssigner,
 )
 from penstock.runtime.windowing.triggers import EventTimeTrigger, Trigger
+
+GRID: Final = "__window_tables__"
+SESSIONS: Final = "__merging_windows__"
+
+
+def shape_of_records(kind: str, *, is_merging: bool) -> str:
+    """Of windows that do not fire as a whole. `kind`: of the state that keeps their contents."""
+    return f"{kind.lower()} windows that {'merge' if is_merging else 'fire for each key'}"
 
 
 def no_function(_value: Any) -> None:
@@ -99,7 +109,7 @@ class WindowOperator(KeyedOperator):
         runtime_context = self.runtime_context(context)
         self._count_late = context.late_records_dropped
         self.windows = new_backend(context, self.keys)
-        restore_backend(self.windows, self._restored, "windows")
+        self._check_shape(restore_backend(self.windows, self._restored, "windows"))
         is_merging = isinstance(self.assigner, MergingWindowAssigner)
         self.context = WindowContext(
             self.windows, self.state, context.timers.now_ms, is_merging=is_merging
@@ -112,6 +122,29 @@ class WindowOperator(KeyedOperator):
                 self._opened.append(function)
                 function.open(runtime_context)
         self.prepare(runtime_context)
+
+    def _check_shape(self, restored: Mapping[str, StateInfo]) -> None:
+        """Raises: UserError: what the windows had in the checkpoint has no place in windows of this shape."""
+        former, now = self.former_shape(restored), self.shape()
+        if former is not None and former != now:
+            raise UserError(
+                f"operator {self.windows.owner!r} cannot restore its windows: the checkpoint has {former}, and the program now "
+                f"has {now}. Make assigner, trigger, evictor and function what they were, or give the operator another uid "
+                "and start with execution.savepoint.ignore-unclaimed-state (penstock run -s ... -n), which leaves what "
+                "these windows held behind."
+            )
+
+    def former_shape(self, restored: Mapping[str, StateInfo]) -> str | None:
+        """Of what was restored of the windows, by name; None: no window was there."""
+        if (grid := restored.get(GRID)) is not None:
+            return f"{grid.kind.lower()} of {grid.type_text}"
+        if (contents := restored.get(CONTENTS)) is None:
+            return None
+        return shape_of_records(contents.kind, is_merging=SESSIONS in self.restored_states)
+
+    def shape(self) -> str:
+        """Told from another one, whose windows cannot be gone on with. Each subclass has one."""
+        raise NotImplementedError
 
     def prepare(self, runtime_context: RuntimeContext) -> None:
         """After the backends are there."""

@@ -37,6 +37,11 @@ class WindowContents(ABC):
         """What drops records before or after the window function; only lists can have one."""
         return None
 
+    @property
+    def kind(self) -> str:
+        """Of the state that keeps them."""
+        return type(self.descriptor()).__name__.removesuffix("StateDescriptor")
+
     @abstractmethod
     def descriptor(self) -> StateDescriptor:
         """State that keeps them."""

@@ -1,13 +1,13 @@
 """RocksKeyedStateBackend: keyed state of one operator in a RocksDB of its own.
 
-Source: Flink RocksDBKeyedStateBackend (spec 9); differs: timers stay in memory, and windows on columns keep their panes
-there too. What is restored is written at once, whoever asks for it later.
+Source: Flink RocksDBKeyedStateBackend (spec 9); differs: windows on columns keep their panes
+in memory. What is restored is written at once, whoever asks for it later.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -20,10 +20,10 @@ from penstock.runtime.checkpoint.snapshot import (
     check_key_hash,
     check_restored,
 )
-from penstock.runtime.keys.hashing import original_key
+from penstock.runtime.keys.hashing import original_key, state_key
 from penstock.runtime.raw_state import RawKeyedStateBackend
 from penstock.runtime.rocks.cleanup import RocksCleanup
-from penstock.runtime.rocks.database import Database, SlotMemory
+from penstock.runtime.rocks.database import Database, SlotMemory, groups_in
 from penstock.runtime.rocks.encoding import encode_namespace, prefix_of
 from penstock.runtime.rocks.formats import columns_of
 from penstock.runtime.rocks.restore import copy_groups, fetch, is_whole, put_back
@@ -37,6 +37,7 @@ from penstock.runtime.rocks.states import (
     RocksTable,
     RocksValueState,
 )
+from penstock.runtime.rocks.timers import RocksTimerQueue
 from penstock.runtime.rocks.uploads import Lock, Uploads
 from penstock.runtime.rocks.windows import RocksWindowTables
 from penstock.runtime.state import Snapshot
@@ -48,6 +49,7 @@ from penstock.runtime.state_descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
+from penstock.runtime.timer_queues import HeapTimerQueue, TimerQueue
 from penstock.runtime.window_tables import Fold
 
 _KNOWN_GROUPS: Final = 65_536
@@ -56,19 +58,22 @@ _NUMBERS_AHEAD: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class RocksSettings:
-    """Where a backend's database lies, what it shares with others of its slot, and how values become bytes."""
+    """Where a backend's database lies, what it shares with others of its slot, and how values become bytes.
+
+    `has_timers`: they lie there too; else in memory.
+    """
 
     new_directory: Callable[[], str]
     memory: SlotMemory
     dumps: Dumps
     loads: Loads
     new_lock: Callable[[], Lock]
+    has_timers: bool = True
 
 
 class RocksKeyedStateBackend(RawKeyedStateBackend):
     """All keyed state of one operator. `close` removes its files."""
 
-    restores_in_pieces = True
     kinds: ClassVar[dict[type[StateDescriptor], Any]] = {
         ValueStateDescriptor: RocksValueState,
         ListStateDescriptor: RocksListState,
@@ -96,6 +101,7 @@ class RocksKeyedStateBackend(RawKeyedStateBackend):
         self._namespaces: dict[Any, bytes] = {}
         self._numbers = iter(range(0))
         self._cleaned_by_record: list[RocksCleanup] = []
+        self._timers: dict[str, HeapTimerQueue] = {}
         self._windows: dict[str, RocksWindowTables] = {}
 
     @property
@@ -151,13 +157,35 @@ class RocksKeyedStateBackend(RawKeyedStateBackend):
     def table(self, name: str, info: StateInfo) -> RocksTable:
         return RocksTable(self, name, info)
 
+    def has_state(self, name: str) -> bool:
+        """Whether there is such a state already. Opens no database."""
+        return self._opened is not None and self._opened.info(name) is not None
+
+    def timer_queue(self, name: str) -> TimerQueue:
+        restored = RocksTimerQueue(self, name)
+        if self._settings.has_timers:
+            return restored
+        queue = self._timers[name] = HeapTimerQueue()
+        for timestamp, key, namespace in restored.entries():
+            queue.add(timestamp, state_key(key), namespace)
+        restored.clear()
+        return queue
+
     def window_tables(self, name: str, info: StateInfo, fold: Fold) -> RocksWindowTables:
         made = self._windows[name] = RocksWindowTables(self, name, info, fold)
         return made
 
     def snapshot(self) -> Snapshot:
+        in_memory = {
+            name: queue.part(self.max_parallelism, is_int32=self.is_int32)
+            for name, queue in self._timers.items()
+        }
+        return {**self._stored(), **in_memory}
+
+    def _stored(self) -> Snapshot:
         settings = self._settings
-        if not (infos := self.database.infos):
+        noted = self.database.infos.items()
+        if not (infos := {name: info for name, info in noted if name not in self._timers}):
             return {}  # nobody would remove the files of a snapshot without a state
         self._snapshots += 1
         for name, windows in self._windows.items():
@@ -191,13 +219,13 @@ class RocksKeyedStateBackend(RawKeyedStateBackend):
             check_key_hash(self.owner, name, part, is_int32=self.is_int32)
             put_back(self, name, part)
 
-    def restore_databases(self, databases: Sequence[RestoredDatabase]) -> None:
+    def restore_databases(self, databases: Sequence[RestoredDatabase]) -> Mapping[str, StateInfo]:
         """One that has just our key groups is gone on with; of others, what is ours is copied."""
         if len(databases) == 1 and is_whole(databases[0]):
             fetch(databases[0], self._directory)
             for name, handle in databases[0].handle.files:
                 self._uploads.restored(name, handle)
-            return
+            return self._filled()
         for number, restored in enumerate(databases):
             directory = f"{self._directory}-restored-{number}"
             fetch(restored, directory)
@@ -206,6 +234,13 @@ class RocksKeyedStateBackend(RawKeyedStateBackend):
                 copy_groups(other, self.database, restored.groups)
             finally:
                 other.close()
+        return self._filled() if databases else {}
+
+    def _filled(self) -> dict[str, StateInfo]:
+        infos = self.database.infos
+        return {
+            name: info for name, info in infos.items() if any(groups_in(self.database.family(name)))
+        }
 
     def close(self) -> None:
         opened, self._opened = self._opened, None

@@ -1,6 +1,7 @@
 """Rows of keyed state as keys of a sorted store, and back.
 
     key group (2 bytes) | length (4) | state key | length (4) | namespace | what is the state's own: a map's key, a place in a list
+    timers:  key group | length (4) | time (8) | length (4) | state key and namespace, each with its length
 
 Rows of a key group lie together, so do those of a key in a namespace. State keys and namespaces are told apart by their
 canonical bytes, and can be read back from them. Knows no database. Source: Flink RocksDBSerializedCompositeKeyBuilder.
@@ -25,6 +26,8 @@ GROUP: Final = struct.Struct(">H")
 _LENGTH: Final = struct.Struct(">I")
 _LONG: Final = struct.Struct(">q")
 _TIMES: Final = struct.Struct(">qq")
+_TIME: Final = struct.Struct(">Q")
+_LOWEST: Final = -(2**63)
 _INT64: Final = range(-(2**63), 2**63)
 _ABOVE_LENGTHS: Final = b"\xff" * _LENGTH.size
 _NO_NAMESPACE: Final = _LENGTH.pack(0)
@@ -56,6 +59,35 @@ def prefix_of(group: int, skey: Any, namespace: bytes) -> bytes:
     """What all rows of a key in a namespace begin with. `namespace`: as `encode_namespace` gives it."""
     key = _encode_key(skey)
     return b"".join((GROUP.pack(group), _LENGTH.pack(len(key)), key, namespace))
+
+
+def group_time_row(group: int, timestamp: int, skey: Any, namespace: Any) -> bytes:
+    """Of a timer; rows of a key group are in the order of their times (epoch ms)."""
+    key = _encode_key(skey)
+    rest = b"".join((_LENGTH.pack(len(key)), key, encode_namespace(namespace)))
+    time = _TIME.pack(timestamp - _LOWEST)
+    return b"".join((
+        GROUP.pack(group),
+        _LENGTH.pack(_TIME.size),
+        time,
+        _LENGTH.pack(len(rest)),
+        rest,
+    ))
+
+
+def time_of(row: bytes) -> int:
+    """The time of a timer's row."""
+    stored: int = _TIME.unpack_from(row, GROUP.size + _LENGTH.size)[0]
+    return stored + _LOWEST
+
+
+def group_time_row_parts(row: bytes) -> tuple[int, Any, Any]:
+    """Time, key and namespace of a timer's row."""
+    at = GROUP.size + _LENGTH.size + _TIME.size + _LENGTH.size
+    (key_size,) = _LENGTH.unpack_from(row, at)
+    at += _LENGTH.size
+    key, namespace = row[at : at + key_size], row[at + key_size + _LENGTH.size :]
+    return time_of(row), decode_plain(key), decode_namespace(namespace)
 
 
 def _encode_key(skey: Any) -> bytes:

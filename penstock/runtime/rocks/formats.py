@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from penstock.runtime.checkpoint.snapshot import Dumps, Loads, StateInfo
 from penstock.runtime.rocks.encoding import encode_plain
+from penstock.runtime.timer_queues import TIMERS
 from penstock.runtime.window_tables import LIST_WINDOWS, WINDOW_KINDS
 
 Row: TypeAlias = tuple[bytes, bytes]
@@ -55,10 +56,12 @@ class RowFormat(ABC):
 
 
 def columns_of(info: StateInfo) -> int:
-    """Of a snapshot, besides the keys: namespaces and values, or values alone of what is no user's state; of windows see there."""
+    """Of a snapshot, besides the keys: namespaces and values, or values alone of what is no user's state; of windows and timers
+    see there.
+    """
     if info.kind in WINDOW_KINDS:
         return 3
-    return 2 if info.kind in _STATES else 1
+    return 2 if info.kind in _STATES or info == TIMERS else 1
 
 
 def stamp_of(data: bytes) -> int:

@@ -11,8 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.runtime.checkpoint.snapshot import KeyedPart, RestoredDatabase
 from penstock.runtime.rocks.database import Database
-from penstock.runtime.rocks.encoding import GROUP, group_start, window_row
+from penstock.runtime.rocks.encoding import (
+    GROUP,
+    decode_plain,
+    group_start,
+    group_time_row,
+    head_of,
+    split,
+    window_row,
+)
 from penstock.runtime.rocks.formats import columns_of, format_of
+from penstock.runtime.rocks.windows import MARKS, RestoredWindows
+from penstock.runtime.timer_queues import TIMERS
 from penstock.runtime.window_tables import WINDOW_KINDS
 
 if TYPE_CHECKING:
@@ -34,19 +44,40 @@ def fetch(restored: RestoredDatabase, directory: str) -> None:
 
 def copy_groups(source: Database, target: Database, groups: tuple[int, int]) -> None:
     """All rows of the key groups `groups`, first and last."""
-    first, last = groups
     for name, info in source.infos.items():
         target.note_info(name, info)
-        family, found = target.family(name), source.family(name).iter()
-        found.seek(group_start(first))
-        while found.valid():
-            row = found.key()
-            if GROUP.unpack_from(row)[0] > last:
-                break
-            family.put(row, found.value())
-            found.next()
-        target.add_windows(name, *source.windows(name))
+        if info.kind in WINDOW_KINDS:
+            _copy_windows(source, target, name, groups)
+            continue
+        family = target.family(name)
+        for row, data in _rows_of(source.family(name), groups):
+            family.put(row, data)
     target.next_number = max(target.next_number, source.next_number)
+
+
+def _copy_windows(source: Database, target: Database, name: str, groups: tuple[int, int]) -> None:
+    windows, marks = RestoredWindows(target, name), target.family(name + MARKS)
+    waiting, fired = map(set, source.windows(name))
+    for start in fired:
+        windows.has_fired(start)
+    family = target.family(name)
+    for row, data in _rows_of(source.family(name), groups):
+        head = head_of(row)
+        if (start := decode_plain(split(head)[0])) in waiting:
+            windows.waits(start, head)
+        family.put(row, data)
+    for row, data in _rows_of(source.family(name + MARKS), groups):
+        marks.put(row, data)
+    windows.close()
+
+
+def _rows_of(family: Any, groups: tuple[int, int]) -> Iterator[tuple[bytes, bytes]]:
+    first, last = groups
+    found = family.iter()
+    found.seek(group_start(first))
+    while found.valid() and GROUP.unpack_from(row := found.key())[0] <= last:
+        yield row, found.value()
+        found.next()
 
 
 def put_back(backend: RocksKeyedStateBackend, name: str, part: KeyedPart) -> None:
@@ -54,6 +85,11 @@ def put_back(backend: RocksKeyedStateBackend, name: str, part: KeyedPart) -> Non
     database, info = backend.database, part.info
     database.note_info(name, info)
     family = database.family(name)
+    if info == TIMERS:
+        for skey, timestamp, namespace in part.rows():
+            group = backend.group_of_state_key(skey)
+            family.put(group_time_row(group, timestamp, skey, namespace), b"")
+        return
     form = format_of(info, backend.dumps, backend.loads)
     found = _window_rows(backend, name, part) if info.kind in WINDOW_KINDS else _rows(backend, part)
     for prefix, raw in found:
@@ -73,9 +109,12 @@ def _rows(backend: RocksKeyedStateBackend, part: KeyedPart) -> Iterator[tuple[by
 def _window_rows(
     backend: RocksKeyedStateBackend, name: str, part: KeyedPart
 ) -> Iterator[tuple[bytes, Any]]:
-    waiting: set[int] = set()
-    fired: set[int] = set()
+    windows = RestoredWindows(backend.database, name)
     for skey, start, is_fired, kept in part.rows():
-        (fired if is_fired else waiting).add(start)
-        yield window_row(backend.group_of_state_key(skey), start, skey), kept
-    backend.database.add_windows(name, waiting, fired)
+        row = window_row(backend.group_of_state_key(skey), start, skey)
+        if is_fired:
+            windows.has_fired(start)
+        else:
+            windows.waits(start, row)
+        yield row, kept
+    windows.close()

@@ -23,11 +23,14 @@ from penstock.runtime.rocks.encoding import (
     decode_namespace,
     decode_plain,
     group_start,
+    group_time_row_parts,
     head_of,
     split,
 )
 from penstock.runtime.rocks.formats import columns_of, format_of
 from penstock.runtime.rocks.uploads import Uploads
+from penstock.runtime.rocks.windows import fired_rows
+from penstock.runtime.timer_queues import TIMERS
 from penstock.runtime.window_tables import WINDOW_KINDS
 
 _TABLE: Final = ".sst"
@@ -100,14 +103,18 @@ class RocksSnapshot:
     def columns(self, name: str, group: int) -> list[list[Any]]:
         """Keys, namespaces (where there are any) and raw values of one key group: what is alive of them.
 
-        Of windows: keys, starts, whether they have fired, what is kept.
+        Of windows: keys, starts, whether they have fired for the key, what is kept. Of timers: keys, times, namespaces.
         """
         family = self.database.family(name)
+        if self.infos[name] == TIMERS:
+            return _timers(family, group)
         rows = format_of(self.infos[name], self.dumps, self.loads)
         alive = self.alive.get(name)
         is_windows = self.infos[name].kind in WINDOW_KINDS
         decode_other = decode_plain if is_windows else decode_namespace
         columns: list[list[Any]] = [[], [], []]
+        have_fired: list[bool] = []
+        fired = fired_rows(self.database, name) if is_windows else None
         of_one = groupby(rows_with(family, group_start(group)), lambda row: head_of(row[0]))
         for head, found in of_one:
             raw = rows.raw(list(found))
@@ -117,11 +124,21 @@ class RocksSnapshot:
             columns[0].append(decode_plain(key))
             columns[1].append(decode_other(namespace))
             columns[2].append(raw)
+            if fired is not None:
+                have_fired.append(fired(head, columns[0][-1]))
         if is_windows:
             starts, skeys, kept = columns
-            have_fired = set(self.database.windows(name)[1])
-            return [skeys, starts, [start in have_fired for start in starts], kept]
+            return [skeys, starts, have_fired, kept]
         return columns if columns_of(self.infos[name]) == 2 else [columns[0], columns[2]]
+
+
+def _timers(family: Any, group: int) -> list[list[Any]]:
+    columns: list[list[Any]] = [[], [], []]
+    for row, _ in rows_with(family, group_start(group)):
+        timestamp, key, namespace = group_time_row_parts(row)
+        for column, value in zip(columns, (key, timestamp, namespace), strict=True):
+            column.append(value)
+    return columns
 
 
 def snapshot_at(

@@ -51,7 +51,7 @@ def outputs_of(records):
         "timers": [(*place, *sums) for place, sums in timers.items()],
         "windows": [(*place, *sums) for place, sums in windows.items()],
         "pairs": pairs,
-        "milestones": [(row[0], row[1], row[4]) for row in chain if row[1] % 10 == 0],
+        "milestones": [(row[0], row[1], row[4]) for row in chain if row[1] % 20 == 0],
     }
 
 

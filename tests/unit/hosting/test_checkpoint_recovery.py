@@ -185,9 +185,18 @@ def test_a_checkpoint_that_is_claimed_is_the_jobs_own(tmp_path, mode, is_savepoi
 
 
 def test_what_is_not_there_is_named(tmp_path):
-    settings = at(tmp_path) | {"execution.state-recovery.path": str(tmp_path / "nowhere")}
-    with pytest.raises(CheckpointDamaged, match="nowhere/_metadata is missing"):
-        built(settings=settings)
+    """With what there is beside it."""
+    storage = CheckpointStorage(str(tmp_path / "old"), JOB)
+    written(storage, 5, LARGE)
+    for given, told in {
+        tmp_path / "nowhere": "it is not there, or empty",
+        storage.folder_of(6): "it is not there, or empty",
+        storage.root: f"without the file _metadata.*such as {storage.folder_of(5)}",
+        f"{storage.root}/_metadata": f"without the file _metadata.*such as {storage.folder_of(5)}",
+    }.items():
+        settings = at(tmp_path) | {"execution.state-recovery.path": str(given)}
+        with pytest.raises(CheckpointDamaged, match=f"no savepoint or checkpoint at .*{told}"):
+            built(settings=settings)
 
 
 def test_what_others_may_write_is_not_opened(tmp_path):

@@ -190,6 +190,31 @@ def test_a_savepoint_that_cannot_be_stored_leaves_nothing_and_the_job_goes_on(
     assert list((tmp_path / "savepoints").iterdir()) == []
 
 
+def test_a_savepoint_that_the_tasks_cannot_write_fails_alone(tmp_path, stage):
+    """No checkpoint may fail in this job (tolerable-failed-checkpoints is 0), and it goes on all the same."""
+    (tmp_path / "file").write_text("no folder", encoding="ascii")
+    watcher = Watcher()
+    inline = {"execution__checkpointing__data_inline_threshold": "0 b"}
+    env = environment(
+        watcher, execution__checkpointing__dir=str(tmp_path / "checkpoints"), **inline
+    )
+    env.enable_checkpointing(100)
+    source = HeldSource(stage.name, splits=2, count=10, hold=5)
+    sums_to_file(env, tmp_path / "out", source, same)
+    client = env.execute_async("savepoint")
+    stage.wait_until_held(2)
+    watcher.wait_for(1)
+    with pytest.raises(
+        SavepointFailed, match=r"no savepoint was taken: .*Not a directory|File exists"
+    ):
+        client.trigger_savepoint(str(tmp_path / "file")).result()
+    watcher.wait_for(len(watcher.completed) + 1)
+    stage.gate.set()
+    client.get_job_execution_result().result()
+    assert watcher.restored == []
+    assert lines_of(tmp_path / "out") == expected_sums(2, 10)
+
+
 def test_a_savepoint_of_a_job_that_has_ended_is_refused(tmp_path, stage):
     stage.gate.set()
     env = environment(Watcher())

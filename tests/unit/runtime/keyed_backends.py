@@ -30,6 +30,7 @@ class Backends:
         self._directory = directory
         self._memory = slot_memory(MEMORY) if kind == "rocks" else None
         self._stack = ExitStack()
+        self.has_timers = True
 
     def new(self, *, is_int32: bool = False):
         return self.make(GROUPS, lambda: self.clock[0], is_int32=is_int32)
@@ -39,7 +40,12 @@ class Backends:
         if self._memory is None:
             return HeapKeyedStateBackend(max_parallelism, now_ms, is_int32=is_int32)
         settings = RocksSettings(
-            self._new_directory, self._memory, plain_dumps, pickle.loads, threading.Lock
+            self._new_directory,
+            self._memory,
+            plain_dumps,
+            pickle.loads,
+            threading.Lock,
+            self.has_timers,
         )
         made = RocksKeyedStateBackend(max_parallelism, now_ms, is_int32=is_int32, settings=settings)
         self._stack.callback(made.close)

@@ -7,10 +7,11 @@ import pyarrow as pa
 import pytest
 
 from penstock.model.types import Types
+from penstock.runtime.checkpoint.snapshot import plain_dumps
 from penstock.runtime.columns import avg, col, count, first, last, lit, max_, min_, sum_
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, ColumnBatch
-from penstock.runtime.keys import KeySelection
+from penstock.runtime.keys import KeySelection, channel_of
 from penstock.runtime.operators import (
     ColumnFilterOperator,
     ColumnWindowOperator,
@@ -22,6 +23,7 @@ from penstock.runtime.windowing import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
+from tests.unit.runtime.checkpoint.restoring import rescaled
 from tests.unit.runtime.harness import OperatorHarness
 
 DATA = pa.record_batch({
@@ -188,6 +190,78 @@ def test_column_windows_survive_a_snapshot():
     restored.feed_batch(columns(["a"], [2], [7]))
     restored.watermark(MAX_WATERMARK)
     assert [(r["window_start"], r["sum_v"]) for r in restored.values] == [(0, 3), (5, 3)]
+
+
+def test_the_watermark_of_column_windows_is_restored():
+    """As Flink's sliced windows of SQL: late records after a restore are what they would have been without it."""
+
+    def window():
+        return ColumnWindowOperator(
+            TumblingEventTimeWindows.of(5),
+            KeySelection(("k",)),
+            (sum_("v"),),
+            allowed_lateness_ms=5,
+        )
+
+    def seen(harness):
+        return [(r["k"], r["window_start"], r["sum_v"]) for r in harness.values]
+
+    first = OperatorHarness(window())
+    first.feed_batch(columns(["a", "b", "a"], [1, 2, 3], [4, 4, 7]))
+    first.watermark(8)
+    assert seen(first) == [("a", 0, 1), ("b", 0, 2)]
+    again = _restored([first], window)
+    again.feed_batch(columns(["a"], [10], [3]))
+    assert seen(again) == [("a", 0, 11)], "late, but allowed: the window fires for this key alone"
+    again.watermark(5)  # the sources begin again lower
+    assert again.watermarks == [8]
+    third = _restored([again], window)
+    third.watermark(9)
+    third.feed_batch(columns(["b"], [100], [2]))
+    assert seen(third) == [("a", 5, 3)]
+    assert third.late.get_count() == 1, "its window is gone"
+
+
+def test_column_windows_do_not_fire_again_for_keys_of_a_subtask_that_was_ahead():
+    """Former subtasks at 20 and at 3, merged: the window is still to fire for the keys of the second one, and only for those."""
+
+    def window():
+        return ColumnWindowOperator(
+            TumblingEventTimeWindows.of(5),
+            KeySelection(("k",)),
+            (sum_("v"),),
+            allowed_lateness_ms=50,
+        )
+
+    former = [OperatorHarness(window(), subtask=i, parallelism=2) for i in range(2)]
+    names = ["a", "b", "c", "d", "e", "f"]
+    owners = [channel_of(name, 2, 128) for name in names]
+    assert set(owners) == {0, 1}
+    for name, owner in zip(names, owners, strict=True):
+        former[owner].feed_batch(columns([name], [1], [4]))
+    former[0].watermark(20)
+    former[1].watermark(3)
+    ahead = {name for name, owner in zip(names, owners, strict=True) if owner == 0}
+    assert {r["k"] for r in former[0].values} == ahead
+    again = _restored([_restored(former, window)], window)
+    again.watermark(20)
+    assert {r["k"] for r in again.values} == set(names) - ahead
+    once_more = _restored(former, window)
+    late = min(ahead)
+    once_more.feed_batch(columns([late], [1], [4]))
+    assert not once_more.values
+    last = _restored([once_more], window)
+    last.watermark(20)
+    found = {r["k"]: r["sum_v"] for r in last.values}
+    assert found[late] == 2
+    assert found.keys() >= set(names) - ahead
+
+
+def _restored(former, make):
+    snapshots = [one.operator.snapshot().freeze(plain_dumps) for one in former]
+    operator = make()
+    operator.restore(rescaled(snapshots, 1)[0])
+    return OperatorHarness(operator)
 
 
 def test_what_column_windows_cannot_do_is_refused_at_once():

@@ -223,4 +223,4 @@ def test_an_interval_join_goes_on_from_its_snapshot_and_still_cleans_up():
     restored.feed([("R", "a")], [6], 1)
     assert restored.stamped == [(("L", "R", 5, 6), 6)]
     both_marks(restored, 7)
-    assert [part.keys for part in restored.operator.state.snapshot().values()] == [[], []]
+    assert not any(part.keys for part in restored.operator.state.snapshot().values())

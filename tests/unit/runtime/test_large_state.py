@@ -11,8 +11,13 @@ import pytest
 
 from penstock.model.checkpoints import FileHandle, InlineHandle
 from penstock.model.completed_checkpoint import OperatorRestore
-from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, Sharing, plain_dumps
-from penstock.runtime.checkpoint.state_format import read_operator, write_operator
+from penstock.runtime.checkpoint.snapshot import (
+    OperatorSnapshot,
+    RestoredDatabase,
+    Sharing,
+    plain_dumps,
+)
+from penstock.runtime.checkpoint.state_format import Beside, read_operator, write_operator
 from penstock.runtime.elements import MAX_WATERMARK, RowBatch, Watermark
 from penstock.runtime.operators import ListContents
 from penstock.runtime.operators.keyed import restore_backend
@@ -105,7 +110,7 @@ def test_keyed_state_goes_through_checkpoints_without_being_in_memory(backends, 
     whole = snapshot_of(backend, files, is_incremental=False)
     backend.close()
     read = read_operator(
-        OperatorRestore(whole.keyed), files.read, (0, GROUPS - 1), pickle.loads, in_pieces=True
+        OperatorRestore(whole.keyed), files.read, (0, GROUPS - 1), pickle.loads, Beside.READ_AGAIN
     )
     again = backends.new()
     restore_backend(again, read, "state")
@@ -134,3 +139,27 @@ def test_windows_hold_and_fire_what_is_larger_than_memory(backends):
     assert seen == Counter(zlib.crc32(content(number)) % 1009 for number in range(KEYS))
     op.operator.close()
     assert most - before < MAY_GROW_MIB
+
+
+TIMERS = 400_000
+TIMER_MIB = 200e-6
+"""Of one in memory: a triple, a place in a dict and in a heap."""
+
+
+@pytest.mark.long
+def test_timers_need_not_be_in_memory(backends, files):
+    before = resident_mib()
+    backend = backends.new()
+    queue = backend.timer_queue("timers/event")
+    for number in range(TIMERS):
+        queue.add(number * 7919 % TIMERS, number, None)
+    written = snapshot_of(backend, files, is_incremental=True)
+    again = backends.new()
+    restored = OperatorSnapshot()
+    restored.databases = [
+        RestoredDatabase(one, (0, GROUPS - 1), files.read) for one in written.databases
+    ]
+    restore_backend(again, restored, "state")
+    queue = again.timer_queue("timers/event")
+    assert [queue.pop_due(TIMERS)[0] for _ in range(TIMERS)] == list(range(TIMERS))
+    assert resident_mib() - before < TIMERS * TIMER_MIB / 2

@@ -10,7 +10,7 @@ from penstock.model.completed_checkpoint import OperatorRestore
 from penstock.model.errors import UserError
 from penstock.model.types import Types
 from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, Sharing, plain_dumps
-from penstock.runtime.checkpoint.state_format import read_operator, write_operator
+from penstock.runtime.checkpoint.state_format import Beside, read_operator, write_operator
 from penstock.runtime.keys.hashing import key_group
 from penstock.runtime.rocks.database import Database, slot_memory
 from penstock.runtime.state import ListStateDescriptor, ValueStateDescriptor
@@ -209,7 +209,7 @@ def test_rows_of_any_backend_are_restored_piece_by_piece(backends, store, tmp_pa
     snapshot.freeze(plain_dumps)
     written = write_operator(snapshot, store.add, plain_dumps, pickle.loads)
     read = read_operator(
-        OperatorRestore(written.keyed), store.read, ALL, pickle.loads, in_pieces=True
+        OperatorRestore(written.keyed), store.read, ALL, pickle.loads, Beside.READ_AGAIN
     )
     assert not read.keyed
     rows = []

@@ -98,6 +98,15 @@ def test_map_state_is_like_a_dict(backend):
     assert list(state.keys()) == ["b"]
 
 
+@pytest.mark.parametrize("entries", [0, 3, 200])
+def test_a_range_of_a_maps_integer_keys_comes_in_order(backend, entries):
+    state = backend.get_map_state(MapStateDescriptor("m", Types.LONG(), Types.STRING()))
+    state.put_all({key: str(key) for key in range(-2 * entries, 2 * entries, 2)[::-1]})
+    expected = [(key, str(key)) for key in (-4, -2, 0, 2, 4)] if entries else []
+    assert state.between(-5, 5) == expected
+    assert state.between(10**6, 10**6 + 5) == []
+
+
 def test_reducing_and_aggregating_state_fold(backend):
     total = backend.get_reducing_state(
         ReducingStateDescriptor("r", lambda a, b: a + b, Types.INT())
@@ -190,6 +199,7 @@ def test_lists_and_maps_expire_by_element(backend, clock):
         map_state.put(value, value)
     clock[0] = 120
     assert list_state.get() == [2]
+    assert map_state.between(0, 5) == [(2, 2)]
     assert (map_state.items(), map_state.contains(1), 2 in map_state) == ([(2, 2)], False, True)
     clock[0] = 150
     assert list_state.get() == []

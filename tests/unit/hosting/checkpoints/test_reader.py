@@ -2,8 +2,8 @@
 
 import shutil
 import sys
-from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 from penstock.common import Row, Types, WatermarkStrategy
@@ -128,16 +128,15 @@ def test_state_becomes_a_table(folder):
     assert len(halves) == SPLITS
 
 
-def test_state_becomes_a_data_frame(folder, monkeypatch):
+def test_state_becomes_a_data_frame(folder):
     """Any object is kept as it is; plain columns have a type of their own."""
-    pandas = SimpleNamespace(
-        DataFrame=dict, Series=lambda values, dtype: (sorted(map(str, values)), dtype)
-    )
-    monkeypatch.setitem(sys.modules, "pandas", pandas)
-    assert read_savepoint(folder).keyed_state("remember", "mixed").to_pandas() == {
-        "key": (["0", "1", "2"], None),
-        "value": (["text", "{1}", "{1}"], object),
-    }
+    mixed = read_savepoint(folder).keyed_state("remember", "mixed").to_pandas()
+    assert isinstance(mixed, pd.DataFrame)
+    assert dict(zip(mixed["key"], mixed["value"], strict=True)) == {0: "text", 1: {1}, 2: {1}}
+    assert (mixed["key"].dtype, mixed["value"].dtype) == ("int64", object)
+    rows = read_savepoint(folder).keyed_state("remember", "row").to_pandas().sort_values("key")
+    assert rows.to_dict("list") == {"key": [0, 1, 2], "number": [4, 4, 4], "text": ["4", "4", "4"]}
+    assert rows["number"].sum() == 12
 
 
 def test_without_pandas_there_is_the_table(folder, monkeypatch):
@@ -196,7 +195,7 @@ def test_the_command_line_shows_and_removes(folder, tmp_path, capsys):
     assert main(["savepoint", "dispose", str(copy)]) == 0
     assert not copy.exists()
     assert main(["savepoint", "inspect", str(copy)]) == 1
-    assert "_metadata is missing" in capsys.readouterr().err
+    assert "it is not there, or empty. Name the folder" in capsys.readouterr().err
 
 
 def test_state_that_others_could_have_written_is_not_opened(folder, tmp_path):

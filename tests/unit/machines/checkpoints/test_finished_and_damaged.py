@@ -25,6 +25,7 @@ from tests.unit.machines.checkpoints.bench import (
     told,
     written,
 )
+from tests.unit.machines.graphs import job_graph
 
 # ------------------------------------------------------------------ finished tasks
 
@@ -70,6 +71,17 @@ def test_who_waited_before_a_restart_does_not_count_after_it() -> None:
     bench.fire("restart")
     bench.run_all()
     assert awaited(bench, ALL[4]) == []
+
+
+def test_who_waits_in_another_region_than_the_restarted_one_still_counts() -> None:
+    bench = CheckpointBench(graph=job_graph({"Left": 1, "Right": 1}, []))
+    bench.complete()
+    awaited(bench, "Left[0]")
+    bench.report("Right[0]", S.FAILED, USER)
+    bench.fire("restart")
+    bench.run_all()
+    assert bench.vertex("Left[0]").execution.attempt_id.attempt == 0
+    assert told(awaited(bench, "Right[0]"), TriggerCheckpoint) == ["Left[0]", "Right[0]"]
 
 
 def test_without_checkpoints_after_tasks_finish_there_are_none() -> None:

@@ -7,10 +7,12 @@ from penstock.machines.operator_state import Mode, OperatorStateShape, redistrib
 from penstock.model.checkpoints import InlineHandle, OperatorSubtaskState
 from penstock.model.completed_checkpoint import ListStateShare, OperatorRestore
 from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, Sharing, plain_dumps
-from penstock.runtime.checkpoint.state_format import read_operator, write_operator
+from penstock.runtime.checkpoint.state_format import Beside, read_operator, write_operator
 from penstock.runtime.keys import key_group_range
 
 MAX_PARALLELISM = 128
+PIECES = {"heap": Beside.HELD, "rocks": Beside.READ_AGAIN}
+"""As tasks read keyed state, by kind of backend."""
 
 
 def add(data: bytes) -> InlineHandle:
@@ -36,14 +38,14 @@ def written_as_files(
 
 
 def rescaled(
-    snapshots: list[OperatorSnapshot], parallelism: int, *, in_pieces: bool = False
+    snapshots: list[OperatorSnapshot], parallelism: int, pieces: Beside | None = None
 ) -> list[OperatorSnapshot]:
     """What each of `parallelism` subtasks restores of these, which were frozen."""
-    return restored([written(snapshot) for snapshot in snapshots], parallelism, in_pieces=in_pieces)
+    return restored([written(snapshot) for snapshot in snapshots], parallelism, pieces)
 
 
 def restored(
-    states: list[OperatorSubtaskState], parallelism: int, *, in_pieces: bool = False
+    states: list[OperatorSubtaskState], parallelism: int, pieces: Beside | None = None
 ) -> list[OperatorSnapshot]:
     """What each of `parallelism` subtasks restores of what was written."""
     return [
@@ -56,7 +58,7 @@ def restored(
             read,
             key_group_range(MAX_PARALLELISM, parallelism, subtask),
             pickle.loads,
-            in_pieces=in_pieces,
+            pieces,
         )
         for subtask in range(parallelism)
     ]

@@ -100,6 +100,8 @@ def test_what_cannot_change_is_known_by_its_type_at_any_depth():
         lambda: [[1]],
         lambda: {"a": 1},
         lambda: {"a": [1]},
+        lambda: {"a": [1], "b": [(2, "x")]},
+        lambda: {"a": [[1]]},
         lambda: Row(1, 2),
         lambda: Row(a=1, b=[2]),
         lambda: (1, [2]),
@@ -111,7 +113,9 @@ def test_a_snapshot_does_not_see_what_happens_to_objects_later(make):
     part = KeyedPart(StateInfo("Value"), 128, False, ["a", "b"], [values])
     snapshot = OperatorSnapshot({"state": part}).freeze(plain_dumps)
     for value in values:
-        if isinstance(value, dict):
+        if isinstance(value, dict) and isinstance(value["a"], list):
+            value["a"].append(9)
+        elif isinstance(value, dict):
             value["a"] = 9
         elif isinstance(value, Row):
             value[0] = 9
@@ -138,6 +142,13 @@ def test_many_objects_are_pickled_in_pieces():
     column = frozen([deque([number]) for number in range(10_000)], plain_dumps)
     assert isinstance(column, Pickled)
     assert len(column.chunks) == 3
+
+
+def test_tables_of_lists_need_no_pickle():
+    def refused(_data):
+        raise AssertionError("pickled")
+
+    assert frozen([{5: [(1, "a")], 6: []}, {}], refused) == [{5: [(1, "a")], 6: []}, {}]
 
 
 def test_tables_survive():
