@@ -145,6 +145,11 @@ class InputCheckpoints:
         """Some of its barriers are still to come, and what comes before them belongs to it."""
         return self.in_flight is not None and self.in_flight.checkpoint_id == checkpoint_id
 
+    def forget(self, checkpoint_id: int) -> None:
+        """It was aborted: what is on its way into the task need not be kept for it, however long its barriers take."""
+        if self.is_recording(checkpoint_id):
+            self.in_flight = None
+
     def on_cancel(self, marker: CancelCheckpointMarker, channel: int) -> Sequence[Element]:
         return self._perform(self._handler.on_cancel(marker.checkpoint_id, channel))
 

@@ -308,6 +308,25 @@ def test_a_marker_ends_what_was_announced(is_late):
     assert reader.out[-1] == (2, False)
 
 
+def test_what_comes_behind_an_abort_is_not_kept():
+    reader, (first, second) = one_input()
+    first.send(barrier().as_unaligned(), has_priority=True)
+    second.send(rows(10))
+    assert reader.urgent() == [(1, True)]
+    assert reader.taken.is_recording(1)
+    reader.taken.forget(1)
+    second.send(rows(11))
+    assert reader.rest() == [10, 11]
+    second.send(barrier().as_unaligned(), has_priority=True)
+    assert reader.urgent() == []
+    assert reader.in_flight == {}
+    for sender in (first, second):
+        sender.send(rows(5))
+        sender.send(barrier(2).as_unaligned(), has_priority=True)
+    assert reader.urgent() == [(2, True)]
+    assert reader.in_flight == {2: {0: [5], 1: [5]}}
+
+
 # ---------------------------------------------------------------------- at both ends
 
 
