@@ -134,6 +134,10 @@ class Operator:
     has_put_off: bool = False
     """Something is to be tried again by its timer, which fires at the end of the data too: the task waits for that."""
 
+    def in_batch(self) -> Operator:
+        """What stands for it in runtime mode BATCH, where all its input is there: only final results. Asked on the driver."""
+        return self
+
     def open(self, context: OperatorContext) -> None:
         """Once per attempt, before any element; tail of the chain first."""
 
