@@ -331,6 +331,7 @@ class StreamExecutionEnvironment:
         graph.default_parallelism = configured if configured > 0 else 1
         sizes = {name: group.slot_size() for name, group in self._slot_sharing_groups.items()}
         graph.slot_sizes = {name: size for name, size in sizes.items() if size}
+        graph.is_batch = self._is_batch(graph)
         return graph
 
     def submit(self, job_name: str | None = None) -> JobControl:
@@ -396,11 +397,18 @@ class StreamExecutionEnvironment:
         return DataStream(self, (Upstream(node.node_id),), element_type)
 
     def _check_runtime_mode(self) -> None:
-        if self._configuration.get_string(RUNTIME_MODE_KEY, "STREAMING").upper() == "BATCH":
-            raise NotImplementedError(
-                "BATCH mode is not built yet. Leave STREAMING (the default): bounded sources end "
-                "the job; keyed aggregations then emit running results, of which the last counts."
+        mode = self._configuration.get_string(RUNTIME_MODE_KEY, "STREAMING").upper()
+        if mode not in RuntimeExecutionMode.__members__:
+            raise ConfigurationError(
+                f"option '{RUNTIME_MODE_KEY}' is {mode!r}, but it takes one of "
+                f"{', '.join(RuntimeExecutionMode.__members__)}. Change the setting."
             )
+
+    def _is_batch(self, graph: StreamGraph) -> bool:
+        mode = self._configuration.get_string(RUNTIME_MODE_KEY, "STREAMING").upper()
+        if mode == RuntimeExecutionMode.AUTOMATIC.name:
+            return all(node.is_bounded for node in graph.nodes.values() if node.is_source)
+        return mode == RuntimeExecutionMode.BATCH.name
 
 
 def _existing(path: str, method: str) -> str:

@@ -16,6 +16,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
+from penstock.hosting.batch.job import BatchJob, speakers_of
+from penstock.hosting.batch.plan import Plan, plan_of
+from penstock.hosting.batch.runner import StageRunner, ThreadRunner
 from penstock.hosting.checkpoints.savepoints import start_savepoint, statistics_of
 from penstock.hosting.checkpoints.setup import Surroundings, with_checkpoints
 from penstock.hosting.closures import serialize, user_modules_archive
@@ -49,6 +52,7 @@ from penstock.model.messages import TaskIo
 from penstock.model.program import JobControl, JobOutcome, ProgramSettings
 from penstock.model.slot_size import UNSIZED, SlotSize, describe
 from penstock.model.states import JobStatus
+from penstock.runtime.operator import Operator
 
 _MESSAGE_MARGIN = 1 << 20
 _WAIT_SLICE_S = 0.5  # so that Ctrl-C reaches a waiting main thread
@@ -123,6 +127,8 @@ class Host(Protocol):
     def spark_configuration(self) -> dict[str, str]: ...
     def default_parallelism(self, settings: Settings) -> int: ...
     def provider(self, settings: Settings, needed: Needed) -> TaskManagerProvider: ...
+    def stage_runner(self, settings: Settings, job: SubmittedJob, plan: Plan) -> StageRunner:
+        """For a job of type BATCH."""
 
 
 class ClusterExecutor:
@@ -148,6 +154,8 @@ class ClusterExecutor:
             else self._host.default_parallelism(settings)
         )
         fixed_id = _fixed_job_id(settings)
+        if graph.is_batch:
+            graph = in_batch(graph)
         job_graph = build_job_graph(graph, JobId(fixed_id or uuid.uuid4().hex), serialize)
         _check_sizes(job_graph)
         files = python_files(settings, program)
@@ -157,6 +165,8 @@ class ClusterExecutor:
             replace(program, configuration=settings.as_text()),
             user_modules_archive(files) if self._host.ships_modules else b"",
         )
+        if graph.is_batch:
+            return self._run_batch(job, settings)
         ha = ha_settings_of(settings)
         if ha is None:
             return self._run(job, settings, JobGuard())
@@ -165,6 +175,18 @@ class ClusterExecutor:
         if isinstance(found, Ended):
             return ended_elsewhere(found)
         return self._run_claimed(found, settings)
+
+    def _run_batch(self, job: SubmittedJob, settings: Settings) -> BatchJob:
+        if ha_settings_of(settings) is not None:
+            _say(
+                "high-availability.type has no effect on a job in runtime mode BATCH: a lost driver costs the job"
+            )
+        observer = self._observer or Console(settings)
+        plan = plan_of(job.graph, speakers_of(job))
+        made = BatchJob(job, plan, self._host.stage_runner(settings, job, plan), observer)
+        observer.submitted(job.graph, settings.ignored_keys())
+        made.start()
+        return made
 
     def recover(self, configuration: Mapping[str, str]) -> list[tuple[str, JobControl]]:
         """Take over all jobs of a cluster-id whose drivers are gone: their names, and what runs now.
@@ -296,6 +318,20 @@ class MiniCluster:
             slots = settings.get_int("taskmanager.numberOfTaskSlots")
         self.last_provider = ThreadProvider(slots, self._max)
         return self.last_provider
+
+    def stage_runner(self, settings: Settings, job: SubmittedJob, plan: Plan) -> StageRunner:
+        return ThreadRunner(plan)
+
+
+def in_batch(graph: StreamGraph) -> StreamGraph:
+    """With the operators that give final results only; the program's own stay as they are."""
+    nodes = {
+        node_id: replace(node, operator=node.operator.in_batch())
+        if isinstance(node.operator, Operator)
+        else node
+        for node_id, node in graph.nodes.items()
+    }
+    return replace(graph, nodes=nodes)
 
 
 def _say(text: str) -> None:

@@ -11,7 +11,11 @@ import sys
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
+from penstock.hosting.batch.plan import Plan
+from penstock.hosting.batch.runner import StageRunner
+from penstock.hosting.batch.spark_runner import SparkRunner
 from penstock.hosting.executor import ClusterExecutor
+from penstock.hosting.ha_election import SubmittedJob
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.spark_driver import ProcessSettings, SparkProvider, check_configuration
 from penstock.hosting.spark_session import active_session, embedded_session
@@ -67,9 +71,7 @@ class SparkHost:
         slots = settings.get_int("taskmanager.numberOfTaskSlots")
         usual = needed.get(UNSIZED, 0)
         taskmanagers = -(-usual // slots) + sum(needed.values()) - usual
-        spark = active_session()
-        if spark is None:
-            spark = embedded_session(settings, taskmanagers + _SPARE_LOCAL_CORES)
+        spark = active_session() or embedded_session(settings, taskmanagers + _SPARE_LOCAL_CORES)
         for warning in check_configuration(spark):
             if warning not in _Overrides.warned:
                 _Overrides.warned.add(warning)
@@ -79,6 +81,12 @@ class SparkHost:
             keeps_core=settings.get_bool("penstock.taskmanager.keep-core"),
         )
         return SparkProvider(spark, slots, process)
+
+    def stage_runner(self, settings: Settings, job: SubmittedJob, plan: Plan) -> StageRunner:
+        """Speculation and killed idle workers do no harm here: nothing is checked."""
+        most = max(stage.vertex.parallelism for stage in plan.stages)
+        spark = active_session() or embedded_session(settings, most)
+        return SparkRunner(spark, plan, job.modules, job.graph.name)
 
 
 def default_executor(configuration: Mapping[str, str] | None = None) -> JobExecutor:

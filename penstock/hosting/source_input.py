@@ -7,19 +7,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from penstock.hosting.split_fetcher import FetcherThread
 from penstock.model.errors import PenstockError
 from penstock.model.graph.chain import ChainedOperator
-from penstock.model.messages import ReportedWatermark, SplitRequest
 from penstock.runtime.chain import user_code_error
 from penstock.runtime.elements import Element
 from penstock.runtime.source import SourceReader, SplitFetcher, SplitReader
 from penstock.runtime.source_operator import SourceOperator, SourceSettings
 
-if TYPE_CHECKING:
-    from penstock.hosting.task_thread import TaskThread
+
+class SourceHost(Protocol):
+    """The task that a source is read in, as its input sees it."""
+
+    settings: SourceSettings
+    parallelism: int
+
+    def backpressured_ms(self) -> int:
+        """So long the source could not read, for its task's outputs were full."""
+
+    def request_split(self) -> None: ...
+    def report_watermark(self, watermark_ms: int) -> None: ...
+    def wake(self) -> None:
+        """The input has to be polled. Any thread."""
 
 
 class SourceInput:
@@ -29,23 +40,15 @@ class SourceInput:
     inputs = 1
     held: Sequence[tuple[int, Element]] = ()
 
-    def __init__(self, operator: SourceOperator, spec: ChainedOperator, thread: TaskThread) -> None:
+    def __init__(self, operator: SourceOperator, spec: ChainedOperator, host: SourceHost) -> None:
         self._operator = operator
-        self._thread = thread
+        self._host = host
         self._spec = spec
         self.wake_at_ms: int | None = None
         self.reader: SourceReader = operator.source.create_reader(self)
 
     def start(self) -> None:
-        task_settings = self._thread.host.task_settings
-        settings = SourceSettings(
-            watermark_interval_ms=task_settings.watermark_interval_ms,
-            latency_interval_ms=task_settings.latency_interval_ms,
-            operator_id=self._spec.uid,
-            subtask=self.subtask(),
-            may_leave_splits_unaligned=task_settings.may_leave_splits_unaligned,
-        )
-        self._operator.start(self.reader, self, settings, self._report_watermark)
+        self._operator.start(self.reader, self, self._host.settings, self._host.report_watermark)
         self.reader.start()
 
     def add_splits(self, splits: Sequence[Any]) -> None:
@@ -88,10 +91,10 @@ class SourceInput:
     # ------------------------------------------------------------------ ReaderContext
 
     def subtask(self) -> int:
-        return self._thread.attempt_id.subtask
+        return self._host.settings.subtask
 
     def parallelism(self) -> int:
-        return self._thread.deployment.parallelism
+        return self._host.parallelism
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -100,22 +103,17 @@ class SourceInput:
         return time.monotonic_ns() // 1_000_000
 
     def active_ms(self) -> int:
-        return self.monotonic_ms() - self._thread.backpressured_ms
-
-    def _report_watermark(self, watermark_ms: int) -> None:
-        node_id = self._spec.node_id
-        self._thread.host.send(ReportedWatermark(self._thread.attempt_id, node_id, watermark_ms))
+        return self.monotonic_ms() - self._host.backpressured_ms()
 
     def send_split_request(self) -> None:
-        host = self._thread.host
-        host.send(SplitRequest(self._thread.attempt_id, self._spec.node_id, host.host_name))
+        self._host.request_split()
 
     def wake_at(self, monotonic_ms: int) -> None:
         if self.wake_at_ms is None or monotonic_ms < self.wake_at_ms:
             self.wake_at_ms = monotonic_ms
 
     def wake(self) -> None:
-        self._thread.processor.notify_input()
+        self._host.wake()
 
     def start_fetcher(self, split_reader: SplitReader) -> SplitFetcher:
         return FetcherThread(split_reader, self.wake, f"penstock-fetcher-{self._spec.name[:40]}")

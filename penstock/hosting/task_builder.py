@@ -19,6 +19,7 @@ from penstock.hosting.closures import dumps_records, loads_records
 from penstock.hosting.collector import COLLECTOR_HELD_OFF
 from penstock.hosting.driver_stream import DriverWriter
 from penstock.hosting.source_input import SourceInput
+from penstock.hosting.source_of_task import SourceOfTask
 from penstock.hosting.task_barriers import (
     is_final_awaited,
     notice_priority,
@@ -281,7 +282,7 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
     elif chain.begins_finished:
         task_input = FinishedSource()
     else:
-        task_input = SourceInput(head, spec.operators[0], thread)
+        task_input = SourceInput(head, spec.operators[0], SourceOfTask(thread, spec.operators[0]))
     timeout_ms = min((output.buffer_timeout_ms for output in spec.outputs), default=100)
     task = StreamTask(
         chain,

@@ -116,6 +116,8 @@ class OperatorContext:
     """The checkpoint that the attempt begins with; None: it begins with nothing."""
     has_final_checkpoint: bool = False
     """After the end of the input there is one more checkpoint: sinks wait for it."""
+    is_batch: bool = False
+    """Runtime mode BATCH: there is one watermark, at the end of the input."""
     keyed_state: MakeKeyedStateBackend | None = None
     """The kind of keyed state backend; None: on the heap."""
 
@@ -133,6 +135,10 @@ class Operator:
     """False: the input may have ended, but results are still outstanding. Asked of the head of a chain only."""
     has_put_off: bool = False
     """Something is to be tried again by its timer, which fires at the end of the data too: the task waits for that."""
+
+    def in_batch(self) -> Operator:
+        """What stands for it in runtime mode BATCH, where all its input is there: only final results. Asked on the driver."""
+        return self
 
     def open(self, context: OperatorContext) -> None:
         """Once per attempt, before any element; tail of the chain first."""

@@ -73,6 +73,9 @@ class SourceOperator(Operator):
         self._due_ms: dict[str, int] = {}
         self._restored_splits: list[Any] = []
 
+    def in_batch(self) -> SourceOperator:
+        return SourceOperator(self.source, self.watermark_strategy.in_batch())
+
     def start(
         self,
         reader: SourceReader,
@@ -138,13 +141,14 @@ class SourceOperator(Operator):
             return self._ended(self._stop)
         elements: list[Element] = []
         polled = ReaderStatus.NOTHING_AVAILABLE if self.is_waiting else self._reader.poll_next()
+        while isinstance(polled, SplitFinished):  # nobody would wake us for what comes behind it
+            self._watermarks.unregister(polled.split_id)
+            self._paused_splits.discard(polled.split_id)
+            polled = self._reader.poll_next()
         if isinstance(polled, SplitBatch):
             self.records_out += len(polled.batch)
             batch = self._as_wanted(polled.batch)
             elements.extend(self._watermarks.on_batch(polled.split_id, batch))
-        elif isinstance(polled, SplitFinished):
-            self._watermarks.unregister(polled.split_id)
-            self._paused_splits.discard(polled.split_id)
         elif polled is ReaderStatus.END_OF_INPUT:
             return self._ended(EndOfData(drain=True))
         elements.extend(self._what_is_due())

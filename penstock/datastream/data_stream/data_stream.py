@@ -388,8 +388,7 @@ class DataStream:
 
     def cache(self) -> DataStream:
         raise NotImplementedError(
-            "cache() belongs to BATCH mode, which is not built yet. Write the stream with "
-            "sink_to(FileSink...) and read it again with FileSource."
+            "cache() is not built yet. Write the stream with sink_to(FileSink...) and read it again with FileSource."
         )
 
     # ---------------------------------------------------------- for the other stream classes

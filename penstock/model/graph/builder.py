@@ -24,6 +24,7 @@ from penstock.model.graph.job_graph import (
     IntermediateDataSet,
     JobEdge,
     JobGraph,
+    JobType,
     JobVertex,
     OperatorInfo,
     ResultPartitionType,
@@ -56,7 +57,9 @@ def build_job_graph(
     """
     graph = resolve(stream_graph)
     chains = _chains_of(graph)
-    job_graph = JobGraph(job_id=job_id, name=stream_graph.job_name)
+    is_batch = stream_graph.is_batch
+    job_type = JobType.BATCH if is_batch else JobType.STREAMING
+    job_graph = JobGraph(job_id, stream_graph.job_name, job_type)
     chain_of_node = {node: chain for chain in chains for node in chain.nodes}
     overtaking = overtaking_readers([
         Exchange(chain_of_node[edge.source].head, edge.target, edge.partitioning.strategy)
@@ -69,7 +72,9 @@ def build_job_graph(
         job_graph.blobs[key] = blob
         vertex = _vertex_of(graph, chain, key)
         vertex.inputs = [_job_edge(graph, edge, chain_of_node) for edge in chain.in_edges]
-        vertex.outputs = [_data_set(graph, edge, chain) for edge in chain.out_edges]
+        vertex.outputs = [
+            _data_set(graph, edge, chain, is_batch=is_batch) for edge in chain.out_edges
+        ]
         job_graph.vertices[vertex.vertex_id] = vertex
     used = {vertex.slot_sharing_group for vertex in job_graph.vertices.values()}
     sizes = stream_graph.slot_sizes
@@ -261,12 +266,15 @@ def _job_edge(graph: ResolvedGraph, edge: ResolvedEdge, chain_of: dict[int, _Cha
     )
 
 
-def _data_set(graph: ResolvedGraph, edge: ResolvedEdge, chain: _Chain) -> IntermediateDataSet:
+def _data_set(
+    graph: ResolvedGraph, edge: ResolvedEdge, chain: _Chain, *, is_batch: bool
+) -> IntermediateDataSet:
+    """In a BATCH job every exchange is blocking (`execution.batch-shuffle-mode`: ALL_EXCHANGES_BLOCKING)."""
     strategy = edge.partitioning.strategy
     return IntermediateDataSet(
         data_set_id=_data_set_id(graph, edge),
         producer=chain.vertex_id,
-        result_type=_result_type(edge.exchange_mode),
+        result_type=_result_type(StreamExchangeMode.BATCH if is_batch else edge.exchange_mode),
         pattern=pattern_of(strategy),
         is_broadcast=strategy is ShipStrategy.BROADCAST,
     )

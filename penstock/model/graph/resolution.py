@@ -258,6 +258,11 @@ def _check_exchange_modes(
     for node_id in order:
         node = graph.nodes[node_id]
         if node.is_source and not node.is_bounded:
+            if graph.is_batch:
+                raise GraphError(
+                    f"the source {describe(node)} has no end, but execution.runtime-mode is BATCH. Bound the source, "
+                    "or set the runtime mode to STREAMING or AUTOMATIC."
+                )
             endless[node_id] = node
         for edge in inputs[node_id]:
             mode = edge.exchange_mode

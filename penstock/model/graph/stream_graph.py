@@ -77,7 +77,7 @@ class StreamEdge:
 
 @dataclass(slots=True)
 class StreamGraph:
-    """The program: nodes in the order they were made, and edges."""
+    """The program: nodes in the order they were made, and edges. `is_batch`: all inputs are bounded, and read when complete."""
 
     job_name: str = "Flink Streaming Job"
     nodes: dict[int, StreamNode] = field(default_factory=dict)
@@ -87,6 +87,7 @@ class StreamGraph:
     max_parallelism: int = -1
     buffer_timeout_ms: int = 100
     slot_sizes: dict[str, SlotSize] = field(default_factory=dict)
+    is_batch: bool = False
 
     def inputs_of(self, node_id: int) -> list[StreamEdge]:
         return [edge for edge in self.edges if edge.target == node_id]

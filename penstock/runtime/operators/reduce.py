@@ -11,12 +11,14 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Final
 
+import numpy as np
+
 from penstock.model.row import Row, copied, make_row
 from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, StateInfo
 from penstock.runtime.context import RuntimeContext, UserFunction
-from penstock.runtime.elements import Batch, RowBatch
+from penstock.runtime.elements import MAX_WATERMARK, Batch, RowBatch
 from penstock.runtime.keys import KeySelection, state_keys
-from penstock.runtime.operator import Emitted, OperatorContext
+from penstock.runtime.operator import MAX_EMIT, Emitted, OperatorContext
 from penstock.runtime.operators.keyed import new_backend, restore_backend
 from penstock.runtime.operators.stateless import FunctionOperator, rows_of
 from penstock.runtime.state import KeyedStateBackend, KeyTable
@@ -53,6 +55,9 @@ class ReduceOperator(FunctionOperator):
         if hasattr(self, "_state"):
             self._state.close()
 
+    def in_batch(self) -> ReduceOperator:
+        return FinalReduceOperator(self.function, self.keys)
+
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
         skeys = state_keys(self.keys.keys_of_rows(self.watched(rows.values)))
@@ -75,6 +80,32 @@ class ReduceOperator(FunctionOperator):
 
     def restore(self, snapshot: OperatorSnapshot) -> None:
         self._restored = snapshot
+
+
+class FinalReduceOperator(ReduceOperator):
+    """Emits one result for each key, at the end of the input. Source: Flink BatchGroupedReduceOperator: its results have the
+    timestamp of the last watermark.
+    """
+
+    def runtime_context(self, context: OperatorContext) -> RuntimeContext:
+        self._results: dict[Any, Any] = {}
+        return RuntimeContext(context)
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        rows = rows_of(batch)
+        skeys = state_keys(self.keys.keys_of_rows(self.watched(rows.values)))
+        results, call = self._results, self.function.call
+        get, missing, own = results.get, _MISSING, self._own
+        for skey, value in zip(skeys, self.watched(rows.values), strict=False):
+            old = get(skey, missing)
+            results[skey] = own(value) if old is missing else call(old, value)
+        return ()
+
+    def finish(self) -> Emitted:
+        results = list(self._results.values())
+        for start in range(0, len(results), MAX_EMIT):
+            values = results[start : start + MAX_EMIT]
+            yield RowBatch(values, np.full(len(values), MAX_WATERMARK, np.int64))
 
 
 class AggregateKind(StrEnum):

@@ -152,14 +152,16 @@ def test_python_files_travel_with_the_program(tmp_path):
         env.add_python_file("nowhere.py")
 
 
-def test_batch_mode_says_that_it_is_not_there():
+def test_the_runtime_mode_is_that_of_the_program_or_of_its_sources():
     env = environment()
-    env.set_runtime_mode(RuntimeExecutionMode.STREAMING)
+    env.from_collection([1]).print()
+    assert not env.stream_graph().is_batch
     env.set_runtime_mode(RuntimeExecutionMode.AUTOMATIC)
-    with pytest.raises(NotImplementedError, match="STREAMING"):
-        env.set_runtime_mode(RuntimeExecutionMode.BATCH)
-    with pytest.raises(NotImplementedError, match="STREAMING"):
-        environment(**{"execution__runtime-mode": "batch"})
+    assert env.stream_graph().is_batch
+    env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    assert env.stream_graph().is_batch
+    with pytest.raises(ConfigurationError, match=r"'SOMETIMES'.*STREAMING, BATCH, AUTOMATIC"):
+        environment(**{"execution__runtime-mode": "sometimes"})
 
 
 def test_wrong_settings_are_refused_with_what_would_do():

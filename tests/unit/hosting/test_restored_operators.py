@@ -12,6 +12,7 @@ from penstock.datastream import (
     ProcessJoinFunction,
 )
 from penstock.datastream.connectors import DataGeneratorSource
+from penstock.datastream.connectors.base import ReaderStatus, SplitBatch
 from penstock.datastream.state import ListStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
 from tests.unit.hosting.checkpoint_programs import (
@@ -43,6 +44,33 @@ class FailsFrom:
                 stage.seen.add(record)
                 raise RuntimeError("planted")
         return value
+
+
+class HeldNumbers(DataGeneratorSource):
+    """Numbers that are their own timestamps; from `hold` on only when the stage's gate is open. None: at once."""
+
+    def __init__(self, stage, hold, rate) -> None:
+        type_info = Types.LONG()
+        super().__init__(same, COUNT, rate, type_info=type_info, timestamp=same, batch_size=20)
+        self.stage = stage
+        self.hold = COUNT if hold is None else hold
+
+    def create_reader(self, context):
+        reader = super().create_reader(context)
+        poll, last = reader.poll_next, -1
+
+        def poll_next():
+            nonlocal last
+            if last >= self.hold and not STAGES[self.stage].gate.is_set():
+                context.wake_at(context.monotonic_ms() + 1)
+                return ReaderStatus.NOTHING_AVAILABLE
+            polled = poll()
+            if isinstance(polled, SplitBatch):
+                last = polled.batch.values[-1]
+            return polled
+
+        reader.poll_next = poll_next
+        return reader
 
 
 class Pairing(KeyedProcessFunction):
@@ -121,9 +149,7 @@ def lines(tmp_path, program, failing, rate=None, **settings):
         "execution__checkpointing__dir": str(tmp_path / "checkpoints"),
     }
     env = environment(watcher, **every | settings)
-    source = DataGeneratorSource(
-        same, COUNT, type_info=Types.LONG(), timestamp=same, batch_size=20, rate_per_second=rate
-    )
+    source = HeldNumbers(failing.stage, min(failing.records, default=None), rate)
     numbers = env.from_source(source, WatermarkStrategy.for_monotonous_timestamps(), "numbers")
     numbers = numbers.map(failing, Types.LONG())
     out = tmp_path / "out"

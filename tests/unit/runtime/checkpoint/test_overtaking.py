@@ -308,6 +308,25 @@ def test_a_marker_ends_what_was_announced(is_late):
     assert reader.out[-1] == (2, False)
 
 
+def test_what_comes_behind_an_abort_is_not_kept():
+    reader, (first, second) = one_input()
+    first.send(barrier().as_unaligned(), has_priority=True)
+    second.send(rows(10))
+    assert reader.urgent() == [(1, True)]
+    assert reader.taken.is_recording(1)
+    reader.taken.forget(1)
+    second.send(rows(11))
+    assert reader.rest() == [10, 11]
+    second.send(barrier().as_unaligned(), has_priority=True)
+    assert reader.urgent() == []
+    assert reader.in_flight == {}
+    for sender in (first, second):
+        sender.send(rows(5))
+        sender.send(barrier(2).as_unaligned(), has_priority=True)
+    assert reader.urgent() == [(2, True)]
+    assert reader.in_flight == {2: {0: [5], 1: [5]}}
+
+
 # ---------------------------------------------------------------------- at both ends
 
 
@@ -433,3 +452,67 @@ def test_a_forced_barrier_comes_over_the_wire_as_it_was(limit_ms):
     kind, parts = encode_event(forced)
     assert decode_event(kind, b"".join(map(bytes, parts))) == forced
     assert forced.behind_forced_aligned() == CheckpointBarrier(1, 5, options)
+
+
+# ---------------------------------------------------------------------- ahead of what was recovered
+
+
+def recovering():
+    """One channel, with something recovered before it."""
+    gate, (sender,) = remote_gate(1)
+    reader = Reader(input_of(gate))
+    reader.inputs[0].recover(0, 0, [rows(1), rows(2)])
+    return reader, sender
+
+
+def test_a_barrier_overtakes_what_was_recovered_and_it_is_in_flight_again():
+    reader, sender = recovering()
+    sender.send(rows(3))
+    assert reader.turn() == [1]
+    sender.send(barrier().as_unaligned(), has_priority=True)
+    sender.send(rows(4))
+    assert reader.urgent() == [(1, True)]
+    assert reader.in_flight == {1: {0: [2, 3]}}
+    assert reader.rest() == [2, 3, 4]
+
+
+def test_an_aligned_barrier_waits_for_what_was_recovered_until_it_is_late():
+    reader, sender = recovering()
+    sender.send(rows(3))
+    sender.send(barrier())
+    assert reader.urgent() == []
+    assert reader.turn() == [1]
+    reader.now_ms = LIMIT_MS
+    assert reader.urgent() == [(1, True)]
+    assert reader.in_flight == {1: {0: [2, 3]}}
+    assert reader.rest() == [2, 3]
+
+
+@pytest.mark.parametrize("is_recording", [False, True])
+def test_what_comes_where_something_was_told_to_overtake_waits_its_turn(is_recording):
+    """Another thread may tell of what has been read already: what is found in its place goes behind what was recovered."""
+    gates, senders = zip(
+        *(remote_gate(1, context_of(Host()), index) for index in range(2)), strict=True
+    )
+    reader = Reader(*network_inputs({0: gates}, threading.Lock, lambda: None))
+    (first,), (second,) = senders
+    reader.inputs[0].recover(1, 0, [rows(1)])
+    if is_recording:
+        first.send(barrier().as_unaligned(), has_priority=True)
+        assert reader.urgent() == [(1, True)]
+    second.send(rows(2))
+    second.channel.notify_priority(7)
+    assert reader.urgent() == []
+    second.send(Watermark(5))
+    second.channel.notify_priority(8)
+    assert reader.urgent() == []
+    second.send(EndOfPartition())
+    second.channel.notify_priority(9)
+    assert reader.urgent() == []
+    assert not reader.inputs[0].is_finished
+    if not is_recording:
+        first.send(barrier().as_unaligned(), has_priority=True)
+        assert reader.urgent() == [(1, True)]
+    assert reader.in_flight == {}  # the end of the second has not been read
+    assert [one for one in reader.rest() if isinstance(one, int)] == [1, 2]
+    assert reader.in_flight == {1: {1: [1, 2]}}

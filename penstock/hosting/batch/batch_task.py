@@ -1,0 +1,249 @@
+"""One subtask of a BATCH job inside a Spark task: records of the shuffle in, records of the shuffle out.
+
+The StreamTask is that of streaming jobs; only its input and its outputs differ. Watermarks do not leave a task: there is one,
+the last, at the end of every input. Source: Flink's StreamTask in BATCH execution; design.
+"""
+
+from __future__ import annotations
+
+import pickle
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from penstock.hosting.async_calls import AsyncCallThreads
+from penstock.hosting.batch.shuffle_input import ShuffleInput
+from penstock.hosting.batch.shuffle_output import DriverOutput, Outbox, ShuffleOutput
+from penstock.hosting.closures import deserialize, dumps_records
+from penstock.hosting.source_input import SourceInput
+from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
+from penstock.model.ids import DataSetId
+from penstock.runtime.chain import OperatorChain, OperatorTimer
+from penstock.runtime.input_status import InputStatus
+from penstock.runtime.operator import OperatorContext
+from penstock.runtime.partitioner import make_partitioner
+from penstock.runtime.source_operator import SourceOperator, SourceSettings
+from penstock.runtime.task import StreamTask, TaskInput
+from penstock.runtime.task_outputs import OutputWriter
+
+_STEP_NS: Final = 5_000_000
+_LONGEST_WAIT_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class WhereTo:
+    """One exchange as its producer sees it: so many subtasks read it, from this reduce partition on, at this gate.
+    `max_parallelism`: the consumers'.
+    """
+
+    gate: int
+    first: int
+    consumers: int
+    max_parallelism: int
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What all subtasks of a stage are told. `chain`: a ChainSpec, by `closures.serialize`. `outputs`: by data set.
+    `inputs`: the head's logical input of each gate.
+    """
+
+    chain: bytes
+    vertex_name: str
+    job_name: str
+    job_id: str
+    parallelism: int
+    max_parallelism: int
+    outputs: dict[DataSetId, WhereTo]
+    inputs: tuple[int, ...]
+    driver_partition: int
+    job_parameters: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a subtask that has finished tells. `committables`: (node, payload) of its sinks."""
+
+    subtask: int
+    attempt: int
+    records_in: int
+    records_out: int
+    late_records_dropped: int
+    committables: tuple[tuple[int, bytes], ...] = ()
+
+
+@dataclass(slots=True)
+class _Mails:
+    """Actions of other threads for the task's own."""
+
+    waiting: queue.SimpleQueue[Callable[[], None]] = field(default_factory=queue.SimpleQueue)
+    is_there: threading.Event = field(default_factory=threading.Event)
+
+    def put(self, action: Callable[[], None]) -> None:
+        self.waiting.put(action)
+        self.is_there.set()
+
+    def run(self) -> None:
+        self.is_there.clear()
+        while not self.waiting.empty():
+            self.waiting.get()()
+
+
+class _SourceHost:
+    """`source_input.SourceHost`: all splits are there from the start."""
+
+    def __init__(
+        self, operator_id: str, subtask: int, parallelism: int, wake: Callable[[], None]
+    ) -> None:
+        self.settings = SourceSettings(
+            watermark_interval_ms=0, operator_id=operator_id, subtask=subtask
+        )
+        self.parallelism = parallelism
+        self.wake = wake
+
+    def backpressured_ms(self) -> int:
+        return 0
+
+    def request_split(self) -> None:
+        """That there are no more is told with the splits."""
+
+    def report_watermark(self, watermark_ms: int) -> None:
+        """Sources of a batch job wait for nobody."""
+
+
+class BatchTask:
+    """Runs to its end in `run`, on the thread that iterates."""
+
+    def __init__(
+        self, orders: Orders, subtask: int, attempt: int, records: Iterator[bytes]
+    ) -> None:
+        """`records`: of the shuffle; of a source one, its pickled splits."""
+        self._orders = orders
+        self._subtask = subtask
+        self._attempt = attempt
+        self._mails = _Mails()
+        self._outbox = Outbox()
+        self._committables: list[tuple[int, bytes]] = []
+        spec: ChainSpec = deserialize(orders.chain)
+        self._chain = OperatorChain(spec, _now_ms, dumps=dumps_records)
+        self._input = self._input_of(spec, records)
+        outputs = [self._output(spec, output) for output in spec.outputs]
+        self._task = StreamTask(
+            self._chain, self._input, outputs, time.perf_counter_ns, _now_ms, _STEP_NS, 1 << 62
+        )
+
+    def run(self) -> Iterator[tuple[int, bytes]]:
+        """(reduce partition, record) of everything, the report last, for the driver. Raises: UserCodeError; what is ours."""
+        try:
+            self._chain.open(self._context_of)
+            if isinstance(self._input, SourceInput):
+                self._input.start()
+            while (status := self._task.process_input()) is not InputStatus.END_OF_INPUT:
+                yield from self._outbox.take()
+                if status is InputStatus.NOTHING_AVAILABLE:
+                    self._wait()
+                self._mails.run()
+        finally:
+            self._chain.close()
+        yield from self._outbox.take()
+        yield self._orders.driver_partition, pickle.dumps(self._report())
+
+    def _wait(self) -> None:
+        """For a mail, or a timer."""
+        wait_s = _LONGEST_WAIT_S
+        due_ms = self._task.next_timer_ms()
+        if due_ms is not None:
+            wait_s = min(wait_s, (due_ms - _now_ms()) / 1000)
+        if isinstance(self._input, SourceInput) and self._input.wake_at_ms is not None:
+            due_s = (self._input.wake_at_ms - self._input.monotonic_ms()) / 1000
+            wait_s = min(wait_s, due_s)
+        if wait_s > 0:
+            self._mails.is_there.wait(wait_s)
+
+    def _report(self) -> Report:
+        return Report(
+            self._subtask,
+            self._attempt,
+            self._input.records_in,
+            sum(output.records_out for output in self._task.outputs),
+            self._chain.late_records_dropped,
+            tuple(self._committables),
+        )
+
+    # ------------------------------------------------------------------ building
+
+    def _input_of(self, spec: ChainSpec, records: Iterator[bytes]) -> TaskInput:
+        first = spec.operators[0]
+        if not isinstance(first.operator, SourceOperator):
+            return ShuffleInput(records, self._orders.inputs)
+        host = _SourceHost(
+            first.uid,
+            self._subtask,
+            self._orders.parallelism,
+            lambda: self._mails.put(_nothing),
+        )
+        source = SourceInput(first.operator, first, host)
+        splits: Sequence[Any] = deserialize(next(records))
+        self._mails.put(lambda: _begin_reading(source, splits))
+        return source
+
+    def _output(self, spec: ChainSpec, output: ChainOutput) -> OutputWriter:
+        producer = spec.operators[output.operator_index]
+        if output.data_set_id is None:
+            assert output.driver_stream is not None
+            partition = self._orders.driver_partition
+            return DriverOutput(
+                output.driver_stream, output.element_type, producer, partition, self._outbox
+            )
+        where = self._orders.outputs[output.data_set_id]
+        partitioner = make_partitioner(
+            output.partitioning,
+            where.consumers,
+            self._subtask,
+            where.max_parallelism,
+            self._subtask,
+            self._orders.parallelism,
+        )
+        return ShuffleOutput(where, partitioner, output.element_type, producer, self._outbox)
+
+    def _context_of(self, spec: ChainedOperator, timer: OperatorTimer) -> OperatorContext:
+        orders = self._orders
+
+        def report_committable(payload: object) -> None:
+            self._committables.append((spec.node_id, dumps_records(payload)))
+
+        return OperatorContext(
+            job_name=orders.job_name,
+            task_name=orders.vertex_name,
+            operator_name=spec.name,
+            operator_id=spec.uid,
+            subtask=self._subtask,
+            parallelism=orders.parallelism,
+            max_parallelism=orders.max_parallelism,
+            attempt=self._attempt,
+            timers=timer,
+            job_parameters=dict(orders.job_parameters),
+            output_type=spec.output_type,
+            watermark_interval_ms=0,
+            is_batch=True,
+            job_id=orders.job_id,
+            report_committable=report_committable,
+            file_prefix=orders.job_id[:16],
+            async_calls=AsyncCallThreads(self._mails.put, f"penstock-async-{spec.name[:40]}"),
+        )
+
+
+def _begin_reading(source: SourceInput, splits: Sequence[Any]) -> None:
+    source.add_splits(splits)
+    source.reader.notify_no_more_splits()
+
+
+def _nothing() -> None:
+    """A mail that only wakes."""
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

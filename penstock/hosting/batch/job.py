@@ -1,0 +1,283 @@
+"""Runs one BATCH job: feeds its master and carries out what that says. `model.program.JobControl`.
+
+One thread for the master; each stage that runs has one more, which waits for its host.
+"""
+
+from __future__ import annotations
+
+import functools
+import queue
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from penstock.hosting.batch.batch_task import Orders, Report, WhereTo
+from penstock.hosting.batch.plan import Plan, Stage
+from penstock.hosting.batch.runner import StageError, StageOrder, StageRunner, failure_of
+from penstock.hosting.batch.shuffle_output import driver_records
+from penstock.hosting.batch.splits import splits_of
+from penstock.hosting.closures import deserialize, loads_records
+from penstock.hosting.coordinators import commit_all, committers_of, job_prefix_of
+from penstock.hosting.driver_sink import PRINT_STREAM, write_text
+from penstock.hosting.ha_election import SubmittedJob
+from penstock.hosting.job_observer import JobObserver, guarded
+from penstock.machines.batch_master import BatchMaster
+from penstock.model.checkpoint_statistics import CheckpointStatistics
+from penstock.model.checkpoints import CheckpointType
+from penstock.model.errors import ConfigurationError, JobExecutionError
+from penstock.model.graph.chain import ChainSpec
+from penstock.model.ids import JobId, VertexId
+from penstock.model.messages import (
+    Committable,
+    ExecutionStateChanged,
+    FailureInfo,
+    JobStatusChanged,
+    TaskIo,
+)
+from penstock.model.messages.batch import (
+    BatchEffect,
+    BatchEvent,
+    CancelStage,
+    CommitResults,
+    RunStage,
+    StageFailed,
+    StageFinished,
+)
+from penstock.model.program import JobOutcome
+from penstock.model.states import JobStatus
+from penstock.runtime.sink import Sink
+from penstock.runtime.source import Source
+
+_WAIT_SLICE_S: Final = 0.5  # so that Ctrl-C reaches a waiting main thread
+
+
+class BatchJob:
+    """Starts with `start`; may be asked from any thread."""
+
+    def __init__(
+        self, job: SubmittedJob, plan: Plan, runner: StageRunner, observer: JobObserver
+    ) -> None:
+        self._job = job
+        self._plan = plan
+        self._runner = runner
+        self._observer = guarded(observer)
+        self._master = BatchMaster(job.graph, _now_ms())
+        self._events: queue.SimpleQueue[Callable[[], Sequence[BatchEffect]] | None] = (
+            queue.SimpleQueue()
+        )
+        self._thread = threading.Thread(target=self._run, name="penstock-batch", daemon=True)
+        self._ended = threading.Event()
+        self._outcome: JobOutcome | None = None
+        self._started_ms = _now_ms()
+        self._committables: list[Committable] = []
+        self._reports: dict[tuple[VertexId, int], Report] = {}
+        self._collected: dict[str, list[bytes]] = {}
+
+    def start(self) -> None:
+        self._events.put(lambda: self._master.start(_now_ms()))
+        self._thread.start()
+
+    # ------------------------------------------------------------------ JobControl
+
+    @property
+    def job_id(self) -> JobId:
+        return self._job.graph.job_id
+
+    @property
+    def master(self) -> BatchMaster:
+        """For whoever looks at it: its graph, states and attempts."""
+        return self._master
+
+    def status(self) -> JobStatus:
+        return self._master.status
+
+    def wait(self, timeout_s: float | None = None) -> JobOutcome:
+        """Ctrl-C while waiting cancels the job, waits until its stages are over, and raises on."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        try:
+            while not self._ended.wait(_WAIT_SLICE_S):
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise TimeoutError(f"job {self._job.graph.name} is {self.status()} still")
+        except KeyboardInterrupt:
+            self.cancel()
+            self._ended.wait(10.0)
+            raise
+        assert self._outcome is not None
+        return self._outcome
+
+    def cancel(self) -> None:
+        self._events.put(lambda: self._master.cancel(_now_ms()))
+
+    def start_savepoint(
+        self, kind: CheckpointType, directory: str | None
+    ) -> Callable[[float | None], str]:
+        raise ConfigurationError(
+            "a job in runtime mode BATCH takes no savepoints: its stages' results are what a failure goes back to. Run it "
+            "with RuntimeExecutionMode.STREAMING to take some."
+        )
+
+    def checkpoints(self) -> CheckpointStatistics:
+        return CheckpointStatistics()
+
+    def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
+        """Of subtasks that have finished."""
+        names = {vertex_id: vertex.name for vertex_id, vertex in self._job.graph.vertices.items()}
+        return [
+            (
+                names[vertex_id],
+                subtask,
+                TaskIo(
+                    records_in=report.records_in,
+                    records_out=report.records_out,
+                    late_records_dropped=report.late_records_dropped,
+                ),
+            )
+            for (vertex_id, subtask), report in sorted(self._reports.items())
+        ]
+
+    def collect(self, stream: str) -> Iterator[list[Any]]:
+        """When the job has ended: a result counts when all of it is there."""
+        outcome = self.wait()
+        if outcome.status is not JobStatus.FINISHED:
+            raise JobExecutionError(outcome.failure or f"the job is {outcome.status}")
+        for payload in self._collected.get(stream, ()):
+            yield loads_records(payload)
+
+    # ------------------------------------------------------------------ the master's thread
+
+    def _run(self) -> None:
+        try:
+            while not self._master.status.is_terminal:
+                call = self._events.get()
+                assert call is not None
+                for effect in call():
+                    self._carry_out(effect)
+        except Exception as error:
+            self._observer.engine_failed(error)
+            text = "".join(traceback.format_exception(error))
+            self._end(JobStatus.FAILED, FailureInfo(type(error).__name__, text))
+        else:
+            self._end(self._master.status, self._master.failure)
+
+    def _end(self, status: JobStatus, failure: FailureInfo | None) -> None:
+        if status is not JobStatus.FINISHED:
+            self._drop_leftovers()
+        self._runner.close()
+        text = None if failure is None else failure.text
+        self._outcome = JobOutcome(status, _now_ms() - self._started_ms, text)
+        self._ended.set()
+
+    def _carry_out(self, effect: BatchEffect) -> None:
+        match effect:
+            case RunStage(vertex_id):
+                stage = self._plan.stage(vertex_id)
+                run = functools.partial(self._run_stage, stage)
+                threading.Thread(
+                    target=run, name=f"penstock-stage-{stage.vertex.name[:40]}", daemon=True
+                ).start()
+            case CancelStage(vertex_id):
+                self._runner.cancel(vertex_id)
+            case CommitResults():
+                self._commit()
+            case ExecutionStateChanged():
+                self._observer.execution_changed(effect, self._job.graph)
+            case JobStatusChanged():
+                self._observer.status_changed(effect)
+
+    def _tell(self, event: BatchEvent) -> None:
+        self._events.put(lambda: self._master.handle(event, _now_ms()))
+
+    def _commit(self) -> None:
+        failure = None
+        try:
+            committers = committers_of(self._job.coordinated)
+            commit_all(committers, self._committables, job_prefix_of(self.job_id))
+            self._print()
+        except Exception as error:
+            failure = failure_of(error)
+        self._events.put(lambda: self._master.committed(_now_ms(), failure))
+
+    def _print(self) -> None:
+        for payload in self._collected.pop(PRINT_STREAM, ()):
+            lines: list[str] = loads_records(payload)
+            write_text(sys.stdout, "\n".join(lines) + "\n")
+
+    def _note(self, vertex_id: VertexId, told: Sequence[Any]) -> Sequence[BatchEffect]:
+        """What a stage that has finished has for the driver."""
+        for one in told:
+            if isinstance(one, Report):
+                self._reports[vertex_id, one.subtask] = one
+                self._committables += [Committable(*pair) for pair in one.committables]
+            else:
+                stream, _rows, payload = one
+                self._collected.setdefault(stream, []).append(payload)
+        return ()
+
+    def _drop_leftovers(self) -> None:
+        """What its attempts have written is of no use."""
+        for committer in committers_of(self._job.coordinated).values():
+            try:
+                committer.abort(job_prefix_of(self.job_id))
+            except Exception:  # the job's outcome stands
+                traceback.print_exc()
+
+    # ------------------------------------------------------------------ a stage's thread
+
+    def _run_stage(self, stage: Stage) -> None:
+        event: BatchEvent
+        try:
+            order = StageOrder(stage, self._orders(stage), self._splits(stage), self._tell)
+            result = self._runner.run(order)
+            told = list(driver_records(result.for_driver))
+            self._events.put(lambda: self._note(stage.vertex_id, told))
+            event = StageFinished(stage.vertex_id, result.bytes_by_partition)
+        except StageError as error:
+            event = StageFailed(stage.vertex_id, error.failure)
+        except Exception as error:
+            event = StageFailed(stage.vertex_id, failure_of(error))
+        self._tell(event)
+
+    def _splits(self, stage: Stage) -> list[list[Any]]:
+        for place in self._job.coordinated:
+            is_here = place.vertex_id == stage.vertex_id
+            if is_here and isinstance(place.coordinator, Source):
+                return splits_of(place.coordinator, place.name, place.parallelism)
+        return []
+
+    def _orders(self, stage: Stage) -> Orders:
+        graph, vertex = self._job.graph, stage.vertex
+        assert vertex.chain_blob is not None
+        parameters = self._job.program.job_parameters
+        return Orders(
+            chain=graph.blobs[vertex.chain_blob],
+            vertex_name=vertex.name,
+            job_name=graph.name,
+            job_id=graph.job_id,
+            parallelism=vertex.parallelism,
+            max_parallelism=vertex.max_parallelism,
+            outputs={
+                one.data_set_id: WhereTo(one.gate, one.first, one.consumers, one.max_parallelism)
+                for one in stage.outputs
+            },
+            inputs=tuple(edge.input_index for edge in vertex.inputs),
+            driver_partition=self._plan.driver_partition,
+            job_parameters=tuple(parameters.items()),
+        )
+
+
+def speakers_of(job: SubmittedJob) -> set[VertexId]:
+    """Vertices whose subtasks have more for the driver than their report."""
+    found = {one.vertex_id for one in job.coordinated if isinstance(one.coordinator, Sink)}
+    for vertex_id, vertex in job.graph.vertices.items():
+        assert vertex.chain_blob is not None
+        spec: ChainSpec = deserialize(job.graph.blobs[vertex.chain_blob])
+        if any(output.driver_stream is not None for output in spec.outputs):
+            found.add(vertex_id)
+    return found
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,114 @@
+"""Where stages run: the port, and the one in this process, for tests and debugging."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from penstock.hosting.batch.batch_task import BatchTask, Orders
+from penstock.hosting.batch.plan import Plan, Stage
+from penstock.hosting.closures import serialize
+from penstock.model.errors import UserCodeError
+from penstock.model.ids import VertexId
+from penstock.model.messages import FailureInfo
+from penstock.model.messages.batch import AttemptSeen
+from penstock.model.states import ExecutionState
+
+
+class StageError(Exception):
+    """A stage that its host has given up."""
+
+    def __init__(self, failure: FailureInfo) -> None:
+        super().__init__(failure.text)
+        self.failure = failure
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """`bytes_by_partition`: of the stage's shuffle. `for_driver`: records of the driver's partition."""
+
+    bytes_by_partition: tuple[int, ...]
+    for_driver: Iterable[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class StageOrder:
+    """`splits`: of a source, by subtask; else empty. `told`: takes what is seen of its attempts, from any thread."""
+
+    stage: Stage
+    orders: Orders
+    splits: Sequence[Sequence[Any]]
+    told: Callable[[AttemptSeen], None]
+
+
+class StageRunner(Protocol):
+    """One for each job. `run` may be called from several threads at once, for stages that do not wait for each other."""
+
+    def run(self, order: StageOrder) -> StageResult:
+        """Returns when all subtasks have finished. Raises: StageError."""
+
+    def cancel(self, vertex_id: VertexId) -> None:
+        """Its `run` raises soon. Any thread."""
+
+    def close(self) -> None:
+        """What was shuffled is not needed any more."""
+
+
+@dataclass(slots=True)
+class ThreadRunner:
+    """Subtask after subtask on the calling thread; what is shuffled lies in memory."""
+
+    plan: Plan
+    _shuffled: dict[VertexId, list[list[bytes]]] = field(default_factory=dict)
+    _canceled: set[VertexId] = field(default_factory=set)
+
+    def run(self, order: StageOrder) -> StageResult:
+        stage = order.stage
+        vertex_id, made = stage.vertex_id, [list[bytes]() for _ in range(self.plan.partitions)]
+        for subtask in range(stage.vertex.parallelism):
+            order.told(AttemptSeen(vertex_id, subtask, 0, ExecutionState.RUNNING))
+            try:
+                self._run_subtask(order, subtask, made)
+            except StageError as error:
+                failed = AttemptSeen(vertex_id, subtask, 0, ExecutionState.FAILED, error.failure)
+                order.told(failed)
+                raise
+            order.told(AttemptSeen(vertex_id, subtask, 0, ExecutionState.FINISHED))
+        self._shuffled[vertex_id] = made
+        sizes = tuple(sum(map(len, records)) for records in made)
+        return StageResult(sizes, made[self.plan.driver_partition])
+
+    def _run_subtask(self, order: StageOrder, subtask: int, made: list[list[bytes]]) -> None:
+        stage = order.stage
+        if stage.inputs:
+            place = stage.first + subtask
+            records = [
+                one for producer in stage.producers for one in self._shuffled[producer][place]
+            ]
+        else:
+            records = [serialize(order.splits[subtask])]
+        try:
+            for partition, record in BatchTask(order.orders, subtask, 0, iter(records)).run():
+                made[partition].append(record)
+                if stage.vertex_id in self._canceled:
+                    break
+        except Exception as error:
+            raise StageError(failure_of(error)) from error
+        if stage.vertex_id in self._canceled:
+            raise StageError(FailureInfo("JobCancelled", "the stage was cancelled"))
+
+    def cancel(self, vertex_id: VertexId) -> None:
+        self._canceled.add(vertex_id)
+
+    def close(self) -> None:
+        self._shuffled.clear()
+
+
+def failure_of(error: Exception) -> FailureInfo:
+    """A user's error as it was told; another one with its traceback."""
+    if isinstance(error, UserCodeError):
+        return FailureInfo("UserCodeError", str(error), is_user_code=True)
+    text = "".join(traceback.format_exception(error)).rstrip()
+    return FailureInfo(type(error).__name__, text)

@@ -1,0 +1,144 @@
+"""What leaves a subtask: records for the shuffle, and rows for the driver."""
+
+from __future__ import annotations
+
+import pickle
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.hosting.batch.shuffle_records import RecordBuilder
+from penstock.hosting.closures import dumps_records
+from penstock.model.errors import PenstockError
+from penstock.model.graph.chain import ChainedOperator
+from penstock.runtime.chain import user_code_error
+from penstock.runtime.convert import enforce, is_columnar, to_columns, to_rows
+from penstock.runtime.elements import Batch, ColumnBatch, Element, RowBatch
+from penstock.runtime.partitioner import Partitioner
+
+if TYPE_CHECKING:
+    from penstock.hosting.batch.batch_task import WhereTo
+
+_DRIVER_ROWS: Final = 4096
+
+
+class Outbox:
+    """Records that are made and not yet Spark's."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, bytes]] = []
+
+    def put(self, partition: int, record: bytes) -> None:
+        self._waiting.append((partition, record))
+
+    def take(self) -> Sequence[tuple[int, bytes]]:
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
+
+class _Output(ABC):
+    """Batches only: a consumer's watermark is the last one, which it knows by itself."""
+
+    def __init__(self, element_type: Any, producer: ChainedOperator) -> None:
+        self._type = element_type
+        self._producer = producer
+        self.is_available = True
+        self.records_out = 0
+
+    def write(self, element: Element) -> None:
+        if not isinstance(element, (RowBatch, ColumnBatch)):
+            return
+        self.records_out += len(element)
+        self._guarded(self._put, element)
+
+    def flush(self) -> None:
+        """Records are full, or it is the end."""
+
+    def finish(self) -> None:
+        self._guarded(self._finish)
+
+    def _guarded(self, call: Callable[..., None], *arguments: Batch) -> None:
+        try:
+            call(*arguments)
+        except PenstockError:
+            raise
+        except (Exception, SystemExit) as error:  # sys.exit() in user code is its failure
+            raise user_code_error(self._producer, None, error) from error
+
+    @abstractmethod
+    def _put(self, batch: Batch) -> None: ...
+
+    @abstractmethod
+    def _finish(self) -> None:
+        """Everything that was put is in the outbox afterwards."""
+
+
+class ShuffleOutput(_Output):
+    """One exchange. Typed rows leave as columns, as between TaskManagers."""
+
+    def __init__(
+        self,
+        where: WhereTo,
+        partitioner: Partitioner,
+        element_type: Any,
+        producer: ChainedOperator,
+        outbox: Outbox,
+    ) -> None:
+        super().__init__(element_type, producer)
+        self._is_columnar = element_type is not None and is_columnar(element_type)
+        self._first = where.first
+        self._split = partitioner.split
+        self._outbox = outbox
+        self._builders = [RecordBuilder(where.gate) for _ in range(where.consumers)]
+
+    def _put(self, batch: Batch) -> None:
+        if self._is_columnar and isinstance(batch, RowBatch):
+            batch = to_columns(batch, self._type)
+        for channel, piece in self._split(batch):
+            record = self._builders[channel].add(piece)
+            if record is not None:
+                self._outbox.put(self._first + channel, record)
+
+    def _finish(self) -> None:
+        for channel, builder in enumerate(self._builders):
+            record = builder.finish()
+            if record is not None:
+                self._outbox.put(self._first + channel, record)
+
+
+class DriverOutput(_Output):
+    """A driver stream (print, collect): (stream, pickled rows) in the driver's partition."""
+
+    def __init__(
+        self,
+        stream: str,
+        element_type: Any,
+        producer: ChainedOperator,
+        partition: int,
+        outbox: Outbox,
+    ) -> None:
+        super().__init__(element_type, producer)
+        self._stream = stream
+        self._partition = partition
+        self._outbox = outbox
+        self._rows: list[Any] = []
+
+    def _put(self, batch: Batch) -> None:
+        if isinstance(batch, ColumnBatch):
+            batch = to_rows(batch, self._type)
+        elif self._type is not None:
+            batch = enforce(batch, self._type)
+        self._rows.extend(batch.values)
+        if len(self._rows) >= _DRIVER_ROWS:
+            self._finish()
+
+    def _finish(self) -> None:
+        rows, self._rows = self._rows, []
+        if rows:
+            record = pickle.dumps((self._stream, len(rows), dumps_records(rows)))
+            self._outbox.put(self._partition, record)
+
+
+def driver_records(records: Iterable[bytes]) -> Iterator[Any]:
+    """What is in the driver's partition: (stream, rows, pickled rows), or a Report."""
+    return map(pickle.loads, records)

@@ -1,0 +1,81 @@
+"""What Spark shuffles: (reduce partition, bytes), few and large. Each can be read alone, whatever came before it.
+
+The bytes: the consumer's gate, then frames as `runtime.codec` makes them. A row batch is pickled, a column batch is Arrow.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from penstock.hosting.closures import dumps_records, loads_records
+from penstock.runtime.codec import ChannelDecoder, ChannelEncoder, can_join, concat, size_of
+from penstock.runtime.elements import Batch, Element
+
+RECORD_BYTES: Final = 512 << 10
+"""A record is closed when it has as much: Spark moves few, and a task holds one for each subpartition that it writes."""
+_JOINED_ROWS: Final = 8192
+_FRAME_BYTES: Final = 256 << 10
+_GATE: Final = struct.Struct("!H")
+_FRAME: Final = struct.Struct("!BI")
+
+
+class RecordBuilder:
+    """Gathers what goes to one subtask of one consumer: pieces are joined to larger batches, these make a record."""
+
+    def __init__(self, gate: int) -> None:
+        self._gate = _GATE.pack(gate)
+        self._waiting: list[Batch] = []
+        self._rows = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._parts: list[bytes] = [self._gate]
+        self._encoder = ChannelEncoder(dumps_records)
+        self._size = 0
+
+    def add(self, batch: Batch) -> bytes | None:
+        """A record that is full, if one is now. Raises: what pickling a user's object raises."""
+        if self._waiting and not can_join(self._waiting[0], batch):
+            self._encode()
+        self._waiting.append(batch)
+        self._rows += len(batch)
+        if self._rows >= _JOINED_ROWS:
+            self._encode()
+        return self._take() if self._size >= RECORD_BYTES else None
+
+    def finish(self) -> bytes | None:
+        """What is left, if anything is."""
+        if self._waiting:
+            self._encode()
+        return self._take() if self._size else None
+
+    def _encode(self) -> None:
+        batch = concat(self._waiting)
+        self._waiting, self._rows = [], 0
+        for kind, parts, _rows in self._encoder.encode_to_size(batch, _FRAME_BYTES):
+            size = size_of(parts)
+            self._parts.append(_FRAME.pack(kind, size))
+            self._parts.extend(bytes(part) for part in parts)
+            self._size += size
+
+    def _take(self) -> bytes:
+        record = b"".join(self._parts)
+        self._begin()
+        return record
+
+
+def gate_of(record: bytes) -> int:
+    return int(_GATE.unpack_from(record)[0])
+
+
+def elements_of(record: bytes) -> Iterator[Element]:
+    """What a record holds, in order."""
+    decoder = ChannelDecoder(loads_records)
+    whole, at = memoryview(record), _GATE.size
+    while at < len(record):
+        kind, size = _FRAME.unpack_from(record, at)
+        at += _FRAME.size
+        yield decoder.decode(kind, whole[at : at + size])
+        at += size

@@ -1,0 +1,205 @@
+"""Stages on Spark: each a map stage whose output is the shuffle's; the last ones, which nobody reads, are Spark jobs.
+
+Source: design; Spark's DAGScheduler.submitMapStage, PartitionerAwareUnionRDD, PartitionPruningRDD.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import pickle
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any, Final
+
+from py4j.java_gateway import JavaObject
+from pyspark import RDD, Accumulator, SparkContext, cloudpickle
+from pyspark.serializers import NoOpSerializer
+from pyspark.sql import SparkSession
+
+from penstock.hosting.batch import spark_task
+from penstock.hosting.batch.plan import Plan, Stage
+from penstock.hosting.batch.runner import StageError, StageOrder, StageResult
+from penstock.hosting.batch.spark_attempts import StageAttempts
+from penstock.hosting.batch.spark_body import failure_in
+from penstock.hosting.closures import serialize
+from penstock.hosting.package_archive import package_archive
+from penstock.model.ids import VertexId
+from penstock.model.messages import FailureInfo
+
+_LOOK_S: Final = 0.01
+_WATCH_S: Final = 0.2
+_PARTITIONER: Final = 0x50E57
+"""Names the partitioner of our shuffles to Spark: those with one name and size have one partitioning."""
+
+
+class SparkRunner:
+    """`runner.StageRunner`."""
+
+    def __init__(self, spark: SparkSession, plan: Plan, modules: bytes, job_name: str) -> None:
+        """`modules`: the program's own, as a zip, or empty."""
+        cloudpickle.register_pickle_by_value(spark_task)
+        self._context: SparkContext = spark.sparkContext
+        self._plan = plan
+        self._job_name = job_name
+        archives = [package_archive(), modules] if modules else [package_archive()]
+        self._archives = tuple((hashlib.sha256(one).hexdigest()[:16], one) for one in archives)
+        self._shuffles: dict[VertexId, Any] = {}
+        self._shipped: list[Any] = []
+        self._lock = threading.Lock()
+        self._canceled: set[VertexId] = set()
+        self._group = f"penstock-batch-{id(self):x}-{time.time_ns():x}"
+
+    def run(self, order: StageOrder) -> StageResult:
+        stage = order.stage
+        group = f"{self._group}-{stage.vertex_id}"
+        self._context.setJobGroup(
+            group, f"{self._job_name}: {stage.vertex.name}", interruptOnCancel=True
+        )
+        try:
+            aside = None if stage.speaks_to_driver else self._accumulator()
+            body = self._body(order, aside)
+            with self._watching(order, group):
+                return self._run_map(stage, body, aside) if stage.outputs else self._run_last(body)
+        except StageError:
+            raise
+        except Exception as error:
+            raise StageError(self._failure(stage, str(error))) from error
+
+    def cancel(self, vertex_id: VertexId) -> None:
+        with self._lock:
+            self._canceled.add(vertex_id)
+        with contextlib.suppress(Exception):  # a stopped context has no jobs left
+            self._context.cancelJobGroup(f"{self._group}-{vertex_id}")
+
+    def close(self) -> None:
+        """Spark removes what was shuffled when nothing refers to it."""
+        self._shuffles.clear()
+        for one in self._shipped:
+            with contextlib.suppress(Exception):  # the session may be stopped already
+                one.destroy()
+
+    # ------------------------------------------------------------------ the two kinds of stages
+
+    def _run_last(self, body: RDD[bytes]) -> StageResult:
+        """Nobody reads its records but the driver."""
+        found = body.collect()
+        return StageResult((), [bytes(one) for one in found[1::2]])
+
+    def _run_map(
+        self, stage: Stage, body: RDD[bytes], aside: Accumulator[list[bytes]] | None
+    ) -> StageResult:
+        body._bypass_serializer = True
+        jvm = self._context._jvm
+        assert jvm is not None
+        pairs = jvm.PairwiseRDD(body._jrdd.rdd()).asJavaPairRDD()
+        partitioner = jvm.PythonPartitioner(self._plan.partitions, _PARTITIONER)
+        shuffled = pairs.partitionBy(partitioner)
+        dependency = shuffled.rdd().dependencies().head()
+        future = self._context._jsc.sc().submitMapStage(dependency)
+        while not future.isCompleted():
+            time.sleep(_LOOK_S)
+        outcome = future.value().get()
+        if outcome.isFailure():
+            raise StageError(self._failure(stage, _text_of(outcome.failed().get())))
+        sizes = tuple(outcome.get().bytesByPartitionId())
+        self._shuffles[stage.vertex_id] = shuffled
+        if aside is not None:
+            return StageResult(sizes, aside.value)
+        told = self._read((shuffled,), self._plan.driver_partition, 1).collect()
+        return StageResult(sizes, [bytes(one) for one in told])
+
+    @contextlib.contextmanager
+    def _watching(self, order: StageOrder, group: str) -> Generator[None, None, None]:
+        """Tell of attempts meanwhile; a cancel that came before Spark knew of the stage is said again."""
+        watched = StageAttempts(self._context, group, order.stage.vertex_id, order.told)
+        is_over = threading.Event()
+
+        def watch() -> None:
+            while not is_over.wait(_WATCH_S):
+                watched.look()
+                if order.stage.vertex_id in self._canceled:
+                    self.cancel(order.stage.vertex_id)
+
+        thread = threading.Thread(target=watch, name="penstock-stage-attempts", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+            watched.look()
+
+    # ------------------------------------------------------------------ what a stage reads and runs
+
+    def _accumulator(self) -> Accumulator[list[bytes]]:
+        """For reports of tasks: Spark may run one twice, whose last report then counts."""
+        return self._context.accumulator([], spark_task.Appended())
+
+    def _body(self, order: StageOrder, aside: Accumulator[list[bytes]] | None) -> RDD[bytes]:
+        shipped = self._context.broadcast((self._archives, pickle.dumps(order.orders)))
+        self._shipped.append(shipped)
+        read = self._inputs(order)
+        return read.mapPartitionsWithIndex(_task_of(shipped, aside), preservesPartitioning=True)
+
+    def _inputs(self, order: StageOrder) -> RDD[bytes]:
+        stage = order.stage
+        if not stage.inputs:
+            splits = [serialize(one) for one in order.splits]
+            return self._context.parallelize(splits, len(splits))
+        shuffles = tuple(self._shuffles[producer] for producer in stage.producers)
+        return self._read(shuffles, stage.first, stage.vertex.parallelism)
+
+    def _read(self, shuffles: Sequence[JavaObject], first: int, count: int) -> RDD[bytes]:
+        """Reduce partitions `first` to `first + count`, of all these shuffles as if they were one."""
+        sc = self._context
+        jvm, gateway = sc._jvm, sc._gateway
+        assert jvm is not None
+        assert gateway is not None
+        whole = shuffles[0]
+        if len(shuffles) > 1:
+            array = gateway.new_array(jvm.org.apache.spark.api.java.JavaPairRDD, len(shuffles))
+            for place, one in enumerate(shuffles):
+                array[place] = one
+            whole = sc._jsc.union(array)
+        wanted = jvm.java.util.HashSet()
+        for partition in range(first, first + count):
+            wanted.add(partition)
+        is_wanted = jvm.scala.jdk.javaapi.CollectionConverters.asScala(wanted).toSet()
+        pruned = jvm.org.apache.spark.rdd.PartitionPruningRDD.create(whole.rdd(), is_wanted)
+        tags = shuffles[0].kClassTag(), shuffles[0].vClassTag()
+        pairs = jvm.org.apache.spark.api.java.JavaPairRDD.fromRDD(pruned, *tags)
+        return RDD(jvm.PythonRDD.valueOfPair(pairs), sc, NoOpSerializer())
+
+    # ------------------------------------------------------------------ failures
+
+    def _failure(self, stage: Stage, text: str) -> FailureInfo:
+        if stage.vertex_id in self._canceled:
+            return FailureInfo("JobCancelled", "the stage was cancelled")
+        found = failure_in(text)
+        if found is not None:
+            return found
+        return FailureInfo(
+            "SparkStageFailed",
+            f"Spark has given up the stage of '{stage.vertex.name}': {text.strip()}",
+        )
+
+
+def _task_of(shipped: Any, aside: Any) -> Callable[[int, Any], Iterator[bytes]]:
+    run_subtask = spark_task.run_subtask
+
+    def run(index: int, records: Any) -> Any:
+        return run_subtask(shipped, aside, index, records)
+
+    run.__module__ = "__main__"  # by value, like everything in the Spark closure
+    return run
+
+
+def _text_of(throwable: JavaObject) -> str:
+    """All causes."""
+    texts: list[str] = []
+    while throwable is not None:
+        texts.append(str(throwable.toString()))
+        throwable = throwable.getCause()
+    return "\n".join(texts)

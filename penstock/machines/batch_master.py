@@ -1,0 +1,232 @@
+"""BatchMaster: a BATCH job as stages, one for each job vertex, in an order in which inputs come first.
+
+The host runs a stage and retries its tasks; here its attempts become those of the ExecutionGraph, and the job its status.
+Knows no host. Source: Flink AdaptiveBatchScheduler with blocking exchanges; differs: a task is retried by the host, so
+that a failure that reaches this is the job's.
+"""
+
+from __future__ import annotations
+
+from penstock.machines import job_status as job_machine
+from penstock.machines.execution import ExecutionEvent
+from penstock.machines.execution_graph import (
+    Execution,
+    ExecutionGraph,
+    ExecutionJobVertex,
+    ExecutionVertex,
+)
+from penstock.machines.job_status import JobStatusEvent
+from penstock.model.graph.job_graph import JobGraph
+from penstock.model.ids import AttemptId, ExecutionVertexId, VertexId
+from penstock.model.messages import ExecutionStateChanged, FailureInfo, JobStatusChanged
+from penstock.model.messages.batch import (
+    AttemptSeen,
+    BatchEffect,
+    BatchEvent,
+    CancelStage,
+    CommitResults,
+    RunStage,
+    StageFailed,
+    StageFinished,
+)
+from penstock.model.states import ExecutionState, JobStatus
+
+_E, _S = ExecutionEvent, ExecutionState
+_WAY_TO_RUNNING = (_E.SCHEDULE, _E.DEPLOY, _E.REPORT_INITIALIZING, _E.REPORT_RUNNING)
+
+
+class BatchMaster:
+    """Events in, effects out. `bytes_by_partition`: of each finished stage, by reduce partition of its shuffle."""
+
+    def __init__(self, job_graph: JobGraph, now_ms: int) -> None:
+        self.job_graph = job_graph
+        self.graph = ExecutionGraph(job_graph)
+        self.status = JobStatus.CREATED
+        self.failure: FailureInfo | None = None
+        self.bytes_by_partition: dict[VertexId, tuple[int, ...]] = {}
+        self._now_ms = now_ms
+        self._waiting = {one.job_vertex.vertex_id: one for one in self.graph.job_vertices}
+        self._running: set[VertexId] = set()
+        self._effects: list[BatchEffect] = []
+
+    def start(self, now_ms: int) -> list[BatchEffect]:
+        self._now_ms = now_ms
+        self._move(JobStatusEvent.START)
+        self._run_next()
+        return self._take()
+
+    def handle(self, event: BatchEvent, now_ms: int) -> list[BatchEffect]:
+        """News of a job that has ended changes nothing."""
+        self._now_ms = now_ms
+        if self.status.is_terminal:
+            return []
+        if isinstance(event, AttemptSeen):
+            self._on_attempt(event)
+        elif isinstance(event, StageFinished):
+            self._on_finished(event)
+        else:
+            self._on_failed(event)
+        return self._take()
+
+    def cancel(self, now_ms: int) -> list[BatchEffect]:
+        """What runs is told to end; `handle` of its end makes the job CANCELED."""
+        self._now_ms = now_ms
+        if not self.status.is_terminal:
+            self._move(JobStatusEvent.CANCEL)
+            self._end_all()
+        return self._take()
+
+    def committed(self, now_ms: int, failure: FailureInfo | None = None) -> list[BatchEffect]:
+        """The answer to `CommitResults`."""
+        self._now_ms = now_ms
+        if self.status is JobStatus.RUNNING and failure is None:
+            self._move(JobStatusEvent.FINALIZED)
+        elif not self.status.is_terminal:
+            self.failure = self.failure or failure
+            self._move(JobStatusEvent.FAIL)
+            self._end_all()
+        return self._take()
+
+    # ------------------------------------------------------------------ stages
+
+    def _run_next(self) -> None:
+        """Stages whose inputs are complete; side by side where they do not wait for each other."""
+        ready = [
+            vertex_id
+            for vertex_id, job_vertex in self._waiting.items()
+            if all(self._is_complete(edge.source) for edge in job_vertex.job_vertex.inputs)
+        ]
+        for vertex_id in ready:
+            job_vertex = self._waiting.pop(vertex_id)
+            self._running.add(vertex_id)
+            for vertex in job_vertex.vertices:
+                self._apply(vertex, vertex.execution, _E.SCHEDULE)
+            self._effects.append(RunStage(vertex_id))
+
+    def _is_complete(self, vertex_id: VertexId) -> bool:
+        return vertex_id not in self._waiting and vertex_id not in self._running
+
+    def _on_finished(self, event: StageFinished) -> None:
+        self._running.discard(event.vertex_id)
+        if self.status is not JobStatus.RUNNING:
+            self._end_if_nothing_runs()
+            return
+        self.bytes_by_partition[event.vertex_id] = event.bytes_by_partition
+        for vertex in self._vertices_of(event.vertex_id):
+            if vertex.state is not _S.FINISHED:  # it was too quick to be seen
+                self._see(vertex, vertex.execution, _S.FINISHED, None)
+        self._run_next()
+        if not self._running and not self._waiting:
+            self._effects.append(CommitResults())
+
+    def _on_failed(self, event: StageFailed) -> None:
+        self._running.discard(event.vertex_id)
+        if self.status is JobStatus.RUNNING:
+            self.failure = event.failure
+            self._move(JobStatusEvent.FAIL)
+            for vertex in self._vertices_of(event.vertex_id):
+                if not vertex.state.is_terminal:
+                    self._apply(vertex, vertex.execution, _E.CANCEL)
+                    self._end_canceled(vertex)
+            self._end_all()
+        else:
+            self._end_if_nothing_runs()
+
+    def _end_all(self) -> None:
+        for vertex_id in self._running:
+            self._effects.append(CancelStage(vertex_id))
+        for vertex in self.graph.vertices:
+            if not vertex.state.is_terminal:
+                self._apply(vertex, vertex.execution, _E.CANCEL)
+        self._end_if_nothing_runs()
+
+    def _end_if_nothing_runs(self) -> None:
+        if self._running:
+            return
+        for vertex in self.graph.vertices:
+            self._end_canceled(vertex)
+        self._move(JobStatusEvent.ALL_TASKS_TERMINAL)
+
+    def _end_canceled(self, vertex: ExecutionVertex) -> None:
+        if vertex.state is _S.CANCELING:
+            self._apply(vertex, vertex.execution, _E.REPORT_CANCELED)
+
+    # ------------------------------------------------------------------ attempts
+
+    def _on_attempt(self, event: AttemptSeen) -> None:
+        vertex = self.graph.vertex(ExecutionVertexId(event.vertex_id, event.subtask))
+        if event.vertex_id not in self._running:
+            return
+        known = vertex.execution
+        if event.attempt > known.attempt_id.attempt:
+            if event.state is _S.FINISHED or known.state.is_terminal:
+                self._advance_to(vertex, event.attempt)
+            else:
+                return  # beside one that runs still (speculation): it counts when it wins
+        if event.attempt == vertex.execution.attempt_id.attempt:
+            self._see(vertex, vertex.execution, event.state, event.failure)
+
+    def _advance_to(self, vertex: ExecutionVertex, attempt: int) -> None:
+        """Make that one current; another that runs still has lost."""
+        while vertex.execution.attempt_id.attempt < attempt:
+            if not vertex.state.is_terminal:
+                self._apply(vertex, vertex.execution, _E.CANCEL)
+                self._end_canceled(vertex)
+            vertex.reset()
+            self._apply(vertex, vertex.execution, _E.SCHEDULE)
+
+    def _see(
+        self,
+        vertex: ExecutionVertex,
+        execution: Execution,
+        state: ExecutionState,
+        failure: FailureInfo | None,
+    ) -> None:
+        """By the table, also over states that were too short to be seen."""
+        if execution.state.is_terminal or state is execution.state:
+            return
+        if state in {_S.RUNNING, _S.FINISHED}:
+            for event in _WAY_TO_RUNNING[_steps_done(execution.state) :]:
+                self._apply(vertex, execution, event)
+        if state is _S.FINISHED:
+            self._apply(vertex, execution, _E.REPORT_FINISHED)
+            self.graph.mark_finished(vertex)
+        elif state is _S.FAILED:
+            execution.failure = failure
+            self._apply(vertex, execution, _E.FAIL, "" if failure is None else failure.text)
+        elif state is _S.CANCELED:
+            self._apply(vertex, execution, _E.CANCEL)
+            self._end_canceled(vertex)
+
+    def _apply(
+        self, vertex: ExecutionVertex, execution: Execution, event: ExecutionEvent, cause: str = ""
+    ) -> None:
+        old = execution.state
+        execution.apply(event, self._now_ms)
+        if execution.state is not old:
+            attempt_id = AttemptId(vertex.vertex_id, execution.attempt_id.attempt)
+            changed = ExecutionStateChanged(attempt_id, old, execution.state, self._now_ms, cause)
+            self._effects.append(changed)
+
+    # ------------------------------------------------------------------ the job
+
+    def _move(self, event: JobStatusEvent) -> None:
+        following = job_machine.step(self.status, event)
+        if following is not self.status:
+            self.status = following
+            self._effects.append(JobStatusChanged(following, self._now_ms, self.failure))
+
+    def _vertices_of(self, vertex_id: VertexId) -> list[ExecutionVertex]:
+        return self._job_vertex(vertex_id).vertices
+
+    def _job_vertex(self, vertex_id: VertexId) -> ExecutionJobVertex:
+        return next(v for v in self.graph.job_vertices if v.job_vertex.vertex_id == vertex_id)
+
+    def _take(self) -> list[BatchEffect]:
+        effects, self._effects = self._effects, []
+        return effects
+
+
+def _steps_done(state: ExecutionState) -> int:
+    order = (_S.CREATED, _S.SCHEDULED, _S.DEPLOYING, _S.INITIALIZING, _S.RUNNING)
+    return order.index(state) if state in order else len(_WAY_TO_RUNNING)

@@ -1,0 +1,61 @@
+"""Events and effects of the master of a BATCH job. Plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from penstock.model.ids import VertexId
+from penstock.model.messages.job import ExecutionStateChanged, JobStatusChanged
+from penstock.model.messages.shared import FailureInfo
+from penstock.model.states import ExecutionState
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptSeen:
+    """What the host knows of one attempt of a subtask. `attempt`: 0 is the first; several may run at once."""
+
+    vertex_id: VertexId
+    subtask: int
+    attempt: int
+    state: ExecutionState
+    failure: FailureInfo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StageFinished:
+    """All subtasks have. `bytes_by_partition`: what lies in each reduce partition of its shuffle."""
+
+    vertex_id: VertexId
+    bytes_by_partition: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StageFailed:
+    """The host gives it up."""
+
+    vertex_id: VertexId
+    failure: FailureInfo
+
+
+@dataclass(frozen=True, slots=True)
+class RunStage:
+    """All its inputs are there."""
+
+    vertex_id: VertexId
+
+
+@dataclass(frozen=True, slots=True)
+class CancelStage:
+    vertex_id: VertexId
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResults:
+    """All stages have finished: make what their sinks prepared visible, then say `committed`."""
+
+
+BatchEvent: TypeAlias = AttemptSeen | StageFinished | StageFailed
+BatchEffect: TypeAlias = (
+    RunStage | CancelStage | CommitResults | ExecutionStateChanged | JobStatusChanged
+)

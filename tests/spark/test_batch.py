@@ -1,0 +1,180 @@
+"""Runtime mode BATCH on real Spark: its stages, its shuffle, its retries. Expectations: plain Python over the same data."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import psutil
+import pytest
+
+from penstock.common import Encoder, Types
+from penstock.datastream import OutputTag, ProcessFunction, RuntimeExecutionMode
+from penstock.datastream.connectors.file_system import FileSink
+from penstock.model.errors import JobExecutionError
+from penstock.model.states import ExecutionState
+from tests.spark.processes import executor_jvms
+from tests.spark.programs import LINES, environment, expected_counts
+
+pytestmark = pytest.mark.spark
+
+
+def batch(parallelism=2, **settings):
+    return environment(parallelism, **settings).set_runtime_mode(RuntimeExecutionMode.BATCH)
+
+
+def first_of(pair):
+    return pair[0]
+
+
+def plus(left, right):
+    return left[0], left[1] + right[1]
+
+
+def pairs_of(line):
+    return [(word, 1) for word in line.split()]
+
+
+def written(folder):
+    files = [path for path in Path(folder).rglob("*") if path.is_file()]
+    return Counter(line for path in files for line in path.read_text().splitlines())
+
+
+@pytest.mark.parametrize("is_typed", [False, True])
+def test_a_word_count_emits_each_word_once(spark, tmp_path, is_typed):
+    env = batch(3)
+    pair = Types.TUPLE([Types.STRING(), Types.INT()]) if is_typed else None
+    counts = env.from_collection(LINES).flat_map(pairs_of, pair).key_by(first_of).reduce(plus)
+    sink = FileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder()).build()
+    counts.map(lambda found: f"{found[0]} {found[1]}", Types.STRING()).sink_to(sink)
+    env.execute("word count")
+    expected = Counter(f"{word} {count}" for word, count in expected_counts().items())
+    assert written(tmp_path) == expected
+
+
+class Counted:
+    """Leaves a mark for each call."""
+
+    def __init__(self, folder, name) -> None:
+        self.path = Path(folder) / name
+
+    def __call__(self, value):
+        with self.path.open("a") as file:  # one short write appends as a whole
+            file.write(f"{value}\n")
+        return value
+
+
+class Split(ProcessFunction):
+    def __init__(self, odd) -> None:
+        self.odd = odd
+
+    def process_element(self, value, ctx):
+        yield (self.odd, value) if value % 2 else value
+
+
+def test_what_several_read_is_made_once(spark, tmp_path):
+    """A diamond, side outputs, a self-join, and two streams to the driver."""
+    env = batch(2)
+    numbers = env.from_collection(range(100), Types.LONG()).rebalance()
+    seen = numbers.map(Counted(tmp_path, "seen"), Types.LONG())
+    odd = OutputTag("odd", Types.LONG())
+    split = seen.process(Split(odd), Types.LONG())
+    left = split.rebalance().map(Counted(tmp_path, "left"), Types.LONG())
+    right = split.get_side_output(odd).rebalance().map(Counted(tmp_path, "right"), Types.LONG())
+    joined = left.union(right, split).rebalance().map(Counted(tmp_path, "joined"), Types.LONG())
+    with joined.union(seen).execute_and_collect() as found:
+        results = Counter(found)
+    evens, all_numbers = range(0, 100, 2), range(100)
+    assert results == Counter([*evens, *all_numbers, *all_numbers])
+    calls = {
+        name: Counter(map(int, (tmp_path / name).read_text().split()))
+        for name in ("seen", "left", "right", "joined")
+    }
+    assert calls == {
+        "seen": Counter(all_numbers),
+        "left": Counter(evens),
+        "right": Counter(range(1, 100, 2)),
+        "joined": Counter([*evens, *all_numbers]),
+    }
+
+
+def test_the_users_own_error_is_what_is_told(spark):
+    env = batch(2)
+    env.from_collection([1, 2, 3]).map(lambda value: 1 // (value - 2)).print()
+    with pytest.raises(JobExecutionError) as told:
+        env.execute("wrong")
+    text = str(told.value)
+    assert "ZeroDivisionError: integer division or modulo by zero" in text
+    for line in (r"at record:   2", "in task:     Map", "test_batch.py", "attempt 0"):
+        assert line in text
+    assert "Py4J" not in text
+
+
+EVENT_LOG = """
+import sys
+from pyspark.sql import SparkSession
+from penstock.common import Types
+from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+builder = builder.config("spark.eventLog.enabled", "true").config("spark.eventLog.compress", "false")
+spark = builder.config("spark.eventLog.dir", sys.argv[1]).getOrCreate()
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_runtime_mode(RuntimeExecutionMode.BATCH).set_parallelism(2)
+numbers = env.from_collection(range(1000), Types.LONG())
+sums = numbers.key_by(lambda value: value % 10).reduce(lambda left, right: left + right)
+with sums.execute_and_collect() as found:
+    assert sum(found) == sum(range(1000))
+spark.stop()
+"""
+
+
+def test_sparks_event_log_shows_two_stages_and_no_taskmanager(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", EVENT_LOG, str(tmp_path)],
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    files = list(tmp_path.rglob("events_*"))
+    events = [json.loads(line) for path in files for line in path.read_text().splitlines()]
+    stages = [one for one in events if one["Event"] == "SparkListenerStageCompleted"]
+    assert [one["Stage Info"]["Number of Tasks"] for one in stages] == [1, 2]
+    tasks = [one for one in events if one["Event"] == "SparkListenerTaskEnd"]
+    metrics = [one["Task Metrics"]["Shuffle Write Metrics"] for one in tasks]
+    assert sum(one["Shuffle Bytes Written"] for one in metrics) > 0
+    jobs = [one for one in events if one["Event"] == "SparkListenerJobStart"]
+    assert not [one for one in jobs if "TaskManager" in json.dumps(one["Properties"])]
+
+
+class KillsItsExecutor:
+    """The first time that it sees its number."""
+
+    def __init__(self, mark) -> None:
+        self.mark = Path(mark)
+
+    def __call__(self, value):
+        if value == 500 and not self.mark.exists():
+            self.mark.touch()
+            above = psutil.Process().parents()
+            next(one for one in above if "CoarseGrained" in " ".join(one.cmdline())).kill()
+        return value
+
+
+def test_an_executor_that_dies_in_a_stage_costs_attempts_and_nothing_else(spark_cluster, tmp_path):
+    env = batch(2)
+    numbers = env.from_collection(range(1000), Types.LONG()).rebalance()
+    passed = numbers.map(KillsItsExecutor(tmp_path / "killed"), Types.LONG())
+    sums = passed.key_by(lambda value: value % 7).reduce(lambda left, right: left + right)
+    collected = sums.execute_and_collect()
+    client = collected.get_job_client()
+    with collected as found:
+        results = Counter(found)
+    assert (tmp_path / "killed").exists()
+    assert results == Counter(sum(range(rest, 1000, 7)) for rest in range(7))
+    vertices = client._control.master.graph.vertices
+    assert any(vertex.execution.attempt_id.attempt > 0 for vertex in vertices)
+    assert {vertex.state for vertex in vertices} == {ExecutionState.FINISHED}
+    assert executor_jvms()
