@@ -228,6 +228,7 @@ class BatchTask:
             job_parameters=dict(orders.job_parameters),
             output_type=spec.output_type,
             watermark_interval_ms=0,
+            is_batch=True,
             job_id=orders.job_id,
             report_committable=report_committable,
             file_prefix=orders.job_id[:16],
