@@ -30,6 +30,7 @@ from penstock.runtime.checkpoint.snapshot import (
 )
 from penstock.runtime.convert import enforce, to_columns, to_rows
 from penstock.runtime.elements import (
+    MAX_WATERMARK,
     Batch,
     ColumnBatch,
     Element,
@@ -123,6 +124,7 @@ class OperatorChain:
         self._clock_ms = clock_ms
         self._latency_granularity = latency_granularity
         self._has_ended_data = False
+        self.fresh_head: Callable[[], Operator] = _no_other_head
         self._nodes = [_node(spec, index, clock_ms) for index in range(len(spec.operators))]
 
     @property
@@ -172,14 +174,18 @@ class OperatorChain:
         self, context_for: Callable[[ChainedOperator, OperatorTimer], OperatorContext]
     ) -> None:
         """Tail to head."""
+        self._context_for = context_for
         for node in reversed(self._nodes):
-            context = context_for(node.spec, node.timer)
-            context.input_types = node.input_types
-            context.late_records_dropped = node.late_records_dropped
-            self._guard(node, functools.partial(node.operator.open, context))
-            if node.restored is not None:
-                check_all_taken(node.spec.uid, type(node.operator).__name__, node.restored)
-                node.restored = None
+            self._open(node)
+
+    def _open(self, node: _Node) -> None:
+        context = self._context_for(node.spec, node.timer)
+        context.input_types = node.input_types
+        context.late_records_dropped = node.late_records_dropped
+        self._guard(node, functools.partial(node.operator.open, context))
+        if node.restored is not None:
+            check_all_taken(node.spec.uid, type(node.operator).__name__, node.restored)
+            node.restored = None
 
     def close(self) -> None:
         """Tail to head, each whatever the others do; the first error is raised at the end.
@@ -230,6 +236,20 @@ class OperatorChain:
         """A logical input of the head has no more records."""
         head = self._nodes[0]
         yield from self._run(head, lambda: head.operator.end_input(input_index))
+
+    def end_keys(self) -> Iterator[Routed]:
+        """In a BATCH job: the head ends as with its input, for the keys so far, and a fresh one takes those that follow."""
+        head = self._nodes[0]
+        for index in range(max(1, len(head.input_types))):
+            last = functools.partial(
+                head.operator.process_watermark, Watermark(MAX_WATERMARK), index
+            )
+            yield from self._run(head, lambda last=last: _records(last()))  # type: ignore[misc]
+            yield from self._run(head, functools.partial(head.operator.end_input, index))
+        yield from self._run(head, head.operator.finish)
+        self._guard(head, head.operator.close)
+        head.operator = self.fresh_head()
+        self._open(head)
 
     def finish(self) -> Iterator[Routed]:
         """All inputs ended: head to tail, each emits what it still holds."""
@@ -369,6 +389,15 @@ class OperatorChain:
             raise
         except _USER_ERRORS as error:
             raise user_code_error(node.spec, node.operator, error) from error
+
+
+def _no_other_head() -> Operator:
+    raise EngineBug("keys end in BATCH jobs only")
+
+
+def _records(emitted: Emitted) -> Emitted:
+    """Without watermarks."""
+    return (one for one in emitted if not isinstance(one, Watermark))
 
 
 def _user_traceback(error: BaseException) -> str:
