@@ -35,6 +35,7 @@ from penstock.runtime.elements import (
     ColumnBatch,
     Element,
     EndOfData,
+    EndOfKeys,
     LatencyMarker,
     RowBatch,
     Tagged,
@@ -205,6 +206,8 @@ class OperatorChain:
 
     def feed(self, element: Element, input_index: int = 0) -> Iterator[Routed]:
         """An element into the head."""
+        if isinstance(element, EndOfKeys):
+            return self.end_keys()
         return self._feed(0, element, input_index)
 
     def emit_from_head(self, element: Element) -> Iterator[Routed]:

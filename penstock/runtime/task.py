@@ -28,7 +28,6 @@ from penstock.runtime.elements import (
     ColumnBatch,
     Element,
     EndOfData,
-    EndOfKeys,
     RowBatch,
     Watermark,
 )
@@ -303,8 +302,6 @@ class StreamTask:
         elif isinstance(element, CancelCheckpointMarker):
             self.checkpoints.give_up(element.checkpoint_id)
             self._current = self._out.to_all(element)
-        elif isinstance(element, EndOfKeys):
-            self._current = self.chain.end_keys()
         elif isinstance(element, EndOfData):
             self._ended_inputs.add(input_index)
             self._is_drained = self._is_drained and element.drain
