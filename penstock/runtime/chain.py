@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeAlias
 
 from penstock.model.checkpoints import RedistributionMode
-from penstock.model.errors import EngineBug, PenstockError, UserCodeError
+from penstock.model.errors import EngineBug, PenstockError
 from penstock.model.graph.chain import ChainedOperator, ChainSpec, ChainTarget
 from penstock.model.messages import LatencySummary
 from penstock.runtime.checkpoint.snapshot import (
@@ -44,6 +43,7 @@ from penstock.runtime.elements import (
 )
 from penstock.runtime.latency import Granularity, LatencyStats
 from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
+from penstock.runtime.user_errors import user_code_error
 
 Routed: TypeAlias = "tuple[int, Element] | None"
 
@@ -401,47 +401,6 @@ def _no_other_head() -> Operator:
 def _records(emitted: Emitted) -> Emitted:
     """Without watermarks."""
     return (one for one in emitted if not isinstance(one, Watermark))
-
-
-def _user_traceback(error: BaseException) -> str:
-    """Python's own form, causes first, without our frames (unless nothing else is there)."""
-    whole = traceback.TracebackException.from_exception(error)
-    if not _strip_engine(whole):
-        whole = traceback.TracebackException.from_exception(error)
-    return "".join(whole.format()).rstrip()
-
-
-def _strip_engine(whole: traceback.TracebackException) -> bool:
-    """Take our frames out of an error, its causes and its parts; whether the user's are left."""
-    is_any_left = False
-    pending: list[traceback.TracebackException | None] = [whole]
-    while pending:
-        one = pending.pop()
-        if one is None:
-            continue
-        frames = [
-            frame
-            for frame in one.stack
-            if "/penstock/runtime/" not in frame.filename.replace("\\", "/")
-        ]
-        one.stack = traceback.StackSummary.from_list(frames)
-        is_any_left = is_any_left or bool(frames)
-        pending += [one.__cause__, one.__context__, *(one.exceptions or ())]
-    return is_any_left
-
-
-def user_code_error(
-    spec: ChainedOperator, operator: Operator | None, error: BaseException
-) -> UserCodeError:
-    """The user's traceback first, then where: operator, record, and the line that built it."""
-    text = _user_traceback(error)
-    lines = [text, f"  in operator: {spec.name}"]
-    record = None if operator is None else operator.failing_record()
-    if record is not None:
-        lines.append(f"  at record:   {record}")
-    if spec.defined_at:
-        lines.append(f"  built at:    {spec.defined_at}")
-    return UserCodeError("\n".join(lines))
 
 
 def _enforced(producer: _Node, element: Element, target: ChainTarget) -> Element:
