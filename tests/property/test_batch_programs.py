@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.common import Types, WatermarkStrategy
@@ -42,7 +42,6 @@ def run(plan, records, setting, memory):
         return Counter(found)
 
 
-@settings(deadline=None)
 @given(plans(), SETTINGS, RECORDS, RECORDS, st.sampled_from(["1 b", "500 b", "128 mb"]))
 def test_a_random_program_gives_the_same_results_in_batch_mode(
     plan, setting, first, second, memory

@@ -146,7 +146,7 @@ def check(make_job, actions):
         assert job.leftovers() == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @example([("crash", 3), 4, ("crash", 1)])
 @example([("crash", 3), 4, "prepare", ("crash", 1)])
 @example([2, "notify one", 2, "prepare", ("crash", 2)])
@@ -155,7 +155,7 @@ def test_every_record_is_in_the_visible_files_once_whatever_dies_when(actions):
     check(_Job, actions)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @example([("crash", 3), 4, ("crash", 1)])
 @example([("crash", 3), 4, "prepare", ("crash", 1)])
 @example([2, "notify one", 2, "prepare", ("crash", 2)])

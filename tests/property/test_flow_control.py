@@ -11,7 +11,7 @@ import threading
 from collections import deque
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.hosting.data_frames import FrameType
@@ -229,7 +229,6 @@ STEPS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 40)), max_size=150)
     st.sampled_from([None, 1, 3]),
     STEPS,
 )
-@settings(deadline=None)
 def test_whatever_is_scheduled_memory_is_bounded_and_everything_arrives_in_order(
     gates, channels, per_channel, floating, cap, steps
 ):
@@ -262,7 +261,6 @@ def test_long_runs_keep_the_same_laws(seed):
 
 
 @given(st.integers(2, 4), st.integers(1, 2), st.integers(0, 2), st.integers(1, 4), STEPS)
-@settings(deadline=None)
 def test_a_task_that_does_not_read_holds_up_its_own_producers_only(
     gates, channels, per_channel, floating, steps
 ):
@@ -288,7 +286,6 @@ def test_a_task_that_does_not_read_holds_up_its_own_producers_only(
     st.integers(1, 5),
     st.lists(st.tuples(st.integers(0, 4), st.integers(1, 4), st.integers(0, 3)), max_size=40),
 )
-@settings(deadline=None)
 def test_a_channel_that_has_something_waits_for_one_turn_of_each_other_channel_at_most(
     channels, steps
 ):

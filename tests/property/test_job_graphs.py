@@ -4,7 +4,7 @@ import tempfile
 from collections import Counter
 from dataclasses import dataclass
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.common import Time, Types, WatermarkStrategy
@@ -304,7 +304,6 @@ SETTINGS = st.builds(
 RECORDS = st.lists(st.integers(0, MODULUS), max_size=30)
 
 
-@settings(deadline=None)
 @given(plans(), st.tuples(RECORDS, RECORDS), SETTINGS)
 def test_a_random_program_gives_the_same_results_however_it_is_run(plan, records, setting):
     streams = [Counter((value, value) for value in values) for values in records]
@@ -322,7 +321,6 @@ def test_a_random_program_gives_the_same_results_however_it_is_run(plan, records
             job.close()
 
 
-@settings(deadline=None)
 @given(plans(), st.tuples(RECORDS, RECORDS), SETTINGS)
 def test_a_job_that_is_left_in_the_middle_leaves_nothing_behind(plan, records, setting):
     sources = {f"source {number}": values for number, values in enumerate(records)}

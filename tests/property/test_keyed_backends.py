@@ -109,7 +109,7 @@ class Program:
         return through_bytes(self.backend.snapshot(), groups)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(STEP, max_size=25), st.lists(STEP, max_size=15), st.booleans())
 def test_backends_cannot_be_told_apart(before, after, has_ttl):
     with ExitStack() as stack:

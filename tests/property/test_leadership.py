@@ -76,7 +76,7 @@ class Driver:
             self.leadership = Leadership(DURATION, MARGIN, now)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 @given(STEPS)
 def test_never_do_two_drivers_trust_their_lease(steps) -> None:
     store, drivers, time_ms = Store(), [Driver() for _ in range(2)], 0

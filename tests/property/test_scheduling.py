@@ -188,7 +188,7 @@ OTHERS = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     graphs([ResultPartitionType.PIPELINED_BOUNDED]),
     st.lists(st.one_of(REPORTS, OTHERS), max_size=60),

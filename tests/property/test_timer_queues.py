@@ -39,7 +39,7 @@ def few_in_memory(monkeypatch):
     monkeypatch.setattr(rocks_timers, "_CACHED", 3)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(STEP, max_size=25))
 def test_timers_fire_as_a_set_of_them_says_wherever_they_lie(steps):
     for kind in KINDS:

@@ -109,7 +109,7 @@ TURNS = ["produce", "read", "read at once", "late", "trigger"]
 MANY_ROWS = st.lists(st.integers(0, 99), min_size=5, max_size=40)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     st.lists(MANY_ROWS, min_size=1, max_size=3), CUTS, st.integers(1, 3), st.sampled_from([HERE, THERE]),
     st.sampled_from(sorted(OPTIONS)), st.data(),

@@ -85,14 +85,14 @@ RECORDS = st.lists(st.integers(0, MODULUS), min_size=15, max_size=40)
 GIVEN = given(plans(KEYED, most=3), st.tuples(RECORDS, RECORDS), SETTINGS, st.integers(0, 2**32))
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @GIVEN
 def test_a_random_program_goes_on_at_any_parallelism(plan, records, setting, seed):
     check(plan, records, setting, seed)
 
 
 @pytest.mark.long
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @GIVEN
 def test_many_random_programs_go_on_at_any_parallelism(plan, records, setting, seed):
     check(plan, records, setting, seed)
@@ -149,7 +149,7 @@ def by_key(parallelism):
     return executor.graph
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.lists(st.integers(1, 5), min_size=2, max_size=4), st.integers(1, 30), st.integers(0, 2**32)
 )

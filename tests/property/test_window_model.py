@@ -182,7 +182,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(ASSIGNERS, TRIGGERS, EVICTORS, st.sampled_from([0, 5]), STEPS)
 def test_windows_fire_as_the_model_says(assigner, trigger, evictor, lateness, drawn):
     evictor = "" if assigner.startswith("session") else evictor  # order after a merge is free

@@ -49,7 +49,7 @@ WAYS = st.sampled_from([
 
 
 @pytest.mark.parametrize("name", WINDOWS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(before=STEPS, after=STEPS, old=st.integers(1, 3), new=st.integers(1, 3), way=WAYS)
 def test_where_windows_keep_their_contents_is_not_seen(name, before, after, old, new, way):
     make, inputs = WINDOWS[name]
@@ -83,7 +83,7 @@ ENGINES = (GridWindowOperator, RecordWindowOperator)
 
 
 @pytest.mark.parametrize("contents", [SUM, ListContents()])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(before=STEPS, after=STEPS)
 def test_windows_that_had_fired_fire_again_for_records_before_the_first_watermark(
     contents, before, after
@@ -103,7 +103,7 @@ LATENESS = 6
 
 @pytest.mark.parametrize("contents", [SUM, ListContents()])
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(before=STEPS, late=RECORDS, after=STEPS, old=st.integers(1, 3), new=st.integers(1, 3))
 def test_records_between_two_restores_are_not_lost_before_the_first_watermark(
     kind, contents, before, late, after, old, new
@@ -134,7 +134,7 @@ def test_records_between_two_restores_are_not_lost_before_the_first_watermark(
 
 @pytest.mark.parametrize("form", ["rows", "files"])
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(before=STEPS, ahead=st.integers(0, 30), late=RECORDS, after=STEPS)
 def test_windows_fire_for_the_keys_of_those_former_subtasks_where_they_had_not(
     kind, form, before, ahead, late, after

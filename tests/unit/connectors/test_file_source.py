@@ -43,7 +43,7 @@ def lines_in(text):
 LINE = st.text(st.sampled_from("aβ漢😀\r "), max_size=6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(LINE, max_size=8), st.sampled_from(["\n", "\r\n"]), st.booleans())
 def test_two_pieces_cut_at_any_byte_give_each_line_exactly_once(lines, end, ends_with_newline):
     text = end.join(lines) + (end if ends_with_newline and lines else "")
@@ -57,7 +57,7 @@ def test_two_pieces_cut_at_any_byte_give_each_line_exactly_once(lines, end, ends
             assert both == expected, (cut, data)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(LINE, min_size=1, max_size=30), st.integers(1, 40), st.integers(1, 3))
 def test_any_split_size_and_parallelism_give_all_lines_once(lines, split_bytes, parallelism):
     with tempfile.TemporaryDirectory() as directory:

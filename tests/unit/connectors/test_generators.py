@@ -44,7 +44,7 @@ def test_a_collection_travels_with_its_source():
     assert rows(run_source(source)) == [(1, "a")]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(-50, 50), st.integers(0, 30_000), st.integers(1, 7))
 def test_a_number_sequence_has_both_bounds_and_every_number_once(start, more, parallelism):
     got = rows(run_source(NumberSequenceSource(start, start + more), parallelism))

@@ -25,7 +25,7 @@ def receive(parser: FrameParser, data: bytes, pieces: list[int]) -> list:
     return frames
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(
         st.sampled_from([0, 1, 17, 1000, 262_144 - HEADER.size, 262_145, 700_000]), max_size=8

@@ -3,7 +3,7 @@
 import pickle
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.graph.builder import build_job_graph
@@ -51,7 +51,6 @@ EDGES = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(EDGES)
 def test_no_early_reader_has_one_that_blocks_behind_it_and_one_that_aligns_before_it(edges):
     early = readers(*edges)

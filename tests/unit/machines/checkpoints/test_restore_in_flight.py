@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.machines.checkpoints.restore import RestorePlan
@@ -99,7 +99,6 @@ def test_at_the_same_parallelism_each_reads_its_own_first_in_hand_then_inputs_th
 PARALLELISM = st.integers(1, 9)
 
 
-@settings(deadline=None)
 @given(PARALLELISM, PARALLELISM, PARALLELISM, PARALLELISM)
 def test_a_key_in_flight_comes_to_its_owner_once_and_in_order(p_old, c_old, p_new, c_new):
     found = shares_of(graph_of(p_new, c_new), everywhere(p_old, c_old))
@@ -115,7 +114,6 @@ def test_a_key_in_flight_comes_to_its_owner_once_and_in_order(p_old, c_old, p_ne
         assert all(one.is_filtered for shares in found for one in shares)
 
 
-@settings(deadline=None)
 @given(PARALLELISM, PARALLELISM, PARALLELISM, st.sampled_from(ARBITRARY))
 def test_without_a_key_each_former_subtasks_data_goes_to_one(p_old, c_old, c_new, strategy):
     found = shares_of(graph_of(1, c_new, strategy), everywhere(p_old, c_old))
@@ -129,7 +127,6 @@ def test_without_a_key_each_former_subtasks_data_goes_to_one(p_old, c_old, c_new
             assert of_former == sorted(of_former)  # "in" before "out"
 
 
-@settings(deadline=None)
 @given(PARALLELISM, PARALLELISM)
 def test_where_a_function_of_the_user_decides_all_are_asked(c_old, c_new):
     found = shares_of(graph_of(1, c_new, ShipStrategy.CUSTOM), everywhere(1, c_old))

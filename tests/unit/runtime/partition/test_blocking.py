@@ -282,7 +282,7 @@ BATCHES = st.lists(st.lists(st.integers() | st.text(max_size=30), max_size=8), m
 
 
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40
 )
 @given(
     batches=BATCHES,

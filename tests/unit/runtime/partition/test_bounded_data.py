@@ -128,7 +128,7 @@ def test_a_full_disk_is_said_to_be_one(data, monkeypatch):
 
 
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25
 )
 @given(
     payloads=st.lists(st.binary(max_size=PAGE // 3), max_size=12),
