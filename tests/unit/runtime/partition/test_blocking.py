@@ -281,9 +281,7 @@ def test_if_one_file_cannot_be_made_none_is_left(tmp_path):
 BATCHES = st.lists(st.lists(st.integers() | st.text(max_size=30), max_size=8), max_size=8)
 
 
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(
     batches=BATCHES,
     kind=st.sampled_from(list(KINDS.values())),

@@ -127,9 +127,7 @@ def test_a_full_disk_is_said_to_be_one(data, monkeypatch):
         data.write(DiskBuffer(DATA, False, b"x"))
 
 
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 @given(
     payloads=st.lists(st.binary(max_size=PAGE // 3), max_size=12),
     turns=st.lists(st.integers(0, 2), max_size=40),
