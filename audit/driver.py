@@ -33,6 +33,8 @@ SETTINGS = {
     "high-availability.type": "FILE",
     "penstock.high-availability.lease-duration": "4 s",
     "penstock.high-availability.renew-interval": "500 ms",
+    # What lies between tasks while they catch up is in the way of barriers, and waits in the buffers of joins.
+    "taskmanager.memory.network": "32 mb",
     "execution.checkpointing.mode": "EXACTLY_ONCE",
     "execution.checkpointing.timeout": "30 s",
     "execution.checkpointing.tolerable-failed-checkpoints": "1000",

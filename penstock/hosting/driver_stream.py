@@ -12,9 +12,9 @@ from penstock.hosting.closures import dumps_records
 from penstock.model.graph.chain import ChainedOperator
 from penstock.model.ids import AttemptId
 from penstock.model.messages import DriverData
-from penstock.runtime.chain import user_code_error
 from penstock.runtime.convert import enforce, to_rows
 from penstock.runtime.elements import Batch, CheckpointBarrier, ColumnBatch, Element, RowBatch
+from penstock.runtime.user_errors import user_code_error
 
 MAX_IN_FLIGHT: Final = 8
 _ROWS_PER_FRAME: Final = 4096

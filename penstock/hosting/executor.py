@@ -183,7 +183,9 @@ class ClusterExecutor:
             )
         observer = self._observer or Console(settings)
         plan = plan_of(job.graph, speakers_of(job))
-        made = BatchJob(job, plan, self._host.stage_runner(settings, job, plan), observer)
+        runner = self._host.stage_runner(settings, job, plan)
+        memory = settings.get_int("execution.sorted-inputs.memory")
+        made = BatchJob(job, plan, runner, observer, memory)
         observer.submitted(job.graph, settings.ignored_keys())
         made.start()
         return made

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 from penstock.hosting.split_fetcher import FetcherThread
 from penstock.model.errors import PenstockError
 from penstock.model.graph.chain import ChainedOperator
-from penstock.runtime.chain import user_code_error
 from penstock.runtime.elements import Element
 from penstock.runtime.source import SourceReader, SplitFetcher, SplitReader
 from penstock.runtime.source_operator import SourceOperator, SourceSettings
+from penstock.runtime.user_errors import user_code_error
 
 
 class SourceHost(Protocol):

@@ -113,6 +113,9 @@ class TaskCheckpoints:
         def abort(built: BuiltTask) -> None:
             if self.outputs is not None:
                 self.outputs.abort(checkpoint_id)
+            if self.inputs is not None:
+                self.inputs.forget(checkpoint_id)
+            self._inputs_in_flight.pop(checkpoint_id, None)
             built.task.notify_checkpoint_aborted(checkpoint_id, latest)
 
         description = f"checkpoint {checkpoint_id} is aborted"

@@ -73,8 +73,8 @@ from penstock.model.messages import (
 )
 from penstock.model.slot_size import UNSIZED, SlotSize
 from penstock.model.states import ExecutionState
-from penstock.runtime.chain import user_code_error
 from penstock.runtime.partition.result_partition import ResultPartition
+from penstock.runtime.user_errors import user_code_error
 
 _CONNECT_TIMEOUT_S: Final = 10.0
 _TASK_END_GRACE_S: Final = 2.0

@@ -199,6 +199,8 @@ execution.buffer-timeout.enabled | bool | true |
 execution.buffer-timeout.interval | duration | 100 ms |
     Longest time that records wait for a fuller buffer.
 execution.runtime-mode | str | STREAMING | STREAMING, BATCH or AUTOMATIC.
+execution.sorted-inputs.memory | memory | 128 mb |
+    In runtime mode BATCH: bytes of its input that a keyed subtask holds; more goes to disk.
 restart-strategy.type | str | - |
     none, fixed-delay, failure-rate or exponential-delay; with checkpoints the last if none is named.
 restart-strategy.fixed-delay.attempts | int | 1 | How many failures may be followed by a restart.

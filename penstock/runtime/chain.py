@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeAlias
 
 from penstock.model.checkpoints import RedistributionMode
-from penstock.model.errors import EngineBug, PenstockError, UserCodeError
+from penstock.model.errors import EngineBug, PenstockError
 from penstock.model.graph.chain import ChainedOperator, ChainSpec, ChainTarget
 from penstock.model.messages import LatencySummary
 from penstock.runtime.checkpoint.snapshot import (
@@ -30,10 +29,12 @@ from penstock.runtime.checkpoint.snapshot import (
 )
 from penstock.runtime.convert import enforce, to_columns, to_rows
 from penstock.runtime.elements import (
+    MAX_WATERMARK,
     Batch,
     ColumnBatch,
     Element,
     EndOfData,
+    EndOfKeys,
     LatencyMarker,
     RowBatch,
     Tagged,
@@ -42,6 +43,7 @@ from penstock.runtime.elements import (
 )
 from penstock.runtime.latency import Granularity, LatencyStats
 from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
+from penstock.runtime.user_errors import user_code_error
 
 Routed: TypeAlias = "tuple[int, Element] | None"
 
@@ -123,6 +125,7 @@ class OperatorChain:
         self._clock_ms = clock_ms
         self._latency_granularity = latency_granularity
         self._has_ended_data = False
+        self.fresh_head: Callable[[], Operator] = _no_other_head
         self._nodes = [_node(spec, index, clock_ms) for index in range(len(spec.operators))]
 
     @property
@@ -172,14 +175,18 @@ class OperatorChain:
         self, context_for: Callable[[ChainedOperator, OperatorTimer], OperatorContext]
     ) -> None:
         """Tail to head."""
+        self._context_for = context_for
         for node in reversed(self._nodes):
-            context = context_for(node.spec, node.timer)
-            context.input_types = node.input_types
-            context.late_records_dropped = node.late_records_dropped
-            self._guard(node, functools.partial(node.operator.open, context))
-            if node.restored is not None:
-                check_all_taken(node.spec.uid, type(node.operator).__name__, node.restored)
-                node.restored = None
+            self._open(node)
+
+    def _open(self, node: _Node) -> None:
+        context = self._context_for(node.spec, node.timer)
+        context.input_types = node.input_types
+        context.late_records_dropped = node.late_records_dropped
+        self._guard(node, functools.partial(node.operator.open, context))
+        if node.restored is not None:
+            check_all_taken(node.spec.uid, type(node.operator).__name__, node.restored)
+            node.restored = None
 
     def close(self) -> None:
         """Tail to head, each whatever the others do; the first error is raised at the end.
@@ -199,6 +206,8 @@ class OperatorChain:
 
     def feed(self, element: Element, input_index: int = 0) -> Iterator[Routed]:
         """An element into the head."""
+        if isinstance(element, EndOfKeys):
+            return self.end_keys()
         return self._feed(0, element, input_index)
 
     def emit_from_head(self, element: Element) -> Iterator[Routed]:
@@ -230,6 +239,20 @@ class OperatorChain:
         """A logical input of the head has no more records."""
         head = self._nodes[0]
         yield from self._run(head, lambda: head.operator.end_input(input_index))
+
+    def end_keys(self) -> Iterator[Routed]:
+        """In a BATCH job: the head ends as with its input, for the keys so far, and a fresh one takes those that follow."""
+        head = self._nodes[0]
+        for index in range(max(1, len(head.input_types))):
+            last = functools.partial(
+                head.operator.process_watermark, Watermark(MAX_WATERMARK), index
+            )
+            yield from self._run(head, lambda last=last: _records(last()))  # type: ignore[misc]
+            yield from self._run(head, functools.partial(head.operator.end_input, index))
+        yield from self._run(head, head.operator.finish)
+        self._guard(head, head.operator.close)
+        head.operator = self.fresh_head()
+        self._open(head)
 
     def finish(self) -> Iterator[Routed]:
         """All inputs ended: head to tail, each emits what it still holds."""
@@ -371,45 +394,13 @@ class OperatorChain:
             raise user_code_error(node.spec, node.operator, error) from error
 
 
-def _user_traceback(error: BaseException) -> str:
-    """Python's own form, causes first, without our frames (unless nothing else is there)."""
-    whole = traceback.TracebackException.from_exception(error)
-    if not _strip_engine(whole):
-        whole = traceback.TracebackException.from_exception(error)
-    return "".join(whole.format()).rstrip()
+def _no_other_head() -> Operator:
+    raise EngineBug("keys end in BATCH jobs only")
 
 
-def _strip_engine(whole: traceback.TracebackException) -> bool:
-    """Take our frames out of an error, its causes and its parts; whether the user's are left."""
-    is_any_left = False
-    pending: list[traceback.TracebackException | None] = [whole]
-    while pending:
-        one = pending.pop()
-        if one is None:
-            continue
-        frames = [
-            frame
-            for frame in one.stack
-            if "/penstock/runtime/" not in frame.filename.replace("\\", "/")
-        ]
-        one.stack = traceback.StackSummary.from_list(frames)
-        is_any_left = is_any_left or bool(frames)
-        pending += [one.__cause__, one.__context__, *(one.exceptions or ())]
-    return is_any_left
-
-
-def user_code_error(
-    spec: ChainedOperator, operator: Operator | None, error: BaseException
-) -> UserCodeError:
-    """The user's traceback first, then where: operator, record, and the line that built it."""
-    text = _user_traceback(error)
-    lines = [text, f"  in operator: {spec.name}"]
-    record = None if operator is None else operator.failing_record()
-    if record is not None:
-        lines.append(f"  at record:   {record}")
-    if spec.defined_at:
-        lines.append(f"  built at:    {spec.defined_at}")
-    return UserCodeError("\n".join(lines))
+def _records(emitted: Emitted) -> Emitted:
+    """Without watermarks."""
+    return (one for one in emitted if not isinstance(one, Watermark))
 
 
 def _enforced(producer: _Node, element: Element, target: ChainTarget) -> Element:

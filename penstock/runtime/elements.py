@@ -106,6 +106,11 @@ class LatencyMarker:
 
 
 @dataclass(frozen=True, slots=True)
+class EndOfKeys:
+    """Inside a task of a BATCH job: no more records come of the keys so far, on any input."""
+
+
+@dataclass(frozen=True, slots=True)
 class EndOfData:
     """No more records; `drain` tells whether operators finish (end of input) or only stop."""
 
@@ -194,6 +199,7 @@ Element: TypeAlias = (
     | CheckpointBarrier
     | CancelCheckpointMarker
     | EndOfData
+    | EndOfKeys
     | EndOfPartition
     | Tagged
 )

@@ -31,7 +31,6 @@ from penstock.runtime.raw_state import (
     RawMapState,
     RawReducingState,
     RawState,
-    sorted_by_key,
 )
 from penstock.runtime.state import Snapshot, ValueState
 from penstock.runtime.state_descriptors import (
@@ -44,7 +43,7 @@ from penstock.runtime.state_descriptors import (
 from penstock.runtime.timer_queues import TIMERS, HeapTimerQueue
 from penstock.runtime.window_tables import Fold, HeapWindowTables
 
-_LOOK_UP_ABOVE: Final = 8
+_LOOK_UP_ABOVE: Final = 2
 """Times as many entries as may be wanted: then each is looked up, instead of all looked at."""
 
 
@@ -310,7 +309,7 @@ class HeapMapState(HeapState, RawMapState):
             return []
         if len(raw) > _LOOK_UP_ABOVE * (last - first + 1):
             return [(key, raw[key]) for key in range(first, last + 1) if key in raw]
-        return sorted_by_key((key, value) for key, value in raw.items() if first <= key <= last)
+        return [(key, raw[key]) for key in sorted([key for key in raw if first <= key <= last])]
 
     def _put_entry(self, key: Any, raw: Any) -> None:
         self._found()[key] = raw

@@ -116,6 +116,8 @@ class OperatorContext:
     """The checkpoint that the attempt begins with; None: it begins with nothing."""
     has_final_checkpoint: bool = False
     """After the end of the input there is one more checkpoint: sinks wait for it."""
+    is_batch: bool = False
+    """Runtime mode BATCH: there is one watermark, at the end of the input."""
     keyed_state: MakeKeyedStateBackend | None = None
     """The kind of keyed state backend; None: on the heap."""
 

@@ -241,7 +241,8 @@ class RawMapState(RawState, MapState):
 
     def between(self, first: int, last: int) -> list[tuple[int, Any]]:
         """(key, value) of the entries whose keys, integers here, are in [first, last], in order. For operators of ours."""
-        return sorted_by_key((key, value) for key, value in self.items() if first <= key <= last)
+        found = [(key, value) for key, value in self.items() if first <= key <= last]
+        return sorted(found, key=itemgetter(0))  # the values may have no order
 
     def alive(self, raw: Any) -> Any:
         kept = {key: entry for key, entry in raw.items() if not self._is_expired(entry[1])}
@@ -328,8 +329,3 @@ class RawKeyedStateBackend(KeyedStateBackend):
 
     def _made(self, name: str, state: Any) -> None:
         """A state was asked for, for the first time. Raises: UserError: another one of that name was restored."""
-
-
-def sorted_by_key(entries: Iterable[tuple[int, Any]]) -> list[tuple[int, Any]]:
-    """Their values may have no order."""
-    return sorted(entries, key=itemgetter(0))

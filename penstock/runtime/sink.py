@@ -28,6 +28,8 @@ class WriterContext:
     input_type: Any
     restored_checkpoint_id: int | None = None
     """The checkpoint that the attempt begins with: what was prepared for later ones is never committed."""
+    may_have_rivals: bool = False
+    """Another attempt of this subtask may run at the same time, and win: what older ones have begun is not dropped."""
 
 
 class SinkWriter(Protocol):

@@ -73,6 +73,9 @@ class SourceOperator(Operator):
         self._due_ms: dict[str, int] = {}
         self._restored_splits: list[Any] = []
 
+    def in_batch(self) -> SourceOperator:
+        return SourceOperator(self.source, self.watermark_strategy.in_batch())
+
     def start(
         self,
         reader: SourceReader,

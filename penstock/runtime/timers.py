@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any, Final
 
-from penstock.runtime.elements import MIN_WATERMARK
+from penstock.runtime.elements import MAX_WATERMARK, MIN_WATERMARK
 from penstock.runtime.operator import ProcessingTimers
 from penstock.runtime.timer_queues import HeapTimerQueue, TimerQueue
 
@@ -47,6 +47,11 @@ class InternalTimerService:
 
     def now_ms(self) -> int:
         return self._physical.now_ms()
+
+    @property
+    def last_ms(self) -> int:
+        """Processing timers before this fire at the end of the input."""
+        return self.now_ms()
 
     def register_event(self, timestamp: int, skey: Any, namespace: Any) -> None:
         self.event.add(int(timestamp), skey, namespace)
@@ -99,6 +104,24 @@ class InternalTimerService:
         self._scheduled = timestamp
         # A timer for T fires once T has fully passed: one millisecond later, unless it is overdue.
         self._physical.schedule(physical_due_ms(timestamp, self._physical.now_ms()))
+
+
+class BatchTimerService(InternalTimerService):
+    """In runtime mode BATCH: all timers fire at the end of the input, those of event time first; one that is set by one that fires
+    is dropped. Source: Flink BatchExecutionInternalTimeService.
+    """
+
+    @property
+    def last_ms(self) -> int:
+        return MAX_WATERMARK
+
+    def register_event(self, timestamp: int, skey: Any, namespace: Any) -> None:
+        if self.current_watermark != MAX_WATERMARK:
+            super().register_event(timestamp, skey, namespace)
+
+    def register_processing(self, timestamp: int, skey: Any, namespace: Any) -> None:
+        if self.current_watermark != MAX_WATERMARK:
+            self.processing.add(int(timestamp), skey, namespace)
 
 
 def physical_due_ms(timestamp: int, now_ms: int) -> int:

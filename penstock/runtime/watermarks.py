@@ -176,6 +176,10 @@ class WatermarkStrategy:
     def no_watermarks() -> WatermarkStrategy:
         return WatermarkStrategy(NoWatermarks)
 
+    def in_batch(self) -> WatermarkStrategy:
+        """Timestamps only: in runtime mode BATCH there is one watermark, at the end."""
+        return WatermarkStrategy(NoWatermarks, self.assigner)
+
     def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner) -> WatermarkStrategy:
         if not callable(getattr(timestamp_assigner, "extract_timestamp", None)):
             raise TypeError(

@@ -10,11 +10,11 @@ from typing import Any
 
 from penstock.model.errors import PenstockError
 from penstock.model.graph.chain import ChainedOperator
-from penstock.runtime.chain import user_code_error
 from penstock.runtime.convert import is_columnar, to_columns
 from penstock.runtime.elements import ColumnBatch, Element, EndOfData, LatencyMarker, RowBatch
 from penstock.runtime.partition.result_partition import ResultPartition
 from penstock.runtime.partitioner import Partitioner
+from penstock.runtime.user_errors import user_code_error
 
 
 class PartitionWriter:

@@ -3,6 +3,7 @@
 from collections import Counter
 
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from penstock.common import Types, WatermarkStrategy
 from penstock.common.watermark_strategy import TimestampAssigner
@@ -17,9 +18,10 @@ class ByValue(TimestampAssigner):
         return value
 
 
-def run(plan, records, setting):
+def run(plan, records, setting, memory):
     env = StreamExecutionEnvironment.get_execution_environment()
     env.use_executor(MiniCluster(observer=JobObserver()).executor())
+    env.get_configuration().set_string("execution.sorted-inputs.memory", memory)
     env.set_runtime_mode(RuntimeExecutionMode.BATCH).set_parallelism(setting.parallelisms[-1])
     if not setting.is_chaining:
         env.disable_operator_chaining()
@@ -41,8 +43,11 @@ def run(plan, records, setting):
 
 
 @settings(deadline=None)
-@given(plans(), SETTINGS, RECORDS, RECORDS)
-def test_a_random_program_gives_the_same_results_in_batch_mode(plan, setting, first, second):
+@given(plans(), SETTINGS, RECORDS, RECORDS, st.sampled_from(["1 b", "500 b", "128 mb"]))
+def test_a_random_program_gives_the_same_results_in_batch_mode(
+    plan, setting, first, second, memory
+):
+    """However little memory there is for what has to be sorted."""
     records = (first, second)
     streams = [Counter((value, value) for value in values) for values in records]
     for step in plan:
@@ -50,4 +55,4 @@ def test_a_random_program_gives_the_same_results_in_batch_mode(plan, setting, fi
     expected = counted(
         ((i, v), n) for i, found in enumerate(streams) for (v, _), n in found.items()
     )
-    assert run(plan, records, setting) == expected
+    assert run(plan, records, setting, memory) == expected

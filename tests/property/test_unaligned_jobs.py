@@ -11,9 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.common import Types, WatermarkStrategy
+from penstock.datastream import KeyedProcessFunction, StreamExecutionEnvironment
+from penstock.datastream.connectors import NumberSequenceSource
 from penstock.model.checkpoints import CheckpointOptions
 from tests.property.test_job_graphs import MODULUS, SETTINGS, built, counted, meaning, plans
 from tests.property.unaligned_job import UnalignedJob
+from tests.unit.api.fakes import FakeExecutor
 
 OPTIONS = {
     "unaligned": CheckpointOptions(is_unaligned=True),
@@ -126,3 +130,48 @@ def check(plan, records, setting, seed) -> None:
             assert Counter(rows + job.run(setting.turns)) == expected
         finally:
             job.close()
+
+
+class Keyed(KeyedProcessFunction):
+    def process_element(self, value, ctx):
+        yield ctx.get_current_key(), value
+
+
+def by_key(parallelism):
+    executor = FakeExecutor()
+    env = StreamExecutionEnvironment.get_execution_environment().use_executor(executor)
+    env.set_parallelism(parallelism)
+    numbers = env.from_source(
+        NumberSequenceSource(0, 1), WatermarkStrategy.no_watermarks(), "source"
+    )
+    keyed = numbers.set_parallelism(1).key_by(lambda value: value % 7, Types.LONG())
+    keyed.process(Keyed()).execute_and_collect(limit=1)
+    return executor.graph
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(st.integers(1, 5), min_size=2, max_size=4), st.integers(1, 30), st.integers(0, 2**32)
+)
+def test_the_records_of_a_producer_and_a_key_keep_their_order(parallelisms, batch, seed):
+    chance, records = random.Random(seed), list(range(100))
+    restored, rows = None, []
+    for parallelism in parallelisms[:-1]:
+        with tempfile.TemporaryDirectory() as folder:
+            job = UnalignedJob(by_key(parallelism), {"source": records}, batch, folder, restored)
+            try:
+                found = disturbed(job, chance)
+                if found is not None:
+                    restored = job.checkpoint(found)
+                    rows += restored.rows
+            finally:
+                job.close()
+    with tempfile.TemporaryDirectory() as folder:
+        last = parallelisms[-1]
+        job = UnalignedJob(by_key(last), {"source": records}, batch, folder, restored)
+        try:
+            rows += job.run([])
+        finally:
+            job.close()
+    for key in range(7):
+        assert [value for at, value in rows if at == key] == [v for v in records if v % 7 == key]

@@ -111,6 +111,8 @@ class UnalignedJob(SteppedJob):
         for task in self.tasks:
             if task.outputs is not None:
                 task.outputs.abort(checkpoint_id)
+            if task.barriers is not None:
+                task.barriers.forget(checkpoint_id)
             if not task.is_done:
                 task.task.notify_checkpoint_aborted(checkpoint_id, -1)
 

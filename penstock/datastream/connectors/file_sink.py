@@ -299,11 +299,9 @@ class _FileWriter:
         self._parts = 0
         self._writer = f"{context.attempt}-{uuid.uuid4().hex[:8]}"
         self._unique = _unique_name(context.attempt_prefix, f"{self._mark}.{self._writer}")
-        # All names of the job start with the shorter of its two prefixes.
-        prefix = min(context.job_prefix, context.attempt_prefix, key=len)
-        base = Path(settings.base_path)
-        for leftover in _leftovers(base, f".{prefix}", settings.token, context):
-            leftover.unlink(missing_ok=True)
+        if not context.may_have_rivals:
+            for leftover in _leftovers(Path(settings.base_path), settings.token, context):
+                leftover.unlink(missing_ok=True)
 
     def write(self, batch: Batch, watermark_ms: int) -> None:
         policy = self._settings.rolling
@@ -420,10 +418,12 @@ def _in_progress(base: Path, job_prefix: str, mark: str) -> Iterator[Path]:
                     yield Path(directory) / name
 
 
-def _leftovers(base: Path, start: str, token: str, context: WriterContext) -> Iterator[Path]:
+def _leftovers(base: Path, token: str, context: WriterContext) -> Iterator[Path]:
     """Files that this subtask, or one that it follows, began in an older attempt, or prepared for a checkpoint after the
     restored one.
     """
+    # All names of the job start with the shorter of its two prefixes.
+    start = f".{min(context.job_prefix, context.attempt_prefix, key=len)}"
     part = r"s(?P<subtask>\d+)\.\d+\.(?P<attempt>\d+)-\w+"
     name = re.compile(
         rf"{re.escape(start)}.*\.{token}\.{part}({IN_PROGRESS}|\.c(?P<id>\d+){PENDING})"

@@ -12,6 +12,7 @@ Source: Flink JdbcSink (its exactly-once and upsert forms); differs: no XA, reco
 from __future__ import annotations
 
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -174,7 +175,7 @@ class SqlSink(Sink):
         return _SqlCommitter(self._settings) if self._settings.is_exactly_once else None
 
 
-class _Writer:
+class _Writer(ABC):
     """Makes rows of records, and hands them on in pieces."""
 
     def __init__(self, settings: _SqlSettings, context: WriterContext) -> None:
@@ -201,8 +202,8 @@ class _Writer:
             piece, self._rows = self._rows, []
             self._hand_on(piece)
 
-    def _hand_on(self, rows: Sequence[SqlRow]) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _hand_on(self, rows: Sequence[SqlRow]) -> None: ...
 
 
 class _StagingWriter(_Writer):
@@ -215,9 +216,10 @@ class _StagingWriter(_Writer):
             f"{context.attempt_prefix[:64]}.s{context.subtask}.{context.attempt}-{uuid.uuid4().hex}"
         )
         self._transactions = self._pieces = 0
-        self._database.drop_leftovers(
-            self._origin, context.parallelism, context.restored_checkpoint_id
-        )
+        if not context.may_have_rivals:
+            self._database.drop_leftovers(
+                self._origin, context.parallelism, context.restored_checkpoint_id
+            )
         if settings.retention is not None and context.subtask == 0:
             self._database.forget_commits(int(settings.retention.total_seconds() * 1000))
 

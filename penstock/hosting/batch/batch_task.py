@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from penstock.hosting.async_calls import AsyncCallThreads
-from penstock.hosting.batch.shuffle_input import ShuffleInput
+from penstock.hosting.batch.key_spool import KeySpool
+from penstock.hosting.batch.shuffle_input import KeyedInput, ShuffleInput
 from penstock.hosting.batch.shuffle_output import DriverOutput, Outbox, ShuffleOutput
 from penstock.hosting.closures import deserialize, dumps_records
 from penstock.hosting.source_input import SourceInput
@@ -23,7 +24,7 @@ from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
 from penstock.model.ids import DataSetId
 from penstock.runtime.chain import OperatorChain, OperatorTimer
 from penstock.runtime.input_status import InputStatus
-from penstock.runtime.operator import OperatorContext
+from penstock.runtime.operator import Operator, OperatorContext
 from penstock.runtime.partitioner import make_partitioner
 from penstock.runtime.source_operator import SourceOperator, SourceSettings
 from penstock.runtime.task import StreamTask, TaskInput
@@ -48,7 +49,8 @@ class WhereTo:
 @dataclass(frozen=True, slots=True)
 class Orders:
     """What all subtasks of a stage are told. `chain`: a ChainSpec, by `closures.serialize`. `outputs`: by data set.
-    `inputs`: the head's logical input of each gate.
+    `inputs`: the head's logical input of each gate. `keys`: KeySelection or None of each gate, by `closures.serialize`; None: no
+    gate has any. `memory`: bytes of input that a keyed subtask may hold encoded (`execution.sorted-inputs.memory`).
     """
 
     chain: bytes
@@ -60,6 +62,8 @@ class Orders:
     outputs: dict[DataSetId, WhereTo]
     inputs: tuple[int, ...]
     driver_partition: int
+    keys: bytes | None = None
+    memory: int = 128 << 20
     job_parameters: tuple[tuple[str, str], ...] = ()
 
 
@@ -129,6 +133,7 @@ class BatchTask:
         self._committables: list[tuple[int, bytes]] = []
         spec: ChainSpec = deserialize(orders.chain)
         self._chain = OperatorChain(spec, _now_ms, dumps=dumps_records)
+        self._chain.fresh_head = self._fresh_head
         self._input = self._input_of(spec, records)
         outputs = [self._output(spec, output) for output in spec.outputs]
         self._task = StreamTask(
@@ -148,6 +153,8 @@ class BatchTask:
                 self._mails.run()
         finally:
             self._chain.close()
+            if isinstance(self._input, KeyedInput):
+                self._input.close()
         yield from self._outbox.take()
         yield self._orders.driver_partition, pickle.dumps(self._report())
 
@@ -175,10 +182,16 @@ class BatchTask:
 
     # ------------------------------------------------------------------ building
 
+    def _fresh_head(self) -> Operator:
+        spec: ChainSpec = deserialize(self._orders.chain)
+        head = spec.operators[0].operator
+        assert isinstance(head, Operator)
+        return head
+
     def _input_of(self, spec: ChainSpec, records: Iterator[bytes]) -> TaskInput:
         first = spec.operators[0]
         if not isinstance(first.operator, SourceOperator):
-            return ShuffleInput(records, self._orders.inputs)
+            return self._shuffled(records)
         host = _SourceHost(
             first.uid,
             self._subtask,
@@ -189,6 +202,13 @@ class BatchTask:
         splits: Sequence[Any] = deserialize(next(records))
         self._mails.put(lambda: _begin_reading(source, splits))
         return source
+
+    def _shuffled(self, records: Iterator[bytes]) -> TaskInput:
+        orders = self._orders
+        if orders.keys is None:
+            return ShuffleInput(records, orders.inputs)
+        spool = KeySpool(orders.inputs, deserialize(orders.keys), orders.memory)
+        return KeyedInput(records, spool, orders.inputs)
 
     def _output(self, spec: ChainSpec, output: ChainOutput) -> OutputWriter:
         producer = spec.operators[output.operator_index]
@@ -228,6 +248,7 @@ class BatchTask:
             job_parameters=dict(orders.job_parameters),
             output_type=spec.output_type,
             watermark_interval_ms=0,
+            is_batch=True,
             job_id=orders.job_id,
             report_committable=report_committable,
             file_prefix=orders.job_id[:16],

@@ -19,7 +19,7 @@ from penstock.hosting.batch.plan import Plan, Stage
 from penstock.hosting.batch.runner import StageError, StageOrder, StageRunner, failure_of
 from penstock.hosting.batch.shuffle_output import driver_records
 from penstock.hosting.batch.splits import splits_of
-from penstock.hosting.closures import deserialize, loads_records
+from penstock.hosting.closures import deserialize, loads_records, serialize
 from penstock.hosting.coordinators import commit_all, committers_of, job_prefix_of
 from penstock.hosting.driver_sink import PRINT_STREAM, write_text
 from penstock.hosting.ha_election import SubmittedJob
@@ -29,6 +29,8 @@ from penstock.model.checkpoint_statistics import CheckpointStatistics
 from penstock.model.checkpoints import CheckpointType
 from penstock.model.errors import ConfigurationError, JobExecutionError
 from penstock.model.graph.chain import ChainSpec
+from penstock.model.graph.job_graph import JobGraph, JobVertex
+from penstock.model.graph.partitioning import ShipStrategy
 from penstock.model.ids import JobId, VertexId
 from penstock.model.messages import (
     Committable,
@@ -48,6 +50,7 @@ from penstock.model.messages.batch import (
 )
 from penstock.model.program import JobOutcome
 from penstock.model.states import JobStatus
+from penstock.runtime.keys import KeySelection
 from penstock.runtime.sink import Sink
 from penstock.runtime.source import Source
 
@@ -58,11 +61,18 @@ class BatchJob:
     """Starts with `start`; may be asked from any thread."""
 
     def __init__(
-        self, job: SubmittedJob, plan: Plan, runner: StageRunner, observer: JobObserver
+        self,
+        job: SubmittedJob,
+        plan: Plan,
+        runner: StageRunner,
+        observer: JobObserver,
+        memory: int,
     ) -> None:
+        """`memory`: see `Orders`."""
         self._job = job
         self._plan = plan
         self._runner = runner
+        self._memory = memory
         self._observer = guarded(observer)
         self._master = BatchMaster(job.graph, _now_ms())
         self._events: queue.SimpleQueue[Callable[[], Sequence[BatchEffect]] | None] = (
@@ -247,6 +257,18 @@ class BatchJob:
                 return splits_of(place.coordinator, place.name, place.parallelism)
         return []
 
+    def _keys_of(self, stage: Stage) -> bytes | None:
+        """What each gate is partitioned by; None: none of them by a key."""
+        found: list[KeySelection | None] = []
+        for edge in stage.vertex.inputs:
+            producer = self._job.graph.vertices[edge.source]
+            outputs = chain_of(self._job.graph, producer).outputs
+            (output,) = [one for one in outputs if one.data_set_id == edge.data_set_id]
+            is_keyed = edge.ship_strategy is ShipStrategy.HASH
+            keys = output.partitioning.key_selector if is_keyed else None
+            found.append(keys if isinstance(keys, KeySelection) else None)
+        return serialize(found) if any(found) else None
+
     def _orders(self, stage: Stage) -> Orders:
         graph, vertex = self._job.graph, stage.vertex
         assert vertex.chain_blob is not None
@@ -264,6 +286,8 @@ class BatchJob:
             },
             inputs=tuple(edge.input_index for edge in vertex.inputs),
             driver_partition=self._plan.driver_partition,
+            keys=self._keys_of(stage),
+            memory=self._memory,
             job_parameters=tuple(parameters.items()),
         )
 
@@ -272,10 +296,14 @@ def speakers_of(job: SubmittedJob) -> set[VertexId]:
     """Vertices whose subtasks have more for the driver than their report."""
     found = {one.vertex_id for one in job.coordinated if isinstance(one.coordinator, Sink)}
     for vertex_id, vertex in job.graph.vertices.items():
-        assert vertex.chain_blob is not None
-        spec: ChainSpec = deserialize(job.graph.blobs[vertex.chain_blob])
-        if any(output.driver_stream is not None for output in spec.outputs):
+        if any(one.driver_stream is not None for one in chain_of(job.graph, vertex).outputs):
             found.add(vertex_id)
+    return found
+
+
+def chain_of(job_graph: JobGraph, vertex: JobVertex) -> ChainSpec:
+    assert vertex.chain_blob is not None
+    found: ChainSpec = deserialize(job_graph.blobs[vertex.chain_blob])
     return found
 
 

@@ -11,10 +11,10 @@ from penstock.hosting.batch.shuffle_records import RecordBuilder
 from penstock.hosting.closures import dumps_records
 from penstock.model.errors import PenstockError
 from penstock.model.graph.chain import ChainedOperator
-from penstock.runtime.chain import user_code_error
 from penstock.runtime.convert import enforce, is_columnar, to_columns, to_rows
 from penstock.runtime.elements import Batch, ColumnBatch, Element, RowBatch
 from penstock.runtime.partitioner import Partitioner
+from penstock.runtime.user_errors import user_code_error
 
 if TYPE_CHECKING:
     from penstock.hosting.batch.batch_task import WhereTo

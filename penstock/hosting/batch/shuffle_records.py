@@ -1,6 +1,6 @@
 """What Spark shuffles: (reduce partition, bytes), few and large. Each can be read alone, whatever came before it.
 
-The bytes: the consumer's gate, then frames as `runtime.codec` makes them. A row batch is pickled, a column batch is Arrow.
+The bytes: the consumer's gate, whether records have timestamps, then frames as `runtime.codec` makes them. A row batch is pickled, a column batch is Arrow.
 """
 
 from __future__ import annotations
@@ -15,23 +15,29 @@ from penstock.runtime.elements import Batch, Element
 
 RECORD_BYTES: Final = 512 << 10
 """A record is closed when it has as much: Spark moves few, and a task holds one for each subpartition that it writes."""
-_JOINED_ROWS: Final = 8192
+JOINED_ROWS: Final = 8192
 _FRAME_BYTES: Final = 256 << 10
-_GATE: Final = struct.Struct("!H")
+_HEAD: Final = struct.Struct("!H?")
 _FRAME: Final = struct.Struct("!BI")
 
 
 class RecordBuilder:
     """Gathers what goes to one subtask of one consumer: pieces are joined to larger batches, these make a record."""
 
-    def __init__(self, gate: int) -> None:
-        self._gate = _GATE.pack(gate)
+    def __init__(
+        self, gate: int, record_bytes: int = RECORD_BYTES, joined_rows: int = JOINED_ROWS
+    ) -> None:
+        """`joined_rows`: pieces are encoded when they have as many together."""
+        self._gate = gate
+        self._record_bytes = record_bytes
+        self._joined_rows = joined_rows
         self._waiting: list[Batch] = []
         self._rows = 0
         self._begin()
 
     def _begin(self) -> None:
-        self._parts: list[bytes] = [self._gate]
+        self._parts: list[bytes] = []
+        self._has_time = False
         self._encoder = ChannelEncoder(dumps_records)
         self._size = 0
 
@@ -41,9 +47,9 @@ class RecordBuilder:
             self._encode()
         self._waiting.append(batch)
         self._rows += len(batch)
-        if self._rows >= _JOINED_ROWS:
+        if self._rows >= self._joined_rows:
             self._encode()
-        return self._take() if self._size >= RECORD_BYTES else None
+        return self._take() if self._size >= self._record_bytes else None
 
     def finish(self) -> bytes | None:
         """What is left, if anything is."""
@@ -53,6 +59,7 @@ class RecordBuilder:
 
     def _encode(self) -> None:
         batch = concat(self._waiting)
+        self._has_time = self._has_time or batch.timestamps is not None
         self._waiting, self._rows = [], 0
         for kind, parts, _rows in self._encoder.encode_to_size(batch, _FRAME_BYTES):
             size = size_of(parts)
@@ -61,19 +68,24 @@ class RecordBuilder:
             self._size += size
 
     def _take(self) -> bytes:
-        record = b"".join(self._parts)
+        record = b"".join([_HEAD.pack(self._gate, self._has_time), *self._parts])
         self._begin()
         return record
 
 
 def gate_of(record: bytes) -> int:
-    return int(_GATE.unpack_from(record)[0])
+    return int(_HEAD.unpack_from(record)[0])
+
+
+def has_time(record: bytes) -> bool:
+    """Whether some of its records have timestamps."""
+    return bool(_HEAD.unpack_from(record)[1])
 
 
 def elements_of(record: bytes) -> Iterator[Element]:
     """What a record holds, in order."""
     decoder = ChannelDecoder(loads_records)
-    whole, at = memoryview(record), _GATE.size
+    whole, at = memoryview(record), _HEAD.size
     while at < len(record):
         kind, size = _FRAME.unpack_from(record, at)
         at += _FRAME.size

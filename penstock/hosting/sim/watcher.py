@@ -85,7 +85,7 @@ class Watcher:
         if coordinator is None or not coordinator.is_active or not are_all:
             return
         is_taken = bool(coordinator.pending) or len(coordinator._queue) > 0
-        self._invariants.expect(Name.LAST_AT_ONCE, is_taken, waiting)
+        self._invariants.expect(Name.LAST_AT_ONCE, is_taken, [str(vertex) for vertex in waiting])
 
     def after_resource_step(self, event: ResourceEvent) -> None:
         if not isinstance(event, ResourceTick):

@@ -46,6 +46,11 @@ class BarrierTracker:
         self._latest = -1
         self.timer_ms: int | None = None
 
+    @property
+    def is_overtaking(self) -> bool:
+        """Never."""
+        return False
+
     def on_barrier(
         self, barrier: CheckpointBarrier, channel: int, now_ms: int, *, is_blocking: bool = True
     ) -> list[Action]:

@@ -36,6 +36,8 @@ class BarrierHandler(Protocol):
 
     timer_ms: int | None
 
+    @property
+    def is_overtaking(self) -> bool: ...
     def on_barrier(
         self, barrier: CheckpointBarrier, channel: int, now_ms: int, *, is_blocking: bool = True
     ) -> list[Action]: ...
@@ -134,9 +136,19 @@ class InputCheckpoints:
             self._timer_ms = self._handler.timer_ms
             self.on_timer_set(self._handler.timer_ms or 0)
 
+    @property
+    def is_overtaking(self) -> bool:
+        """Barriers of the checkpoint that is pending go ahead of all data."""
+        return self._handler.is_overtaking
+
     def is_recording(self, checkpoint_id: int) -> bool:
         """Some of its barriers are still to come, and what comes before them belongs to it."""
         return self.in_flight is not None and self.in_flight.checkpoint_id == checkpoint_id
+
+    def forget(self, checkpoint_id: int) -> None:
+        """It was aborted: what is on its way into the task need not be kept for it, however long its barriers take."""
+        if self.is_recording(checkpoint_id):
+            self.in_flight = None
 
     def on_cancel(self, marker: CancelCheckpointMarker, channel: int) -> Sequence[Element]:
         return self._perform(self._handler.on_cancel(marker.checkpoint_id, channel))

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
+from typing import TypeAlias
 
 from penstock.model.errors import EngineBug
 from penstock.runtime.checkpoint.input_checkpoints import BarrierHandler, InputCheckpoints
@@ -31,6 +33,9 @@ from penstock.runtime.gate.union import InputGate, UnionInputGate
 from penstock.runtime.network_memory import LockFactory
 from penstock.runtime.subpartition_view import Polled
 from penstock.runtime.watermark_valve import StatusWatermarkValve
+
+_Later: TypeAlias = "partial[Sequence[Element]]"
+"""What has to wait until all before it has been read."""
 
 
 class WakeListener:
@@ -84,7 +89,7 @@ class NetworkInput:
         self.records_in = 0
         self.first_channel = 0
         self.checkpoints: InputCheckpoints | None = None
-        self._recovered: deque[tuple[int, Batch]] = deque()
+        self._recovered: deque[tuple[int, Element | _Later]] = deque()
         self._waiting: list[Element] = []
         self._valve = StatusWatermarkValve(gate.channels)
 
@@ -104,32 +109,48 @@ class NetworkInput:
         """
         if self._waiting:
             return self._take_waiting()
-        if self._recovered:
-            return self._replay()
+        while self._recovered:
+            if outputs := self._replay():
+                return outputs
         while (polled := self.gate.poll()) is not None:
-            outputs = self._accept(polled)
-            if outputs:
+            if outputs := self._accept(polled):
                 return outputs
         return ()
 
     def poll_priority(self) -> Sequence[Element]:
         """What overtakes, while the task is in the middle of something; or what came in its place, to be read in its turn.
 
-        What was recovered goes first. An alignment that has taken too long ends here too.
+        What was recovered and is left is overtaken as well. An alignment that has taken too long ends here too.
         """
         self.read_announcements()
         if self._waiting:
             return self._take_waiting()
         if self.checkpoints is not None and (late := self.checkpoints.on_timer()):
             return late
-        while not self._recovered and self.gate.has_priority:
+        while self.gate.has_priority:
             polled = self.gate.poll()
             if polled is None:
                 break
-            outputs = self._accept(polled)
-            if outputs:
+            if self._recovered and not self._overtakes(polled.element):
+                self._defer(polled)
+            elif outputs := self._accept(polled):
                 return outputs
         return ()
+
+    def _overtakes(self, element: Element) -> bool:
+        if isinstance(element, CheckpointBarrier):
+            is_late = self.checkpoints is not None and self.checkpoints.is_overtaking
+            return element.is_unaligned or is_late
+        return isinstance(element, CancelCheckpointMarker)
+
+    def _defer(self, polled: Polled) -> None:
+        """Behind what was recovered. In flight as that is: who begins to record finds it there, who records has it now."""
+        element, place = polled.element, self.gate.last_channel
+        if isinstance(element, (CheckpointBarrier, EndOfPartition)):
+            later = partial(self._accept_for_checkpoints, element, polled.sequence, place)
+            self._recovered.append((place, later))
+        else:
+            self._recovered.extend((place, one) for one in self._accept(polled))
 
     def read_announcements(self) -> None:
         """Barriers that stand in queues: the time that they may take there runs. What comes of it the next poll gives."""
@@ -152,17 +173,20 @@ class NetworkInput:
             offset = gate.offset(gate_index)
             gate = gate.gate_of(offset)
         channel = offset + producer % gate.channels
-        self._recovered.extend((channel, batch) for batch in batches)
+        for batch in batches:
+            self.records_in += len(batch)
+            self._recovered.append((channel, batch))
 
     @property
     def recovered(self) -> Iterator[tuple[int, Batch]]:
         """What is left of that, in order, by channel of the task."""
-        return ((self.first_channel + channel, batch) for channel, batch in self._recovered)
+        for channel, one in self._recovered:
+            if isinstance(one, (RowBatch, ColumnBatch)):
+                yield self.first_channel + channel, one
 
     def _replay(self) -> Sequence[Element]:
-        _, batch = self._recovered.popleft()
-        self.records_in += len(batch)
-        return (batch,)
+        _, one = self._recovered.popleft()
+        return one() if isinstance(one, partial) else (one,)
 
     def _accept(self, polled: Polled) -> Sequence[Element]:
         element = polled.element
@@ -178,7 +202,7 @@ class NetworkInput:
             status = self.gate.end_of_data
             is_end = status is not EndOfDataStatus.NOT_END_OF_DATA
             return (EndOfData(drain=status is EndOfDataStatus.DRAINED),) if is_end else ()
-        return self._accept_for_checkpoints(element, polled.sequence)
+        return self._accept_for_checkpoints(element, polled.sequence, self.gate.last_channel)
 
     def _accept_data(self, batch: Batch) -> Sequence[Element]:
         self.records_in += len(batch)
@@ -187,8 +211,9 @@ class NetworkInput:
             self.checkpoints.in_flight.on_data(channel, batch)
         return (batch,)
 
-    def _accept_for_checkpoints(self, element: Element, sequence: int) -> Sequence[Element]:
-        place = self.gate.last_channel
+    def _accept_for_checkpoints(
+        self, element: Element, sequence: int, place: int
+    ) -> Sequence[Element]:
         channel = self.first_channel + place
         checkpoints = self.checkpoints
         if isinstance(element, EndOfPartition):
@@ -199,7 +224,7 @@ class NetworkInput:
             )
         if checkpoints is not None and isinstance(element, CancelCheckpointMarker):
             return checkpoints.on_cancel(element, channel)
-        raise EngineBug(f"unexpected element {element!r} on channel {self.gate.last_channel}")
+        raise EngineBug(f"unexpected element {element!r} on channel {place}")
 
 
 def network_inputs(

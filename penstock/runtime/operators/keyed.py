@@ -25,7 +25,7 @@ from penstock.runtime.operators.stateless import (
     whole,
 )
 from penstock.runtime.state import KeyedStateBackend
-from penstock.runtime.timers import InternalTimerService
+from penstock.runtime.timers import BatchTimerService, InternalTimerService
 
 
 class KeyedOperator(FunctionOperator):
@@ -42,7 +42,8 @@ class KeyedOperator(FunctionOperator):
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         self.state = new_backend(context, self.keys)
         self.restored_states = restore_backend(self.state, self._restored, "state")
-        self.timers = InternalTimerService(context.timers, self.state.timer_queue)
+        made = BatchTimerService if context.is_batch else InternalTimerService
+        self.timers = made(context.timers, self.state.timer_queue)
         return RuntimeContext(context, self.state)
 
     def close(self) -> None:

@@ -243,7 +243,7 @@ class KeyedProcessOperator(KeyedOperator):
 
     def finish(self) -> Emitted:
         """Timers set in the past still fire; those of the future are dropped."""
-        yield from self.on_processing_time(self.timers.now_ms())
+        yield from self.on_processing_time(self.timers.last_ms)
         self.timers.quiesce()
 
     def _fired(self, due: Iterator[tuple[int, Any, Any]], domain: TimeDomain) -> Emitted:

@@ -207,7 +207,7 @@ class RecordWindowOperator(WindowOperator):
         return self._fired(self.timers.due_processing(now_ms), is_event_time=False)
 
     def finish(self) -> Emitted:
-        yield from self.on_processing_time(self.timers.now_ms())
+        yield from self.on_processing_time(self.timers.last_ms)
         self.timers.quiesce()
 
     def _fired(self, due: Iterator[tuple[int, Any, Any]], *, is_event_time: bool) -> Emitted:

@@ -44,6 +44,7 @@ class SinkOperator(Operator):
             attempt_prefix=context.file_prefix,
             input_type=context.input_types[0] if context.input_types else None,
             restored_checkpoint_id=context.restored_checkpoint_id,
+            may_have_rivals=context.is_batch,
         )
         if self._restored:
             self._commit_restored()

@@ -30,6 +30,9 @@ class TimestampsAndWatermarksOperator(Operator):
         # The strategy decides, per instance: columns stay columns where they can.
         self.accepts = Accepts.ANY if strategy.takes_any_batch else Accepts.ROWS  # type: ignore[misc]
 
+    def in_batch(self) -> TimestampsAndWatermarksOperator:
+        return TimestampsAndWatermarksOperator(self.strategy.in_batch())
+
     def open(self, context: OperatorContext) -> None:
         self._context = context
         self._generator = self.strategy.create_generator()

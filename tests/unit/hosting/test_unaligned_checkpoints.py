@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from penstock.hosting import local_sockets
 from penstock.hosting.task_in_flight import OutputsInFlight
 from penstock.model.checkpoints import CheckpointOptions
 from penstock.model.states import ExecutionState
@@ -43,8 +44,13 @@ def restored_rows(run, gate, driver, completed, before, taskmanagers):
     return before + second.rows
 
 
-@pytest.mark.parametrize("taskmanagers", [1, 2])
-def test_a_barrier_overtakes_what_stands_still(gate, run, taskmanagers):
+@pytest.mark.parametrize(
+    ("taskmanagers", "is_tcp"),
+    [(1, False), (2, False), pytest.param(2, True, marks=pytest.mark.long)],
+)
+def test_a_barrier_overtakes_what_stands_still(gate, run, taskmanagers, is_tcp, monkeypatch):
+    if is_tcp:  # else TaskManagers of one machine talk over Unix sockets
+        monkeypatch.setattr(local_sockets, "listen", lambda *_: [])
     driver = run(program(gate.name, steps=STEPS), taskmanagers=taskmanagers)
     blocked(driver, gate)
     driver.trigger(1, options=UNALIGNED)

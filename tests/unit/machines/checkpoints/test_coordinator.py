@@ -297,6 +297,17 @@ def test_a_savepoint_commits_nothing_and_is_no_start_of_a_restart() -> None:
     assert len(bench.job._core.checkpoints.store) == 0
 
 
+@pytest.mark.parametrize("timeout_ms", [0, 500])
+def test_a_savepoint_is_aligned_where_checkpoints_are_not(timeout_ms: int) -> None:
+    bench = CheckpointBench(replace(EVERY_SECOND, aligned_timeout_ms=timeout_ms))
+    bench.trigger()
+    bench.ack(1, *ALL)
+    bench.stored(1)
+    options = only(bench.savepoint(), TriggerCheckpoint).options
+    assert options.type is CheckpointType.SAVEPOINT
+    assert (options.is_unaligned, options.aligned_timeout_ms) == (False, None)
+
+
 def test_a_savepoint_is_not_subsumed_and_does_not_wait_for_a_checkpoint() -> None:
     bench = CheckpointBench()
     bench.trigger()

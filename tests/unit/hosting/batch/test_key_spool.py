@@ -1,0 +1,108 @@
+"""What a keyed subtask reads: in memory or on disk, each key in one bucket, in the order of time; nothing stays behind."""
+
+import os
+import tempfile
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from penstock.common import Types
+from penstock.datastream import KeyedProcessFunction
+from penstock.hosting.batch.key_spool import BUCKETS, KeySpool
+from penstock.hosting.batch.shuffle_records import RecordBuilder
+from penstock.runtime.elements import RowBatch
+from penstock.runtime.keys import KeySelection
+from tests.unit.hosting.batch.test_batch_jobs import collected, environment
+
+KEYS = 500
+ROWS = 200
+
+
+def key_of(value):
+    return value[0]
+
+
+def records(gate, count, *, is_timed):
+    """`count` records of ROWS rows (key, number), with times that fall."""
+    for record in range(count):
+        numbers = range(record * ROWS, (record + 1) * ROWS)
+        rows = [(number * 7919 % KEYS, number) for number in numbers]
+        times = np.array([10**6 - number for number in numbers], np.int64) if is_timed else None
+        builder = RecordBuilder(gate)
+        builder.add(RowBatch(rows, times))
+        yield builder.finish()
+
+
+def read(spool):
+    """By bucket: (input, value, time or None) of each record."""
+    found = []
+    for bucket in spool.buckets():
+        rows = []
+        for input_index, batch in bucket:
+            times = [None] * len(batch) if batch.timestamps is None else batch.timestamps.tolist()
+            rows += [(input_index, *pair) for pair in zip(batch.values, times, strict=True)]
+        found.append(rows)
+    return found
+
+
+@pytest.mark.parametrize("is_timed", [False, True])
+@pytest.mark.parametrize("memory", [1 << 30, 20_000, 1])
+def test_each_key_is_in_one_bucket_and_in_order(tmp_path, monkeypatch, memory, is_timed):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    spool = KeySpool((0, 1), (KeySelection(key_of), KeySelection(key_of)), memory)
+    expected = Counter()
+    for gate, count in ((0, 20), (1, 10)):
+        for record in records(gate, count, is_timed=is_timed):
+            spool.add(record)
+        numbers = range(count * ROWS)
+        expected.update((gate, (number * 7919 % KEYS, number)) for number in numbers)
+    found = read(spool)
+    assert spool.is_spilled == (memory < 1 << 30)
+    assert Counter((gate, value) for rows in found for gate, value, _ in rows) == expected
+    assert 1 <= len(found) <= BUCKETS
+    assert len(found) == 1 or spool.is_spilled
+    keys = [{value[0] for _, value, _ in rows} for rows in found]
+    assert sum(map(len, keys)) == len(set().union(*keys))
+    for rows in found:
+        times = [time for *_, time in rows]
+        assert times == (sorted(times) if is_timed else [None] * len(rows))
+    spool.close()
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_has_no_key_comes_first_in_every_bucket():
+    spool = KeySpool((0, 1), (KeySelection(key_of), None), 1)
+    for record in [*records(0, 5, is_timed=True), *records(1, 1, is_timed=True)]:
+        spool.add(record)
+    found = read(spool)
+    assert len(found) == BUCKETS
+    for rows in found:
+        assert [gate for gate, *_ in rows[:ROWS]] == [1] * ROWS
+        assert {gate for gate, *_ in rows[ROWS:]} == {0}
+    spool.close()
+
+
+OPENED: list = []
+
+
+class Opened(KeyedProcessFunction):
+    def open(self, runtime_context):
+        OPENED.append(runtime_context.get_index_of_this_subtask())
+
+    def process_element(self, value, ctx):
+        yield value
+
+
+@pytest.mark.parametrize(("memory", "times"), [("128 mb", {1}), ("1 b", range(2, BUCKETS + 1))])
+def test_a_function_is_opened_once_unless_its_input_goes_to_disk(memory, times):
+    OPENED.clear()
+    env = environment()
+    env.get_configuration().set_string("execution.sorted-inputs.memory", memory)
+    values = [(number % KEYS, number) for number in range(2000)]
+    stream = env.from_collection(values, Types.TUPLE([Types.LONG(), Types.LONG()]))
+    found = collected(stream.key_by(key_of, Types.LONG()).process(Opened()))
+    assert Counter(found) == Counter(values)
+    counts = Counter(OPENED)
+    assert set(counts) == {0, 1}
+    assert all(count in times for count in counts.values())
