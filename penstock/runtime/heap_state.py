@@ -9,8 +9,9 @@ groups are computed when a snapshot is made, a round of the incremental clean-up
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Final
 
 from penstock.model.row import CHANGEABLE, copied
@@ -42,8 +43,6 @@ from penstock.runtime.state_descriptors import (
 from penstock.runtime.timer_queues import TIMERS, HeapTimerQueue
 from penstock.runtime.window_tables import Fold, HeapWindowTables
 
-_OF_USERS: Final = 2
-"""Columns of states that users' functions ask for: namespaces and raw values."""
 _LOOK_UP_ABOVE: Final = 2
 """Times as many entries as may be wanted: then each is looked up, instead of all looked at."""
 
@@ -63,7 +62,7 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
         self._tables: dict[str, tuple[StateInfo, dict[Any, Any]]] = {}
         self._timers: dict[str, HeapTimerQueue] = {}
         self._windows: dict[str, HeapWindowTables] = {}
-        self._restored: dict[str, KeyedPart | _Tables] = {}
+        self._restored: dict[str, list[KeyedPart]] = {}
 
     def records_passed(self, count: int) -> None:
         for cleanup in self._cleaned_by_record:
@@ -80,30 +79,26 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
             kept[name] = queue.part(self.max_parallelism, is_int32=self.is_int32)
         for name, windows in self._windows.items():
             kept[name] = windows.part(self.max_parallelism, is_int32=self.is_int32)
-        for name, restored in self._restored.items():  # nobody has asked for these yet
-            if isinstance(restored, _Tables):
-                kept[name] = self._part(restored.info, restored.by_namespace)
-            else:
-                kept[name] = replace(restored, columns=list(restored.columns))
+        for name, parts in self._restored.items():  # nobody has asked for these yet
+            kept[name] = _whole(parts)
         return kept
 
     def table(self, name: str, info: StateInfo) -> dict[Any, Any]:
         table: dict[Any, Any] = {}
-        if isinstance(restored := self._take_restored(name, info), KeyedPart):
-            table.update(restored.rows())
+        for part in self._take_restored(name, info):
+            table.update(part.rows())
         self._tables[name] = info, table
         return table
 
     def timer_queue(self, name: str) -> HeapTimerQueue:
         queue = self._timers[name] = HeapTimerQueue()
-        if isinstance(restored := self._take_restored(name, TIMERS), KeyedPart):
-            queue.put_back(restored)
+        for part in self._take_restored(name, TIMERS):
+            queue.put_back(part)
         return queue
 
     def window_tables(self, name: str, info: StateInfo, fold: Fold) -> HeapWindowTables:
         restored = self._take_restored(name, info)
-        assert not isinstance(restored, _Tables), "windows have other columns"
-        made = HeapWindowTables(info, fold, restored)
+        made = HeapWindowTables(info, fold, _whole(restored) if restored else None)
         self._windows[name] = made
         return made
 
@@ -111,23 +106,13 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
         """Kept until the state of that name is asked for."""
         for name, part in snapshot.items():
             check_key_hash(self.owner, name, part, is_int32=self.is_int32)
-            held = self._restored.get(name)
-            if len(part.columns) == _OF_USERS and part.info != TIMERS:
-                if not isinstance(held, _Tables):
-                    held = self._restored[name] = _Tables(part.info)
-                held.add(part)
-            elif isinstance(held, KeyedPart):
-                held.extend(part)
-            else:
-                self._restored[name] = part
+            self._restored.setdefault(name, []).append(part)
 
-    def _take_restored(self, name: str, info: StateInfo) -> KeyedPart | _Tables | None:
+    def _take_restored(self, name: str, info: StateInfo) -> list[KeyedPart]:
         """What was restored of a state that is asked for now. Raises: UserError: it was something else."""
-        restored = self._restored.get(name)
-        if restored is not None:
-            check_restored(self.owner, name, restored.info, info)
-            del self._restored[name]
-        return restored
+        for part in self._restored.get(name, ()):
+            check_restored(self.owner, name, part.info, info)
+        return self._restored.pop(name, [])
 
     def _part(self, info: StateInfo, by_namespace: Mapping[Any, dict[Any, Any]]) -> KeyedPart:
         keys: list[Any] = []
@@ -141,39 +126,9 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
         return KeyedPart(info, self.max_parallelism, self.is_int32, keys, columns)
 
     def _made(self, name: str, state: HeapState) -> None:
-        if isinstance(restored := self._take_restored(name, state.info), _Tables):
-            state.tables = restored.by_namespace
+        state.put_back(self._take_restored(name, state.info))
         if state.cleanup is not None and state.cleanup.runs_for_every_record:
             self._cleaned_by_record.append(state.cleanup)
-
-
-class _Tables:
-    """A state that was restored, as it lies in memory, before anybody asks for it.
-
-    Rows go into their tables as they are read: a moment later the keys would have left the processor's cache.
-    """
-
-    def __init__(self, info: StateInfo) -> None:
-        self.info = info
-        self.by_namespace: dict[Any, dict[Any, Any]] = {}
-
-    def add(self, part: KeyedPart) -> None:
-        """More rows."""
-        tables, (namespaces, raws) = self.by_namespace, part.columns
-        assert isinstance(namespaces, list), "it was read, not frozen"
-        assert isinstance(raws, list), "it was read, not frozen"
-        if namespaces and namespaces.count(None) == len(namespaces):  # no windows
-            table = tables.setdefault(None, {})
-            for skey, raw in zip(
-                part.keys, raws, strict=True
-            ):  # a third less than dict.update(zip(...))
-                table[skey] = raw
-            return
-        for skey, namespace, raw in part.rows():
-            own = tables.get(namespace)
-            if own is None:
-                own = tables[namespace] = {}
-            own[skey] = raw
 
 
 class HeapState(RawState):
@@ -205,6 +160,21 @@ class HeapState(RawState):
             alive = ((skey, self.alive(raw)) for skey, raw in table.items())
             found[namespace] = {skey: raw for skey, raw in alive if raw is not MISSING}
         return found
+
+    def put_back(self, parts: Sequence[KeyedPart]) -> None:
+        """What was restored. In one go where it can be: between other work the table would leave the processor's cache."""
+        if all(_namespaces(part).count(None) == len(part.keys) for part in parts):  # no windows
+            keys = chain.from_iterable(part.keys for part in parts)
+            raws = chain.from_iterable(_raws(part) for part in parts)
+            if table := dict(zip(keys, raws, strict=True)):
+                self.tables[None] = table
+            return
+        for part in parts:
+            for skey, namespace, raw in part.rows():
+                own = self.tables.get(namespace)
+                if own is None:
+                    own = self.tables[namespace] = {}
+                own[skey] = raw
 
     def drop_expired(self, namespace: Any, skey: Any) -> None:
         """Incremental clean-up looks at one value, if it is there still."""
@@ -348,6 +318,28 @@ class HeapMapState(HeapState, RawMapState):
         found = self._found()
         if found is not MISSING and found.pop(key, MISSING) is not MISSING and not found:
             self.clear()
+
+
+def _whole(parts: Sequence[KeyedPart]) -> KeyedPart:
+    """A copy of all of them."""
+    first = parts[0]
+    columns: list[Column] = [[] for _ in first.columns]
+    whole = replace(first, keys=[], columns=columns)
+    for part in parts:
+        whole.extend(part)
+    return whole
+
+
+def _namespaces(part: KeyedPart) -> list[Any]:
+    namespaces = part.columns[0]
+    assert isinstance(namespaces, list), "it was read, not frozen"
+    return namespaces
+
+
+def _raws(part: KeyedPart) -> list[Any]:
+    raws = part.columns[1]
+    assert isinstance(raws, list), "it was read, not frozen"
+    return raws
 
 
 HeapKeyedStateBackend.kinds = {
