@@ -7,6 +7,7 @@ waits beside it (the audited job of `make chaos`, lease 4 s): until somebody who
 output again. Linux only.
 """
 
+import contextlib
 import random
 import signal
 import sys
@@ -32,7 +33,8 @@ from penstock.hosting.session import SparkHost
 
 KILLS_MIN: Final = 20
 FREEZES_MIN: Final = 5
-LEADERS: Final = 3
+LEADERS_S: Final = 90.0
+"""For so long drivers are killed, one after the other."""
 INTERVAL_MS: Final = 200
 RATE: Final = 2000
 LIMIT_S: Final = 60.0
@@ -161,9 +163,12 @@ def _led_by_another() -> list[float]:
     from audit.controller import AuditFailed, Controller, Options
 
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
-        options = Options(Path(folder) / "run", seconds=20.0 * LEADERS, faults=("kill_leader",))
+        options = Options(
+            Path(folder) / "run", seconds=LEADERS_S, every_s=1.0, faults=("kill_leader",)
+        )
         try:
-            report = Controller(options).run()
+            with contextlib.redirect_stdout(sys.stderr):  # ours has figures only
+                report = Controller(options).run()
         except AuditFailed as error:
             sys.exit(f"recovery: {error}")
     return [fault["output_again_s"] for fault in report.faults]
