@@ -113,8 +113,11 @@ class BatchMaster:
             return
         self.bytes_by_partition[event.vertex_id] = event.bytes_by_partition
         for vertex in self._vertices_of(event.vertex_id):
-            if vertex.state is not _S.FINISHED:  # it was too quick to be seen
-                self._see(vertex, vertex.execution, _S.FINISHED, None)
+            if vertex.state is _S.FINISHED:
+                continue
+            if vertex.state.is_terminal:  # what came after it was too quick to be seen
+                self._advance_to(vertex, vertex.execution.attempt_id.attempt + 1)
+            self._see(vertex, vertex.execution, _S.FINISHED, None)
         self._run_next()
         if not self._running and not self._waiting:
             self._effects.append(CommitResults())

@@ -5,8 +5,9 @@ Source: Spark AppStatusStore, TaskData.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from pyspark import SparkContext
 
@@ -23,6 +24,10 @@ _STATES: Final = {
     "KILLED": ExecutionState.CANCELED,
 }
 _MOST_TASKS: Final = 1 << 20
+_MOST_STAGE_ATTEMPTS: Final = 64
+
+_Task: TypeAlias = "tuple[int, int, ExecutionState, FailureInfo | None]"
+"""Subtask, attempt, state, failure."""
 
 
 class StageAttempts:
@@ -53,21 +58,36 @@ class StageAttempts:
                 self._told[subtask, attempt] = state
                 self._tell(AttemptSeen(self._vertex_id, subtask, attempt, state, failure))
 
-    def _tasks(self) -> list[tuple[int, int, ExecutionState, FailureInfo | None]]:
-        store = self._context._jsc.sc().statusStore()
+    def _tasks(self) -> list[_Task]:
         tracker = self._context.statusTracker()
-        found = []
+        found: list[_Task] = []
         for job_id in tracker.getJobIdsForGroup(self._group):
             job = tracker.getJobInfo(job_id)
-            if job is None or not job.stageIds:
-                continue
-            stage = max(job.stageIds)  # the one that the job is for comes last
-            tasks = store.taskList(stage, 0, _MOST_TASKS)
-            found += [_task(tasks.apply(place)) for place in range(tasks.size())]
-        return [one for one in found if one is not None]
+            if job is not None and job.stageIds:
+                found += self._tasks_of(max(job.stageIds))  # the one that the job is for comes last
+        return found
+
+    def _tasks_of(self, stage_id: int) -> list[_Task]:
+        """Of all attempts of a stage; a subtask's are numbered in the order in which they began."""
+        store = self._context._jsc.sc().statusStore()
+        found: list[Any] = []
+        for stage_attempt in range(_MOST_STAGE_ATTEMPTS):
+            tasks = store.taskList(stage_id, stage_attempt, _MOST_TASKS)
+            if not tasks.size():
+                break
+            found += [tasks.apply(place) for place in range(tasks.size())]
+        begun: Counter[int] = Counter()
+        known: list[_Task] = []
+        for data in sorted(found, key=lambda one: one.taskId()):
+            subtask = data.partitionId()
+            task = _task(data, begun[subtask])
+            begun[subtask] += 1
+            if task is not None:
+                known.append(task)
+        return known
 
 
-def _task(data: Any) -> tuple[int, int, ExecutionState, FailureInfo | None] | None:
+def _task(data: Any, attempt: int) -> _Task | None:
     state = _STATES.get(data.status())
     if state is None:
         return None
@@ -76,4 +96,4 @@ def _task(data: Any) -> tuple[int, int, ExecutionState, FailureInfo | None] | No
         message = data.errorMessage()
         text = message.get() if message.isDefined() else "Spark does not say why"
         failure = failure_in(text) or FailureInfo("SparkTaskFailed", text)
-    return data.partitionId(), data.attempt(), state, failure
+    return data.partitionId(), attempt, state, failure

@@ -1,0 +1,128 @@
+"""BatchMaster: the order of stages, attempts as the host has them, the ways in which a job ends.
+
+Expectations: spec/flink-scheduler.md 7.1 and 7.2; a host retries tasks by itself.
+"""
+
+import pytest
+
+from penstock.machines.batch_master import BatchMaster
+from penstock.model.graph.job_graph import JobType
+from penstock.model.messages import ExecutionStateChanged, FailureInfo
+from penstock.model.messages.batch import (
+    AttemptSeen,
+    CancelStage,
+    CommitResults,
+    RunStage,
+    StageFailed,
+    StageFinished,
+)
+from penstock.model.states import ExecutionState as S
+from penstock.model.states import JobStatus
+from tests.unit.machines.graphs import A2A, BLOCKING, job_graph
+
+WRONG = FailureInfo("ValueError", "wrong", is_user_code=True)
+
+
+def started():
+    """A and B have no inputs; C reads both, D reads C."""
+    edges = [("A", "C", A2A, BLOCKING), ("B", "C", A2A, BLOCKING), ("C", "D", A2A, BLOCKING)]
+    graph = job_graph({"A": 1, "B": 2, "C": 2, "D": 1}, edges, job_type=JobType.BATCH)
+    master = BatchMaster(graph, 0)
+    return master, master.start(1)
+
+
+def stages(effects, kind=RunStage):
+    return [one.vertex_id for one in effects if isinstance(one, kind)]
+
+
+def state_of(master, name, subtask=0):
+    (vertex,) = [
+        vertex
+        for vertex in master.graph.vertices
+        if vertex.job_vertex.name == name and vertex.subtask == subtask
+    ]
+    return vertex.execution.attempt_id.attempt, vertex.state
+
+
+def test_a_stage_runs_when_all_its_inputs_are_complete_and_commits_come_last():
+    master, effects = started()
+    assert stages(effects) == ["A", "B"]
+    assert stages(master.handle(StageFinished("B"), 2)) == []
+    assert stages(master.handle(StageFinished("A", (5, 0)), 3)) == ["C"]
+    assert master.bytes_by_partition["A"] == (5, 0)
+    assert stages(master.handle(StageFinished("C"), 4)) == ["D"]
+    assert CommitResults() in master.handle(StageFinished("D"), 5)
+    assert master.status is JobStatus.RUNNING
+    master.committed(6)
+    assert master.status is JobStatus.FINISHED
+    assert {vertex.state for vertex in master.graph.vertices} == {S.FINISHED}
+    assert master.handle(StageFailed("D", WRONG), 7) == []
+
+
+def test_every_state_is_passed_however_late_an_attempt_is_seen():
+    master, _ = started()
+    effects = master.handle(StageFinished("A"), 2)
+    seen = [one.new for one in effects if isinstance(one, ExecutionStateChanged)]
+    assert seen == [S.DEPLOYING, S.INITIALIZING, S.RUNNING, S.FINISHED]
+
+
+@pytest.mark.parametrize("is_retry_seen", [True, False])
+def test_a_failed_attempt_is_followed_by_the_hosts_next_one(is_retry_seen):
+    master, _ = started()
+    master.handle(AttemptSeen("B", 1, 0, S.RUNNING), 2)
+    master.handle(AttemptSeen("B", 1, 0, S.FAILED, WRONG), 3)
+    assert master.status is JobStatus.RUNNING
+    if is_retry_seen:
+        master.handle(AttemptSeen("B", 1, 1, S.RUNNING), 4)
+        assert state_of(master, "B", 1) == (1, S.RUNNING)
+    master.handle(StageFinished("B"), 5)
+    assert state_of(master, "B", 1) == (1, S.FINISHED)
+    assert state_of(master, "B", 0) == (0, S.FINISHED)
+    (vertex,) = [v for v in master.graph.vertices if str(v) == "B[1]"]
+    assert [one.failure for one in vertex.history] == [WRONG]
+
+
+def test_of_two_attempts_at_once_the_one_that_finishes_counts():
+    master, _ = started()
+    for attempt in (0, 1):
+        master.handle(AttemptSeen("A", 0, attempt, S.RUNNING), 2)
+    assert state_of(master, "A") == (0, S.RUNNING)
+    master.handle(AttemptSeen("A", 0, 1, S.FINISHED), 3)
+    assert state_of(master, "A") == (1, S.FINISHED)
+    master.handle(AttemptSeen("A", 0, 0, S.CANCELED), 4)
+    master.handle(StageFinished("A"), 5)
+    assert state_of(master, "A") == (1, S.FINISHED)
+    assert master.graph.job_vertices[0].finished == 1
+
+
+def test_a_stage_that_is_given_up_ends_the_job_when_the_others_are_over():
+    master, _ = started()
+    master.handle(AttemptSeen("A", 0, 0, S.FAILED, WRONG), 2)
+    effects = master.handle(StageFailed("A", WRONG), 3)
+    assert stages(effects, CancelStage) == ["B"]
+    assert master.status is JobStatus.FAILING
+    master.handle(StageFailed("B", FailureInfo("JobCancelled", "")), 4)
+    assert master.status is JobStatus.FAILED
+    assert master.failure == WRONG
+    assert state_of(master, "C") == (0, S.CANCELED)
+    assert all(vertex.state.is_terminal for vertex in master.graph.vertices)
+
+
+@pytest.mark.parametrize("ends", [StageFinished("B"), StageFailed("B", WRONG)])
+def test_a_cancelled_job_waits_for_what_runs(ends):
+    master, _ = started()
+    master.handle(StageFinished("A"), 2)
+    assert stages(master.cancel(3), CancelStage) == ["B"]
+    assert master.status is JobStatus.CANCELLING
+    assert stages(master.handle(ends, 4)) == []
+    assert master.status is JobStatus.CANCELED
+    assert state_of(master, "A") == (0, S.FINISHED)
+
+
+def test_a_commit_that_fails_fails_the_job():
+    master, _ = started()
+    for name in "ABCD":
+        master.handle(StageFinished(name), 2)
+    master.committed(3, WRONG)
+    assert master.status is JobStatus.FAILED
+    assert master.failure == WRONG
