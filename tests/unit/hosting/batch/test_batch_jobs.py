@@ -161,8 +161,9 @@ def test_a_cancelled_job_says_so(tmp_path):
     env.from_collection([1, 2], Types.LONG()).map(held).print()
     client = env.execute_async("held")
     assert is_running.wait(20)
-    client.cancel().result()
+    answered = client.cancel()
     may_go_on.set()
+    answered.result()
     with pytest.raises(JobCancelledError):
         client.get_job_execution_result().result()
 
