@@ -20,9 +20,10 @@ test: $(STAMP) java postgres zookeeper
 	$(PY) -m pytest -m "not spark and not long" -n 2 --dist worksteal $(ARGS) || [ $$? = 5 ]
 	$(PY) -m pytest -m "spark and not long" $(ARGS) || [ $$? = 5 ]
 
-# What is too long for every run besides.
+# What is too long for every run besides: more tests, and more examples of each law.
 test-all: test
 	$(PY) -m pytest -m long $(ARGS) || [ $$? = 5 ]
+	PENSTOCK_EXAMPLES=500 $(PY) -m pytest tests/property -m "not long" -n 2 --dist worksteal $(ARGS)
 
 check: $(STAMP)
 	.venv/bin/ruff check .

@@ -191,6 +191,7 @@ def test_a_killed_drivers_job_is_run_to_its_end_by_the_same_program(drivers, tmp
     assert not alive
 
 
+@pytest.mark.long  # a standby is the one of every run
 def test_a_killed_drivers_job_is_run_to_its_end_without_its_program(drivers, tmp_path):
     first = drivers("first")
     (tmp_path / "reached").read_text()

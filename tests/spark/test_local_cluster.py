@@ -113,7 +113,9 @@ def test_records_cross_sockets_between_both_taskmanagers(spark_cluster):
     )  # a producer may end before its last frame left
 
 
-@pytest.mark.parametrize("parallelism", [1, 2, 3, 5])
+@pytest.mark.parametrize(
+    "parallelism", [*(pytest.param(one, marks=pytest.mark.long) for one in (1, 2, 3)), 5]
+)
 def test_counts_equal_a_counter_at_any_parallelism(spark_cluster, parallelism):
     with word_count(environment(parallelism)).execute_and_collect() as updates:
         rows = list(updates)

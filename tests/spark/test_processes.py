@@ -65,8 +65,11 @@ def driver(tmp_path):
 
 @pytest.mark.parametrize(
     ("send", "number"),
-    [(os.kill, signal.SIGINT), (os.killpg, signal.SIGINT), (os.kill, signal.SIGKILL)],
-    ids=["interrupted alone", "Ctrl-C to the whole group", "killed"],
+    [
+        pytest.param(os.kill, signal.SIGINT, id="interrupted alone", marks=pytest.mark.long),
+        pytest.param(os.killpg, signal.SIGINT, id="Ctrl-C to the whole group"),
+        pytest.param(os.kill, signal.SIGKILL, id="killed"),
+    ],
 )
 def test_a_driver_that_goes_takes_everything_along_within_ten_seconds(driver, send, number):
     process, family = driver
