@@ -50,7 +50,7 @@ class Options:
     url: str | None = None
     checkpoints: str = "mixed"
     faults: tuple[str, ...] = DECK
-    every_s: float = 7.0
+    every_s: float = 6.0
     stall_s: float = 180.0
 
 
