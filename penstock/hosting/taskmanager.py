@@ -17,7 +17,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import penstock
 from penstock.hosting.closures import deserialize
 from penstock.hosting.data_plane import DataPlane
 from penstock.hosting.handshake import NONCE_BYTES, ROLE_TASKMANAGER, ClientHandshake, Credentials
@@ -164,7 +163,6 @@ class TaskManager:
                 os.getpid(),
                 config.supervisor_pid,
                 platform.python_version(),
-                penstock.__version__,
                 config.size,
                 config.cores,
             )
