@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
+from penstock.hosting.addresses import addresses_of
 from penstock.hosting.batch.plan import Plan
 from penstock.hosting.batch.runner import StageRunner
 from penstock.hosting.batch.spark_runner import SparkRunner
@@ -80,7 +81,7 @@ class SparkHost:
             switch_interval_s=settings.get_float("penstock.exchange.switch-interval") / 1000,
             keeps_core=settings.get_bool("penstock.taskmanager.keep-core"),
         )
-        return SparkProvider(spark, slots, process)
+        return SparkProvider(spark, slots, process, addresses_of(settings))
 
     def stage_runner(self, settings: Settings, job: SubmittedJob, plan: Plan) -> StageRunner:
         """Speculation and killed idle workers do no harm here: nothing is checked."""

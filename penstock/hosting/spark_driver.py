@@ -15,10 +15,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from pyspark import InheritableThread, cloudpickle
+from pyspark import InheritableThread, SparkContext, cloudpickle
 from pyspark.sql import SparkSession
 
 from penstock.hosting import spark_executor
+from penstock.hosting.addresses import Addresses, Endpoint
 from penstock.hosting.package_archive import package_archive
 from penstock.hosting.provider import MasterAddress, OnEnded
 from penstock.hosting.spark_sizes import LargeOnesFirst, SparkSize
@@ -52,8 +53,13 @@ class SparkProvider:
     """`runtime` of one Penstock job on a SparkSession that is the user's (or the embedded one)."""
 
     def __init__(
-        self, spark: SparkSession, slots: int, process: ProcessSettings | None = None
+        self,
+        spark: SparkSession,
+        slots: int,
+        process: ProcessSettings | None = None,
+        addresses: Addresses | None = None,
     ) -> None:
+        self._addresses = addresses or Addresses()
         self.slots_per_taskmanager = slots
         self._context = spark.sparkContext
         self._process = process or ProcessSettings()
@@ -75,20 +81,8 @@ class SparkProvider:
         return self.is_local
 
     @property
-    def bind_host(self) -> str:
-        """Where Spark's own driver listens (all interfaces in a container, say); loopback in local modes."""
-        if self.is_local:
-            return _LOOPBACK
-        return self._address("spark.driver.bindAddress", self.advertised_host)
-
-    @property
-    def advertised_host(self) -> str:
-        """The driver's address as Spark's own executors know it; loopback in local modes."""
-        return _LOOPBACK if self.is_local else self._address("spark.driver.host", _LOOPBACK)
-
-    def _address(self, key: str, default: str) -> str:
-        """Spark writes IPv6 addresses in brackets, sockets take them without."""
-        return (self._context.getConf().get(key) or default).strip("[]")
+    def control_endpoint(self) -> Endpoint:
+        return control_endpoint_of(self._context, self._addresses)
 
     # ------------------------------------------------------------------ what there is
 
@@ -309,7 +303,8 @@ class SparkProvider:
                 "slots": 1 if size else self.slots_per_taskmanager,
                 "size": size,
                 "cores": 1,
-                "bind_host": "127.0.0.1" if self.is_local else None,
+                "bind_host": _LOOPBACK if self.is_local else None,
+                "addresses": asdict(self._addresses),
                 "task_settings": asdict(master.task_settings),
                 **asdict(self._process),
             },
@@ -352,6 +347,23 @@ def _body(config: dict[str, Any], archive: Any) -> Any:
 
     run.__module__ = "__main__"  # by value, like everything in the Spark closure
     return run
+
+
+def control_endpoint_of(context: SparkContext, told: Addresses) -> Endpoint:
+    """Unless it is set: dialled at the driver's address as Spark's own executors know it, listening where Spark's driver does
+    (all interfaces in a container, say); loopback in local modes.
+    """
+    host, bind_host = _LOOPBACK, _LOOPBACK
+    if not str(context.master).startswith("local"):
+        conf = context.getConf()  # IPv6 addresses are in brackets there, sockets take them without
+        host = (conf.get("spark.driver.host") or _LOOPBACK).strip("[]")
+        bind_host = (conf.get("spark.driver.bindAddress") or host).strip("[]")
+    return Endpoint(
+        told.control_bind_host or bind_host,
+        told.control_ports,
+        told.control_host or host,
+        told.control_port,
+    )
 
 
 def check_configuration(spark: SparkSession) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.hosting import executor, session, spark_driver, spark_session
+from penstock.hosting.addresses import Endpoint
 from penstock.hosting.executor import MiniCluster
 from penstock.hosting.job_observer import JobObserver
 from penstock.hosting.session import SparkHost
@@ -169,7 +170,7 @@ def test_closing_does_not_cancel_one_that_was_told_to_end(monkeypatch):
 )
 def test_what_is_bound_and_what_is_dialled(master, conf, bound, advertised):
     provider = provider_of(master=master, conf=conf)
-    assert (provider.bind_host, provider.advertised_host) == (bound, advertised)
+    assert provider.control_endpoint == Endpoint(bound, host=advertised)
 
 
 # ---------------------------------------------------------------------- Spark's configuration
