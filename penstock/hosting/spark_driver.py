@@ -7,7 +7,6 @@ notes. The task's body ends normally whatever happens to the TaskManager, so Spa
 from __future__ import annotations
 
 import contextlib
-import re
 import sys
 import threading
 import time
@@ -22,8 +21,9 @@ from penstock.hosting import spark_executor
 from penstock.hosting.addresses import Addresses, Endpoint
 from penstock.hosting.package_archive import package_archive
 from penstock.hosting.provider import MasterAddress, OnEnded
+from penstock.hosting.spark_checks import LOCAL, LOCAL_CLUSTER, is_true
 from penstock.hosting.spark_sizes import LargeOnesFirst, SparkSize
-from penstock.model.errors import ConfigurationError, NoResourceAvailable
+from penstock.model.errors import NoResourceAvailable
 from penstock.model.ids import ResourceId
 from penstock.model.slot_size import UNSIZED, SlotSize
 
@@ -34,9 +34,6 @@ _POLL_S: Final = 0.05
 _STARTING_S: Final = 2.0
 _CANCEL_AGAIN_S: Final = 0.25
 _LOOPBACK: Final = "127.0.0.1"
-_NO_TIME: Final = ("0", "0s")
-_LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?$")
-_LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +118,14 @@ class SparkProvider:
 
     def _executors(self) -> list[int]:
         """Cores of each executor, as far as they are known."""
-        cluster = _LOCAL_CLUSTER.match(self._context.master)
+        cluster = LOCAL_CLUSTER.match(self._context.master)
         if cluster is not None:
             return [int(cluster[2])] * int(cluster[1])
         return [cores for cores, _ in self._executor_summaries()]
 
     def _spark_size(self) -> SparkSize:
         conf = self._context.getConf()
-        cluster = _LOCAL_CLUSTER.match(self._context.master)
+        cluster = LOCAL_CLUSTER.match(self._context.master)
         cores = cluster[2] if cluster else conf.get("spark.executor.cores")
         prefix, suffix = "spark.executor.resource.", ".amount"
         names = [key for key, _ in conf.getAll() if key.startswith(prefix) and key.endswith(suffix)]
@@ -178,7 +175,7 @@ class SparkProvider:
 
     def _expected_cores(self) -> int:
         """What will be there before long, although not every executor has registered."""
-        cluster = _LOCAL_CLUSTER.match(self._context.master)
+        cluster = LOCAL_CLUSTER.match(self._context.master)
         return int(cluster[1]) * int(cluster[2]) if cluster else 0
 
     def _executor_cores(self) -> tuple[int, int]:
@@ -189,7 +186,7 @@ class SparkProvider:
     def _executor_summaries(self) -> list[tuple[int, int]]:
         """(cores, running tasks) of each executor."""
         executors = self._context._jsc.sc().statusStore().executorList(True)
-        is_local_mode = _LOCAL.match(self._context.master) is not None
+        is_local_mode = LOCAL.match(self._context.master) is not None
         summaries = [executors.apply(index) for index in range(executors.size())]
         return [
             (summary.totalCores(), summary.activeTasks())
@@ -364,35 +361,6 @@ def control_endpoint_of(context: SparkContext, told: Addresses) -> Endpoint:
         told.control_host or host,
         told.control_port,
     )
-
-
-def check_configuration(spark: SparkSession) -> list[str]:
-    """What would break TaskManagers: raises ConfigurationError, or returns warnings."""
-    conf = spark.sparkContext.getConf()
-    if is_true(conf.get("spark.speculation")):
-        raise ConfigurationError(
-            "spark.speculation is true: Spark would start a twin of every TaskManager. Set "
-            "spark.speculation=false for sessions that run Penstock jobs."
-        )
-    warnings = []
-    idle_timeout = conf.get("spark.python.worker.idleTimeoutSeconds") or "0"
-    if is_true(conf.get("spark.python.worker.killOnIdleTimeout")) and idle_timeout not in _NO_TIME:
-        warnings.append(
-            f"spark.python.worker.killOnIdleTimeout is true with idleTimeoutSeconds={idle_timeout}: "
-            "Spark takes a TaskManager, whose task gives no rows, for idle and kills it; set it to false"
-        )
-    memory = conf.get("spark.executor.pyspark.memory")
-    if memory:
-        warnings.append(
-            f"spark.executor.pyspark.memory={memory} limits the address space of each worker's "
-            "processes: Arrow may fail to allocate; leave it unset and size memoryOverhead instead"
-        )
-    return warnings
-
-
-def is_true(value: str | None) -> bool:
-    """A boolean as Spark reads it."""
-    return (value or "").strip().lower() == "true"
 
 
 def _first_line(error: Exception) -> str:

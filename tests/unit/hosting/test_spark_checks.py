@@ -15,7 +15,8 @@ from penstock.hosting.addresses import Endpoint
 from penstock.hosting.executor import MiniCluster
 from penstock.hosting.job_observer import JobObserver
 from penstock.hosting.session import SparkHost
-from penstock.hosting.spark_driver import SparkProvider, check_configuration
+from penstock.hosting.spark_checks import check_configuration
+from penstock.hosting.spark_driver import SparkProvider
 from penstock.hosting.spark_session import ensure_java
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, GraphError, NoResourceAvailable
@@ -181,29 +182,32 @@ def spark_with(**conf):
     return SimpleNamespace(sparkContext=context)
 
 
+CLUSTER = "spark://there:7077"
+
+
 def test_speculation_is_refused_however_it_is_written():
     with pytest.raises(ConfigurationError, match=r"spark\.speculation=false"):
-        check_configuration(spark_with(spark_speculation="True"))
+        check_configuration({"spark.speculation": "True"}, CLUSTER)
 
 
 @pytest.mark.parametrize(
     ("conf", "named"),
     [
         ({}, []),
-        ({"spark_python_worker_killOnIdleTimeout": "true"}, []),
-        ({"spark_python_worker_idleTimeoutSeconds": "60"}, []),
+        ({"spark.python.worker.killOnIdleTimeout": "true"}, []),
+        ({"spark.python.worker.idleTimeoutSeconds": "60"}, []),
         (
             {
-                "spark_python_worker_killOnIdleTimeout": "true",
-                "spark_python_worker_idleTimeoutSeconds": "60",
+                "spark.python.worker.killOnIdleTimeout": "true",
+                "spark.python.worker.idleTimeoutSeconds": "60",
             },
             ["spark.python.worker.killOnIdleTimeout"],
         ),
-        ({"spark_executor_pyspark_memory": "1g"}, ["spark.executor.pyspark.memory=1g"]),
+        ({"spark.executor.pyspark.memory": "1g"}, ["spark.executor.pyspark.memory=1g"]),
     ],
 )
 def test_what_endangers_taskmanagers_is_warned_of(conf, named):
-    assert [warning.split(" ")[0] for warning in check_configuration(spark_with(**conf))] == named
+    assert [warning.split(" ")[0] for warning in check_configuration(conf, CLUSTER)] == named
 
 
 def test_a_warning_is_given_once(monkeypatch, capsys):
