@@ -28,8 +28,16 @@ def host_taskmanager(config: dict[str, Any], archive: Any) -> Iterable[str]:
         config["taskmanager"]["cores"] = spark_task.cpus()
 
     def supervise(path: str) -> str:
-        supervisor = importlib.import_module("penstock.hosting.supervisor")
-        return str(supervisor.supervise(supervisor.SupervisorConfig(**config), path))
+        folders = importlib.import_module("penstock.hosting.worker_folders")
+        child_module = importlib.import_module("penstock.hosting.taskmanager_child")
+        with folders.claimed(path):
+            try:
+                child = child_module.TaskManagerChild(path, config.pop("python"))
+            except (OSError, ValueError) as error:
+                return f"the TaskManager process could not be started: {error}"
+            with child:
+                supervisor = importlib.import_module("penstock.hosting.supervisor")
+                return str(supervisor.supervise(supervisor.SupervisorConfig(**config), child))
 
     return [with_package(archive, supervise)]
 
@@ -52,7 +60,8 @@ def with_package(archive: Any, call: Callable[[str], Any]) -> Any:
     import tempfile
 
     before = set(sys.modules)
-    folder = tempfile.mkdtemp(prefix=f"penstock-{os.getpid()}-")  # `supervisor` sweeps by this name
+    # `worker_folders` sweeps by this name.
+    folder = tempfile.mkdtemp(prefix=f"penstock-{os.getpid()}-")
     path = os.path.join(folder, "penstock.zip")
     with pathlib.Path(path).open("wb") as target:
         target.write(archive.value)
