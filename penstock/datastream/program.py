@@ -8,7 +8,7 @@ since the last run, and all that leads to it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from penstock.model.errors import GraphError
 from penstock.model.graph.partitioning import Partitioning, StreamExchangeMode
 from penstock.model.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
+from penstock.model.program import JobControl
 
 PACKAGE_DIRECTORY: Final = str(Path(__file__).resolve().parents[1])
 
@@ -49,6 +50,8 @@ class Program:
         self._pending: list[int] = []
         self._sinks: set[int] = set()
         self.endpoints: dict[int, Endpoint] = {}
+        self.readers: list[Callable[[JobControl], None]] = []
+        """Called with the job when it is submitted: they take what comes to the driver."""
         self._collect_streams = 0
 
     def add_source(
@@ -117,6 +120,7 @@ class Program:
     def clear(self) -> None:
         """Everything so far has been taken by a run."""
         self._pending.clear()
+        self.readers.clear()
 
     def is_sink(self, node_id: int) -> bool:
         return node_id in self._sinks

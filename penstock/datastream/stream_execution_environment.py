@@ -352,6 +352,8 @@ class StreamExecutionEnvironment:
             if refusal is None:
                 raise
             raise refusal from error
+        for reader in self.program.readers:
+            reader(control)
         self.program.clear()
         return control
 

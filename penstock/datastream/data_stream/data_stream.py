@@ -19,6 +19,7 @@ from penstock.common.execution_config import (
 from penstock.common.typeinfo import TupleTypeInfo, TypeInformation, Types
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.datastream import user_functions as adapt
+from penstock.datastream.connectors.sinks import CollectingSink
 from penstock.datastream.data_stream.iterator import CloseableIterator, take
 from penstock.datastream.data_stream.sink import DataStreamSink, group_name
 from penstock.datastream.functions import (
@@ -353,6 +354,12 @@ class DataStream:
                 "sink_to takes a Sink of penstock.datastream.connectors, got "
                 f"{type(sink).__name__}."
             )
+        if isinstance(sink, CollectingSink):
+            stream = self._environment.program.new_collect_stream()
+            self._environment.program.readers.append(
+                lambda control: sink.read_from(control, stream)
+            )
+            return self.collect_into(stream)
         has_committer = sink.create_committer() is not None
         coordinator = sink if has_committer else None
         return self._end("Writer", ops.SinkOperator(sink), endpoint=sink, coordinator=coordinator)
@@ -381,7 +388,7 @@ class DataStream:
         if limit is not None and limit < 1:
             raise GraphError(f"execute_and_collect: limit must be at least 1, got {limit}.")
         stream = self._environment.program.new_collect_stream()
-        self._collected()._collect_into(stream)  # ruff: ignore[private-member-access]
+        self.collect_into(stream)
         control = self._environment.submit(job_execution_name)
         iterator = CloseableIterator(control, stream)
         return iterator if limit is None else take(iterator, limit)
@@ -392,6 +399,17 @@ class DataStream:
         )
 
     # ---------------------------------------------------------- for the other stream classes
+
+    def collect_into(self, stream: str) -> DataStreamSink:
+        """The driver takes the values under this name. Not in PyFlink's public API."""
+        collected = self._collected()
+        kind = collected._element_type  # ruff: ignore[private-member-access] - of this class
+        return collected._end(  # ruff: ignore[private-member-access]
+            "Data stream collect sink",
+            ops.CollectOperator(),
+            driver_stream=stream,
+            output_type=kind,
+        )
 
     def values(self) -> DataStream:
         """The stream without its key. Not in PyFlink's public API."""
@@ -428,11 +446,6 @@ class DataStream:
     def _collected(self) -> DataStream:
         """The stream whose values the client gets."""
         return self
-
-    def _collect_into(self, stream: str) -> None:
-        operator = ops.CollectOperator()
-        name = "Data stream collect sink"
-        self._end(name, operator, driver_stream=stream, output_type=self._element_type)
 
     def _end(
         self, name: str, operator: Operator, endpoint: Sink | None = None, **fields: Any
