@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from penstock.model.errors import GraphError
 from penstock.model.graph.partitioning import Partitioning, StreamExchangeMode
 from penstock.model.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
+from penstock.model.types import taking_tuples
 
 PACKAGE_DIRECTORY: Final = str(Path(__file__).resolve().parents[1])
 
@@ -49,13 +50,24 @@ class Program:
         self._pending: list[int] = []
         self._sinks: set[int] = set()
         self.endpoints: dict[int, Endpoint] = {}
+        self._takes_tuples: set[int] = set()
         self._collect_streams = 0
 
     def add_source(
-        self, name: str, operator: object, endpoint: Endpoint, **fields: Any
+        self,
+        name: str,
+        operator: object,
+        endpoint: Endpoint,
+        *,
+        takes_tuples: bool = False,
+        **fields: Any,
     ) -> StreamNode:
-        """A source alone is nothing to run: it comes along with what reads it."""
+        """A source alone is nothing to run: it comes along with what reads it. `takes_tuples`: functions behind it may return
+        tuples where a ROW is due.
+        """
         node = self._add(name, operator, is_source=True, **fields)
+        if takes_tuples:
+            self._takes_tuples.add(node.node_id)
         self.endpoints[node.node_id] = endpoint
         return node
 
@@ -64,6 +76,9 @@ class Program:
     ) -> StreamNode:
         """Several upstreams with one `input_index` are a union."""
         node = self._add(name, operator, **fields)
+        if any(upstream.node_id in self._takes_tuples for upstream in inputs):
+            self._takes_tuples.add(node.node_id)
+            node.output_type = self.declared(node, node.output_type)
         for upstream in inputs:
             self._edges.append(
                 StreamEdge(
@@ -84,6 +99,12 @@ class Program:
         node = self.add_operator(name, operator, inputs, **fields)
         self._sinks.add(node.node_id)
         return node
+
+    def declared(self, node: StreamNode, type_info: Any) -> Any:
+        """The type as the operator's functions have to keep it."""
+        if type_info is None or node.node_id not in self._takes_tuples:
+            return type_info
+        return taking_tuples(type_info)
 
     def new_collect_stream(self) -> str:
         self._collect_streams += 1

@@ -20,6 +20,7 @@ from penstock.common.execution_config import (
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.restart_strategy import RestartStrategyConfiguration
+from penstock.common.time import Duration
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.datastream.checkpoint_config import CheckpointConfig
@@ -37,7 +38,7 @@ from penstock.datastream.executor import (
 )
 from penstock.datastream.program import Program, Upstream
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
-from penstock.model.errors import ConfigurationError, PenstockError
+from penstock.model.errors import ConfigurationError, GraphError, PenstockError
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.runtime.source import Boundedness, Source
 from penstock.runtime.source_operator import SourceOperator
@@ -279,6 +280,32 @@ class StreamExecutionEnvironment:
             )
         return self._source(source, watermark_strategy, source_name, type_info)
 
+    def from_spark(
+        self,
+        frame: Any,
+        timestamp_column: str | None = None,
+        watermark: WatermarkStrategy | Duration | None = None,
+        source_name: str = "DataFrame",
+    ) -> DataStream:
+        """The rows of a bounded DataFrame, as Rows with its column names; on columns no Row is made.
+
+        Args: timestamp_column: TIMESTAMP, TIMESTAMP_NTZ (as UTC), DATE or BIGINT (epoch ms) that is each record's event time.
+        watermark: a strategy, or how far records are out of order at most; None: the only watermark is the last one, behind
+        all rows. Partitions are read one after the other, so that bounds hold only where later ones are not of earlier times.
+        Raises: GraphError for a column type that has no counterpart, with its path; TypeError. docs/dataframes.md has all types.
+        """
+        from penstock.hosting.dataframes.frames import frame_source
+
+        source = frame_source(frame, timestamp_column)
+        if isinstance(watermark, Duration):
+            if timestamp_column is None:
+                raise GraphError(
+                    "from_spark: a watermark needs times: name the timestamp_column, or give a WatermarkStrategy with a "
+                    "timestamp assigner."
+                )
+            watermark = WatermarkStrategy.for_bounded_out_of_orderness(watermark)
+        return self._source(source, watermark, source_name, None, takes_tuples=True)
+
     def socket_text_stream(self, host: str, port: int, delimiter: str = "\n") -> DataStream:
         """Lines of a TCP server, with parallelism 1, until it closes. Java API only in Flink."""
         source = SocketTextSource(host, port, delimiter)
@@ -380,6 +407,8 @@ class StreamExecutionEnvironment:
         name: str,
         type_info: TypeInformation | None,
         parallelism: int = -1,
+        *,
+        takes_tuples: bool = False,
     ) -> DataStream:
         element_type = source.produced_type if type_info is None else type_info
         if element_type == Types.PICKLED_BYTE_ARRAY():
@@ -388,6 +417,7 @@ class StreamExecutionEnvironment:
             name,
             SourceOperator(source, watermark_strategy or WatermarkStrategy.no_watermarks()),
             source,
+            takes_tuples=takes_tuples,
             parallelism=parallelism,
             is_parallelism_fixed=parallelism > 0,
             is_bounded=source.boundedness is Boundedness.BOUNDED,

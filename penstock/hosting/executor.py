@@ -24,6 +24,7 @@ from penstock.hosting.checkpoints.setup import Surroundings, with_checkpoints
 from penstock.hosting.closures import serialize, user_modules_archive
 from penstock.hosting.console import Console
 from penstock.hosting.coordinators import coordinated_vertices
+from penstock.hosting.dataframes.source import FrameSource
 from penstock.hosting.ha_election import Claim, Election, SubmittedJob, key_of
 from penstock.hosting.ha_guard import JobGuard
 from penstock.hosting.ha_recovery import (
@@ -243,7 +244,7 @@ class ClusterExecutor:
         """Raises NoResourceAvailable."""
         needed = slots_by_size(job.graph)
         provider = self._host.provider(settings, needed)
-        _check_resources(provider, needed)
+        _check_resources(provider, needed, int(reads_frames(job)))
         return provider
 
     def _run(
@@ -263,6 +264,10 @@ class ClusterExecutor:
             ),
         )
         observer = self._observer or Console(settings)
+        if reads_frames(job):
+            from penstock.hosting.dataframes.job_frames import ClosingFrames, open_frames
+
+            observer = ClosingFrames(observer, open_frames(job, settings, provider))
         try:
             manager = JobManager(
                 job.graph,
@@ -386,20 +391,26 @@ def _check_sizes(job_graph: JobGraph) -> None:
             )
 
 
-def _check_resources(provider: TaskManagerProvider, needed: Needed) -> None:
-    """A host that is too small is told of at once, never waited for.
+def reads_frames(job: SubmittedJob) -> bool:
+    """Whether Spark computes DataFrames beside the job's tasks."""
+    return any(isinstance(place.coordinator, FrameSource) for place in job.coordinated)
+
+
+def _check_resources(provider: TaskManagerProvider, needed: Needed, beside: int) -> None:
+    """A host that is too small is told of at once, never waited for. `beside`: task slots for what Spark computes meanwhile.
 
     Raises: NoResourceAvailable with what is asked, what is there, and what to change.
     """
     slots = provider.slots_per_taskmanager
     usual = -(-needed.get(UNSIZED, 0) // slots)
     sized = {size: count for size, count in needed.items() if size}
-    wanted = provider.task_slots_for({UNSIZED: usual, **sized})
+    wanted = provider.task_slots_for({UNSIZED: usual, **sized}) + beside
     limit = provider.max_taskmanagers(wanted)
     if limit is None or wanted <= limit:
         return
     parts = [f"{usual} TaskManagers of {slots} slot{'s' * (slots != 1)}"] if usual else []
     parts += [f"{count} of {describe(size)}" for size, count in sized.items()]
+    parts += ["a task slot for Spark to compute its DataFrames"] if beside else []
     raise NoResourceAvailable(
         f"the job needs {sum(needed.values())} slots, that is {' and '.join(parts)}, but only {limit} can be "
         f"started: {provider.describe()}. Give Spark more cores (for instance master "

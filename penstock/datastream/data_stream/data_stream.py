@@ -334,7 +334,8 @@ class DataStream:
         """What the operator sent to this tag. From now on tagged results leave its main output."""
         node = self._node("get_side_output")
         _request_side_output(node, output_tag.tag_id)
-        node.side_output_types[output_tag.tag_id] = output_tag.type_info
+        declared = self._environment.program.declared(node, output_tag.type_info)
+        node.side_output_types[output_tag.tag_id] = declared
         upstream = Upstream(node.node_id, tag=output_tag.tag_id)
         return DataStream(self._environment, (upstream,), output_tag.type_info)
 
