@@ -47,6 +47,7 @@ class BatchMaster:
         self._now_ms = now_ms
         self._waiting = {one.job_vertex.vertex_id: one for one in self.graph.job_vertices}
         self._running: set[VertexId] = set()
+        self._is_committing = False
         self._effects: list[BatchEffect] = []
 
     def start(self, now_ms: int) -> list[BatchEffect]:
@@ -69,9 +70,11 @@ class BatchMaster:
         return self._take()
 
     def cancel(self, now_ms: int) -> list[BatchEffect]:
-        """What runs is told to end; `handle` of its end makes the job CANCELED."""
+        """What runs is told to end; `handle` of its end makes the job CANCELED. Results that are being committed are not taken
+        back: then it changes nothing.
+        """
         self._now_ms = now_ms
-        if not self.status.is_terminal:
+        if not self.status.is_terminal and not self._is_committing:
             self._move(JobStatusEvent.CANCEL)
             self._end_all()
         return self._take()
@@ -79,6 +82,7 @@ class BatchMaster:
     def committed(self, now_ms: int, failure: FailureInfo | None = None) -> list[BatchEffect]:
         """The answer to `CommitResults`."""
         self._now_ms = now_ms
+        self._is_committing = False
         if self.status is JobStatus.RUNNING and failure is None:
             self._move(JobStatusEvent.FINALIZED)
         elif not self.status.is_terminal:
@@ -120,6 +124,7 @@ class BatchMaster:
             self._see(vertex, vertex.execution, _S.FINISHED, None)
         self._run_next()
         if not self._running and not self._waiting:
+            self._is_committing = True
             self._effects.append(CommitResults())
 
     def _on_failed(self, event: StageFailed) -> None:
