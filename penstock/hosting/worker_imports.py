@@ -1,39 +1,20 @@
-"""Penstock and a program's modules inside Spark's Python worker, from archives that a broadcast variable brought.
+"""Penstock and a program's modules inside Spark's Python worker, from archives that Spark has brought.
 
-Shipped by value with what needs it, so that executors need not have Penstock. They stay imported in the worker, which Spark
-reuses, until a job with other archives comes.
+Shipped by value with the bodies of Spark tasks, so that executors need not have Penstock: at module level it imports nothing of
+it. What is imported stays in the worker, which Spark reuses, until a job with other archives comes.
 """
 
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 
-def import_shipped(archives: Sequence[tuple[str, bytes]], module: str) -> Any:
-    """The module. `archives`: (name, zip), names telling contents; of two with one module the last counts."""
-    import importlib
-    import os
-    import sys
-    import tempfile
+class Archives(NamedTuple):
+    """`contents`: broadcast zips, one for each of `names`, which are of their contents."""
 
-    wanted = [name for name, _ in archives]
-    state = sys.__dict__.setdefault("_penstock_archives", ([], None))
-    if state[0] != wanted:
-        for known in [name for name in sys.modules if name.split(".")[0] == "penstock"]:
-            del sys.modules[known]
-        if state[1] is not None:
-            sys.path[:] = [path for path in sys.path if not path.startswith(state[1])]
-        folder = tempfile.mkdtemp(prefix=f"penstock-{os.getpid()}-")
-        for name, content in archives:
-            path = os.path.join(folder, name + ".zip")
-            with pathlib.Path(path).open("wb") as target:
-                target.write(content)
-            sys.path.insert(0, path)
-        importlib.invalidate_caches()
-        sys.__dict__["_penstock_archives"] = (wanted, folder)
-    return importlib.import_module(module)
+    names: tuple[str, ...]
+    contents: Any
 
 
 class Appended:
@@ -45,3 +26,38 @@ class Appended:
     def addInPlace(self, value1: list[Any], value2: list[Any]) -> list[Any]:  # ruff: ignore[invalid-function-name]
         value1.extend(value2)
         return value1
+
+
+def import_shipped(archives: Archives, module: str) -> Any:
+    """The module, of what these archives hold."""
+    import importlib
+    import sys
+
+    installed, folder = sys.__dict__.get("_penstock_archives", ((), None))
+    if installed != archives.names:
+        sys.__dict__["_penstock_archives"] = archives.names, _install(archives, folder)
+    return importlib.import_module(module)
+
+
+def _install(archives: Archives, former: str | None) -> str:
+    """Put the archives on the path, in place of those in the folder `former`. Gives their folder, which goes with the application."""
+    import importlib
+    import os
+    import shutil
+    import sys
+    import tempfile
+
+    from pyspark import SparkFiles
+
+    for module in [name for name in sys.modules if name.split(".")[0] == "penstock"]:
+        del sys.modules[module]
+    if former is not None:
+        sys.path[:] = [path for path in sys.path if not path.startswith(former)]
+        shutil.rmtree(former, ignore_errors=True)
+    folder = tempfile.mkdtemp(prefix=f"penstock-{os.getpid()}-", dir=SparkFiles.getRootDirectory())
+    for name, content in zip(archives.names, archives.contents.value, strict=True):
+        path = pathlib.Path(folder) / f"{name}.zip"
+        path.write_bytes(content)
+        sys.path.insert(0, str(path))
+    importlib.invalidate_caches()
+    return folder

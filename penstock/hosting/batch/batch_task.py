@@ -19,6 +19,7 @@ from penstock.hosting.batch.key_spool import KeySpool
 from penstock.hosting.batch.shuffle_input import KeyedInput, ShuffleInput
 from penstock.hosting.batch.shuffle_output import DriverOutput, Outbox, ShuffleOutput
 from penstock.hosting.closures import deserialize, dumps_records
+from penstock.hosting.dataframes.source import StageFrameSource
 from penstock.hosting.source_input import SourceHost, SourceInput
 from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
 from penstock.model.ids import DataSetId
@@ -214,7 +215,9 @@ class BatchTask:
             self._orders.parallelism,
             lambda: self._mails.put(_nothing),
         )
-        return _WholeSource(first.operator, first, host, deserialize(next(records)))
+        is_staged = isinstance(first.operator.source, StageFrameSource)
+        splits = [records] if is_staged else deserialize(next(records))
+        return _WholeSource(first.operator, first, host, splits)
 
     def _shuffled(self, spec: ChainSpec, records: Iterator[bytes]) -> ShuffleInput | KeyedInput:
         inputs = [one.input_index for one in spec.inputs]

@@ -6,7 +6,6 @@ Source: design; Spark's DAGScheduler.submitMapStage, PartitionerAwareUnionRDD, P
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import pickle
 import threading
 import time
@@ -24,7 +23,8 @@ from penstock.hosting.batch.runner import StageError, StageOrder, StageResult
 from penstock.hosting.batch.spark_attempts import StageAttempts
 from penstock.hosting.batch.spark_body import failure_in
 from penstock.hosting.closures import serialize
-from penstock.hosting.package_archive import package_archive
+from penstock.hosting.shipping import ship
+from penstock.hosting.worker_imports import Appended
 from penstock.model.ids import VertexId
 from penstock.model.messages import FailureInfo
 
@@ -42,10 +42,8 @@ class SparkRunner:
         self._context: SparkContext = spark.sparkContext
         self._plan = plan
         self._job_name = job_name
-        archives = [package_archive(), modules] if modules else [package_archive()]
-        self._names = tuple(hashlib.sha256(one).hexdigest()[:16] for one in archives)
-        self._archives = self._context.broadcast(tuple(archives))
-        self._shipped: list[Broadcast[Any]] = [self._archives]
+        self._archives = ship(self._context, modules)
+        self._shipped: list[Broadcast[Any]] = [self._archives.contents]
         self._shuffles: dict[VertexId, Any] = {}
         self._canceled: set[VertexId] = set()
         self._group = f"penstock-batch-{id(self):x}-{time.time_ns():x}"
@@ -132,17 +130,19 @@ class SparkRunner:
 
     def _accumulator(self) -> Accumulator[list[bytes]]:
         """For reports of tasks: Spark may run one twice, whose last report then counts."""
-        return self._context.accumulator([], spark_task.Appended())
+        return self._context.accumulator([], Appended())
 
     def _body(self, order: StageOrder, aside: Accumulator[list[bytes]] | None) -> RDD[bytes]:
         orders = self._context.broadcast(pickle.dumps(order.orders))
         self._shipped.append(orders)
-        shipped = spark_task.Shipped(self._names, self._archives, orders)
+        shipped = spark_task.Shipped(self._archives, orders)
         read = self._inputs(order)
         return read.mapPartitionsWithIndex(_task_of(shipped, aside), preservesPartitioning=True)
 
     def _inputs(self, order: StageOrder) -> RDD[bytes]:
         stage = order.stage
+        if order.frame is not None:
+            return order.frame.messages_of(stage.vertex.parallelism)
         if not stage.inputs:
             splits = [serialize(one) for one in order.splits]
             return self._context.parallelize(splits, len(splits))

@@ -18,11 +18,11 @@ from typing import Any, Final
 from py4j.protocol import Py4JError
 from pyspark import RDD, InheritableThread, SparkContext, cloudpickle
 
-from penstock.hosting import worker_imports
 from penstock.hosting.dataframes import feed_task
 from penstock.hosting.dataframes.feed_reader import FeedPlace
 from penstock.hosting.dataframes.feed_wire import DONE, FAILED, OPEN, FeedSocket, greet, listen
 from penstock.hosting.handshake import Credentials
+from penstock.hosting.worker_imports import Archives
 from penstock.model.errors import AuthenticationError
 
 _CANCEL_AGAIN_S: Final = 0.25
@@ -33,16 +33,15 @@ class FeedServer:
     """Of one DataFrame in one job."""
 
     def __init__(
-        self, messages: RDD[bytes], shipped: Any, hosts: tuple[str, str], name: str
+        self, messages: RDD[bytes], archives: Archives, hosts: tuple[str, str], name: str
     ) -> None:
-        """`messages`: its Arrow messages. `shipped`: broadcast variable with the archives. `hosts`: where to listen, and how that
+        """`messages`: its Arrow messages. `hosts`: where to listen, and how that
         is called elsewhere. `name`: for Spark's user interface.
         """
         cloudpickle.register_pickle_by_value(feed_task)
-        cloudpickle.register_pickle_by_value(worker_imports)
         self._messages = messages
         self._context: SparkContext = messages.ctx
-        self._shipped = shipped
+        self._archives = archives
         self._name = name
         self._credentials = Credentials(secrets.token_bytes(32), "feed", secrets.token_hex(8))
         self._listener = listen(hosts[0])
@@ -130,7 +129,9 @@ class FeedServer:
         self._context.setJobGroup(group, what, interruptOnCancel=True)
         one = self._credentials
         order = (told["host"], told["port"], one.secret, one.token, one.cluster_id)
-        body = self._messages.mapPartitions(_body(self._shipped, order), preservesPartitioning=True)
+        body = self._messages.mapPartitions(
+            _body(self._archives, order), preservesPartitioning=True
+        )
         self._context.runJob(body, list, [partition])
 
     def _cancel_until(self, thread: threading.Thread, group: str) -> None:
@@ -161,11 +162,11 @@ def _wait(link: FeedSocket, ended: socket.socket) -> bool:
         return False
 
 
-def _body(shipped: Any, order: tuple[Any, ...]) -> Callable[[Any], Any]:
-    feed_partition, find = feed_task.feed_partition, worker_imports.import_shipped
+def _body(archives: Archives, order: tuple[Any, ...]) -> Callable[[Any], Any]:
+    feed_partition = feed_task.feed_partition
 
     def run(messages: Any) -> Any:
-        return feed_partition(shipped, find, order, messages)
+        return feed_partition(archives, order, messages)
 
     run.__module__ = "__main__"  # by value, like everything in the Spark closure
     return run

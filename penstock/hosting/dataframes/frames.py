@@ -8,7 +8,6 @@ first, once.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import secrets
 import tempfile
@@ -22,7 +21,6 @@ from pyspark import RDD, Accumulator, InheritableThread, cloudpickle
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.hosting import worker_imports
 from penstock.hosting.checkpoints.files import is_uri, joined, open_files
 from penstock.hosting.dataframes import feed_task
 from penstock.hosting.dataframes.feed_reader import FeedFailed, FeedPlace
@@ -31,7 +29,8 @@ from penstock.hosting.dataframes.messages import FrameFormat
 from penstock.hosting.dataframes.schemas import type_of
 from penstock.hosting.dataframes.source import FrameRun, FrameSource
 from penstock.hosting.dataframes.spool import SpoolFile
-from penstock.hosting.package_archive import package_archive
+from penstock.hosting.shipping import ship
+from penstock.hosting.worker_imports import Appended, Archives
 from penstock.model.errors import GraphError
 from penstock.model.types import RowTypeInfo, Types
 
@@ -76,6 +75,10 @@ class DriverFrame:
             nothing = context._jsc.parallelize(jvm.java.util.ArrayList(), subtasks - there)
             java = java.union(nothing)
         return RDD(java, context, NoOpSerializer())
+
+    def collected(self, subtasks: int, subtask: int) -> list[bytes]:
+        messages = self.messages_of(subtasks)
+        return list(self.spark.sparkContext.runJob(messages, list, [subtask]))
 
 
 def frame_source(frame: object, timestamp_column: str | None) -> FrameSource:
@@ -132,13 +135,11 @@ class JobFrame:
         self._lock = threading.Lock()
         self._spool: _Spool | None = None
         context = frame.spark.sparkContext
-        archives = [one for one in (package_archive(), around.modules) if one]
-        named = tuple((hashlib.sha256(one).hexdigest()[:16], one) for one in archives)
-        self._shipped = context.broadcast(named)
+        self._archives = ship(context, around.modules)
 
     @cached_property
     def _server(self) -> FeedServer:
-        return FeedServer(self._frame.messages(), self._shipped, self._around.hosts, self._name)
+        return FeedServer(self._frame.messages(), self._archives, self._around.hosts, self._name)
 
     @property
     def place(self) -> FeedPlace:
@@ -156,7 +157,7 @@ class JobFrame:
             if self._spool is None:
                 assert self._around.spool is not None
                 messages = self._frame.messages()
-                self._spool = _Spool(messages, self._shipped, self._around.spool, self._name)
+                self._spool = _Spool(messages, self._archives, self._around.spool, self._name)
                 self._spool.start(partitions)
 
     def spooled(self) -> dict[int, SpoolFile]:
@@ -168,26 +169,23 @@ class JobFrame:
         if self._spool is not None:
             self._spool.close(keeps_files=keeps_files)
         with contextlib.suppress(Exception):  # the session may be stopped already
-            self._shipped.destroy()
+            self._archives.contents.destroy()
 
 
 class _Spool:
     """All partitions in one Spark job, so that Spark itself sees to it that they are of one computation."""
 
-    def __init__(self, messages: RDD[bytes], shipped: Any, folder: str, name: str) -> None:
+    def __init__(self, messages: RDD[bytes], archives: Archives, folder: str, name: str) -> None:
         cloudpickle.register_pickle_by_value(feed_task)
-        cloudpickle.register_pickle_by_value(worker_imports)
         self._messages = messages
         self._context = messages.ctx
-        self._shipped = shipped
+        self._archives = archives
         self._folder = folder
         self._name = name
         self._group = f"penstock-spool-{id(self):x}"
         if not is_uri(folder):  # nobody else may look into it
             os.makedirs(folder, mode=0o700, exist_ok=True)
-        self._written: Accumulator[list[Any]] = self._context.accumulator(
-            [], worker_imports.Appended()
-        )
+        self._written: Accumulator[list[Any]] = self._context.accumulator([], Appended())
         self._failure: Exception | None = None
         self._is_closed = False
         self._thread: InheritableThread | None = None
@@ -220,7 +218,7 @@ class _Spool:
                 self._group, f"{self._name}: to files", interruptOnCancel=True
             )
             body = self._messages.mapPartitionsWithIndex(
-                _spooling(self._shipped, self._folder, self._written), preservesPartitioning=True
+                _spooling(self._archives, self._folder, self._written), preservesPartitioning=True
             )
             self._context.runJob(body, list, partitions)
         except Exception as error:  # whatever Spark says is told to the job
@@ -228,11 +226,11 @@ class _Spool:
                 self._failure = error
 
 
-def _spooling(shipped: Any, folder: str, written: Accumulator[list[Any]]) -> Any:
-    spool_partition, find = feed_task.spool_partition, worker_imports.import_shipped
+def _spooling(archives: Archives, folder: str, written: Accumulator[list[Any]]) -> Any:
+    spool_partition = feed_task.spool_partition
 
     def run(partition: int, messages: Any) -> Any:
-        return spool_partition(shipped, find, (folder, partition, written), messages)
+        return spool_partition(archives, (folder, partition, written), messages)
 
     run.__module__ = "__main__"  # by value, like everything in the Spark closure
     return run

@@ -70,6 +70,12 @@ class Frame(Protocol):
 
     run: FrameRun | None
 
+    def messages_of(self, subtasks: int) -> Any:
+        """For a stage of so many: an RDD of Arrow messages, a partition for each."""
+
+    def collected(self, subtasks: int, subtask: int) -> list[bytes]:
+        """Those of one subtask, in this process."""
+
 
 class FrameSource(Source):
     """Made by `env.from_spark`. Pickled without its DataFrame, which stays on the driver."""
