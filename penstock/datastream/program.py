@@ -7,8 +7,9 @@ since the last run, and all that leads to it.
 
 from __future__ import annotations
 
+import copy
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -113,6 +114,13 @@ class Program:
     @property
     def has_work(self) -> bool:
         return bool(self._pending)
+
+    def taken(self, node_ids: Collection[int]) -> Program:
+        """These nodes, with what leads to them, as a program of their own; they are pending no more."""
+        self._pending = [one for one in self._pending if one not in node_ids]
+        part = copy.copy(self)
+        part._pending = list(node_ids)  # ruff: ignore[private-member-access] - it is a Program, too
+        return part
 
     def graph(self) -> StreamGraph:
         """The pending nodes and what leads to them, in the order in which they were made."""

@@ -8,6 +8,7 @@ there, `use_executor` and `checkpointing_requested` are additions; jars are acce
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
 from penstock.common.configuration import Configuration
@@ -345,9 +346,11 @@ class StreamExecutionEnvironment:
         graph = self.stream_graph()
         return plan_json(graph, self.program.is_sink, self.get_parallelism())
 
-    def stream_graph(self, job_name: str | None = None) -> StreamGraph:
-        """What `execute` would run now. Not in PyFlink's public API."""
-        graph = self.program.graph()
+    def stream_graph(
+        self, job_name: str | None = None, program: Program | None = None
+    ) -> StreamGraph:
+        """What `execute` would run now, or a part of it. Not in PyFlink's public API."""
+        graph = (program or self.program).graph()
         graph.job_name = job_name or self._configuration.get_string(
             "pipeline.name", DEFAULT_JOB_NAME
         )
@@ -363,15 +366,24 @@ class StreamExecutionEnvironment:
 
     def submit(self, job_name: str | None = None) -> JobControl:
         """Check, start, and forget what was added. Not in PyFlink's public API."""
-        graph = self.stream_graph(job_name)
-        self.program.validate(graph)
-        executor = self._executor
-        if executor is None:
-            from penstock.hosting.session import default_executor
+        control: JobControl = self.run_on(
+            lambda host, graph: host.submit(graph, self.settings), job_name
+        )
+        self.program.clear()
+        return control
 
-            executor = self._executor = default_executor(self._configuration.to_dict())
+    def run_on(
+        self,
+        call: Callable[[JobExecutor, StreamGraph], Any],
+        job_name: str | None = None,
+        program: Program | None = None,
+    ) -> Any:
+        """Check, and hand the graph (of a part of the program) over to whoever runs it. Not in PyFlink's public API."""
+        graph = self.stream_graph(job_name, program)
+        self.program.validate(graph)
+        executor = self.executor
         try:
-            control = executor.submit(graph, self._program_settings())
+            return call(executor, graph)
         except PenstockError:
             raise
         except Exception as error:
@@ -379,8 +391,15 @@ class StreamExecutionEnvironment:
             if refusal is None:
                 raise
             raise refusal from error
-        self.program.clear()
-        return control
+
+    @property
+    def executor(self) -> JobExecutor:
+        """Spark, unless `use_executor` said otherwise. Not in PyFlink's public API."""
+        if self._executor is None:
+            from penstock.hosting.session import default_executor
+
+            self._executor = default_executor(self._configuration.to_dict())
+        return self._executor
 
     def close(self) -> None:
         """Forget what was added and not run."""
@@ -388,7 +407,9 @@ class StreamExecutionEnvironment:
 
     # ---------------------------------------------------------- private
 
-    def _program_settings(self) -> ProgramSettings:
+    @property
+    def settings(self) -> ProgramSettings:
+        """What goes along with the graph. Not in PyFlink's public API."""
         interval = self.get_checkpoint_interval()
         return ProgramSettings(
             configuration=self._configuration.to_dict(),

@@ -190,7 +190,7 @@ class DataStream:
                     f"project: position {index} is not in [0, {len(types) - 1}] of "
                     f"{self.get_type()}."
                 )
-        projection = adapt.map_function(_Projection(field_indexes))
+        projection = adapt.projection(field_indexes)
         output_type = Types.TUPLE([types[index] for index in field_indexes])
         return self._then("Projection", ops.MapOperator(projection), output_type)
 
@@ -387,6 +387,21 @@ class DataStream:
         iterator = CloseableIterator(control, stream)
         return iterator if limit is None else take(iterator, limit)
 
+    def to_spark(self, name: str | None = None, output_type: TypeInformation | None = None) -> Any:
+        """A DataFrame of the stream, by its declared type (or `output_type`), also as the temporary view `name`.
+
+        In runtime mode BATCH nothing runs before Spark needs it; else the job, which has to be bounded, runs now.
+        Raises: GraphError: undeclared, or with the column's path: Spark has no such type. JobExecutionError.
+        """
+        from penstock.datastream.data_stream.frames import to_frame
+
+        values = self.values()
+        declared = output_type or values._element_type  # ruff: ignore[private-member-access]
+        frame = to_frame(self._environment, values.upstreams(), declared)
+        if name is not None:
+            frame.createOrReplaceTempView(name)
+        return frame
+
     def cache(self) -> DataStream:
         raise NotImplementedError(
             "cache() is not built yet. Write the stream with sink_to(FileSink...) and read it again with FileSource."
@@ -481,13 +496,3 @@ def _request_side_output(node: StreamNode, tag_id: str) -> None:
             "Call get_side_output on the result of process(...), or of a window with "
             "side_output_late_data(OutputTag(...)) of that tag."
         )
-
-
-class _Projection:
-    """Positions of a tuple, as a tuple."""
-
-    def __init__(self, indexes: tuple[int, ...]) -> None:
-        self._indexes = indexes
-
-    def __call__(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(value[index] for index in self._indexes)

@@ -25,10 +25,28 @@ def run_subtask(
 
     Yields key and record in turns, as Spark's PairwiseRDD takes them: the reduce partition in 8 bytes, then the bytes.
     """
+    body = import_shipped(shipped.archives, "penstock.hosting.batch.spark_body")
+    tell = None if aside is None else lambda record: aside.add([record])
+    yield from body.run(shipped.orders.value, subtask, _attempt(), iter(records), tell)
+
+
+def run_frame_subtask(shipped: Shipped, subtask: int, records: Iterable[bytes]) -> Iterator[bytes]:
+    """The same of the stage that a DataFrame goes on from. Yields Arrow messages."""
+    body = import_shipped(shipped.archives, "penstock.hosting.batch.spark_body")
+    yield from body.frames(shipped.orders.value, subtask, _attempt(), iter(records))
+
+
+def decoded(schema: Any, batches: Iterable[Any]) -> Iterator[Any]:
+    """Body of mapInArrow: record batches whose one column has Arrow messages, to what these hold. `schema`: of that."""
+    import pyarrow as pa
+
+    for batch in batches:
+        for message in batch.column(0):
+            yield pa.ipc.read_record_batch(message.as_buffer(), schema)
+
+
+def _attempt() -> int:
     from pyspark import TaskContext
 
-    body = import_shipped(shipped.archives, "penstock.hosting.batch.spark_body")
     context = TaskContext.get()
-    attempt = 0 if context is None else context.attemptNumber()
-    tell = None if aside is None else lambda record: aside.add([record])
-    yield from body.run(shipped.orders.value, subtask, attempt, iter(records), tell)
+    return 0 if context is None else context.attemptNumber()
