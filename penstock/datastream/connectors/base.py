@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from penstock.common.absent import absent
 from penstock.runtime.elements import Batch
 from penstock.runtime.operator import Accepts
 from penstock.runtime.queue_enumerator import QueueEnumerator
@@ -151,3 +152,13 @@ class PolledSplitReader(SourceReader):
             self._current, self._rows = split, 0
             self._batches = self.read(split)
         return True
+
+
+__getattr__ = absent(
+    __name__,
+    {
+        **dict.fromkeys(
+            ("StreamTransformer", "SupportsPreprocessing"), "Transform the stream before sink_to()."
+        ),
+    },
+)
