@@ -11,13 +11,14 @@ import sys
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.hosting.addresses import addresses_of
 from penstock.hosting.batch.plan import Plan
 from penstock.hosting.batch.runner import StageRunner
 from penstock.hosting.batch.spark_runner import SparkRunner
-from penstock.hosting.executor import ClusterExecutor
+from penstock.hosting.dataframes.results import frame_of_messages
+from penstock.hosting.executor import ClusterExecutor, LazyFrame
 from penstock.hosting.ha_election import SubmittedJob
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.spark_checks import check_configuration
@@ -96,9 +97,20 @@ class SparkHost:
 
     def stage_runner(self, settings: Settings, job: SubmittedJob, plan: Plan) -> StageRunner:
         """Speculation and killed idle workers do no harm here: nothing is checked."""
-        most = max(stage.vertex.parallelism for stage in plan.stages)
-        spark = spark_session(settings, most)
-        return SparkRunner(spark, plan, job.modules, job.graph.name)
+        return SparkRunner(_session_for(settings, plan), plan, job.modules, job.graph.name)
+
+    def lazy_frame(
+        self, settings: Settings, job: SubmittedJob, plan: Plan, frame: LazyFrame
+    ) -> DataFrame:
+        spark = _session_for(settings, plan)
+        runner = SparkRunner(spark, plan, job.modules, job.graph.name)
+        orders, type_info = frame
+        return frame_of_messages(spark, runner.lineage(orders(runner)), type_info)
+
+
+def _session_for(settings: Settings, plan: Plan) -> SparkSession:
+    most = max(stage.vertex.parallelism for stage in plan.stages)
+    return spark_session(settings, most)
 
 
 def default_executor(configuration: Mapping[str, str] | None = None) -> JobExecutor:

@@ -6,11 +6,10 @@ Source: design; Spark's DAGScheduler.submitMapStage, PartitionerAwareUnionRDD, P
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import pickle
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from py4j.java_gateway import JavaObject
@@ -24,7 +23,8 @@ from penstock.hosting.batch.runner import StageError, StageOrder, StageResult
 from penstock.hosting.batch.spark_attempts import SparkAttempts
 from penstock.hosting.batch.spark_body import failure_in
 from penstock.hosting.closures import serialize
-from penstock.hosting.package_archive import package_archive
+from penstock.hosting.shipping import ship
+from penstock.hosting.worker_imports import Appended
 from penstock.model.ids import VertexId
 from penstock.model.messages import FailureInfo
 
@@ -44,10 +44,8 @@ class SparkRunner:
         self._context: SparkContext = spark.sparkContext
         self._plan = plan
         self._job_name = job_name
-        archives = [package_archive(), modules] if modules else [package_archive()]
-        self._names = tuple(hashlib.sha256(one).hexdigest()[:16] for one in archives)
-        self._archives = self._context.broadcast(tuple(archives))
-        self._shipped: list[Broadcast[Any]] = [self._archives]
+        self._archives = ship(self._context, modules)
+        self._shipped: list[Broadcast[Any]] = [self._archives.contents]
         self._shuffles: dict[VertexId, Any] = {}
         self._canceled: set[VertexId] = set()
         self._attempts = SparkAttempts(self._context)
@@ -91,6 +89,18 @@ class SparkRunner:
             with contextlib.suppress(Exception):  # the session may be stopped already
                 one.destroy()
 
+    # ------------------------------------------------------------------ a job as the lineage of a DataFrame
+
+    def lineage(self, orders: Iterable[StageOrder]) -> RDD[bytes]:
+        """What the last of these stages, which come in the plan's order, gives for Spark to go on with, as Arrow messages. Nothing
+        runs before somebody asks for them; then Spark runs the stages, and again those whose results it has lost.
+        """
+        *stages, last = orders
+        for order in stages:
+            self._shuffles[order.stage.vertex_id] = self._shuffled(self._body(order, None))
+        task = _frame_task_of(self._shipped_of(last))
+        return self._inputs(last).mapPartitionsWithIndex(task, preservesPartitioning=True)
+
     # ------------------------------------------------------------------ the two kinds of stages
 
     def _run_last(self, stage: Stage, body: RDD[bytes]) -> StageResult:
@@ -102,13 +112,10 @@ class SparkRunner:
     def _run_map(
         self, stage: Stage, body: RDD[bytes], aside: Accumulator[list[bytes]] | None
     ) -> StageResult:
-        body._bypass_serializer = True
         jvm = self._context._jvm
         assert jvm is not None
+        shuffled = self._shuffled(body)
         self._attempts.expect(stage.vertex_id, body._jrdd.rdd().id())
-        pairs = jvm.PairwiseRDD(body._jrdd.rdd()).asJavaPairRDD()
-        partitioner = jvm.PythonPartitioner(self._plan.partitions, _PARTITIONER)
-        shuffled = pairs.partitionBy(partitioner)
         dependency = shuffled.rdd().dependencies().head()
         future = self._context._jsc.sc().submitMapStage(dependency)
         jvm.scala.concurrent.Await.ready(future, jvm.scala.concurrent.duration.Duration.Inf())
@@ -121,6 +128,14 @@ class SparkRunner:
             return StageResult(sizes, aside.value)
         told = self._read((shuffled,), self._plan.driver_partition, 1).collect()
         return StageResult(sizes, [bytes(one) for one in told])
+
+    def _shuffled(self, body: RDD[bytes]) -> JavaObject:
+        """The stage's shuffle, which Spark runs when it is told to, or when somebody needs it."""
+        body._bypass_serializer = True
+        jvm = self._context._jvm
+        assert jvm is not None
+        pairs = jvm.PairwiseRDD(body._jrdd.rdd()).asJavaPairRDD()
+        return pairs.partitionBy(jvm.PythonPartitioner(self._plan.partitions, _PARTITIONER))
 
     @contextlib.contextmanager
     def _watching(self, order: StageOrder, group: str) -> Generator[None, None, None]:
@@ -146,17 +161,21 @@ class SparkRunner:
 
     def _accumulator(self) -> Accumulator[list[bytes]]:
         """For reports of tasks: Spark may run one twice, whose last report then counts."""
-        return self._context.accumulator([], spark_task.Appended())
+        return self._context.accumulator([], Appended())
 
     def _body(self, order: StageOrder, aside: Accumulator[list[bytes]] | None) -> RDD[bytes]:
+        read, task = self._inputs(order), _task_of(self._shipped_of(order), aside)
+        return read.mapPartitionsWithIndex(task, preservesPartitioning=True)
+
+    def _shipped_of(self, order: StageOrder) -> spark_task.Shipped:
         orders = self._context.broadcast(pickle.dumps(order.orders))
         self._shipped.append(orders)
-        shipped = spark_task.Shipped(self._names, self._archives, orders)
-        read = self._inputs(order)
-        return read.mapPartitionsWithIndex(_task_of(shipped, aside), preservesPartitioning=True)
+        return spark_task.Shipped(self._archives, orders)
 
     def _inputs(self, order: StageOrder) -> RDD[bytes]:
         stage = order.stage
+        if order.frame is not None:
+            return order.frame.messages_of(stage.vertex.parallelism)
         if not stage.inputs:
             splits = [serialize(one) for one in order.splits]
             return self._context.parallelize(splits, len(splits))
@@ -221,6 +240,16 @@ def _task_of(shipped: Any, aside: Any) -> Callable[[int, Any], Iterator[bytes]]:
 
     def run(index: int, records: Any) -> Any:
         return run_subtask(shipped, aside, index, records)
+
+    run.__module__ = "__main__"  # by value, like everything in the Spark closure
+    return run
+
+
+def _frame_task_of(shipped: Any) -> Callable[[int, Any], Iterator[bytes]]:
+    run_frame_subtask = spark_task.run_frame_subtask
+
+    def run(index: int, records: Any) -> Any:
+        return run_frame_subtask(shipped, index, records)
 
     run.__module__ = "__main__"  # by value, like everything in the Spark closure
     return run
