@@ -1,6 +1,7 @@
 """Hosts of the tests' own: network namespaces on one bridge, each with an address, a name and temporary files of its own.
 
-The machine that the tests run on is the first host. Needs root, and iproute2.
+The machine that the tests run on is the first host; it cannot dial the others at ports below 32768, from where on those are that
+clients have. Needs root, and iproute2.
 """
 
 import contextlib
@@ -10,6 +11,7 @@ import subprocess
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
+LISTENING_PORTS = "1-32767"
 PRIVATE_TMP = 'hostname "$0" && mount -t tmpfs tmpfs /tmp && exec "$@"'
 
 
@@ -88,6 +90,9 @@ def _host(stack: contextlib.ExitStack, bridge: str, prefix: str, place: int) -> 
     _ip("link", "add", host.link, "type", "veth", "peer", "name", "eth0", "netns", name)
     _ip("link", "set", host.link, "master", bridge)
     _ip("link", "set", host.link, "up")
+    closed = ("to", f"{host.address}/32", "ipproto", "tcp", "dport", LISTENING_PORTS, "prohibit")
+    _ip("rule", "add", *closed)
+    stack.callback(_ip, "rule", "del", *closed)
     for arguments in (("addr", "add", f"{host.address}/24", "dev", "eth0"), ("link", "set", "eth0", "up"), ("link", "set", "lo", "up")):  # fmt: skip
         _ip("-n", name, *arguments)
     return host

@@ -1,9 +1,11 @@
 """A standalone cluster of two hosts, each with a network, a name and temporary files of its own; one of them is cut off.
 
-What the hosts share is a directory that stands for a mounted file system. All ports of ours are chosen, as behind a firewall.
+What the hosts share is a directory that stands for a mounted file system. All ports are chosen, as behind a firewall, and the
+driver cannot dial those that executors listen at.
 """
 
 import os
+import socket
 import tempfile
 import threading
 import time
@@ -37,9 +39,9 @@ class Cluster:
 
     def settings(self):
         return {
-            "jobmanager.rpc.port": "50100-50109",
+            "jobmanager.rpc.port": "20100-20109",
             "taskmanager.host": self.net.subnet,
-            "taskmanager.data.port": "50200-50219",
+            "taskmanager.data.port": "20200-20219",
             "execution.checkpointing.dir": f"file://{self.shared}/checkpoints",
             "penstock.console.progress": "false",
         }
@@ -59,6 +61,7 @@ def cluster(spark_on):
             master,
             spark_driver_host=net.address,
             spark_driver_bindAddress=net.address,
+            spark_blockManager_port="20300",
             # Spark waits for minutes for an executor that is silent; the tests do not.
             spark_executor_heartbeatInterval="1s",
             spark_network_timeout="6s",
@@ -93,6 +96,12 @@ class StopsHalfway(MapFunction):
             place.rename(mark)
             until(self.folder / "cut")
         return value
+
+
+def test_the_driver_cannot_dial_the_hosts(cluster):
+    for host in cluster.net.hosts:
+        with pytest.raises(PermissionError):
+            socket.create_connection((host.address, 20200), timeout=5)
 
 
 def cut_off_in_the_middle(cluster, folder):
