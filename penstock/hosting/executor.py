@@ -446,7 +446,7 @@ def reads_frames(job: SubmittedJob) -> bool:
     return any(isinstance(place.coordinator, FrameSource) for place in job.coordinated)
 
 
-def _check_resources(provider: TaskManagerProvider, needed: Needed, beside: int) -> None:
+def _check_resources(provider: TaskManagerProvider, needed: Needed, beside: int = 0) -> None:
     """A host that is too small is told of at once, never waited for. `beside`: task slots for what Spark computes meanwhile.
 
     Raises: NoResourceAvailable with what is asked, what is there, and what to change.
