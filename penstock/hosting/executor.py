@@ -52,7 +52,7 @@ from penstock.model.messages import TaskIo
 from penstock.model.program import JobControl, JobOutcome, ProgramSettings
 from penstock.model.slot_size import UNSIZED, SlotSize, describe
 from penstock.model.states import JobStatus
-from penstock.runtime.operator import Operator
+from penstock.runtime.batch.graph import in_batch
 
 _MESSAGE_MARGIN = 1 << 20
 _WAIT_SLICE_S = 0.5  # so that Ctrl-C reaches a waiting main thread
@@ -155,7 +155,7 @@ class ClusterExecutor:
         )
         fixed_id = _fixed_job_id(settings)
         if graph.is_batch:
-            graph = in_batch(graph)
+            graph = in_batch(graph, is_combining=settings.get_bool("penstock.batch.combine"))
         job_graph = build_job_graph(graph, JobId(fixed_id or uuid.uuid4().hex), serialize)
         _check_sizes(job_graph)
         files = python_files(settings, program)
@@ -323,17 +323,6 @@ class MiniCluster:
 
     def stage_runner(self, settings: Settings, job: SubmittedJob, plan: Plan) -> StageRunner:
         return ThreadRunner(plan)
-
-
-def in_batch(graph: StreamGraph) -> StreamGraph:
-    """With the operators that give final results only; the program's own stay as they are."""
-    nodes = {
-        node_id: replace(node, operator=node.operator.in_batch())
-        if isinstance(node.operator, Operator)
-        else node
-        for node_id, node in graph.nodes.items()
-    }
-    return replace(graph, nodes=nodes)
 
 
 def _say(text: str) -> None:
