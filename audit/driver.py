@@ -138,7 +138,7 @@ class Driver:
             self._client.get_job_execution_result().result()
         except JobSuspendedError as error:
             tell(suspended=str(error))
-        except Exception:
+        except Exception:  # however it ended, the controller judges it
             tell(failed=traceback.format_exc())
         else:
             with self._answering:  # the savepoint with which it was stopped comes first
@@ -159,7 +159,7 @@ class Driver:
             try:
                 stopped = self._client.stop_with_savepoint(False, str(self._folder / "savepoints"))
                 tell(savepoint=stopped.result())
-            except Exception as error:
+            except Exception as error:  # the controller judges this one, too
                 tell(savepoint_failed=str(error))
 
 

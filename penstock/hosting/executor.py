@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
-from penstock.hosting.batch.job import BatchJob, speakers_of
-from penstock.hosting.batch.plan import Plan, plan_of
+from penstock.hosting.batch.job import BatchJob
+from penstock.hosting.batch.plan import Plan, plan_of, speakers_of
 from penstock.hosting.batch.runner import StageRunner, ThreadRunner
 from penstock.hosting.checkpoints.savepoints import start_savepoint, statistics_of
 from penstock.hosting.checkpoints.setup import Surroundings, with_checkpoints
@@ -39,6 +39,7 @@ from penstock.hosting.jobmanager import JobManager
 from penstock.hosting.minicluster import ThreadProvider
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.settings_builder import HOST_DEFAULTS, job_manager_settings, python_files
+from penstock.hosting.waiting import wait_for_end
 from penstock.hosting.wire import MAX_MESSAGE
 from penstock.model.checkpoint_statistics import CheckpointStatistics
 from penstock.model.checkpoints import CheckpointType
@@ -55,8 +56,6 @@ from penstock.model.states import JobStatus
 from penstock.runtime.batch.graph import in_batch
 
 _MESSAGE_MARGIN = 1 << 20
-_WAIT_SLICE_S = 0.5  # so that Ctrl-C reaches a waiting main thread
-
 
 Needed: TypeAlias = "Mapping[SlotSize, int]"
 
@@ -75,17 +74,14 @@ class JobHandle:
         return self.manager.status
 
     def wait(self, timeout_s: float | None = None) -> JobOutcome:
-        """Ctrl-C while waiting cancels the job, waits until nothing of it is left, and raises on."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        """See `wait_for_end`."""
         manager = self.manager
-        try:
-            while not manager.wait(_WAIT_SLICE_S):
-                if deadline is not None and time.monotonic() >= deadline:
-                    raise TimeoutError(f"job {manager.job_graph.name} is {manager.status} still")
-        except KeyboardInterrupt:
-            manager.cancel()
-            manager.wait(10.0)
-            raise
+        wait_for_end(
+            manager.ended,
+            timeout_s,
+            manager.cancel,
+            lambda: f"job {manager.job_graph.name} is {manager.status}",
+        )
         runtime_ms = manager.ended_ms - manager.started_ms
         return JobOutcome(manager.status, runtime_ms, manager.failure_text)
 
@@ -166,7 +162,7 @@ class ClusterExecutor:
             user_modules_archive(files) if self._host.ships_modules else b"",
         )
         if graph.is_batch:
-            return self._run_batch(job, settings)
+            return self._run_batch(graph, job, settings)
         ha = ha_settings_of(settings)
         if ha is None:
             return self._run(job, settings, JobGuard())
@@ -176,13 +172,13 @@ class ClusterExecutor:
             return ended_elsewhere(found)
         return self._run_claimed(found, settings)
 
-    def _run_batch(self, job: SubmittedJob, settings: Settings) -> BatchJob:
+    def _run_batch(self, graph: StreamGraph, job: SubmittedJob, settings: Settings) -> BatchJob:
         if ha_settings_of(settings) is not None:
             _say(
                 "high-availability.type has no effect on a job in runtime mode BATCH: a lost driver costs the job"
             )
         observer = self._observer or Console(settings)
-        plan = plan_of(job.graph, speakers_of(job))
+        plan = plan_of(job.graph, speakers_of(job.graph, graph.nodes))
         runner = self._host.stage_runner(settings, job, plan)
         memory = settings.get_int("execution.sorted-inputs.memory")
         made = BatchJob(job, plan, runner, observer, memory)

@@ -16,14 +16,12 @@ from penstock.model.checkpoints import StateHandle
 from penstock.model.completed_checkpoint import InFlightShare
 from penstock.model.deployment import TaskDeployment
 from penstock.model.graph.chain import ChainInput
-from penstock.model.graph.partitioning import Partitioning, ShipStrategy
+from penstock.model.graph.partitioning import Partitioning
 from penstock.runtime.checkpoint.in_flight import replayed
 from penstock.runtime.elements import Batch
 from penstock.runtime.gate.network_input import NetworkInput
 from penstock.runtime.partitioner import Partitioner, make_partitioner
 from penstock.runtime.task import StreamTask
-
-_BY_CONTENT = (ShipStrategy.HASH, ShipStrategy.CUSTOM)
 
 
 def recover_in_flight(
@@ -68,13 +66,13 @@ class _Shared:
 
     def on_edge(self, share: InFlightShare, gate: int, batch: Batch) -> Iterator[Batch]:
         partitioning = self._inputs[gate].partitioning
-        return self._mine(share, gate if partitioning.strategy in _BY_CONTENT else None, batch)
+        return self._mine(share, gate if partitioning.strategy.goes_by_content else None, batch)
 
     def in_hand(self, share: InFlightShare, input_index: int, batch: Batch) -> Iterator[Batch]:
         """Which of an input's edges it came on, nobody knows any more: of a keyed operator they all say the same."""
         gates = [i for i, one in enumerate(self._inputs) if one.input_index == input_index]
         first, *others = (self._inputs[gate].partitioning for gate in gates)
-        is_one = first.strategy in _BY_CONTENT and all(_is_same(first, one) for one in others)
+        is_one = first.strategy.goes_by_content and all(_is_same(first, one) for one in others)
         return self._mine(share, gates[0] if is_one else None, batch)
 
     def _mine(self, share: InFlightShare, gate: int | None, batch: Batch) -> Iterator[Batch]:

@@ -1,6 +1,6 @@
 """What Spark's Python worker gets from us: one function, shipped by value, that leaves nothing behind.
 
-It puts the shipped archive on the path, runs the supervisor, and takes both away again, so that the worker, which
+It puts the shipped archive on the path, runs the TaskManager's supervisor, and takes both away again, so that the worker, which
 Spark reuses, is as it was. Imports nothing of Penstock at module level: executors need not have it.
 """
 
@@ -29,7 +29,9 @@ def host_taskmanager(config: dict[str, Any], archive: Any) -> Iterable[str]:
         # Spark runs a task again whose executor it lost; our ResourceManager has asked for a new one itself.
         return ["a retry by Spark, which is not wanted"]
     before = set(sys.modules)
-    folder = tempfile.mkdtemp(prefix=f"penstock-{os.getpid()}-")  # `supervisor` sweeps by this name
+    folder = tempfile.mkdtemp(
+        prefix=f"penstock-{os.getpid()}-"
+    )  # `worker_folders` sweeps by this name
     path = os.path.join(folder, "penstock.zip")
     with pathlib.Path(path).open("wb") as target:
         target.write(archive.value)
@@ -38,8 +40,16 @@ def host_taskmanager(config: dict[str, Any], archive: Any) -> Iterable[str]:
     if spark_task is not None:
         config["taskmanager"]["cores"] = spark_task.cpus()
     try:
-        supervisor = importlib.import_module("penstock.hosting.supervisor")
-        return [supervisor.supervise(supervisor.SupervisorConfig(**config), path)]
+        folders = importlib.import_module("penstock.hosting.worker_folders")
+        child_module = importlib.import_module("penstock.hosting.taskmanager_child")
+        with folders.claimed(path):
+            try:
+                child = child_module.TaskManagerChild(path, config.pop("python"))
+            except (OSError, ValueError) as error:
+                return [f"the TaskManager process could not be started: {error}"]
+            with child:
+                supervisor = importlib.import_module("penstock.hosting.supervisor")
+                return [supervisor.supervise(supervisor.SupervisorConfig(**config), child)]
     finally:
         sys.path.remove(path)
         for name in [name for name in sys.modules if name.split(".")[0] == "penstock"]:

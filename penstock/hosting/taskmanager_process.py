@@ -1,6 +1,6 @@
 """A TaskManager in a process of its own: configuration from stdin, life tied to its parent's.
 
-Started by `supervisor`. Ends when the JobManager says so or is gone, and when stdin closes: then the
+Started by `taskmanager_child`. Ends when the JobManager says so or is gone, and when stdin closes: then the
 supervisor is gone.
 """
 
@@ -47,11 +47,8 @@ def _task_settings(told: dict[str, Any]) -> TaskSettings:
 
 
 def main() -> None:
-    """Entry point of the child."""
+    """Entry point of the child. What takes long comes first: it may be done before the supervisor knows what to tell."""
     _die_with_parent()
-    told: dict[str, Any] = json.loads(sys.stdin.buffer.readline())
-    threading.Thread(target=_watch_stdin, name="penstock-parent", daemon=True).start()
-    sys.setswitchinterval(told["switch_interval_s"])
     _spare_pyarrow_its_searches()
 
     from penstock.hosting import closures, stacks, user_output
@@ -62,6 +59,12 @@ def main() -> None:
 
     stacks.install()
     closures.load_cloudpickle_alone()
+    line = sys.stdin.buffer.readline()
+    if not line:
+        return  # there is no JobManager any more
+    told: dict[str, Any] = json.loads(line)
+    threading.Thread(target=_watch_stdin, name="penstock-parent", daemon=True).start()
+    sys.setswitchinterval(told["switch_interval_s"])
     config = TaskManagerConfig(
         resource_id=ResourceId(told["resource_id"]),
         master_host=told["master_host"],

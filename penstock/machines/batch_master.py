@@ -58,6 +58,7 @@ class BatchMaster:
         self._parallelism = BatchParallelism(job_graph, places)
         self._waiting = {one.vertex_id: one for one in sort_job_vertices(job_graph)}
         self._running: set[VertexId] = set()
+        self._is_committing = False
         self._effects: list[BatchEffect] = []
 
     def start(self, now_ms: int) -> list[BatchEffect]:
@@ -80,9 +81,11 @@ class BatchMaster:
         return self._take()
 
     def cancel(self, now_ms: int) -> list[BatchEffect]:
-        """What runs is told to end; `handle` of its end makes the job CANCELED."""
+        """What runs is told to end; `handle` of its end makes the job CANCELED. Results that are being committed are not taken
+        back: then it changes nothing.
+        """
         self._now_ms = now_ms
-        if not self.status.is_terminal:
+        if not self.status.is_terminal and not self._is_committing:
             self._move(JobStatusEvent.CANCEL)
             self._end_all()
         return self._take()
@@ -90,6 +93,7 @@ class BatchMaster:
     def committed(self, now_ms: int, failure: FailureInfo | None = None) -> list[BatchEffect]:
         """The answer to `CommitResults`."""
         self._now_ms = now_ms
+        self._is_committing = False
         if self.status is JobStatus.RUNNING and failure is None:
             self._move(JobStatusEvent.FINALIZED)
         elif not self.status.is_terminal:
@@ -136,6 +140,7 @@ class BatchMaster:
             self._see(vertex, vertex.execution, _S.FINISHED, None)
         self._run_next()
         if not self._running and not self._waiting:
+            self._is_committing = True
             self._effects.append(CommitResults())
 
     def _on_failed(self, event: StageFailed) -> None:

@@ -244,10 +244,7 @@ class OperatorChain:
         """In a BATCH job: the head ends as with its input, for the keys so far, and a fresh one takes those that follow."""
         head = self._nodes[0]
         for index in range(max(1, len(head.input_types))):
-            last = functools.partial(
-                head.operator.process_watermark, Watermark(MAX_WATERMARK), index
-            )
-            yield from self._run(head, lambda last=last: _records(last()))  # type: ignore[misc]
+            yield from self._run(head, functools.partial(_end_time, head.operator, index))
             yield from self._run(head, functools.partial(head.operator.end_input, index))
         yield from self._run(head, head.operator.finish)
         self._guard(head, head.operator.close)
@@ -398,8 +395,9 @@ def _no_other_head() -> Operator:
     raise EngineBug("keys end in BATCH jobs only")
 
 
-def _records(emitted: Emitted) -> Emitted:
-    """Without watermarks."""
+def _end_time(operator: Operator, input_index: int) -> Emitted:
+    """What the last watermark brings about, without the watermark: time goes on behind this operator."""
+    emitted = operator.process_watermark(Watermark(MAX_WATERMARK), input_index)
     return (one for one in emitted if not isinstance(one, Watermark))
 
 

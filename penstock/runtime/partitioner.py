@@ -192,12 +192,24 @@ def make_partitioner(  # ruff: ignore[too-many-return-statements] - a dispatch b
         return Shuffle(channels, abs(start) * 32768 + own_subtask)
     if strategy is ShipStrategy.BROADCAST:
         return Broadcast(channels)
-    keys = partitioning.key_selector
-    if not isinstance(keys, KeySelection):
-        raise GraphError(f"{strategy} needs a KeySelection as key_selector, got {keys!r}")
+    keys = _selection(partitioning)
     if strategy is ShipStrategy.CUSTOM:
         return Custom(partitioning.custom, keys, channels)
     return Hash(keys, channels, max_parallelism, partitioning.columns)
+
+
+def keys_of(partitioning: Partitioning) -> KeySelection | None:
+    """What a keyed operator behind it is keyed by; None: it is not keyed."""
+    return _selection(partitioning) if partitioning.strategy is ShipStrategy.HASH else None
+
+
+def _selection(partitioning: Partitioning) -> KeySelection:
+    keys = partitioning.key_selector
+    if not isinstance(keys, KeySelection):
+        raise GraphError(
+            f"{partitioning.strategy} needs a KeySelection as key_selector, got {keys!r}"
+        )
+    return keys
 
 
 def split_rows(

@@ -19,15 +19,15 @@ from penstock.hosting.batch.key_spool import KeySpool
 from penstock.hosting.batch.shuffle_input import KeyedInput, ShuffleInput
 from penstock.hosting.batch.shuffle_output import DriverOutput, Outbox, ShuffleOutput
 from penstock.hosting.closures import deserialize, dumps_records
-from penstock.hosting.source_input import SourceInput
+from penstock.hosting.source_input import SourceHost, SourceInput
 from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
 from penstock.model.ids import DataSetId
 from penstock.runtime.chain import OperatorChain, OperatorTimer
 from penstock.runtime.input_status import InputStatus
 from penstock.runtime.operator import Operator, OperatorContext
-from penstock.runtime.partitioner import make_partitioner
+from penstock.runtime.partitioner import keys_of, make_partitioner
 from penstock.runtime.source_operator import SourceOperator, SourceSettings
-from penstock.runtime.task import StreamTask, TaskInput
+from penstock.runtime.task import StreamTask
 from penstock.runtime.task_outputs import OutputWriter
 
 _STEP_NS: Final = 5_000_000
@@ -48,9 +48,8 @@ class WhereTo:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What all subtasks of a stage are told. `chain`: a ChainSpec, by `closures.serialize`. `outputs`: by data set.
-    `inputs`: the head's logical input of each gate. `keys`: KeySelection or None of each gate, by `closures.serialize`; None: no
-    gate has any. `memory`: bytes of input that a keyed subtask may hold encoded (`execution.sorted-inputs.memory`).
+    """What all subtasks of a stage are told. `chain`: a ChainSpec, by `closures.serialize`. `outputs`: by data set. `memory`:
+    bytes of input that a keyed subtask may hold encoded (`execution.sorted-inputs.memory`).
     """
 
     chain: bytes
@@ -60,9 +59,7 @@ class Orders:
     parallelism: int
     max_parallelism: int
     outputs: dict[DataSetId, WhereTo]
-    inputs: tuple[int, ...]
     driver_partition: int
-    keys: bytes | None = None
     memory: int = 128 << 20
     job_parameters: tuple[tuple[str, str], ...] = ()
 
@@ -72,7 +69,6 @@ class Report:
     """What a subtask that has finished tells. `committables`: (node, payload) of its sinks."""
 
     subtask: int
-    attempt: int
     records_in: int
     records_out: int
     late_records_dropped: int
@@ -96,8 +92,8 @@ class _Mails:
             self.waiting.get()()
 
 
-class _SourceHost:
-    """`source_input.SourceHost`: all splits are there from the start."""
+class _Host:
+    """`source_input.SourceHost`."""
 
     def __init__(
         self, operator_id: str, subtask: int, parallelism: int, wake: Callable[[], None]
@@ -116,6 +112,25 @@ class _SourceHost:
 
     def report_watermark(self, watermark_ms: int) -> None:
         """Sources of a batch job wait for nobody."""
+
+
+class _WholeSource(SourceInput):
+    """It has all of its splits when it starts."""
+
+    def __init__(
+        self,
+        operator: SourceOperator,
+        spec: ChainedOperator,
+        host: SourceHost,
+        splits: Sequence[Any],
+    ) -> None:
+        super().__init__(operator, spec, host)
+        self._splits = splits
+
+    def start(self) -> None:
+        super().start()
+        self.add_splits(self._splits)
+        self.reader.notify_no_more_splits()
 
 
 class BatchTask:
@@ -153,7 +168,7 @@ class BatchTask:
                 self._mails.run()
         finally:
             self._chain.close()
-            if isinstance(self._input, KeyedInput):
+            if not isinstance(self._input, SourceInput):
                 self._input.close()
         yield from self._outbox.take()
         yield self._orders.driver_partition, pickle.dumps(self._report())
@@ -173,7 +188,6 @@ class BatchTask:
     def _report(self) -> Report:
         return Report(
             self._subtask,
-            self._attempt,
             self._input.records_in,
             sum(output.records_out for output in self._task.outputs),
             self._chain.late_records_dropped,
@@ -188,27 +202,26 @@ class BatchTask:
         assert isinstance(head, Operator)
         return head
 
-    def _input_of(self, spec: ChainSpec, records: Iterator[bytes]) -> TaskInput:
+    def _input_of(
+        self, spec: ChainSpec, records: Iterator[bytes]
+    ) -> SourceInput | ShuffleInput | KeyedInput:
         first = spec.operators[0]
         if not isinstance(first.operator, SourceOperator):
-            return self._shuffled(records)
-        host = _SourceHost(
+            return self._shuffled(spec, records)
+        host = _Host(
             first.uid,
             self._subtask,
             self._orders.parallelism,
             lambda: self._mails.put(_nothing),
         )
-        source = SourceInput(first.operator, first, host)
-        splits: Sequence[Any] = deserialize(next(records))
-        self._mails.put(lambda: _begin_reading(source, splits))
-        return source
+        return _WholeSource(first.operator, first, host, deserialize(next(records)))
 
-    def _shuffled(self, records: Iterator[bytes]) -> TaskInput:
-        orders = self._orders
-        if orders.keys is None:
-            return ShuffleInput(records, orders.inputs)
-        spool = KeySpool(orders.inputs, deserialize(orders.keys), orders.memory)
-        return KeyedInput(records, spool, orders.inputs)
+    def _shuffled(self, spec: ChainSpec, records: Iterator[bytes]) -> ShuffleInput | KeyedInput:
+        inputs = [one.input_index for one in spec.inputs]
+        keys = [keys_of(one.partitioning) for one in spec.inputs]
+        if all(one is None for one in keys):
+            return ShuffleInput(records, inputs)
+        return KeyedInput(records, inputs, KeySpool(inputs, keys, self._orders.memory))
 
     def _output(self, spec: ChainSpec, output: ChainOutput) -> OutputWriter:
         producer = spec.operators[output.operator_index]
@@ -254,11 +267,6 @@ class BatchTask:
             file_prefix=orders.job_id[:16],
             async_calls=AsyncCallThreads(self._mails.put, f"penstock-async-{spec.name[:40]}"),
         )
-
-
-def _begin_reading(source: SourceInput, splits: Sequence[Any]) -> None:
-    source.add_splits(splits)
-    source.reader.notify_no_more_splits()
 
 
 def _nothing() -> None:

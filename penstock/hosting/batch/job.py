@@ -1,6 +1,6 @@
 """Runs one BATCH job: feeds its master and carries out what that says. `model.program.JobControl`.
 
-One thread for the master; each stage that runs has one more, which waits for its host.
+One thread for the master; each stage that runs has one more, which waits for its host, and so has the commit at the end.
 """
 
 from __future__ import annotations
@@ -12,25 +12,23 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 from penstock.hosting.batch.batch_task import Orders, Report, WhereTo
 from penstock.hosting.batch.plan import Plan, Stage
 from penstock.hosting.batch.runner import StageError, StageOrder, StageRunner, failure_of
 from penstock.hosting.batch.shuffle_output import driver_records
 from penstock.hosting.batch.splits import splits_of
-from penstock.hosting.closures import deserialize, loads_records, serialize
+from penstock.hosting.closures import loads_records
 from penstock.hosting.coordinators import commit_all, committers_of, job_prefix_of
 from penstock.hosting.driver_sink import PRINT_STREAM, write_text
 from penstock.hosting.ha_election import SubmittedJob
 from penstock.hosting.job_observer import JobObserver, guarded
+from penstock.hosting.waiting import wait_for_end
 from penstock.machines.batch_master import BatchMaster
 from penstock.model.checkpoint_statistics import CheckpointStatistics
 from penstock.model.checkpoints import CheckpointType
 from penstock.model.errors import ConfigurationError, JobExecutionError
-from penstock.model.graph.chain import ChainSpec
-from penstock.model.graph.job_graph import JobGraph, JobVertex
-from penstock.model.graph.partitioning import ShipStrategy
 from penstock.model.ids import JobId, VertexId
 from penstock.model.messages import (
     Committable,
@@ -50,11 +48,7 @@ from penstock.model.messages.batch import (
 )
 from penstock.model.program import JobOutcome
 from penstock.model.states import JobStatus
-from penstock.runtime.keys import KeySelection
-from penstock.runtime.sink import Sink
 from penstock.runtime.source import Source
-
-_WAIT_SLICE_S: Final = 0.5  # so that Ctrl-C reaches a waiting main thread
 
 
 class BatchJob:
@@ -75,9 +69,7 @@ class BatchJob:
         self._memory = memory
         self._observer = guarded(observer)
         self._master = BatchMaster(job.graph, _now_ms())
-        self._events: queue.SimpleQueue[Callable[[], Sequence[BatchEffect]] | None] = (
-            queue.SimpleQueue()
-        )
+        self._events: queue.SimpleQueue[Callable[[], Sequence[BatchEffect]]] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="penstock-batch", daemon=True)
         self._ended = threading.Event()
         self._outcome: JobOutcome | None = None
@@ -105,16 +97,13 @@ class BatchJob:
         return self._master.status
 
     def wait(self, timeout_s: float | None = None) -> JobOutcome:
-        """Ctrl-C while waiting cancels the job, waits until its stages are over, and raises on."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        try:
-            while not self._ended.wait(_WAIT_SLICE_S):
-                if deadline is not None and time.monotonic() >= deadline:
-                    raise TimeoutError(f"job {self._job.graph.name} is {self.status()} still")
-        except KeyboardInterrupt:
-            self.cancel()
-            self._ended.wait(10.0)
-            raise
+        """See `wait_for_end`."""
+        wait_for_end(
+            self._ended,
+            timeout_s,
+            self.cancel,
+            lambda: f"job {self._job.graph.name} is {self.status()}",
+        )
         assert self._outcome is not None
         return self._outcome
 
@@ -161,11 +150,9 @@ class BatchJob:
     def _run(self) -> None:
         try:
             while not self._master.status.is_terminal:
-                call = self._events.get()
-                assert call is not None
-                for effect in call():
+                for effect in self._events.get()():
                     self._carry_out(effect)
-        except Exception as error:
+        except Exception as error:  # a bug of ours: the job ends, and says so
             self._observer.engine_failed(error)
             text = "".join(traceback.format_exception(error))
             self._end(JobStatus.FAILED, FailureInfo(type(error).__name__, text))
@@ -184,14 +171,11 @@ class BatchJob:
         match effect:
             case RunStage(vertex_id):
                 stage = self._plan.stage(vertex_id)
-                run = functools.partial(self._run_stage, stage)
-                threading.Thread(
-                    target=run, name=f"penstock-stage-{stage.vertex.name[:40]}", daemon=True
-                ).start()
+                _start(f"stage-{stage.vertex.name[:40]}", functools.partial(self._run_stage, stage))
             case CancelStage(vertex_id):
                 self._runner.cancel(vertex_id)
             case CommitResults():
-                self._commit()
+                _start("commit", self._commit)
             case ExecutionStateChanged():
                 self._observer.execution_changed(effect, self._job.graph)
             case JobStatusChanged():
@@ -201,12 +185,13 @@ class BatchJob:
         self._events.put(lambda: self._master.handle(event, _now_ms()))
 
     def _commit(self) -> None:
+        """On a thread of its own: file systems and databases may take their time."""
         failure = None
         try:
             committers = committers_of(self._job.coordinated)
             commit_all(committers, self._committables, job_prefix_of(self.job_id))
             self._print()
-        except Exception as error:
+        except Exception as error:  # of a file system or a database: the job fails with it
             failure = failure_of(error)
         self._events.put(lambda: self._master.committed(_now_ms(), failure))
 
@@ -222,7 +207,7 @@ class BatchJob:
                 self._reports[vertex_id, one.subtask] = one
                 self._committables += [Committable(*pair) for pair in one.committables]
             else:
-                stream, _rows, payload = one
+                stream, payload = one
                 self._collected.setdefault(stream, []).append(payload)
         return ()
 
@@ -246,7 +231,9 @@ class BatchJob:
             event = StageFinished(stage.vertex_id, result.bytes_by_partition)
         except StageError as error:
             event = StageFailed(stage.vertex_id, error.failure)
-        except Exception as error:
+        except (
+            Exception
+        ) as error:  # whatever it was, the master waits to be told of this stage's end
             event = StageFailed(stage.vertex_id, failure_of(error))
         self._tell(event)
 
@@ -256,18 +243,6 @@ class BatchJob:
             if is_here and isinstance(place.coordinator, Source):
                 return splits_of(place.coordinator, place.name, place.parallelism)
         return []
-
-    def _keys_of(self, stage: Stage) -> bytes | None:
-        """What each gate is partitioned by; None: none of them by a key."""
-        found: list[KeySelection | None] = []
-        for edge in stage.vertex.inputs:
-            producer = self._job.graph.vertices[edge.source]
-            outputs = chain_of(self._job.graph, producer).outputs
-            (output,) = [one for one in outputs if one.data_set_id == edge.data_set_id]
-            is_keyed = edge.ship_strategy is ShipStrategy.HASH
-            keys = output.partitioning.key_selector if is_keyed else None
-            found.append(keys if isinstance(keys, KeySelection) else None)
-        return serialize(found) if any(found) else None
 
     def _orders(self, stage: Stage) -> Orders:
         graph, vertex = self._job.graph, stage.vertex
@@ -284,27 +259,14 @@ class BatchJob:
                 one.data_set_id: WhereTo(one.gate, one.first, one.consumers, one.max_parallelism)
                 for one in stage.outputs
             },
-            inputs=tuple(edge.input_index for edge in vertex.inputs),
             driver_partition=self._plan.driver_partition,
-            keys=self._keys_of(stage),
             memory=self._memory,
             job_parameters=tuple(parameters.items()),
         )
 
 
-def speakers_of(job: SubmittedJob) -> set[VertexId]:
-    """Vertices whose subtasks have more for the driver than their report."""
-    found = {one.vertex_id for one in job.coordinated if isinstance(one.coordinator, Sink)}
-    for vertex_id, vertex in job.graph.vertices.items():
-        if any(one.driver_stream is not None for one in chain_of(job.graph, vertex).outputs):
-            found.add(vertex_id)
-    return found
-
-
-def chain_of(job_graph: JobGraph, vertex: JobVertex) -> ChainSpec:
-    assert vertex.chain_blob is not None
-    found: ChainSpec = deserialize(job_graph.blobs[vertex.chain_blob])
-    return found
+def _start(name: str, run: Callable[[], None]) -> None:
+    threading.Thread(target=run, name=f"penstock-{name}", daemon=True).start()
 
 
 def _now_ms() -> int:

@@ -9,13 +9,15 @@ Source: Flink's BATCH execution, whose result partitions are here Spark's map ou
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from penstock.model.graph.job_graph import JobGraph, JobVertex
 from penstock.model.graph.partitioning import ShipStrategy
+from penstock.model.graph.stream_graph import StreamNode
 from penstock.model.graph.topology import sort_job_vertices
 from penstock.model.ids import DataSetId, VertexId
+from penstock.runtime.sink import Sink
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,21 @@ class Plan:
         return next(stage for stage in self.stages if stage.vertex_id == vertex_id)
 
 
+def speakers_of(job_graph: JobGraph, nodes: Mapping[int, StreamNode]) -> set[VertexId]:
+    """Vertices with an operator that has rows or commits for the driver."""
+
+    def speaks(node: StreamNode) -> bool:
+        return node.driver_stream is not None or isinstance(node.coordinator, Sink)
+
+    return {
+        vertex_id
+        for vertex_id, vertex in job_graph.vertices.items()
+        if any(speaks(nodes[one.node_id]) for one in vertex.operators)
+    }
+
+
 def plan_of(job_graph: JobGraph, speakers: Collection[VertexId]) -> Plan:
-    """`speakers`: vertices with sinks that commit, or with streams to the driver. Raises: GraphError: the graph has a circle."""
+    """`speakers`: see `speakers_of`. Raises: GraphError: the graph has a circle."""
     ordered = sort_job_vertices(job_graph)
     first_of: dict[VertexId, int] = {}
     partitions = 0

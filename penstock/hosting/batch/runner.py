@@ -94,7 +94,7 @@ class ThreadRunner:
                 made[partition].append(record)
                 if stage.vertex_id in self._canceled:
                     break
-        except Exception as error:
+        except Exception as error:  # as on Spark: an error of a subtask is its stage's
             raise StageError(failure_of(error)) from error
         if stage.vertex_id in self._canceled:
             raise StageError(FailureInfo("JobCancelled", "the stage was cancelled"))

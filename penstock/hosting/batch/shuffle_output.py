@@ -135,10 +135,10 @@ class DriverOutput(_Output):
     def _finish(self) -> None:
         rows, self._rows = self._rows, []
         if rows:
-            record = pickle.dumps((self._stream, len(rows), dumps_records(rows)))
+            record = pickle.dumps((self._stream, dumps_records(rows)))
             self._outbox.put(self._partition, record)
 
 
 def driver_records(records: Iterable[bytes]) -> Iterator[Any]:
-    """What is in the driver's partition: (stream, rows, pickled rows), or a Report."""
+    """What is in the driver's partition: (stream, pickled rows), or a Report."""
     return map(pickle.loads, records)

@@ -43,7 +43,7 @@ def run(
                 continue
             yield _KEY.pack(partition)
             yield record
-    except Exception as error:
+    except Exception as error:  # whatever it was, Spark is told in our words
         failure = failure_of(error)
         where = f"  in task:     {told.vertex_name} ({subtask + 1}/{told.parallelism}), attempt {attempt}"
         placed = FailureInfo(failure.kind, f"{failure.text}\n{where}", failure.is_user_code)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Final
 
 from py4j.java_gateway import JavaObject
-from pyspark import RDD, Accumulator, SparkContext, cloudpickle
+from pyspark import RDD, Accumulator, Broadcast, SparkContext, cloudpickle
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import SparkSession
 
@@ -28,7 +28,6 @@ from penstock.hosting.package_archive import package_archive
 from penstock.model.ids import VertexId
 from penstock.model.messages import FailureInfo
 
-_LOOK_S: Final = 0.01
 _WATCH_S: Final = 0.2
 _PARTITIONER: Final = 0x50E57
 """Names the partitioner of our shuffles to Spark: those with one name and size have one partitioning."""
@@ -44,10 +43,10 @@ class SparkRunner:
         self._plan = plan
         self._job_name = job_name
         archives = [package_archive(), modules] if modules else [package_archive()]
-        self._archives = tuple((hashlib.sha256(one).hexdigest()[:16], one) for one in archives)
+        self._names = tuple(hashlib.sha256(one).hexdigest()[:16] for one in archives)
+        self._archives = self._context.broadcast(tuple(archives))
+        self._shipped: list[Broadcast[Any]] = [self._archives]
         self._shuffles: dict[VertexId, Any] = {}
-        self._shipped: list[Any] = []
-        self._lock = threading.Lock()
         self._canceled: set[VertexId] = set()
         self._group = f"penstock-batch-{id(self):x}-{time.time_ns():x}"
 
@@ -64,12 +63,11 @@ class SparkRunner:
                 return self._run_map(stage, body, aside) if stage.outputs else self._run_last(body)
         except StageError:
             raise
-        except Exception as error:
+        except Exception as error:  # py4j's and Spark's, of any kind: Spark has given the stage up
             raise StageError(self._failure(stage, str(error))) from error
 
     def cancel(self, vertex_id: VertexId) -> None:
-        with self._lock:
-            self._canceled.add(vertex_id)
+        self._canceled.add(vertex_id)
         with contextlib.suppress(Exception):  # a stopped context has no jobs left
             self._context.cancelJobGroup(f"{self._group}-{vertex_id}")
 
@@ -98,8 +96,7 @@ class SparkRunner:
         shuffled = pairs.partitionBy(partitioner)
         dependency = shuffled.rdd().dependencies().head()
         future = self._context._jsc.sc().submitMapStage(dependency)
-        while not future.isCompleted():
-            time.sleep(_LOOK_S)
+        jvm.scala.concurrent.Await.ready(future, jvm.scala.concurrent.duration.Duration.Inf())
         outcome = future.value().get()
         if outcome.isFailure():
             raise StageError(self._failure(stage, _text_of(outcome.failed().get())))
@@ -138,8 +135,9 @@ class SparkRunner:
         return self._context.accumulator([], spark_task.Appended())
 
     def _body(self, order: StageOrder, aside: Accumulator[list[bytes]] | None) -> RDD[bytes]:
-        shipped = self._context.broadcast((self._archives, pickle.dumps(order.orders)))
-        self._shipped.append(shipped)
+        orders = self._context.broadcast(pickle.dumps(order.orders))
+        self._shipped.append(orders)
+        shipped = spark_task.Shipped(self._names, self._archives, orders)
         read = self._inputs(order)
         return read.mapPartitionsWithIndex(_task_of(shipped, aside), preservesPartitioning=True)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class Appended:
@@ -22,39 +22,55 @@ class Appended:
         return value1
 
 
+class Shipped(NamedTuple):
+    """`archives`: broadcast zips, one for each of `names`, which are of their contents. `orders`: broadcast, pickled Orders."""
+
+    names: tuple[str, ...]
+    archives: Any
+    orders: Any
+
+
 def run_subtask(
-    shipped: Any, aside: Any, subtask: int, records: Iterable[bytes]
+    shipped: Shipped, aside: Any, subtask: int, records: Iterable[bytes]
 ) -> Iterator[bytes]:
-    """Body of a Spark task. `shipped`: broadcast variable with ((name, zip), ...) and the pickled Orders. `aside`: accumulator
-    for what the task tells the driver, or None.
+    """Body of a Spark task. `aside`: accumulator for what the task tells the driver, or None.
 
     Yields key and record in turns, as Spark's PairwiseRDD takes them: the reduce partition in 8 bytes, then the bytes.
     """
     import importlib
-    import os
     import sys
-    import tempfile
 
     from pyspark import TaskContext
 
-    archives, orders = shipped.value
-    wanted = [name for name, _ in archives]
-    state = sys.__dict__.setdefault("_penstock_archives", ([], None))
-    if state[0] != wanted:
-        for module in [name for name in sys.modules if name.split(".")[0] == "penstock"]:
-            del sys.modules[module]
-        if state[1] is not None:
-            sys.path[:] = [path for path in sys.path if not path.startswith(state[1])]
-        folder = tempfile.mkdtemp(prefix=f"penstock-{os.getpid()}-")
-        for name, content in archives:
-            path = os.path.join(folder, name + ".zip")
-            with pathlib.Path(path).open("wb") as target:
-                target.write(content)
-            sys.path.insert(0, path)
-        importlib.invalidate_caches()
-        sys.__dict__["_penstock_archives"] = (wanted, folder)
+    installed, folder = sys.__dict__.get("_penstock_archives", ((), None))
+    if installed != shipped.names:
+        sys.__dict__["_penstock_archives"] = shipped.names, _install(shipped, folder)
     body = importlib.import_module("penstock.hosting.batch.spark_body")
     context = TaskContext.get()
     attempt = 0 if context is None else context.attemptNumber()
     tell = None if aside is None else lambda record: aside.add([record])
-    yield from body.run(orders, subtask, attempt, iter(records), tell)
+    yield from body.run(shipped.orders.value, subtask, attempt, iter(records), tell)
+
+
+def _install(shipped: Shipped, former: str | None) -> str:
+    """Put the archives on the path, in place of those in the folder `former`. Gives their folder, which goes with the application."""
+    import importlib
+    import os
+    import shutil
+    import sys
+    import tempfile
+
+    from pyspark import SparkFiles
+
+    for module in [name for name in sys.modules if name.split(".")[0] == "penstock"]:
+        del sys.modules[module]
+    if former is not None:
+        sys.path[:] = [path for path in sys.path if not path.startswith(former)]
+        shutil.rmtree(former, ignore_errors=True)
+    folder = tempfile.mkdtemp(prefix=f"penstock-{os.getpid()}-", dir=SparkFiles.getRootDirectory())
+    for name, content in zip(shipped.names, shipped.archives.value, strict=True):
+        path = pathlib.Path(folder) / f"{name}.zip"
+        path.write_bytes(content)
+        sys.path.insert(0, str(path))
+    importlib.invalidate_caches()
+    return folder

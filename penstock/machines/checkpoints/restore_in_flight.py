@@ -145,8 +145,7 @@ class _Scaled:
     def sources(self, edge: JobEdge, subtask: int) -> Sequence[int]:
         """Former subtasks some of whose records may be this one's."""
         strategy = edge.ship_strategy
-        goes_by_content = strategy in (ShipStrategy.HASH, ShipStrategy.CUSTOM)
-        if self._is_same or not goes_by_content:
+        if self._is_same or not strategy.goes_by_content:
             return self.owned(subtask)
         if strategy is ShipStrategy.HASH and self._is_same_groups:
             found = restore_sources(self._groups, self._old, self._new, subtask)

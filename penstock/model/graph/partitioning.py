@@ -17,6 +17,11 @@ class ShipStrategy(StrEnum):
     HASH = "HASH"
     CUSTOM = "CUSTOM"
 
+    @property
+    def goes_by_content(self) -> bool:
+        """Whether a record itself says which subtask it is for."""
+        return self in (ShipStrategy.HASH, ShipStrategy.CUSTOM)
+
 
 class StreamExchangeMode(StrEnum):
     """Whether the reader of a stream works beside its writer, or after it.

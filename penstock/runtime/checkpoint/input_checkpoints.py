@@ -69,8 +69,9 @@ class InputCheckpoints:
     `alignment_ms`: of the newest checkpoint that a snapshot was asked for, from its first barrier until then. `on_abort`: told
     of a checkpoint that this task will not take part in. `on_in_flight`: told by channel what was in flight of an unaligned
     one, when all of its barriers are there. `in_flight`: what is being recorded; None: nothing. `on_timer_set`: told when
-    `on_timer` has to be called, on the `now_ms` clock. `prioritize(channel, sequence)`: a barrier that was announced overtakes. `recovered`: (channel, batch), what inputs were restored with and
-    have not given to the task: in flight still, while another input has a barrier already.
+    `on_timer` has to be called, on the `now_ms` clock. `prioritize(channel, sequence)`: a barrier that was announced
+    overtakes. `recovered`: (channel, batch), what inputs were restored with and have not given to the task: in flight still,
+    while another input has a barrier already.
     """
 
     def __init__(
@@ -132,9 +133,10 @@ class InputCheckpoints:
         return self._barriers.get(checkpoint_id)
 
     def _watch_timer(self) -> None:
-        if self._handler.timer_ms not in {None, self._timer_ms}:
-            self._timer_ms = self._handler.timer_ms
-            self.on_timer_set(self._handler.timer_ms or 0)
+        timer_ms = self._handler.timer_ms
+        if timer_ms is not None and timer_ms != self._timer_ms:
+            self._timer_ms = timer_ms
+            self.on_timer_set(timer_ms)
 
     @property
     def is_overtaking(self) -> bool:

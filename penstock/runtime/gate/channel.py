@@ -5,6 +5,7 @@ Knows no place where elements come from. Source: Flink InputChannel, UnknownInpu
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.runtime.subpartition_view import Polled
 
 
-class InputChannel:
+class InputChannel(ABC):
     """One consumed subpartition. `bytes_in`, `buffers_in`: polled so far, events too.
 
     The gate's own notes on its channels stand here, so that a channel that nobody made costs nothing:
@@ -43,9 +44,9 @@ class InputChannel:
     def request(self) -> None:
         """Ask the producer for the subpartition. Errors are kept for `poll`."""
 
+    @abstractmethod
     def poll(self) -> Polled | None:
         """Next element, or None for now. Mailbox thread. Raises: what went wrong on the channel."""
-        raise NotImplementedError
 
     def on_error(self, error: Exception) -> None:
         """Any thread: the reader finds it at its next poll. The first one counts; strangers are wrapped."""

@@ -7,6 +7,7 @@ in the main output unless some side output is read.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from inspect import isgeneratorfunction
 from itertools import repeat
@@ -31,26 +32,26 @@ from penstock.runtime.side_output import OutputTag
 from penstock.runtime.timers import InternalTimerService, TimeDomain
 
 
-class TimerService:
+class TimerService(ABC):
     """What user functions see of timers. Source: PyFlink TimerService."""
 
-    def current_processing_time(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def current_processing_time(self) -> int: ...
 
-    def current_watermark(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def current_watermark(self) -> int: ...
 
-    def register_processing_time_timer(self, timestamp: int) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def register_processing_time_timer(self, timestamp: int) -> None: ...
 
-    def register_event_time_timer(self, timestamp: int) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def register_event_time_timer(self, timestamp: int) -> None: ...
 
-    def delete_processing_time_timer(self, timestamp: int) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def delete_processing_time_timer(self, timestamp: int) -> None: ...
 
-    def delete_event_time_timer(self, timestamp: int) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def delete_event_time_timer(self, timestamp: int) -> None: ...
 
 
 class KeyedTimerService(TimerService):

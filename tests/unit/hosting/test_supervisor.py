@@ -12,13 +12,15 @@ import threading
 
 import pytest
 
-from penstock.hosting import supervisor, user_output
-from penstock.hosting.supervisor import SupervisorConfig, supervise, sweep_leftovers
+from penstock.hosting import supervisor, taskmanager_child, user_output, worker_folders
+from penstock.hosting.supervisor import SupervisorConfig, supervise
+from penstock.hosting.taskmanager_child import TaskManagerChild
 from penstock.hosting.wire import MessageBuffer
+from penstock.hosting.worker_folders import sweep_leftovers
 
 
 def config() -> SupervisorConfig:
-    return SupervisorConfig("tm-1", "127.0.0.1", 1, b"s", "token", "cluster", 0.01, 0.05, None, {})
+    return SupervisorConfig("tm-1", "127.0.0.1", 1, b"s", "token", "cluster", 0.01, 0.05, {})
 
 
 def open_descriptors() -> dict[str, str]:
@@ -41,52 +43,65 @@ def archive(tmp_path):
 )
 @pytest.mark.parametrize("error", [OSError("no memory"), ValueError("embedded null byte")])
 def test_a_child_that_cannot_be_started_leaves_no_descriptor(archive, monkeypatch, error):
-    ours, theirs = socket.socketpair()
-    monkeypatch.setattr(supervisor, "_connect", lambda _: (ours, MessageBuffer()))
-
     def fails(*args, **kwargs):
         raise error
 
-    monkeypatch.setattr(supervisor.subprocess, "Popen", fails)
+    monkeypatch.setattr(taskmanager_child.subprocess, "Popen", fails)
     before = open_descriptors()
-    del before[str(ours.fileno())]
-    text = supervise(config(), archive)
-    assert "could not be started" in text and str(error) in text
+    with pytest.raises(type(error), match=str(error)):
+        TaskManagerChild(archive, None)
     assert open_descriptors() == before
-    theirs.close()
 
 
-def test_a_lost_connection_is_told_as_one_and_the_child_is_ended(archive, monkeypatch):
+@pytest.fixture
+def child(archive, monkeypatch):
+    """That only waits for its end."""
+    popen = subprocess.Popen
+    waits = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    monkeypatch.setattr(
+        taskmanager_child.subprocess, "Popen", lambda _command, **options: popen(waits, **options)
+    )
+    with TaskManagerChild(archive, None) as started:
+        yield started
+
+
+@pytest.fixture
+def theirs(monkeypatch):
+    """The JobManager's end of the supervisor's connection."""
     ours, theirs = socket.socketpair()
     monkeypatch.setattr(supervisor, "_connect", lambda _: (ours, MessageBuffer()))
-    started = []
-    popen = subprocess.Popen
-
-    def starts(_command, **options):
-        started.append(popen([sys.executable, "-c", "import sys; sys.stdin.read()"], **options))
-        theirs.close()
-        return started[0]
-
-    monkeypatch.setattr(supervisor.subprocess, "Popen", starts)
-    assert "JobManager" in supervise(config(), archive)
-    assert started[0].returncode is not None
-    assert started[0].stdin.closed
+    with theirs:
+        yield theirs
 
 
-def test_a_silent_job_manager_is_left_and_the_child_is_ended(archive, monkeypatch):
-    ours, theirs = socket.socketpair()
-    monkeypatch.setattr(supervisor, "_connect", lambda _: (ours, MessageBuffer()))
-    started = []
-    popen = subprocess.Popen
-
-    def starts(_command, **options):
-        started.append(popen([sys.executable, "-c", "import sys; sys.stdin.read()"], **options))
-        return started[0]
-
-    monkeypatch.setattr(supervisor.subprocess, "Popen", starts)
-    assert "nothing was heard of the JobManager for 0.05 s" in supervise(config(), archive)
-    assert started[0].returncode is not None
+def test_a_lost_connection_is_told_as_one(child, theirs):
     theirs.close()
+    assert "JobManager" in supervise(config(), child)
+
+
+def test_a_silent_job_manager_is_left(child, theirs):
+    assert "nothing was heard of the JobManager for 0.05 s" in supervise(config(), child)
+    assert child.process.wait() == -signal.SIGKILL
+
+
+@pytest.mark.skipif(
+    not os.path.isdir("/proc/self/fd"), reason="descriptors are listed on Linux only"
+)
+def test_a_child_is_ended_and_leaves_no_descriptor(archive):
+    before = open_descriptors()
+    with TaskManagerChild(archive, None) as started:
+        assert open_descriptors() != before
+    assert started.process.returncode is not None
+    assert started.process.stdin.closed
+    assert open_descriptors() == before
+
+
+def test_one_that_cannot_begin_is_told_with_its_last_words(archive, theirs, monkeypatch):
+    monkeypatch.setattr(taskmanager_child, "_BOOT", "raise SystemExit('no such library')")
+    with TaskManagerChild(archive, None) as started:
+        text = supervise(config(), started)
+    assert "exit code 1" in text
+    assert "no such library" in text
 
 
 # ---------------------------------------------------------------------- leftovers
@@ -130,7 +145,7 @@ def test_folders_of_dead_workers_go_and_all_others_stay(shared, dead_pid):
 def test_folders_of_another_user_stay(shared, dead_pid, monkeypatch):
     kept = folder(shared, f"penstock-{dead_pid}-abc")
     mine = os.getuid()
-    monkeypatch.setattr(supervisor.os, "getuid", lambda: mine + 1)
+    monkeypatch.setattr(worker_folders.os, "getuid", lambda: mine + 1)
     sweep_leftovers()
     assert kept.exists()
 
@@ -138,7 +153,7 @@ def test_folders_of_another_user_stay(shared, dead_pid, monkeypatch):
 def test_a_folder_in_use_in_another_container_stays(shared, dead_pid):
     """Its process id means nothing here; its lock does."""
     used = folder(shared, f"penstock-{dead_pid}-abc")
-    with supervisor._claimed(str(used / "penstock.zip")):
+    with worker_folders.claimed(str(used / "penstock.zip")):
         sweep_leftovers()
         assert used.exists()
     sweep_leftovers()
@@ -146,7 +161,7 @@ def test_a_folder_in_use_in_another_container_stays(shared, dead_pid):
 
 
 def test_supervising_sweeps_first_and_a_folder_that_cannot_be_listed_is_no_error(
-    shared, dead_pid, archive, monkeypatch
+    shared, dead_pid, child, monkeypatch
 ):
     dead = folder(shared, f"penstock-{dead_pid}-abc")
 
@@ -154,14 +169,14 @@ def test_supervising_sweeps_first_and_a_folder_that_cannot_be_listed_is_no_error
         raise OSError("refused")
 
     monkeypatch.setattr(supervisor, "_connect", unreachable)
-    assert "could not reach" in supervise(config(), archive)
+    assert "could not reach" in supervise(config(), child)
     assert not dead.exists()
     monkeypatch.setattr(tempfile, "tempdir", str(shared / "nowhere"))
-    assert "could not reach" in supervise(config(), archive)
+    assert "could not reach" in supervise(config(), child)
 
 
 def test_the_lock_is_gone_with_the_supervisor(archive):
-    with supervisor._claimed(archive):
+    with worker_folders.claimed(archive):
         pass
     with open(archive, "rb") as claim:
         fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -196,17 +211,14 @@ def test_the_end_of_one_thread_leaves_the_parts_of_others(monkeypatch):
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="states are told on Linux only")
-def test_a_child_that_is_stopped_is_known_as_such():
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    try:
-        assert not supervisor.is_stopped(child.pid)
-        child.send_signal(signal.SIGSTOP)
-        os.waitpid(child.pid, os.WUNTRACED)
-        assert supervisor.is_stopped(child.pid)
-        child.send_signal(signal.SIGCONT)
-        os.waitpid(child.pid, os.WCONTINUED)
-        assert not supervisor.is_stopped(child.pid)
-    finally:
-        child.kill()
-        child.communicate()
-    assert not supervisor.is_stopped(child.pid)
+def test_a_child_that_is_stopped_is_known_as_such(child):
+    assert not child.is_stopped
+    child.process.send_signal(signal.SIGSTOP)
+    os.waitpid(child.process.pid, os.WUNTRACED)
+    assert child.is_stopped
+    child.process.send_signal(signal.SIGCONT)
+    os.waitpid(child.process.pid, os.WCONTINUED)
+    assert not child.is_stopped
+    child.process.kill()
+    child.process.wait()
+    assert not child.is_stopped

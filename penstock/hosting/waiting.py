@@ -1,0 +1,37 @@
+"""A program that waits for its job, on the user's own thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+_SLICE_S: Final = 0.5
+"""So that Ctrl-C reaches a waiting main thread."""
+_CANCEL_S: Final = 10.0
+
+
+def wait_for_end(
+    ended: threading.Event,
+    timeout_s: float | None,
+    cancel: Callable[[], None],
+    describe: Callable[[], str],
+) -> None:
+    """Ctrl-C while waiting cancels the job, waits until nothing of it is left, and raises on.
+
+    `describe`: the job and its state, for the text of the TimeoutError that comes after `timeout_s`.
+    """
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    try:
+        while not ended.wait(_SLICE_S if deadline is None else _left_s(deadline)):
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimeoutError(f"{describe()} still")
+    except KeyboardInterrupt:
+        cancel()
+        ended.wait(_CANCEL_S)
+        raise
+
+
+def _left_s(deadline: float) -> float:
+    return min(_SLICE_S, max(0.0, deadline - time.monotonic()))

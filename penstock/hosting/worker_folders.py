@@ -1,0 +1,70 @@
+"""Folders in which Spark's workers keep the shipped archive: claimed while in use, and swept when their worker was killed.
+
+Imports nothing of Penstock: see `taskmanager_child`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+from typing import Final
+
+_FOLDER: Final = re.compile(r"penstock-(\d+)-.+")  # `spark_executor` makes them
+
+
+@contextlib.contextmanager
+def claimed(archive: str) -> Generator[None, None, None]:
+    """Locked while it is in use: a container that shares the folder but not our process ids sees that."""
+    with Path(archive).open("rb") as claim:
+        if sys.platform != "win32":
+            import fcntl
+
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(claim, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield
+
+
+def sweep_leftovers() -> None:
+    """Remove folders of our user's whose worker was killed before it could."""
+    if sys.platform == "win32":
+        return  # there is no asking for a process there without ending it
+    with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+        for entry in entries:
+            found = _FOLDER.fullmatch(entry.name)
+            if found is not None and _is_leftover(entry, int(found[1])):
+                shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def _is_leftover(entry: os.DirEntry[str], pid: int) -> bool:
+    try:
+        if not entry.is_dir(follow_symlinks=False):
+            return False
+        if entry.stat(follow_symlinks=False).st_uid != os.getuid():
+            return False
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return not _is_claimed(entry.path)
+    except (OSError, OverflowError):
+        return False
+    return False
+
+
+def _is_claimed(folder: str) -> bool:
+    if sys.platform == "win32":
+        return True
+    import fcntl
+
+    try:
+        with (Path(folder) / "penstock.zip").open("rb") as claim:
+            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
