@@ -45,6 +45,7 @@ from penstock.model.checkpoint_statistics import CheckpointStatistics
 from penstock.model.checkpoints import CheckpointType
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, GraphError, NoResourceAvailable
+from penstock.model.graph.auto_parallelism import auto_parallelism_of
 from penstock.model.graph.builder import build_job_graph
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.graph.stream_graph import StreamGraph
@@ -122,6 +123,9 @@ class Host(Protocol):
     def command_line(self) -> Mapping[str, str]: ...
     def spark_configuration(self) -> dict[str, str]: ...
     def default_parallelism(self, settings: Settings) -> int: ...
+    def cores(self) -> int:
+        """How many subtasks of a BATCH job it runs at once."""
+
     def provider(self, settings: Settings, needed: Needed) -> TaskManagerProvider: ...
     def stage_runner(self, settings: Settings, job: SubmittedJob, plan: Plan) -> StageRunner:
         """For a job of type BATCH."""
@@ -151,6 +155,7 @@ class ClusterExecutor:
         )
         fixed_id = _fixed_job_id(settings)
         if graph.is_batch:
+            graph.auto_parallelism = auto_parallelism_of(settings, self._host.cores())
             graph = in_batch(graph, is_combining=settings.get_bool("penstock.batch.combine"))
         job_graph = build_job_graph(graph, JobId(fixed_id or uuid.uuid4().hex), serialize)
         _check_sizes(job_graph)
@@ -308,6 +313,9 @@ class MiniCluster:
         return {}
 
     def default_parallelism(self, settings: Settings) -> int:
+        return self._parallelism
+
+    def cores(self) -> int:
         return self._parallelism
 
     def provider(self, settings: Settings, needed: Needed) -> TaskManagerProvider:
