@@ -73,11 +73,14 @@ class SparkHost:
 
     def default_parallelism(self, settings: Settings) -> int:
         """Cores that Spark can give, less those kept for Spark jobs beside us; at least 1."""
+        cores = self.cores()
+        kept = 0 if active_session() is None else settings.get_int("penstock.spark.cores-kept")
+        return max(1, cores - kept)
+
+    def cores(self) -> int:
+        """Of the active session, or of this machine, where one would be started."""
         spark = active_session()
-        if spark is None:
-            return os.cpu_count() or 1
-        cores = SparkProvider(spark, 1).total_cores()
-        return max(1, cores - settings.get_int("penstock.spark.cores-kept"))
+        return os.cpu_count() or 1 if spark is None else SparkProvider(spark, 1).total_cores()
 
     def provider(self, settings: Settings, needed: Mapping[SlotSize, int]) -> TaskManagerProvider:
         slots = settings.get_int("taskmanager.numberOfTaskSlots")

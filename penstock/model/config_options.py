@@ -50,6 +50,8 @@ penstock.task.check-threads | bool | false |
     Debugging: an error when another thread than a task's own touches its state. Always so on a MiniCluster.
 penstock.task.slow-call | duration | 10 s |
     A function that has not come back for so long is named, with its stack; 0: never.
+penstock.batch.combine | bool | true |
+    Whether keyed reduces of BATCH jobs combine before the shuffle; a function has to be associative then.
 penstock.spark.master | str | - | Master of the embedded session; none: local with enough cores.
 penstock.spark.cores-kept | int | 1 | Cores left for Spark jobs beside the job.
 penstock.spark.log-file | str | - | Where Spark's log goes; none: a file in the temporary directory.

@@ -10,9 +10,17 @@ from pathlib import Path
 import pytest
 
 from penstock.common import Encoder, Types
-from penstock.datastream import OutputTag, ProcessFunction, RuntimeExecutionMode
+from penstock.datastream import (
+    BroadcastProcessFunction,
+    OutputTag,
+    ProcessFunction,
+    RuntimeExecutionMode,
+    StreamExecutionEnvironment,
+)
 from penstock.datastream.connectors.file_system import FileSink
+from penstock.datastream.state import MapStateDescriptor
 from penstock.model.errors import JobExecutionError
+from penstock.model.states import ExecutionState
 from tests.spark.programs import LINES, environment, expected_counts
 
 pytestmark = pytest.mark.spark
@@ -107,6 +115,45 @@ def test_the_users_own_error_is_what_is_told(spark):
     for line in (r"at record:   2", "in task:     Map", "test_batch.py", "attempt 0"):
         assert line in text
     assert "Py4J" not in text
+
+
+@pytest.mark.parametrize("master", ["spark", pytest.param("spark_cluster", marks=pytest.mark.long)])
+def test_the_data_decide_how_many_subtasks_there_are(request, master):
+    """From Spark's own statistics of map outputs; each subtask reads several partitions of the shuffle, and all read the broadcast."""
+    request.getfixturevalue(master)
+    auto = "execution.batch.adaptive.auto-parallelism"
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    env.get_configuration().set_string(f"{auto}.avg-data-volume-per-task", "4 kb")
+    env.get_configuration().set_string(f"{auto}.max-parallelism", "8")
+    lines = env.from_collection(LINES, Types.STRING())
+    pairs = lines.rebalance().flat_map(pairs_of).rebalance().map(lambda pair: pair)
+    counts = pairs.key_by(first_of).reduce(plus)
+    both = counts.rebalance().connect(counts.broadcast(Total.TOTAL)).process(Total())
+    collected = both.execute_and_collect()
+    graph = collected.get_job_client()._control.master.graph
+    with collected as found:
+        results = dict(found)
+    expected = expected_counts()
+    assert results == {word: (count, len(expected)) for word, count in expected.items()}
+    subtasks = {one.name.split(" -> ")[0]: len(one.vertices) for one in graph.job_vertices}
+    assert subtasks["Source: Collection Source"] == 1
+    assert subtasks["FlatMap"] == 8  # 100 kB of lines
+    assert subtasks["Map"] == 8
+    assert 1 < subtasks["Reduce"] < 8  # each word once from each of eight
+    assert {vertex.state for vertex in graph.vertices} == {ExecutionState.FINISHED}
+
+
+class Total(BroadcastProcessFunction):
+    """How many words there are, known before the first record."""
+
+    TOTAL = MapStateDescriptor("total", Types.STRING(), Types.INT())
+
+    def process_element(self, value, ctx):
+        yield value[0], (value[1], sum(1 for _ in ctx.get_broadcast_state(self.TOTAL).items()))
+
+    def process_broadcast_element(self, value, ctx):
+        ctx.get_broadcast_state(self.TOTAL).put(*value)
 
 
 EVENT_LOG = """

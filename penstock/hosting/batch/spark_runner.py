@@ -126,7 +126,7 @@ class SparkRunner:
         self._shuffles[stage.vertex_id] = shuffled
         if aside is not None:
             return StageResult(sizes, aside.value)
-        told = self._read((shuffled,), self._plan.driver_partition, 1).collect()
+        told = self._read((shuffled,), ((self._plan.driver_partition,),)).collect()
         return StageResult(sizes, [bytes(one) for one in told])
 
     def _shuffled(self, body: RDD[bytes]) -> JavaObject:
@@ -180,32 +180,40 @@ class SparkRunner:
             splits = [serialize(one) for one in order.splits]
             return self._context.parallelize(splits, len(splits))
         shuffles = tuple(self._shuffles[producer] for producer in stage.producers)
-        read = self._read(shuffles, stage.first, stage.vertex.parallelism)
+        read = self._read(shuffles, order.reads)
         # Blocks of several tasks come in any order, and what a subtask makes of them depends on it: made again it is not the
         # same, of which a reader must not see a part. A sample of all records tells Spark so, and it makes all of it again.
-        makers = sum(self._plan.stage(producer).vertex.parallelism for producer in stage.producers)
+        makers = sum(_makers_of(shuffle) for shuffle in shuffles)
         return read if makers == 1 else self._rdd(read._jrdd.sample(False, 1.0, 0))
 
-    def _read(self, shuffles: Sequence[JavaObject], first: int, count: int) -> RDD[bytes]:
-        """Reduce partitions `first` to `first + count`, of all these shuffles as if they were one."""
-        sc = self._context
-        jvm, gateway = sc._jvm, sc._gateway
+    def _read(self, shuffles: Sequence[JavaObject], reads: Sequence[Sequence[int]]) -> RDD[bytes]:
+        """Of all these shuffles as if they were one, the reduce partitions of each subtask."""
+        jvm = self._context._jvm
         assert jvm is not None
-        assert gateway is not None
-        whole = shuffles[0]
-        if len(shuffles) > 1:
-            array = gateway.new_array(jvm.org.apache.spark.api.java.JavaPairRDD, len(shuffles))
-            for place, one in enumerate(shuffles):
-                array[place] = one
-            whole = sc._jsc.union(array)
-        wanted = jvm.java.util.HashSet()
-        for partition in range(first, first + count):
-            wanted.add(partition)
-        is_wanted = jvm.scala.jdk.javaapi.CollectionConverters.asScala(wanted).toSet()
-        pruned = jvm.org.apache.spark.rdd.PartitionPruningRDD.create(whole.rdd(), is_wanted)
+        whole = self._united(shuffles)
         tags = shuffles[0].kClassTag(), shuffles[0].vClassTag()
-        pairs = jvm.org.apache.spark.api.java.JavaPairRDD.fromRDD(pruned, *tags)
-        return self._rdd(jvm.PythonRDD.valueOfPair(pairs))
+        parts = []
+        for partitions, is_one_subtask in _segments(reads):
+            wanted = jvm.java.util.HashSet()
+            for partition in partitions:
+                wanted.add(partition)
+            is_wanted = jvm.scala.jdk.javaapi.CollectionConverters.asScala(wanted).toSet()
+            pruned = jvm.org.apache.spark.rdd.PartitionPruningRDD.create(whole.rdd(), is_wanted)
+            pairs = jvm.org.apache.spark.api.java.JavaPairRDD.fromRDD(pruned, *tags)
+            parts.append(pairs.coalesce(1) if is_one_subtask else pairs)
+        return self._rdd(jvm.PythonRDD.valueOfPair(self._united(parts)))
+
+    def _united(self, rdds: Sequence[JavaObject]) -> JavaObject:
+        """Those with our partitioner partition by partition, others one behind the other."""
+        if len(rdds) == 1:
+            return rdds[0]
+        sc = self._context
+        assert sc._gateway is not None
+        assert sc._jvm is not None
+        array = sc._gateway.new_array(sc._jvm.org.apache.spark.api.java.JavaPairRDD, len(rdds))
+        for place, one in enumerate(rdds):
+            array[place] = one
+        return sc._jsc.union(array)
 
     def _rdd(self, java_rdd: JavaObject) -> RDD[bytes]:
         return RDD(java_rdd, self._context, NoOpSerializer())
@@ -235,6 +243,11 @@ class _CannotGoOn(StageError):
     """Spark cannot take back what the stage has done already; we can, for it counts when all of it is there."""
 
 
+def _makers_of(shuffle: JavaObject) -> int:
+    """How many tasks write it."""
+    return int(shuffle.rdd().dependencies().head().rdd().getNumPartitions())
+
+
 def _task_of(shipped: Any, aside: Any) -> Callable[[int, Any], Iterator[bytes]]:
     run_subtask = spark_task.run_subtask
 
@@ -253,6 +266,24 @@ def _frame_task_of(shipped: Any) -> Callable[[int, Any], Iterator[bytes]]:
 
     run.__module__ = "__main__"  # by value, like everything in the Spark closure
     return run
+
+
+def _segments(reads: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], bool]]:
+    """Partitions that one RDD can give, and whether they are all of one subtask. Subtasks that have one partition each, rising, go
+    together: partitions of a pruned RDD are in their order.
+    """
+    run: list[int] = []
+    for partitions in reads:
+        if len(partitions) == 1 and (not run or partitions[0] > run[-1]):
+            run += partitions
+            continue
+        if run:
+            yield run, False
+        run = list(partitions) if len(partitions) == 1 else []
+        if not run:
+            yield list(partitions), True
+    if run:
+        yield run, False
 
 
 def _text_of(throwable: JavaObject) -> str:

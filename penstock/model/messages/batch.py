@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from penstock.model.graph.auto_parallelism import SubpartitionRange
 from penstock.model.ids import VertexId
 from penstock.model.messages.job import ExecutionStateChanged, JobStatusChanged
 from penstock.model.messages.shared import FailureInfo
@@ -43,9 +44,10 @@ class StageFailed:
 
 @dataclass(frozen=True, slots=True)
 class RunStage:
-    """All its inputs are there."""
+    """All its inputs are there. `ranges`: which subpartitions of all-to-all inputs each subtask reads."""
 
     vertex_id: VertexId
+    ranges: tuple[SubpartitionRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,15 @@
 Expectations: spec/flink-scheduler.md 7.1 and 7.2; a host retries tasks by itself.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from penstock.machines.batch_master import BatchMaster
+from penstock.machines.batch_parallelism import Subpartitions
+from penstock.model.graph.auto_parallelism import UNDECIDED, AutoParallelism
 from penstock.model.graph.job_graph import JobType
+from penstock.model.graph.partitioning import ShipStrategy
 from penstock.model.messages import ExecutionStateChanged, FailureInfo
 from penstock.model.messages.batch import (
     AttemptSeen,
@@ -18,9 +23,11 @@ from penstock.model.messages.batch import (
 )
 from penstock.model.states import ExecutionState as S
 from penstock.model.states import JobStatus
-from tests.unit.machines.graphs import A2A, BLOCKING, job_graph
+from tests.unit.machines.graphs import A2A, BLOCKING, POINTWISE, job_graph
 
 WRONG = FailureInfo("ValueError", "wrong", is_user_code=True)
+AUTO = AutoParallelism(1, 8, 100, 1)
+AT_LEAST_2 = AutoParallelism(2, 8, 100, 1)
 
 
 def started():
@@ -181,3 +188,80 @@ def test_while_a_job_is_ending_attempts_change_nothing():
     assert master.status is JobStatus.CANCELED
     assert all(vertex.state.is_terminal for vertex in master.graph.vertices)
     assert state_of(master, "C") == (0, S.CANCELED)
+
+
+FORWARD = ShipStrategy.FORWARD
+
+
+def opened(auto=AUTO, max_parallelism=8):
+    """A (2 subtasks) -> C by key; B (1) -> C; C -> D forward; D -> E by key. C, D and E are open."""
+    edges = [
+        ("A", "C", A2A, BLOCKING),
+        ("B", "C", A2A, BLOCKING),
+        ("C", "D", POINTWISE, BLOCKING),
+        ("D", "E", A2A, BLOCKING),
+    ]
+    names = {"A": 2, "B": 1, "C": UNDECIDED, "D": UNDECIDED, "E": UNDECIDED}
+    graph = job_graph(names, edges, job_type=JobType.BATCH)
+    graph.auto_parallelism = auto
+    for vertex in graph.vertices.values():
+        vertex.max_parallelism = max_parallelism
+        forward = [edge.pattern is POINTWISE for edge in vertex.inputs]
+        vertex.inputs = [
+            replace(edge, ship_strategy=FORWARD if is_forward else ShipStrategy.HASH)
+            for edge, is_forward in zip(vertex.inputs, forward, strict=True)
+        ]
+    places = {"C": Subpartitions(0, 8), "E": Subpartitions(8, 8)}
+    return BatchMaster(graph, 0, places)
+
+
+def run_of(effects):
+    (found,) = [one for one in effects if isinstance(one, RunStage)]
+    return found
+
+
+def test_an_open_vertex_gets_a_subtask_for_each_volume_that_its_inputs_have_produced():
+    master = opened()
+    master.start(1)
+    assert [one.name for one in master.graph.job_vertices] == ["A", "B"]
+    master.handle(StageFinished("A", (100, 0, 0, 0, 0, 0, 0, 50, 0)), 2)
+    run = run_of(master.handle(StageFinished("B", (0, 0, 0, 0, 100, 0, 0, 0, 999)), 3))
+    assert run.vertex_id == "C"
+    assert master.job_graph.vertices["C"].parallelism == 3  # 250 bytes, 100 for each
+    assert run.ranges == ((0, 4), (4, 7), (7, 8))
+    assert [str(v) for v in master.graph.vertices if v.job_vertex.name == "C"] == [
+        "C[0]",
+        "C[1]",
+        "C[2]",
+    ]
+
+
+def test_what_forward_edges_join_is_decided_together_and_what_comes_behind_later():
+    master = opened()
+    master.start(1)
+    master.handle(StageFinished("A", (300,)), 2)
+    master.handle(StageFinished("B"), 3)
+    assert [one.name for one in master.graph.job_vertices] == ["A", "B", "C", "D"]
+    assert master.job_graph.vertices["D"].parallelism == 3
+    run = run_of(master.handle(StageFinished("C", (0,) * 17), 4))
+    assert (run.vertex_id, run.ranges) == ("D", ())
+    run = run_of(master.handle(StageFinished("D", (*[900] * 8, *[10] * 8)), 5))
+    assert (run.vertex_id, run.ranges) == ("E", ((0, 8),))
+    assert CommitResults() in master.handle(StageFinished("E"), 6)
+
+
+@pytest.mark.parametrize(("auto", "most", "expected"), [(AUTO, 4, 4), (AT_LEAST_2, 8, 2)])
+def test_limits_of_the_job_and_of_the_vertex_hold(auto, most, expected):
+    master = opened(auto, most)
+    master.start(1)
+    master.handle(StageFinished("A", (10_000,) if auto is AUTO else (0,)), 2)
+    master.handle(StageFinished("B"), 3)
+    assert master.job_graph.vertices["C"].parallelism == expected
+
+
+def test_a_job_that_fails_before_all_is_decided_ends():
+    master = opened()
+    master.start(1)
+    master.handle(StageFinished("A", (300,)), 2)
+    master.handle(StageFailed("B", WRONG), 3)
+    assert master.status is JobStatus.FAILED

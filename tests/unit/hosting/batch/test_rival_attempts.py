@@ -18,10 +18,10 @@ from penstock.hosting.coordinators import (
     coordinated_vertices,
     job_prefix_of,
 )
-from penstock.hosting.executor import in_batch
 from penstock.model.graph.builder import build_job_graph
 from penstock.model.ids import JobId
 from penstock.model.messages import Committable
+from penstock.runtime.batch.graph import in_batch
 from penstock.runtime.source import Source
 from tests.unit.api.fakes import FakeExecutor
 
