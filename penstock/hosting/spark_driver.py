@@ -30,6 +30,7 @@ from penstock.model.slot_size import UNSIZED, SlotSize
 _LARGE_FIRST_S: Final = 10.0
 _STOP_WAIT_S: Final = 6.0
 _EXECUTORS_WAIT_S: Final = 5.0
+_SAY_AFTER_S: Final = 3.0
 _FIRST_EXECUTOR_WAIT_S: Final = 30.0  # as long as Spark itself lets a job wait for executors
 _POLL_S: Final = 0.05
 _STARTING_S: Final = 2.0
@@ -68,6 +69,7 @@ class SparkProvider:
         self._granted: int | None = None
         self._archive: Any = None
         self._is_closing = False
+        self._has_said = False
         self._large_ones = LargeOnesFirst()
 
     @property
@@ -102,7 +104,7 @@ class SparkProvider:
             total, active = self._task_slots()
             self._granted = max(0, total - active)
             is_hopeless = self._is_stopped() or (self.is_local and total < enough)
-            if self._granted >= enough or is_hopeless or _is_late(began, total):
+            if self._granted >= enough or is_hopeless or self._is_late(began, total):
                 return self._granted
             time.sleep(_POLL_S)
 
@@ -144,9 +146,17 @@ class SparkProvider:
         began = time.monotonic()
         while True:
             total, _ = self._task_slots()
-            if total or self._is_stopped() or _is_late(began, total):
+            if total or self._is_stopped() or self._is_late(began, total):
                 return total
             time.sleep(_POLL_S)
+
+    def _is_late(self, began_s: float, total: int) -> bool:
+        """A cluster may have to start a machine for its first executor; the others follow soon."""
+        waited_s = time.monotonic() - began_s
+        if not total and waited_s >= _SAY_AFTER_S and not self._has_said:
+            self._has_said = True
+            print(f"penstock: waiting for the first executor: {self.describe()}", file=sys.stderr)
+        return waited_s >= (_EXECUTORS_WAIT_S if total else _FIRST_EXECUTOR_WAIT_S)
 
     def describe(self) -> str:
         """Never waits and never raises: the JobManager's loop asks, also after the session's end."""
@@ -362,12 +372,6 @@ def control_endpoint_of(context: SparkContext, told: Addresses) -> Endpoint:
         told.control_host or host,
         told.control_port,
     )
-
-
-def _is_late(began_s: float, total: int) -> bool:
-    """A cluster may have to start a machine for its first executor; the others follow soon."""
-    limit_s = _EXECUTORS_WAIT_S if total else _FIRST_EXECUTOR_WAIT_S
-    return time.monotonic() - began_s >= limit_s
 
 
 def _first_line(error: Exception) -> str:

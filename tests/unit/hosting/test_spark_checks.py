@@ -65,11 +65,13 @@ def test_a_standalone_master_is_waited_for_until_the_wanted_cores_are_there():
     assert provider.max_taskmanagers(4) == 4
 
 
-def test_the_first_executor_is_waited_for_longer_than_others(monkeypatch):
+def test_the_first_executor_is_waited_for_longer_than_others_and_told_of(monkeypatch, capsys):
     moments = iter([0.0, 20.0, 29.0, 29.5])
     clock = SimpleNamespace(monotonic=lambda: next(moments), sleep=lambda _s: None)
     monkeypatch.setattr(spark_driver, "time", clock)
-    assert provider_of(looks=[(0, 0), (0, 0), (2, 0), (2, 0)]).max_taskmanagers(4) == 2
+    provider = provider_of(looks=[(0, 0), (0, 0), (0, 0), (2, 0)])
+    assert provider.max_taskmanagers(4) == 2
+    assert capsys.readouterr().err.count("waiting for the first executor: Spark master") == 1
 
 
 def test_tasks_of_the_job_before_are_waited_for():
