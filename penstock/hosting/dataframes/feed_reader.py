@@ -17,6 +17,7 @@ from penstock.hosting.dataframes.feed_wire import (
     DIFFERS,
     DONE,
     END,
+    FAILED,
     OPEN,
     RESUME,
     FeedDiffers,
@@ -62,6 +63,7 @@ class FeedStream:
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         self._selector.register(self._driver.sock, selectors.EVENT_READ, self._hear_driver)
         self.is_over = False
+        self._has_end = False
         port = self._listener.getsockname()[1]
         told = {"partition": partition, "host": own, "port": port}
         self._driver.send(OPEN, json.dumps(told).encode())
@@ -120,11 +122,12 @@ class FeedStream:
         )
 
     def _finish(self, feeder: FeedSocket) -> None:
-        self.is_over = True
-        with contextlib.suppress(OSError):  # it has told all that it had
+        """It has told all that it had; whether that is all, Spark says."""
+        self._has_end = True
+        with contextlib.suppress(OSError):
             feeder.sock.setblocking(True)
             feeder.send(DONE)
-            self._driver.send(DONE)
+        self._drop_feeder()
 
     def _accept(self) -> None:
         """The newest counts: the one before it may be on a machine that is gone."""
@@ -137,6 +140,7 @@ class FeedStream:
             return
         feeder.sock.setblocking(False)
         self._drop_feeder()
+        self._has_end = False
         self._feeder = feeder
         self._selector.register(feeder.sock, selectors.EVENT_READ, self._ready)
 
@@ -148,11 +152,18 @@ class FeedStream:
             self._feeder = None
 
     def _hear_driver(self) -> None:
-        """It speaks when Spark has given up."""
+        """It speaks when Spark's job is over."""
         try:
-            _, payload = self._driver.receive()
+            kind, payload = self._driver.receive()
         except OSError as error:
             raise FeedFailed(
                 f"the driver does not answer any more for partition {self._partition} of the DataFrame: {error}"
             ) from error
-        raise FeedFailed(payload.decode())
+        if kind == FAILED:
+            raise FeedFailed(payload.decode())
+        if not self._has_end:
+            raise FeedFailed(
+                f"the connection to the Spark task that fed partition {self._partition} of the DataFrame broke before its end "
+                "had come"
+            )
+        self.is_over = True
