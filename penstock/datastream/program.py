@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 from penstock.model.errors import GraphError
 from penstock.model.graph.partitioning import Partitioning, StreamExchangeMode
 from penstock.model.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
+from penstock.model.program import JobControl
 from penstock.model.types import taking_tuples
 
 PACKAGE_DIRECTORY: Final = str(Path(__file__).resolve().parents[1])
@@ -51,6 +52,8 @@ class Program:
         self._pending: list[int] = []
         self._sinks: set[int] = set()
         self.endpoints: dict[int, Endpoint] = {}
+        self.readers: list[Callable[[JobControl], None]] = []
+        """Called with the job when it is submitted: they take what comes to the driver."""
         self._takes_tuples: set[int] = set()
         self._collect_streams = 0
 
@@ -146,6 +149,7 @@ class Program:
     def clear(self) -> None:
         """Everything so far has been taken by a run."""
         self._pending.clear()
+        self.readers.clear()
 
     def is_sink(self, node_id: int) -> bool:
         return node_id in self._sinks

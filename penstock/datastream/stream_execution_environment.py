@@ -369,6 +369,8 @@ class StreamExecutionEnvironment:
         control: JobControl = self.run_on(
             lambda host, graph: host.submit(graph, self.settings), job_name
         )
+        for reader in self.program.readers:
+            reader(control)
         self.program.clear()
         return control
 

@@ -15,6 +15,7 @@ from penstock.hosting.job_observer import JobObserver
 from penstock.hosting.line_writer import LineWriter
 from penstock.machines.job_master import JobMaster
 from penstock.model.config import Settings
+from penstock.model.graph.auto_parallelism import UNDECIDED
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import ResourceId
 from penstock.model.messages import (
@@ -59,10 +60,10 @@ class Console(JobObserver):
         self._taskmanagers: dict[ResourceId, str] = {}
 
     def submitted(self, job_graph: JobGraph, ignored_keys: list[str]) -> None:
-        subtasks = sum(vertex.parallelism for vertex in job_graph.vertices.values())
-        self._say(
-            f"job '{job_graph.name}': {len(job_graph.vertices)} vertices, {subtasks} subtasks"
-        )
+        known = [vertex.parallelism for vertex in job_graph.vertices.values()]
+        subtasks = sum(parallelism for parallelism in known if parallelism != UNDECIDED)
+        more = ", others by the data" if UNDECIDED in known else ""
+        self._say(f"job '{job_graph.name}': {len(known)} vertices, {subtasks} subtasks{more}")
         if ignored_keys:
             self._say(f"accepted but without effect here: {', '.join(ignored_keys)}")
 

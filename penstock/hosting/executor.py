@@ -46,6 +46,7 @@ from penstock.model.checkpoint_statistics import CheckpointStatistics
 from penstock.model.checkpoints import CheckpointType
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, GraphError, NoResourceAvailable
+from penstock.model.graph.auto_parallelism import auto_parallelism_of
 from penstock.model.graph.builder import build_job_graph
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.graph.stream_graph import StreamGraph
@@ -54,7 +55,7 @@ from penstock.model.messages import TaskIo
 from penstock.model.program import JobControl, JobOutcome, ProgramSettings
 from penstock.model.slot_size import UNSIZED, SlotSize, describe
 from penstock.model.states import JobStatus
-from penstock.runtime.operator import Operator
+from penstock.runtime.batch.graph import in_batch
 
 _MESSAGE_MARGIN = 1 << 20
 
@@ -123,6 +124,9 @@ class Host(Protocol):
     def command_line(self) -> Mapping[str, str]: ...
     def spark_configuration(self) -> dict[str, str]: ...
     def default_parallelism(self, settings: Settings) -> int: ...
+    def cores(self) -> int:
+        """How many subtasks of a BATCH job it runs at once."""
+
     def provider(self, settings: Settings, needed: Needed) -> TaskManagerProvider: ...
     def stage_runner(self, settings: Settings, job: SubmittedJob, plan: Plan) -> StageRunner:
         """For a job of type BATCH."""
@@ -172,7 +176,7 @@ class ClusterExecutor:
         if not graph.is_batch:
             return None
         settings = self._settings(program)
-        graph, job = self._built(graph, program, settings)
+        graph, job = self._built(graph, program, settings, knows_volumes=False)
         plan = plan_of(job.graph, speakers_of(job.graph, graph.nodes))
         memory = settings.get_int("execution.sorted-inputs.memory")
 
@@ -200,9 +204,16 @@ class ClusterExecutor:
         return frame_of_files(spark, folder, type_info)
 
     def _built(
-        self, graph: StreamGraph, program: ProgramSettings, settings: Settings
+        self,
+        graph: StreamGraph,
+        program: ProgramSettings,
+        settings: Settings,
+        *,
+        knows_volumes: bool = True,
     ) -> tuple[StreamGraph, SubmittedJob]:
-        """With the defaults that the host knows, and the operators of the runtime mode."""
+        """With the defaults that the host knows, and the operators of the runtime mode. `knows_volumes`: stages run one after the
+        other, so that the data can decide the parallelism of those behind; else, in the lineage of a DataFrame, it is set before.
+        """
         _refuse_unshipped(program)
         graph.default_parallelism = (
             settings.get_int("parallelism.default")
@@ -211,7 +222,9 @@ class ClusterExecutor:
         )
         fixed_id = _fixed_job_id(settings)
         if graph.is_batch:
-            graph = in_batch(graph)
+            if knows_volumes:
+                graph.auto_parallelism = auto_parallelism_of(settings, self._host.cores())
+            graph = in_batch(graph, is_combining=settings.get_bool("penstock.batch.combine"))
         job_graph = build_job_graph(graph, JobId(fixed_id or uuid.uuid4().hex), serialize)
         _check_sizes(job_graph)
         files = python_files(settings, program)
@@ -364,6 +377,9 @@ class MiniCluster:
     def default_parallelism(self, settings: Settings) -> int:
         return self._parallelism
 
+    def cores(self) -> int:
+        return self._parallelism
+
     def provider(self, settings: Settings, needed: Needed) -> TaskManagerProvider:
         slots = self._slots
         if settings.is_set("taskmanager.numberOfTaskSlots"):
@@ -378,17 +394,6 @@ class MiniCluster:
         self, settings: Settings, job: SubmittedJob, plan: Plan, frame: LazyFrame
     ) -> None:
         """BATCH jobs run in this process."""
-
-
-def in_batch(graph: StreamGraph) -> StreamGraph:
-    """With the operators that give final results only; the program's own stay as they are."""
-    nodes = {
-        node_id: replace(node, operator=node.operator.in_batch())
-        if isinstance(node.operator, Operator)
-        else node
-        for node_id, node in graph.nodes.items()
-    }
-    return replace(graph, nodes=nodes)
 
 
 def _say(text: str) -> None:
@@ -446,7 +451,7 @@ def reads_frames(job: SubmittedJob) -> bool:
     return any(isinstance(place.coordinator, FrameSource) for place in job.coordinated)
 
 
-def _check_resources(provider: TaskManagerProvider, needed: Needed, beside: int) -> None:
+def _check_resources(provider: TaskManagerProvider, needed: Needed, beside: int = 0) -> None:
     """A host that is too small is told of at once, never waited for. `beside`: task slots for what Spark computes meanwhile.
 
     Raises: NoResourceAvailable with what is asked, what is there, and what to change.

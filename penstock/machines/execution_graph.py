@@ -19,6 +19,7 @@ from penstock.machines.execution import Consequence, ExecutionEvent
 from penstock.model.completed_checkpoint import TaskRestore
 from penstock.model.deployment import Producers, TaskManagerLocation
 from penstock.model.errors import GraphError
+from penstock.model.graph.auto_parallelism import UNDECIDED
 from penstock.model.graph.job_graph import (
     IntermediateDataSet,
     JobEdge,
@@ -225,7 +226,8 @@ class ExecutionGraph:
         self.attach()
 
     def attach(self) -> list[ExecutionVertex]:
-        """Take in the vertices that the job graph has gained since the last time; what is there stays as it is.
+        """Take in the vertices that the job graph has gained since the last time; what is there stays as it is. Those whose
+        parallelism is still open wait, with all that read from them.
 
         Returns: the new subtasks, in topological order.
         Raises: GraphError: a cycle, an input that nobody makes, or a known vertex that reads a new one.
@@ -236,6 +238,8 @@ class ExecutionGraph:
             if model.vertex_id in known:
                 self._check_unchanged(model, known)
                 continue
+            if not self._is_settled(model):
+                continue
             job_vertex = ExecutionJobVertex(model, [])
             self.job_vertices.append(job_vertex)
             self._add_subtasks(job_vertex, self._history_size)
@@ -243,6 +247,13 @@ class ExecutionGraph:
             for edge in model.inputs:
                 self._connect(edge, self._produced[edge.data_set_id], job_vertex.vertices)
         return self.vertices[first:]
+
+    def _is_settled(self, model: JobVertex) -> bool:
+        """Its parallelism is known, and its inputs' producers are."""
+        if self.job_graph.auto_parallelism is None:
+            return True
+        is_known = model.parallelism != UNDECIDED
+        return is_known and all(edge.data_set_id in self._produced for edge in model.inputs)
 
     def _check_unchanged(self, model: JobVertex, known: set[VertexId]) -> None:
         new = [edge.source for edge in model.inputs if edge.source not in known]

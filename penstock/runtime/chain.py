@@ -133,6 +133,11 @@ class OperatorChain:
         return self._nodes[0].operator
 
     @property
+    def operators(self) -> list[Operator]:
+        """Head to tail."""
+        return [node.operator for node in self._nodes]
+
+    @property
     def takes_rows(self) -> bool:
         """Some operator loops over Python objects, so long batches must be sliced."""
         return any(node.operator.accepts is Accepts.ROWS for node in self._nodes)

@@ -122,6 +122,19 @@ class OperatorContext:
     """The kind of keyed state backend; None: on the heap."""
 
 
+@dataclass(frozen=True, slots=True)
+class Combining:
+    """`partial` stands at the near end of an exchange, `final` at its far end, for the operator that was asked.
+
+    `keys`: the `KeySelection` of what `partial` emits. `keeps_type`: that is of the type of its input; else it is pickled.
+    """
+
+    partial: Operator
+    final: Operator
+    keys: object
+    keeps_type: bool
+
+
 class Operator:
     """Base with the neutral behaviour: forwards watermarks and statuses, holds no state."""
 
@@ -139,6 +152,12 @@ class Operator:
     def in_batch(self) -> Operator:
         """What stands for it in runtime mode BATCH, where all its input is there: only final results. Asked on the driver."""
         return self
+
+    def before_exchange(self) -> Combining | None:
+        """In BATCH, what makes fewer records of this one's keyed input before they are shuffled; None: nothing. Asked on the driver,
+        of what `in_batch` gave.
+        """
+        return None
 
     def open(self, context: OperatorContext) -> None:
         """Once per attempt, before any element; tail of the chain first."""

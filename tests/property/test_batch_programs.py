@@ -10,7 +10,7 @@ from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream import RuntimeExecutionMode, StreamExchangeMode, StreamExecutionEnvironment
 from penstock.hosting.executor import MiniCluster
 from penstock.hosting.job_observer import JobObserver
-from tests.property.test_job_graphs import RECORDS, SETTINGS, add, counted, meaning, plans
+from tests.property.test_job_graphs import RECORDS, SETTINGS, add, at, counted, meaning, plans
 
 
 class ByValue(TimestampAssigner):
@@ -18,22 +18,40 @@ class ByValue(TimestampAssigner):
         return value
 
 
-def run(plan, records, setting, memory):
+AUTO = "execution.batch.adaptive.auto-parallelism"
+
+
+def environment(memory, volume, default):
+    """`volume`: bytes for each subtask of what sets no parallelism; None: that is `default`."""
     env = StreamExecutionEnvironment.get_execution_environment()
     env.use_executor(MiniCluster(observer=JobObserver()).executor())
-    env.get_configuration().set_string("execution.sorted-inputs.memory", memory)
-    env.set_runtime_mode(RuntimeExecutionMode.BATCH).set_parallelism(setting.parallelisms[-1])
+    configuration = env.get_configuration()
+    configuration.set_string("execution.sorted-inputs.memory", memory)
+    env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    if volume is None:
+        return env.set_parallelism(default)
+    configuration.set_string(f"{AUTO}.avg-data-volume-per-task", volume)
+    configuration.set_string(f"{AUTO}.max-parallelism", "5")
+    return env
+
+
+def run(plan, records, setting, memory, volume):
+    env = environment(memory, volume, setting.parallelisms[-1])
     if not setting.is_chaining:
         env.disable_operator_chaining()
+    open_ones = setting.blocking if volume is not None else [False] * len(setting.blocking)
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(ByValue())
     streams = []
     for values, parallelism in zip(records, setting.parallelisms, strict=False):
         declared = Types.LONG() if setting.is_typed else None
         stream = env.from_collection(values, Types.LONG())
-        spread = stream.rebalance().map(lambda v: v, declared).set_parallelism(parallelism)
+        spread = at(
+            stream.rebalance().map(lambda v: v, declared), None if open_ones[0] else parallelism
+        )
         streams.append(spread.assign_timestamps_and_watermarks(strategy))
-    for step, parallelism in zip(plan, setting.parallelisms[2:], strict=False):
-        streams += add(step, streams, setting, StreamExchangeMode.UNDEFINED, parallelism)
+    for step, parallelism, is_open in zip(plan, setting.parallelisms[2:], open_ones, strict=False):
+        wanted = None if is_open else parallelism
+        streams += add(step, streams, setting, StreamExchangeMode.UNDEFINED, wanted)
     numbered = [
         stream.map(lambda value, number=number: (number, value))
         for number, stream in enumerate(streams)
@@ -42,16 +60,54 @@ def run(plan, records, setting, memory):
         return Counter(found)
 
 
-@given(plans(), SETTINGS, RECORDS, RECORDS, st.sampled_from(["1 b", "500 b", "128 mb"]))
+MEMORIES = st.sampled_from(["1 b", "500 b", "128 mb"])
+VOLUMES = st.sampled_from([None, "1 b", "300 b", "16 mb"])
+
+
+@given(plans(), SETTINGS, st.tuples(RECORDS, RECORDS), MEMORIES, VOLUMES)
 def test_a_random_program_gives_the_same_results_in_batch_mode(
-    plan, setting, first, second, memory
+    plan, setting, records, memory, volume
 ):
-    """However little memory there is for what has to be sorted."""
-    records = (first, second)
+    """However little memory there is for what has to be sorted, and whoever decides the parallelism."""
     streams = [Counter((value, value) for value in values) for values in records]
     for step in plan:
         streams += meaning(step, streams)
     expected = counted(
         ((i, v), n) for i, found in enumerate(streams) for (v, _), n in found.items()
     )
-    assert run(plan, records, setting, memory) == expected
+    assert run(plan, records, setting, memory, volume) == expected
+
+
+@given(RECORDS, st.integers(1, 3), st.booleans(), MEMORIES, VOLUMES)
+def test_a_reduce_in_the_order_of_time_gives_what_one_loop_gives(
+    values, parallelism, is_timed, memory, volume
+):
+    """Concatenation is associative, and tells the order; without times that is nobody's, so that only the pieces count."""
+    env = environment(memory, volume, parallelism)
+    stream = env.from_collection([str(value) for value in values], Types.STRING()).rebalance()
+    spread = stream.map(lambda text: (len(text), text))
+    if is_timed:
+        strategy = WatermarkStrategy.for_monotonous_timestamps()
+        spread = spread.assign_timestamps_and_watermarks(
+            strategy.with_timestamp_assigner(ByNumber())
+        )
+    reduced = spread.key_by(lambda pair: pair[0]).reduce(joined)
+    with reduced.execute_and_collect() as found:
+        results = dict(found)
+    expected = {}
+    for text in [str(value) for value in sorted(values)]:
+        expected.setdefault(len(text), []).append(text)
+    if is_timed:
+        assert results == {length: " ".join(texts) for length, texts in expected.items()}
+    else:
+        pieces = {length: sorted(text.split()) for length, text in results.items()}
+        assert pieces == {length: sorted(texts) for length, texts in expected.items()}
+
+
+class ByNumber(TimestampAssigner):
+    def extract_timestamp(self, value, record_timestamp):
+        return int(value[1])
+
+
+def joined(left, right):
+    return left[0], f"{left[1]} {right[1]}"

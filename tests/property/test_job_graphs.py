@@ -200,6 +200,11 @@ def routed(stream, route):
     return stream if route == "default" else getattr(stream, route)()
 
 
+def at(stream, parallelism):
+    """None: left open."""
+    return stream if parallelism is None else stream.set_parallelism(parallelism)
+
+
 def add(step, streams, setting, mode, parallelism):
     declared = Types.LONG() if setting.is_typed else None
     number = step.number
@@ -223,7 +228,7 @@ def add(step, streams, setting, mode, parallelism):
         made = first.broadcast().process(OwnShare(), declared)
     elif step.kind == "split":
         odd = OutputTag("odd", declared)
-        made = routed(first, step.route).process(Split(odd), declared).set_parallelism(parallelism)
+        made = at(routed(first, step.route).process(Split(odd), declared), parallelism)
         return [made, made.get_side_output(odd)]
     elif step.kind == "filter":
         made = routed(first, step.route).filter(lambda v: is_kept(v, number))
@@ -231,7 +236,7 @@ def add(step, streams, setting, mode, parallelism):
         made = routed(first, step.route).map(lambda v: mapped(v, number), declared)
     else:
         made = routed(first, step.route).flat_map(lambda v: expanded(v, number), declared)
-    return [made.set_parallelism(parallelism)]
+    return [at(made, parallelism)]
 
 
 def built(plan, setting):

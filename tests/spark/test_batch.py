@@ -7,15 +7,20 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import psutil
 import pytest
 
 from penstock.common import Encoder, Types
-from penstock.datastream import OutputTag, ProcessFunction, RuntimeExecutionMode
+from penstock.datastream import (
+    BroadcastProcessFunction,
+    OutputTag,
+    ProcessFunction,
+    RuntimeExecutionMode,
+    StreamExecutionEnvironment,
+)
 from penstock.datastream.connectors.file_system import FileSink
+from penstock.datastream.state import MapStateDescriptor
 from penstock.model.errors import JobExecutionError
 from penstock.model.states import ExecutionState
-from tests.spark.processes import executor_jvms
 from tests.spark.programs import LINES, environment, expected_counts
 
 pytestmark = pytest.mark.spark
@@ -112,6 +117,45 @@ def test_the_users_own_error_is_what_is_told(spark):
     assert "Py4J" not in text
 
 
+@pytest.mark.parametrize("master", ["spark", pytest.param("spark_cluster", marks=pytest.mark.long)])
+def test_the_data_decide_how_many_subtasks_there_are(request, master):
+    """From Spark's own statistics of map outputs; each subtask reads several partitions of the shuffle, and all read the broadcast."""
+    request.getfixturevalue(master)
+    auto = "execution.batch.adaptive.auto-parallelism"
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    env.get_configuration().set_string(f"{auto}.avg-data-volume-per-task", "4 kb")
+    env.get_configuration().set_string(f"{auto}.max-parallelism", "8")
+    lines = env.from_collection(LINES, Types.STRING())
+    pairs = lines.rebalance().flat_map(pairs_of).rebalance().map(lambda pair: pair)
+    counts = pairs.key_by(first_of).reduce(plus)
+    both = counts.rebalance().connect(counts.broadcast(Total.TOTAL)).process(Total())
+    collected = both.execute_and_collect()
+    graph = collected.get_job_client()._control.master.graph
+    with collected as found:
+        results = dict(found)
+    expected = expected_counts()
+    assert results == {word: (count, len(expected)) for word, count in expected.items()}
+    subtasks = {one.name.split(" -> ")[0]: len(one.vertices) for one in graph.job_vertices}
+    assert subtasks["Source: Collection Source"] == 1
+    assert subtasks["FlatMap"] == 8  # 100 kB of lines
+    assert subtasks["Map"] == 8
+    assert 1 < subtasks["Reduce"] < 8  # each word once from each of eight
+    assert {vertex.state for vertex in graph.vertices} == {ExecutionState.FINISHED}
+
+
+class Total(BroadcastProcessFunction):
+    """How many words there are, known before the first record."""
+
+    TOTAL = MapStateDescriptor("total", Types.STRING(), Types.INT())
+
+    def process_element(self, value, ctx):
+        yield value[0], (value[1], sum(1 for _ in ctx.get_broadcast_state(self.TOTAL).items()))
+
+    def process_broadcast_element(self, value, ctx):
+        ctx.get_broadcast_state(self.TOTAL).put(*value)
+
+
 EVENT_LOG = """
 import sys
 from pyspark.sql import SparkSession
@@ -147,34 +191,3 @@ def test_sparks_event_log_shows_two_stages_and_no_taskmanager(tmp_path):
     assert sum(one["Shuffle Bytes Written"] for one in metrics) > 0
     jobs = [one for one in events if one["Event"] == "SparkListenerJobStart"]
     assert not [one for one in jobs if "TaskManager" in json.dumps(one["Properties"])]
-
-
-class KillsItsExecutor:
-    """The first time that it sees its number."""
-
-    def __init__(self, mark) -> None:
-        self.mark = Path(mark)
-
-    def __call__(self, value):
-        if value == 500 and not self.mark.exists():
-            self.mark.touch()
-            above = psutil.Process().parents()
-            next(one for one in above if "CoarseGrained" in " ".join(one.cmdline())).kill()
-        return value
-
-
-def test_an_executor_that_dies_in_a_stage_costs_attempts_and_nothing_else(spark_cluster, tmp_path):
-    env = batch(2)
-    numbers = env.from_collection(range(1000), Types.LONG()).rebalance()
-    passed = numbers.map(KillsItsExecutor(tmp_path / "killed"), Types.LONG())
-    sums = passed.key_by(lambda value: value % 7).reduce(lambda left, right: left + right)
-    collected = sums.execute_and_collect()
-    client = collected.get_job_client()
-    with collected as found:
-        results = Counter(found)
-    assert (tmp_path / "killed").exists()
-    assert results == Counter(sum(range(rest, 1000, 7)) for rest in range(7))
-    vertices = client._control.master.graph.vertices
-    assert any(vertex.execution.attempt_id.attempt > 0 for vertex in vertices)
-    assert {vertex.state for vertex in vertices} == {ExecutionState.FINISHED}
-    assert executor_jvms()

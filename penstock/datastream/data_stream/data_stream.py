@@ -19,7 +19,9 @@ from penstock.common.execution_config import (
 from penstock.common.typeinfo import TupleTypeInfo, TypeInformation, Types
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.datastream import user_functions as adapt
+from penstock.datastream.connectors.sinks import CollectingSink
 from penstock.datastream.data_stream.iterator import CloseableIterator, take
+from penstock.datastream.data_stream.side_outputs import request_side_output
 from penstock.datastream.data_stream.sink import DataStreamSink, group_name
 from penstock.datastream.functions import (
     FilterFunction,
@@ -333,7 +335,7 @@ class DataStream:
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
         """What the operator sent to this tag. From now on tagged results leave its main output."""
         node = self._node("get_side_output")
-        _request_side_output(node, output_tag.tag_id)
+        request_side_output(node, output_tag.tag_id)
         declared = self._environment.program.declared(node, output_tag.type_info)
         node.side_output_types[output_tag.tag_id] = declared
         upstream = Upstream(node.node_id, tag=output_tag.tag_id)
@@ -354,6 +356,12 @@ class DataStream:
                 "sink_to takes a Sink of penstock.datastream.connectors, got "
                 f"{type(sink).__name__}."
             )
+        if isinstance(sink, CollectingSink):
+            stream = self._environment.program.new_collect_stream()
+            self._environment.program.readers.append(
+                lambda control: sink.read_from(control, stream)
+            )
+            return self.collect_into(stream)
         has_committer = sink.create_committer() is not None
         coordinator = sink if has_committer else None
         return self._end("Writer", ops.SinkOperator(sink), endpoint=sink, coordinator=coordinator)
@@ -382,7 +390,7 @@ class DataStream:
         if limit is not None and limit < 1:
             raise GraphError(f"execute_and_collect: limit must be at least 1, got {limit}.")
         stream = self._environment.program.new_collect_stream()
-        self._collected()._collect_into(stream)  # ruff: ignore[private-member-access]
+        self.collect_into(stream)
         control = self._environment.submit(job_execution_name)
         iterator = CloseableIterator(control, stream)
         return iterator if limit is None else take(iterator, limit)
@@ -408,6 +416,17 @@ class DataStream:
         )
 
     # ---------------------------------------------------------- for the other stream classes
+
+    def collect_into(self, stream: str) -> DataStreamSink:
+        """The driver takes the values under this name. Not in PyFlink's public API."""
+        collected = self._collected()
+        kind = collected._element_type  # ruff: ignore[private-member-access] - of this class
+        return collected._end(  # ruff: ignore[private-member-access]
+            "Data stream collect sink",
+            ops.CollectOperator(),
+            driver_stream=stream,
+            output_type=kind,
+        )
 
     def values(self) -> DataStream:
         """The stream without its key. Not in PyFlink's public API."""
@@ -445,11 +464,6 @@ class DataStream:
         """The stream whose values the client gets."""
         return self
 
-    def _collect_into(self, stream: str) -> None:
-        operator = ops.CollectOperator()
-        name = "Data stream collect sink"
-        self._end(name, operator, driver_stream=stream, output_type=self._element_type)
-
     def _end(
         self, name: str, operator: Operator, endpoint: Sink | None = None, **fields: Any
     ) -> DataStreamSink:
@@ -481,18 +495,3 @@ class DataStream:
                 "or after it."
             )
         return self._environment.program.nodes[upstream.node_id]
-
-
-def _request_side_output(node: StreamNode, tag_id: str) -> None:
-    """Tell the operator that this tag is read."""
-    operator: Any = node.operator
-    requested = getattr(operator, "has_side_outputs", None)
-    if requested is not None:
-        if tag_id not in requested:
-            operator.has_side_outputs = (*requested, tag_id)
-    elif getattr(operator, "late_tag", None) != tag_id:
-        raise GraphError(
-            f"operator '{node.name}' (built at {node.defined_at}) has no side output {tag_id!r}. "
-            "Call get_side_output on the result of process(...), or of a window with "
-            "side_output_late_data(OutputTag(...)) of that tag."
-        )

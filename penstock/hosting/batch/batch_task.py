@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from penstock.hosting.async_calls import AsyncCallThreads
 from penstock.hosting.batch.key_spool import KeySpool
+from penstock.hosting.batch.plan import Exchange
 from penstock.hosting.batch.shuffle_input import KeyedInput, ShuffleInput
 from penstock.hosting.batch.shuffle_output import (
     FRAME_STREAM,
@@ -42,20 +43,9 @@ _LONGEST_WAIT_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class WhereTo:
-    """One exchange as its producer sees it: so many subtasks read it, from this reduce partition on, at this gate.
-    `max_parallelism`: the consumers'.
-    """
-
-    gate: int
-    first: int
-    consumers: int
-    max_parallelism: int
-
-
-@dataclass(frozen=True, slots=True)
 class Orders:
-    """What all subtasks of a stage are told. `chain`: a ChainSpec, by `closures.serialize`. `outputs`: by data set. `memory`:
+    """What all subtasks of a stage are told. `chain`: a ChainSpec, by `closures.serialize`. `outputs`: by data set. `wholes`: gates that
+    are broadcast, and how many subtasks write each. `memory`:
     bytes of input that a keyed subtask may hold encoded (`execution.sorted-inputs.memory`).
     """
 
@@ -65,8 +55,9 @@ class Orders:
     job_id: str
     parallelism: int
     max_parallelism: int
-    outputs: dict[DataSetId, WhereTo]
+    outputs: dict[DataSetId, Exchange]
     driver_partition: int
+    wholes: dict[int, int] = field(default_factory=dict)
     memory: int = 128 << 20
     job_parameters: tuple[tuple[str, str], ...] = ()
 
@@ -229,7 +220,7 @@ class BatchTask:
         inputs = [one.input_index for one in spec.inputs]
         keys = [keys_of(one.partitioning) for one in spec.inputs]
         if all(one is None for one in keys):
-            return ShuffleInput(records, inputs)
+            return ShuffleInput(records, inputs, self._orders.wholes, self._orders.memory)
         return KeyedInput(records, inputs, KeySpool(inputs, keys, self._orders.memory))
 
     def _output(self, spec: ChainSpec, output: ChainOutput) -> OutputWriter:
@@ -242,16 +233,12 @@ class BatchTask:
             return DriverOutput(
                 output.driver_stream, output.element_type, producer, partition, self._outbox
             )
-        where = self._orders.outputs[output.data_set_id]
+        exchange = self._orders.outputs[output.data_set_id]
+        place = exchange.written_by(self._subtask, self._orders.parallelism)
         partitioner = make_partitioner(
-            output.partitioning,
-            where.consumers,
-            self._subtask,
-            where.max_parallelism,
-            self._subtask,
-            self._orders.parallelism,
+            output.partitioning, place.count, self._subtask, exchange.max_parallelism, self._subtask
         )
-        return ShuffleOutput(where, partitioner, output.element_type, producer, self._outbox)
+        return ShuffleOutput(place, partitioner, output.element_type, producer, self._outbox)
 
     def _context_of(self, spec: ChainedOperator, timer: OperatorTimer) -> OperatorContext:
         orders = self._orders

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from penstock.hosting.batch.batch_task import Orders, Report, WhereTo
+from penstock.hosting.batch.batch_task import Orders, Report
 from penstock.hosting.batch.plan import Plan, Stage
 from penstock.hosting.batch.runner import StageError, StageOrder, StageRunner, failure_of
 from penstock.hosting.batch.shuffle_output import driver_records
@@ -30,6 +30,8 @@ from penstock.machines.batch_master import BatchMaster
 from penstock.model.checkpoint_statistics import CheckpointStatistics
 from penstock.model.checkpoints import CheckpointType
 from penstock.model.errors import ConfigurationError, JobExecutionError
+from penstock.model.graph.auto_parallelism import SubpartitionRange
+from penstock.model.graph.partitioning import ShipStrategy
 from penstock.model.ids import JobId, VertexId
 from penstock.model.messages import (
     Committable,
@@ -69,7 +71,7 @@ class BatchJob:
         self._runner = runner
         self._memory = memory
         self._observer = guarded(observer)
-        self._master = BatchMaster(job.graph, _now_ms())
+        self._master = BatchMaster(job.graph, _now_ms(), plan.places)
         self._events: queue.SimpleQueue[Callable[[], Sequence[BatchEffect]]] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="penstock-batch", daemon=True)
         self._ended = threading.Event()
@@ -170,9 +172,12 @@ class BatchJob:
 
     def _carry_out(self, effect: BatchEffect) -> None:
         match effect:
-            case RunStage(vertex_id):
+            case RunStage(vertex_id, ranges):
                 stage = self._plan.stage(vertex_id)
-                _start(f"stage-{stage.vertex.name[:40]}", functools.partial(self._run_stage, stage))
+                _start(
+                    f"stage-{stage.vertex.name[:40]}",
+                    functools.partial(self._run_stage, stage, ranges),
+                )
             case CancelStage(vertex_id):
                 self._runner.cancel(vertex_id)
             case CommitResults():
@@ -222,10 +227,10 @@ class BatchJob:
 
     # ------------------------------------------------------------------ a stage's thread
 
-    def _run_stage(self, stage: Stage) -> None:
+    def _run_stage(self, stage: Stage, ranges: Sequence[SubpartitionRange]) -> None:
         event: BatchEvent
         try:
-            result = self._runner.run(self.order_of(stage))
+            result = self._runner.run(self.order_of(stage, ranges))
             told = list(driver_records(result.for_driver))
             self._events.put(lambda: self._note(stage.vertex_id, told))
             event = StageFinished(stage.vertex_id, result.bytes_by_partition)
@@ -237,18 +242,21 @@ class BatchJob:
             event = StageFailed(stage.vertex_id, failure_of(error))
         self._tell(event)
 
-    def order_of(self, stage: Stage) -> StageOrder:
-        """What a host needs to run the stage. Raises: what a source's enumerator raises."""
+    def order_of(self, stage: Stage, ranges: Sequence[SubpartitionRange] = ()) -> StageOrder:
+        """What a host needs to run the stage. `ranges`: what its subtasks read, if that was decided by the data. Raises: what a
+        source's enumerator raises.
+        """
         orders = self._orders(stage)
+        reads = stage.reads(ranges) if stage.inputs else ()
         for place in self._job.coordinated:
             source = place.coordinator
             if place.vertex_id != stage.vertex_id or not isinstance(source, Source):
                 continue
             if isinstance(source, FrameSource):
-                return StageOrder(stage, orders, (), self._tell, source.frame)
+                return StageOrder(stage, orders, reads, (), self._tell, source.frame)
             splits = splits_of(source, place.name, place.parallelism)
-            return StageOrder(stage, orders, splits, self._tell)
-        return StageOrder(stage, orders, (), self._tell)
+            return StageOrder(stage, orders, reads, splits, self._tell)
+        return StageOrder(stage, orders, reads, (), self._tell)
 
     def _orders(self, stage: Stage) -> Orders:
         graph, vertex = self._job.graph, stage.vertex
@@ -261,11 +269,13 @@ class BatchJob:
             job_id=graph.job_id,
             parallelism=vertex.parallelism,
             max_parallelism=vertex.max_parallelism,
-            outputs={
-                one.data_set_id: WhereTo(one.gate, one.first, one.consumers, one.max_parallelism)
-                for one in stage.outputs
-            },
+            outputs={one.data_set_id: one for one in stage.outputs},
             driver_partition=self._plan.driver_partition,
+            wholes={
+                one.gate: graph.vertices[one.producer].parallelism
+                for one in stage.inputs
+                if one.strategy is ShipStrategy.BROADCAST
+            },
             memory=self._memory,
             job_parameters=tuple(parameters.items()),
         )

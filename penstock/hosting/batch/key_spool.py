@@ -8,11 +8,11 @@ execution (`execution.sorted-inputs.memory`); differs: keys of one bucket are no
 from __future__ import annotations
 
 import os
-import struct
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from typing import BinaryIO, Final
+from typing import Final
 
+from penstock.hosting.batch.record_file import RecordFile
 from penstock.hosting.batch.shuffle_records import (
     RecordBuilder,
     elements_of,
@@ -31,7 +31,6 @@ _SORTED_SHARE: Final = 4
 _RUN_SHARE: Final = 8
 _JOINED_ROWS: Final = 512
 _LEAST_RECORD: Final = 16 << 10
-_SIZE: Final = struct.Struct("!I")
 
 
 class KeySpool:
@@ -111,7 +110,7 @@ class KeySpool:
         if not self._has_time:
             yield from self._pieces(record for records in keyed for record in records)
             return
-        runs: list[_Run] = []
+        runs: list[RecordFile] = []
         waiting: list[bytes] = []
         size = 0
         for record in (record for records in keyed for record in records):
@@ -130,10 +129,10 @@ class KeySpool:
             for run in runs:
                 run.close()
 
-    def _run(self, records: Sequence[bytes], number: int) -> _Run:
+    def _run(self, records: Sequence[bytes], number: int) -> RecordFile:
         """Sorted, and on disk."""
         assert self._folder is not None
-        run = _Run(os.path.join(self._folder.name, f"run-{number}"))
+        run = RecordFile(os.path.join(self._folder.name, f"run-{number}"))
         pieces = in_time_order(list(self._pieces(records)))
         gates = {input_index: gate for gate, input_index in enumerate(self._inputs)}
         for input_index, batch in pieces:
@@ -163,36 +162,6 @@ class KeySpool:
             spread.add(batch)
 
 
-class _Run:
-    """A file of records."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._file: BinaryIO | None = open(path, "wb")  # ruff: ignore[open-file-with-context-handler] - closed in read
-        self.records = 0
-
-    def write(self, record: bytes) -> None:
-        assert self._file is not None, "a run that is read is complete"
-        self._file.write(_SIZE.pack(len(record)))
-        self._file.write(record)
-        self.records += 1
-
-    def read(self) -> Iterator[bytes]:
-        self.finish()
-        with open(self._path, "rb") as file:
-            while head := file.read(_SIZE.size):
-                yield file.read(_SIZE.unpack(head)[0])
-
-    def finish(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def close(self) -> None:
-        self.finish()
-        os.unlink(self._path)
-
-
 class _Spread:
     """What came in at one gate, by bucket; without keys all in the first one."""
 
@@ -203,7 +172,7 @@ class _Spread:
         self._gate = gate
         self._record_bytes = record_bytes
         self._builders: dict[int, RecordBuilder] = {}
-        self._runs: dict[int, _Run] = {}
+        self._runs: dict[int, RecordFile] = {}
 
     def add(self, batch: Batch) -> None:
         for bucket, piece in ((0, batch),) if self._split is None else self._split(batch):
@@ -238,5 +207,5 @@ class _Spread:
             return
         run = self._runs.get(bucket)
         if run is None:
-            run = self._runs[bucket] = _Run(f"{self._path}-{bucket}")
+            run = self._runs[bucket] = RecordFile(f"{self._path}-{bucket}")
         run.write(record)

@@ -1,19 +1,25 @@
 """What runs as which stage, and where in the shuffle its inputs and outputs lie.
 
 One job vertex is one stage: its exchanges are all blocking. All shuffles of a job have the same number of reduce partitions:
-each consumer has a range of them, its own in every shuffle that it reads, so that Spark unites several without another
-shuffle. The last partition of all is the driver's: rows that are collected there, and what sinks want committed.
+each consumer has some of them, its own in every shuffle that it reads, so that Spark unites several without another
+shuffle. A vertex whose parallelism is open has as many as it may get subtasks; when that is decided each of them reads some
+that follow each other. What is broadcast lies in one, which all subtasks read. The last partition of all is the driver's: rows
+that are collected there, and what sinks want committed.
 
-Source: Flink's BATCH execution, whose result partitions are here Spark's map outputs.
+Source: Flink's BATCH execution, whose result partitions are here Spark's map outputs; its dynamic graphs write for the largest
+parallelism too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from penstock.machines.batch_parallelism import Subpartitions
+from penstock.machines.distribution import partition_ranges
+from penstock.model.graph.auto_parallelism import UNDECIDED, SubpartitionRange
 from penstock.model.graph.job_graph import JobGraph, JobVertex
-from penstock.model.graph.partitioning import ShipStrategy
+from penstock.model.graph.partitioning import DistributionPattern, ShipStrategy
 from penstock.model.graph.stream_graph import StreamNode
 from penstock.model.graph.topology import sort_job_vertices
 from penstock.model.ids import DataSetId, VertexId
@@ -21,27 +27,67 @@ from penstock.runtime.sink import Sink
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """What one subtask writes of an exchange: to `count` reduce partitions from `first` on, for the consumers' `gate`."""
+
+    gate: int
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Exchange:
-    """One edge. `gate`: its place among the consumer's inputs. `first`: reduce partition of the consumer's subtask 0.
-    `max_parallelism`: the consumer's.
+    """One edge. `gate`: its place among the consumer's inputs. `lies`: in all of its producer's shuffle. `max_parallelism`: the
+    consumer's.
     """
 
     data_set_id: DataSetId
     producer: VertexId
     gate: int
-    first: int
-    consumers: int
+    strategy: ShipStrategy
+    lies: Subpartitions
     max_parallelism: int
+
+    def written_by(self, subtask: int, parallelism: int) -> Place:
+        """Point-wise exchanges have a part for each producer, or for some of them together."""
+        first, count = self.lies.first, self.lies.count
+        if self.strategy is ShipStrategy.FORWARD:
+            return Place(self.gate, first + subtask, 1)
+        if self.strategy is not ShipStrategy.RESCALE:
+            return Place(self.gate, first, count)
+        spans = partition_ranges(DistributionPattern.POINTWISE, parallelism, count)
+        (span,) = [one for one in spans if one.first_partition <= subtask <= one.last_partition]
+        width = span.last_consumer - span.first_consumer + 1
+        return Place(self.gate, first + span.first_consumer, width)
+
+
+@dataclass(frozen=True, slots=True)
+class Areas:
+    """The reduce partitions that a vertex reads. `broadcast`: read by all subtasks. `forward`: one for each subtask that an open vertex
+    may get. `own`: all others, in the order of subtasks.
+    """
+
+    broadcast: Subpartitions | None = None
+    forward: Subpartitions | None = None
+    own: Subpartitions | None = None
+
+    def of(self, strategy: ShipStrategy) -> Subpartitions:
+        if strategy is ShipStrategy.BROADCAST:
+            area = self.broadcast
+        elif strategy is ShipStrategy.FORWARD and self.forward is not None:
+            area = self.forward
+        else:
+            area = self.own
+        assert area is not None, "areas are made of the edges"
+        return area
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`inputs`, `outputs`: exchanges in the order of the vertex's. `first`: of its own range of reduce partitions.
-    `speaks_to_driver`: rows or commits of it go there.
-    """
+    """`inputs`, `outputs`: exchanges in the order of the vertex's. `speaks_to_driver`: rows or commits of it go there."""
 
     vertex: JobVertex
-    first: int
+    areas: Areas
     inputs: tuple[Exchange, ...]
     outputs: tuple[Exchange, ...]
 
@@ -53,11 +99,26 @@ class Stage:
 
     @property
     def producers(self) -> tuple[VertexId, ...]:
-        """Each once; those that all subtasks read whole come first, as consumers of broadcasts want it."""
-        wholes = sorted(
-            self.vertex.inputs, key=lambda edge: edge.ship_strategy is not ShipStrategy.BROADCAST
-        )
-        return tuple(dict.fromkeys(edge.source for edge in wholes))
+        """Each once."""
+        return tuple(dict.fromkeys(edge.source for edge in self.vertex.inputs))
+
+    def reads(self, ranges: Sequence[SubpartitionRange]) -> tuple[tuple[int, ...], ...]:
+        """Reduce partitions of each subtask, rising; what is broadcast comes first.
+
+        Args: ranges: of its own area, by subtask (`RunStage.ranges`).
+        """
+        areas, found = self.areas, []
+        for subtask in range(self.vertex.parallelism):
+            partitions: list[int] = []
+            if areas.broadcast is not None:
+                partitions.append(areas.broadcast.first)
+            if areas.forward is not None:
+                partitions.append(areas.forward.first + subtask)
+            if areas.own is not None:
+                start, stop = ranges[subtask]
+                partitions += range(areas.own.first + start, areas.own.first + stop)
+            found.append(tuple(partitions))
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +131,13 @@ class Plan:
     @property
     def driver_partition(self) -> int:
         return self.partitions - 1
+
+    @property
+    def places(self) -> dict[VertexId, Subpartitions]:
+        """See `BatchMaster`."""
+        return {
+            stage.vertex_id: stage.areas.own for stage in self.stages if stage.areas.own is not None
+        }
 
     def stage(self, vertex_id: VertexId) -> Stage:
         return next(stage for stage in self.stages if stage.vertex_id == vertex_id)
@@ -91,31 +159,18 @@ def speakers_of(job_graph: JobGraph, nodes: Mapping[int, StreamNode]) -> set[Ver
 def plan_of(job_graph: JobGraph, speakers: Collection[VertexId]) -> Plan:
     """`speakers`: see `speakers_of`. Raises: GraphError: the graph has a circle."""
     ordered = sort_job_vertices(job_graph)
-    first_of: dict[VertexId, int] = {}
+    areas: dict[VertexId, Areas] = {}
     partitions = 0
     for vertex in ordered:
-        first_of[vertex.vertex_id] = partitions
-        partitions += vertex.parallelism if vertex.inputs else 0
-    read_by: dict[DataSetId, Exchange] = {}
-    inputs: dict[VertexId, tuple[Exchange, ...]] = {}
-    for vertex in ordered:
-        first = first_of[vertex.vertex_id]
-        inputs[vertex.vertex_id] = tuple(
-            Exchange(
-                edge.data_set_id,
-                edge.source,
-                gate,
-                first,
-                vertex.parallelism,
-                vertex.max_parallelism,
-            )
-            for gate, edge in enumerate(vertex.inputs)
-        )
-        read_by |= {exchange.data_set_id: exchange for exchange in inputs[vertex.vertex_id]}
+        areas[vertex.vertex_id], partitions = _areas_of(vertex, partitions)
+    inputs = {
+        vertex.vertex_id: _exchanges_of(vertex, areas[vertex.vertex_id]) for vertex in ordered
+    }
+    read_by = {exchange.data_set_id: exchange for found in inputs.values() for exchange in found}
     stages = tuple(
         Stage(
             vertex,
-            first_of[vertex.vertex_id],
+            areas[vertex.vertex_id],
             inputs[vertex.vertex_id],
             tuple(read_by[data_set.data_set_id] for data_set in vertex.outputs),
             speaks_to_driver=not vertex.outputs or vertex.vertex_id in speakers,
@@ -123,3 +178,33 @@ def plan_of(job_graph: JobGraph, speakers: Collection[VertexId]) -> Plan:
         for vertex in ordered
     )
     return Plan(stages, partitions + 1)
+
+
+def _areas_of(vertex: JobVertex, first: int) -> tuple[Areas, int]:
+    """From reduce partition `first` on, and the one behind them."""
+    strategies = {edge.ship_strategy for edge in vertex.inputs}
+    is_open = vertex.parallelism == UNDECIDED
+    subtasks = vertex.max_parallelism if is_open else vertex.parallelism
+    broadcast = forward = own = None
+    if ShipStrategy.BROADCAST in strategies:
+        broadcast, first = Subpartitions(first, 1), first + 1
+    if is_open and ShipStrategy.FORWARD in strategies:
+        forward, first = Subpartitions(first, subtasks), first + subtasks
+        strategies.discard(ShipStrategy.FORWARD)
+    if strategies - {ShipStrategy.BROADCAST}:
+        own, first = Subpartitions(first, subtasks), first + subtasks
+    return Areas(broadcast, forward, own), first
+
+
+def _exchanges_of(vertex: JobVertex, areas: Areas) -> tuple[Exchange, ...]:
+    return tuple(
+        Exchange(
+            edge.data_set_id,
+            edge.source,
+            gate,
+            edge.ship_strategy,
+            areas.of(edge.ship_strategy),
+            vertex.max_parallelism,
+        )
+        for gate, edge in enumerate(vertex.inputs)
+    )

@@ -36,10 +36,13 @@ class StageResult:
 
 @dataclass(frozen=True, slots=True)
 class StageOrder:
-    """`splits`: of a source, by subtask; else empty. `frame`: the DataFrame that the stage reads, None: none. `told`: takes what is seen of its attempts, from any thread."""
+    """`reads`: reduce partitions of each subtask, of a source none. `splits`: of a source, by subtask; else empty. `told`: takes what
+    is seen of its attempts, from any thread. `frame`: the DataFrame that the stage reads, None: none.
+    """
 
     stage: Stage
     orders: Orders
+    reads: Sequence[Sequence[int]]
     splits: Sequence[Sequence[Any]]
     told: Callable[[AttemptSeen], None]
     frame: Frame | None = None
@@ -85,9 +88,11 @@ class ThreadRunner:
     def _run_subtask(self, order: StageOrder, subtask: int, made: list[list[bytes]]) -> None:
         stage = order.stage
         if stage.inputs:
-            place = stage.first + subtask
             records = [
-                one for producer in stage.producers for one in self._shuffled[producer][place]
+                one
+                for place in order.reads[subtask]
+                for producer in stage.producers
+                for one in self._shuffled[producer][place]
             ]
         elif order.frame is not None:
             records = order.frame.collected(stage.vertex.parallelism, subtask)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from penstock.hosting.batch.key_spool import KeySpool
-from penstock.hosting.batch.shuffle_records import elements_of, gate_of
+from penstock.hosting.batch.record_file import HeldRecords
+from penstock.hosting.batch.shuffle_records import elements_of, gate_of, is_last
+from penstock.model.errors import BrokenInvariant
 from penstock.runtime.elements import (
     MAX_WATERMARK,
     ColumnBatch,
@@ -63,14 +65,44 @@ class _Input(ABC):
 
 
 class ShuffleInput(_Input):
-    """As the shuffle gives it, one record at a time."""
+    """As the shuffle gives it, one record at a time; but what is broadcast comes first, all of it."""
+
+    def __init__(
+        self,
+        records: Iterator[bytes],
+        inputs: Sequence[int],
+        wholes: Mapping[int, int],
+        memory: int,
+    ) -> None:
+        """`wholes`: gates that are broadcast, and how many subtasks write each. `memory`: bytes of others that may wait for them in
+        memory; Spark gives them in any order, but as a rule the right one.
+        """
+        super().__init__(records, inputs)
+        self._wholes = wholes
+        self._held = HeldRecords(memory)
 
     def _read(self) -> Iterator[_Read]:
+        unfinished = sum(self._wholes.values())
         for record in self._records:
-            elements = list(elements_of(record))
-            batches = (one for one in elements if isinstance(one, (RowBatch, ColumnBatch)))
-            self.records_in += sum(map(len, batches))
-            yield self._gates[gate_of(record)], elements
+            if unfinished and gate_of(record) not in self._wholes:
+                self._held.add(record)
+                continue
+            yield self._elements_of(record)
+            if is_last(record):
+                unfinished -= 1
+                if not unfinished:
+                    yield from map(self._elements_of, self._held.take())
+        if unfinished:
+            raise BrokenInvariant(f"{unfinished} producers of a broadcast have not said its end")
+
+    def _elements_of(self, record: bytes) -> _Read:
+        elements = list(elements_of(record))
+        batches = (one for one in elements if isinstance(one, (RowBatch, ColumnBatch)))
+        self.records_in += sum(map(len, batches))
+        return self._gates[gate_of(record)], elements
+
+    def close(self) -> None:
+        self._held.close()
 
 
 class KeyedInput(_Input):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from penstock.hosting.batch.shuffle_records import JOINED_ROWS, RecordBuilder
+from penstock.hosting.batch.plan import Place
+from penstock.hosting.batch.shuffle_records import JOINED_ROWS, RECORD_BYTES, RecordBuilder
 from penstock.hosting.closures import dumps_records
 from penstock.model.errors import PenstockError
 from penstock.model.graph.chain import ChainedOperator
@@ -17,13 +18,14 @@ from penstock.runtime.elements import Batch, ColumnBatch, Element, RowBatch
 from penstock.runtime.partitioner import Partitioner
 from penstock.runtime.user_errors import user_code_error
 
-if TYPE_CHECKING:
-    from penstock.hosting.batch.batch_task import WhereTo
-
 FRAME_STREAM: Final = "dataframe"
 """The driver stream that is none: Spark goes on with it."""
 FRAME_PARTITION: Final = -1
 _DRIVER_ROWS: Final = 4096
+_ALL_RECORDS: Final = 8 << 20
+_LEAST_RECORD: Final = 64 << 10
+_ALL_JOINED: Final = 1 << 16
+_LEAST_JOINED: Final = 512
 
 
 class Outbox:
@@ -78,11 +80,11 @@ class _Output(ABC):
 
 
 class ShuffleOutput(_Output):
-    """One exchange. Typed rows leave as columns, as between TaskManagers."""
+    """One exchange. Typed rows leave as columns, as between TaskManagers. Of a broadcast the end is said: its readers wait for it."""
 
     def __init__(
         self,
-        where: WhereTo,
+        place: Place,
         partitioner: Partitioner,
         element_type: Any,
         producer: ChainedOperator,
@@ -90,10 +92,14 @@ class ShuffleOutput(_Output):
     ) -> None:
         super().__init__(element_type, producer)
         self._is_columnar = element_type is not None and is_columnar(element_type)
-        self._first = where.first
+        self._first = place.first
         self._split = partitioner.split
+        self._says_last = partitioner.is_broadcast
         self._outbox = outbox
-        self._builders = [RecordBuilder(where.gate) for _ in range(where.consumers)]
+        # Each partition has a record in the making, and many of them must not need more memory than few.
+        record_bytes = min(RECORD_BYTES, max(_LEAST_RECORD, _ALL_RECORDS // place.count))
+        rows = min(JOINED_ROWS, max(_LEAST_JOINED, _ALL_JOINED // place.count))
+        self._builders = [RecordBuilder(place.gate, record_bytes, rows) for _ in range(place.count)]
 
     def _put(self, batch: Batch) -> None:
         if self._is_columnar and isinstance(batch, RowBatch):
@@ -105,7 +111,7 @@ class ShuffleOutput(_Output):
 
     def _finish(self) -> None:
         for channel, builder in enumerate(self._builders):
-            record = builder.finish()
+            record = builder.finish(is_last=self._says_last)
             if record is not None:
                 self._outbox.put(self._first + channel, record)
 

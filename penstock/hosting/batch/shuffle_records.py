@@ -1,6 +1,6 @@
 """What Spark shuffles: (reduce partition, bytes), few and large. Each can be read alone, whatever came before it.
 
-The bytes: the consumer's gate, whether records have timestamps, then frames as `runtime.codec` makes them. A row batch is pickled, a column batch is Arrow.
+The bytes: the consumer's gate, whether records have timestamps, whether it is the last one of its writer, then frames as `runtime.codec` makes them. A row batch is pickled, a column batch is Arrow.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ RECORD_BYTES: Final = 512 << 10
 """A record is closed when it has as much: Spark moves few, and a task holds one for each subpartition that it writes."""
 JOINED_ROWS: Final = 8192
 _FRAME_BYTES: Final = 256 << 10
-_HEAD: Final = struct.Struct("!H?")
+_HEAD: Final = struct.Struct("!HB")
+_TIMED: Final = 1
+_LAST: Final = 2
 _FRAME: Final = struct.Struct("!BI")
 
 
@@ -51,11 +53,11 @@ class RecordBuilder:
             self._encode()
         return self._take() if self._size >= self._record_bytes else None
 
-    def finish(self) -> bytes | None:
-        """What is left, if anything is."""
+    def finish(self, *, is_last: bool = False) -> bytes | None:
+        """What is left, if anything is. `is_last`: a record in any case, which says so."""
         if self._waiting:
             self._encode()
-        return self._take() if self._size else None
+        return self._take(_LAST if is_last else 0) if self._size or is_last else None
 
     def _encode(self) -> None:
         batch = concat(self._waiting)
@@ -67,8 +69,9 @@ class RecordBuilder:
             self._parts.extend(bytes(part) for part in parts)
             self._size += size
 
-    def _take(self) -> bytes:
-        record = b"".join([_HEAD.pack(self._gate, self._has_time), *self._parts])
+    def _take(self, flags: int = 0) -> bytes:
+        flags |= _TIMED if self._has_time else 0
+        record = b"".join([_HEAD.pack(self._gate, flags), *self._parts])
         self._begin()
         return record
 
@@ -79,7 +82,12 @@ def gate_of(record: bytes) -> int:
 
 def has_time(record: bytes) -> bool:
     """Whether some of its records have timestamps."""
-    return bool(_HEAD.unpack_from(record)[1])
+    return bool(_HEAD.unpack_from(record)[1] & _TIMED)
+
+
+def is_last(record: bytes) -> bool:
+    """Whether its writer has written all that is for this gate and partition."""
+    return bool(_HEAD.unpack_from(record)[1] & _LAST)
 
 
 def elements_of(record: bytes) -> Iterator[Element]:

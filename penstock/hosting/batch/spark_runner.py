@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from penstock.hosting.batch import spark_task
 from penstock.hosting.batch.plan import Plan, Stage
 from penstock.hosting.batch.runner import StageError, StageOrder, StageResult
-from penstock.hosting.batch.spark_attempts import StageAttempts
+from penstock.hosting.batch.spark_attempts import SparkAttempts
 from penstock.hosting.batch.spark_body import failure_in
 from penstock.hosting.closures import serialize
 from penstock.hosting.shipping import ship
@@ -29,6 +29,8 @@ from penstock.model.ids import VertexId
 from penstock.model.messages import FailureInfo
 
 _WATCH_S: Final = 0.2
+_TRIES: Final = 4  # as often as Spark itself tries a stage
+_CANNOT_GO_ON: Final = ("cannot rollback the", "Task with indeterminate results from old attempt")
 _PARTITIONER: Final = 0x50E57
 """Names the partitioner of our shuffles to Spark: those with one name and size have one partitioning."""
 
@@ -46,6 +48,7 @@ class SparkRunner:
         self._shipped: list[Broadcast[Any]] = [self._archives.contents]
         self._shuffles: dict[VertexId, Any] = {}
         self._canceled: set[VertexId] = set()
+        self._attempts = SparkAttempts(self._context)
         self._group = f"penstock-batch-{id(self):x}-{time.time_ns():x}"
 
     def run(self, order: StageOrder) -> StageResult:
@@ -54,15 +57,25 @@ class SparkRunner:
         self._context.setJobGroup(
             group, f"{self._job_name}: {stage.vertex.name}", interruptOnCancel=True
         )
+        with self._watching(order, group):
+            for _ in range(_TRIES - 1):
+                with contextlib.suppress(_CannotGoOn):
+                    return self._try(order)
+            return self._try(order)
+
+    def _try(self, order: StageOrder) -> StageResult:
+        """Raises: StageError; _CannotGoOn: what the stage has read was lost, and is not the same when it is made again."""
+        stage = order.stage
         try:
             aside = None if stage.speaks_to_driver else self._accumulator()
             body = self._body(order, aside)
-            with self._watching(order, group):
-                return self._run_map(stage, body, aside) if stage.outputs else self._run_last(body)
+            return (
+                self._run_map(stage, body, aside) if stage.outputs else self._run_last(stage, body)
+            )
         except StageError:
             raise
         except Exception as error:  # py4j's and Spark's, of any kind: Spark has given the stage up
-            raise StageError(self._failure(stage, str(error))) from error
+            raise self._failed(stage, str(error)) from error
 
     def cancel(self, vertex_id: VertexId) -> None:
         self._canceled.add(vertex_id)
@@ -90,8 +103,9 @@ class SparkRunner:
 
     # ------------------------------------------------------------------ the two kinds of stages
 
-    def _run_last(self, body: RDD[bytes]) -> StageResult:
+    def _run_last(self, stage: Stage, body: RDD[bytes]) -> StageResult:
         """Nobody reads its records but the driver."""
+        self._attempts.expect(stage.vertex_id, body._jrdd.rdd().id())
         found = body.collect()
         return StageResult((), [bytes(one) for one in found[1::2]])
 
@@ -101,17 +115,18 @@ class SparkRunner:
         jvm = self._context._jvm
         assert jvm is not None
         shuffled = self._shuffled(body)
+        self._attempts.expect(stage.vertex_id, body._jrdd.rdd().id())
         dependency = shuffled.rdd().dependencies().head()
         future = self._context._jsc.sc().submitMapStage(dependency)
         jvm.scala.concurrent.Await.ready(future, jvm.scala.concurrent.duration.Duration.Inf())
         outcome = future.value().get()
         if outcome.isFailure():
-            raise StageError(self._failure(stage, _text_of(outcome.failed().get())))
+            raise self._failed(stage, _text_of(outcome.failed().get()))
         sizes = tuple(outcome.get().bytesByPartitionId())
         self._shuffles[stage.vertex_id] = shuffled
         if aside is not None:
             return StageResult(sizes, aside.value)
-        told = self._read((shuffled,), self._plan.driver_partition, 1).collect()
+        told = self._read((shuffled,), ((self._plan.driver_partition,),)).collect()
         return StageResult(sizes, [bytes(one) for one in told])
 
     def _shuffled(self, body: RDD[bytes]) -> JavaObject:
@@ -125,12 +140,11 @@ class SparkRunner:
     @contextlib.contextmanager
     def _watching(self, order: StageOrder, group: str) -> Generator[None, None, None]:
         """Tell of attempts meanwhile; a cancel that came before Spark knew of the stage is said again."""
-        watched = StageAttempts(self._context, group, order.stage.vertex_id, order.told)
         is_over = threading.Event()
 
         def watch() -> None:
             while not is_over.wait(_WATCH_S):
-                watched.look()
+                self._attempts.look(group, order.told)
                 if order.stage.vertex_id in self._canceled:
                     self.cancel(order.stage.vertex_id)
 
@@ -141,7 +155,7 @@ class SparkRunner:
         finally:
             is_over.set()
             thread.join()
-            watched.look()
+            self._attempts.look(group, order.told)
 
     # ------------------------------------------------------------------ what a stage reads and runs
 
@@ -166,30 +180,52 @@ class SparkRunner:
             splits = [serialize(one) for one in order.splits]
             return self._context.parallelize(splits, len(splits))
         shuffles = tuple(self._shuffles[producer] for producer in stage.producers)
-        return self._read(shuffles, stage.first, stage.vertex.parallelism)
+        read = self._read(shuffles, order.reads)
+        # Blocks of several tasks come in any order, and what a subtask makes of them depends on it: made again it is not the
+        # same, of which a reader must not see a part. A sample of all records tells Spark so, and it makes all of it again.
+        makers = sum(self._plan.stage(producer).vertex.parallelism for producer in stage.producers)
+        return read if makers == 1 else self._rdd(read._jrdd.sample(False, 1.0, 0))
 
-    def _read(self, shuffles: Sequence[JavaObject], first: int, count: int) -> RDD[bytes]:
-        """Reduce partitions `first` to `first + count`, of all these shuffles as if they were one."""
-        sc = self._context
-        jvm, gateway = sc._jvm, sc._gateway
+    def _read(self, shuffles: Sequence[JavaObject], reads: Sequence[Sequence[int]]) -> RDD[bytes]:
+        """Of all these shuffles as if they were one, the reduce partitions of each subtask."""
+        jvm = self._context._jvm
         assert jvm is not None
-        assert gateway is not None
-        whole = shuffles[0]
-        if len(shuffles) > 1:
-            array = gateway.new_array(jvm.org.apache.spark.api.java.JavaPairRDD, len(shuffles))
-            for place, one in enumerate(shuffles):
-                array[place] = one
-            whole = sc._jsc.union(array)
-        wanted = jvm.java.util.HashSet()
-        for partition in range(first, first + count):
-            wanted.add(partition)
-        is_wanted = jvm.scala.jdk.javaapi.CollectionConverters.asScala(wanted).toSet()
-        pruned = jvm.org.apache.spark.rdd.PartitionPruningRDD.create(whole.rdd(), is_wanted)
+        whole = self._united(shuffles)
         tags = shuffles[0].kClassTag(), shuffles[0].vClassTag()
-        pairs = jvm.org.apache.spark.api.java.JavaPairRDD.fromRDD(pruned, *tags)
-        return RDD(jvm.PythonRDD.valueOfPair(pairs), sc, NoOpSerializer())
+        parts = []
+        for partitions, is_one_subtask in _segments(reads):
+            wanted = jvm.java.util.HashSet()
+            for partition in partitions:
+                wanted.add(partition)
+            is_wanted = jvm.scala.jdk.javaapi.CollectionConverters.asScala(wanted).toSet()
+            pruned = jvm.org.apache.spark.rdd.PartitionPruningRDD.create(whole.rdd(), is_wanted)
+            pairs = jvm.org.apache.spark.api.java.JavaPairRDD.fromRDD(pruned, *tags)
+            parts.append(pairs.coalesce(1) if is_one_subtask else pairs)
+        return self._rdd(jvm.PythonRDD.valueOfPair(self._united(parts)))
+
+    def _united(self, rdds: Sequence[JavaObject]) -> JavaObject:
+        """Those with our partitioner partition by partition, others one behind the other."""
+        if len(rdds) == 1:
+            return rdds[0]
+        sc = self._context
+        assert sc._gateway is not None
+        assert sc._jvm is not None
+        array = sc._gateway.new_array(sc._jvm.org.apache.spark.api.java.JavaPairRDD, len(rdds))
+        for place, one in enumerate(rdds):
+            array[place] = one
+        return sc._jsc.union(array)
+
+    def _rdd(self, java_rdd: JavaObject) -> RDD[bytes]:
+        return RDD(java_rdd, self._context, NoOpSerializer())
 
     # ------------------------------------------------------------------ failures
+
+    def _failed(self, stage: Stage, text: str) -> StageError:
+        failure = self._failure(stage, text)
+        is_over = stage.vertex_id in self._canceled or failure.is_user_code
+        if not is_over and any(told in text for told in _CANNOT_GO_ON):
+            return _CannotGoOn(failure)
+        return StageError(failure)
 
     def _failure(self, stage: Stage, text: str) -> FailureInfo:
         if stage.vertex_id in self._canceled:
@@ -201,6 +237,10 @@ class SparkRunner:
             "SparkStageFailed",
             f"Spark has given up the stage of '{stage.vertex.name}': {text.strip()}",
         )
+
+
+class _CannotGoOn(StageError):
+    """Spark cannot take back what the stage has done already; we can, for it counts when all of it is there."""
 
 
 def _task_of(shipped: Any, aside: Any) -> Callable[[int, Any], Iterator[bytes]]:
@@ -221,6 +261,24 @@ def _frame_task_of(shipped: Any) -> Callable[[int, Any], Iterator[bytes]]:
 
     run.__module__ = "__main__"  # by value, like everything in the Spark closure
     return run
+
+
+def _segments(reads: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], bool]]:
+    """Partitions that one RDD can give, and whether they are all of one subtask. Subtasks that have one partition each, rising, go
+    together: partitions of a pruned RDD are in their order.
+    """
+    run: list[int] = []
+    for partitions in reads:
+        if len(partitions) == 1 and (not run or partitions[0] > run[-1]):
+            run += partitions
+            continue
+        if run:
+            yield run, False
+        run = list(partitions) if len(partitions) == 1 else []
+        if not run:
+            yield list(partitions), True
+    if run:
+        yield run, False
 
 
 def _text_of(throwable: JavaObject) -> str:

@@ -32,7 +32,8 @@ def open_frames(
             folder = spool_folder(
                 directory, f"{job.graph.job_id}/{place.uid}", shares_files=provider.shares_files
             )
-            hosts = (provider.bind_host, provider.advertised_host)
+            control = provider.control_endpoint
+            hosts = (control.bind_host, control.dialled_host)
             around = FrameSurroundings(hosts, folder, job.modules)
             source.frame.run = JobFrame(source.frame, place.name, around)
             opened.append(source.frame.run)

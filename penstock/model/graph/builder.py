@@ -12,6 +12,7 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
+from penstock.model.graph.auto_parallelism import UNDECIDED, AutoParallelism
 from penstock.model.graph.chain import (
     ChainedOperator,
     ChainInput,
@@ -59,7 +60,9 @@ def build_job_graph(
     chains = _chains_of(graph)
     is_batch = stream_graph.is_batch
     job_type = JobType.BATCH if is_batch else JobType.STREAMING
-    job_graph = JobGraph(job_id, stream_graph.job_name, job_type)
+    job_graph = JobGraph(
+        job_id, stream_graph.job_name, job_type, auto_parallelism=stream_graph.auto_parallelism
+    )
     chain_of_node = {node: chain for chain in chains for node in chain.nodes}
     overtaking = overtaking_readers([
         Exchange(chain_of_node[edge.source].head, edge.target, edge.partitioning.strategy)
@@ -70,7 +73,7 @@ def build_job_graph(
         blob = serialize(_chain_spec(graph, chain, overtaking))
         key = BlobKey(hashlib.sha256(blob).hexdigest())
         job_graph.blobs[key] = blob
-        vertex = _vertex_of(graph, chain, key)
+        vertex = _vertex_of(graph, chain, key, stream_graph.auto_parallelism)
         vertex.inputs = [_job_edge(graph, edge, chain_of_node) for edge in chain.in_edges]
         vertex.outputs = [
             _data_set(graph, edge, chain, is_batch=is_batch) for edge in chain.out_edges
@@ -205,13 +208,15 @@ def _element_type(graph: ResolvedGraph, edge: ResolvedEdge) -> object | None:
     return node.output_type if edge.tag is None else node.side_output_types.get(edge.tag)
 
 
-def _vertex_of(graph: ResolvedGraph, chain: _Chain, blob: BlobKey) -> JobVertex:
+def _vertex_of(
+    graph: ResolvedGraph, chain: _Chain, blob: BlobKey, auto: AutoParallelism | None
+) -> JobVertex:
     head = graph.nodes[chain.head]
     members = [graph.nodes[node] for node in chain.nodes]
     is_set = [member.max_parallelism for member in members if member.max_parallelism > 0]
     maximum = head.max_parallelism
     if maximum <= 0:
-        maximum = min(is_set) if is_set else default_max_parallelism(head.parallelism)
+        maximum = min(is_set) if is_set else _derived_maximum(head.parallelism, auto)
     check_chain_parallelism(head, maximum)
     co_location = {
         member.node.co_location_key for member in members if member.node.co_location_key is not None
@@ -228,6 +233,12 @@ def _vertex_of(graph: ResolvedGraph, chain: _Chain, blob: BlobKey) -> JobVertex:
         is_source=head.node.is_source,
         is_max_parallelism_set=head.max_parallelism > 0 or bool(is_set),
     )
+
+
+def _derived_maximum(parallelism: int, auto: AutoParallelism | None) -> int:
+    if auto is not None and parallelism == UNDECIDED:
+        return auto.max_parallelism
+    return default_max_parallelism(parallelism)
 
 
 def _operator_info(graph: ResolvedGraph, node_id: int) -> OperatorInfo:

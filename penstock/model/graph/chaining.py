@@ -7,12 +7,10 @@ a source is never chained into an operator of several inputs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
+from penstock.model.graph.auto_parallelism import UNDECIDED
 from penstock.model.graph.partitioning import ShipStrategy, StreamExchangeMode
 from penstock.model.graph.stream_graph import ChainingStrategy
-
-UNDECIDED: Final = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from penstock.model.graph.auto_parallelism import AutoParallelism
 from penstock.model.graph.partitioning import DistributionPattern, ShipStrategy
 from penstock.model.ids import BlobKey, DataSetId, JobId, VertexId
 from penstock.model.slot_size import SlotSize
@@ -99,6 +100,7 @@ class IntermediateDataSet:
 class JobVertex:
     """A chain of operators with its parallelism and the blob that holds its ChainSpec.
 
+    `parallelism`: UNDECIDED until its inputs are there, in a graph with `auto_parallelism` only.
     `is_max_parallelism_set`: by the program; else a checkpoint that it starts from may have another one.
     """
 
@@ -120,7 +122,8 @@ class JobVertex:
 class JobGraph:
     """What is submitted: vertices in insertion order and the blobs they name.
 
-    `slot_sizes`: of the slot sharing groups that ask for resources.
+    `slot_sizes`: of the slot sharing groups that ask for resources. `auto_parallelism`: how vertices get theirs that set none
+    (`parallelism` is UNDECIDED until then); None: all have one.
     """
 
     job_id: JobId
@@ -128,5 +131,5 @@ class JobGraph:
     job_type: JobType = JobType.STREAMING
     vertices: dict[VertexId, JobVertex] = field(default_factory=dict)
     blobs: dict[BlobKey, bytes] = field(default_factory=dict)
-    is_dynamic: bool = False
     slot_sizes: dict[str, SlotSize] = field(default_factory=dict)
+    auto_parallelism: AutoParallelism | None = None

@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from penstock.model.errors import GraphError
+from penstock.model.graph.auto_parallelism import UNDECIDED
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy, StreamExchangeMode
 from penstock.model.graph.stream_graph import (
     DEFAULT_SLOT_SHARING_GROUP,
@@ -27,7 +28,9 @@ UNSET = -1
 
 @dataclass(frozen=True, slots=True)
 class ResolvedNode:
-    """A node with nothing left open but its max parallelism, which is its chain's business."""
+    """A node with nothing left open but its max parallelism, which is its chain's business, and in a batch its parallelism
+    (`auto_parallelism.UNDECIDED`).
+    """
 
     node: StreamNode
     parallelism: int
@@ -95,7 +98,9 @@ def resolve(graph: StreamGraph) -> ResolvedGraph:
         raise _cycle_error(graph, inputs) from None
     _check_exchange_modes(graph, order, inputs)
     nodes = _resolve_nodes(graph, order, inputs)
-    edges = _resolve_edges(nodes, graph.edges)
+    partitionings = [_partitioning_of(nodes, edge) for edge in graph.edges]
+    _settle_forward_groups(graph, nodes, partitionings)
+    edges = _resolve_edges(nodes, graph.edges, partitionings)
     edges_into: dict[int, list[ResolvedEdge]] = {node_id: [] for node_id in nodes}
     for resolved in edges:
         edges_into[resolved.target].append(resolved)
@@ -190,9 +195,56 @@ def _resolve_nodes(
     return nodes
 
 
+def _settle_forward_groups(
+    graph: StreamGraph, nodes: dict[int, ResolvedNode], partitionings: Sequence[Partitioning]
+) -> None:
+    """Operators joined by forward edges have one parallelism: that which one of them sets; else, if a source is among them, that of
+    sources. What is still open is decided when the inputs are there.
+    """
+    if graph.auto_parallelism is None:
+        return
+    neighbours: dict[int, list[int]] = {node_id: [] for node_id in nodes}
+    for edge, partitioning in zip(graph.edges, partitionings, strict=True):
+        if partitioning.strategy is ShipStrategy.FORWARD:
+            neighbours[edge.source].append(edge.target)
+            neighbours[edge.target].append(edge.source)
+    for group in _connected(neighbours):
+        all_known = [nodes[one].parallelism for one in group]
+        known = [parallelism for parallelism in all_known if parallelism != UNDECIDED]
+        if not known and any(nodes[one].node.is_source for one in group):
+            known = [graph.auto_parallelism.source_parallelism]
+        for one in group if known else ():
+            if nodes[one].parallelism != UNDECIDED:
+                continue
+            settled = replace(nodes[one], parallelism=known[0])
+            if settled.max_parallelism != UNSET:
+                check_chain_parallelism(settled, settled.max_parallelism)
+            nodes[one] = settled
+
+
+def _connected(neighbours: dict[int, list[int]]) -> list[list[int]]:
+    """Groups of nodes that lead to each other, in the order of their first ones."""
+    groups: list[list[int]] = []
+    seen: set[int] = set()
+    for first in neighbours:
+        waiting = [] if first in seen else [first]
+        seen.update(waiting)
+        group: list[int] = []
+        while waiting:
+            group.append(waiting.pop())
+            new = [one for one in dict.fromkeys(neighbours[group[-1]]) if one not in seen]
+            seen.update(new)
+            waiting += new
+        if group:
+            groups.append(group)
+    return groups
+
+
 def _parallelism(graph: StreamGraph, node: StreamNode) -> int:
-    parallelism = graph.default_parallelism if node.parallelism == UNSET else node.parallelism
-    if parallelism < 1:
+    default = graph.default_parallelism if graph.auto_parallelism is None else UNDECIDED
+    parallelism = default if node.parallelism == UNSET else node.parallelism
+    is_open = graph.auto_parallelism is not None and parallelism == UNDECIDED
+    if parallelism < 1 and not is_open:
         raise GraphError(
             f"operator {describe(node)} has parallelism {parallelism}; it must be at least 1. "
             "Change set_parallelism, or parallelism.default where it comes from the environment."
@@ -213,12 +265,14 @@ def _slot_sharing_group(node: StreamNode, inputs: list[str]) -> str:
 
 
 def _resolve_edges(
-    nodes: dict[int, ResolvedNode], edges: Sequence[StreamEdge]
+    nodes: dict[int, ResolvedNode],
+    edges: Sequence[StreamEdge],
+    partitionings: Sequence[Partitioning],
 ) -> list[ResolvedEdge]:
     found: list[ResolvedEdge] = []
     twins: Counter[object] = Counter()
-    for edge in edges:
-        partitioning = _partitioning_of(nodes, edge)
+    for edge, partitioning in zip(edges, partitionings, strict=True):
+        _check_forward(nodes, edge, partitioning)
         way = (edge.source, edge.target, edge.input_index, edge.tag, partitioning.strategy)
         found.append(
             ResolvedEdge(
@@ -236,18 +290,21 @@ def _resolve_edges(
 
 
 def _partitioning_of(nodes: dict[int, ResolvedNode], edge: StreamEdge) -> Partitioning:
+    if edge.partitioning is not None:
+        return edge.partitioning
+    is_equal = nodes[edge.source].parallelism == nodes[edge.target].parallelism
+    return Partitioning(ShipStrategy.FORWARD if is_equal else ShipStrategy.REBALANCE)
+
+
+def _check_forward(
+    nodes: dict[int, ResolvedNode], edge: StreamEdge, partitioning: Partitioning
+) -> None:
     up, down = nodes[edge.source], nodes[edge.target]
-    is_equal = up.parallelism == down.parallelism
-    partitioning = edge.partitioning
-    if partitioning is None:
-        strategy = ShipStrategy.FORWARD if is_equal else ShipStrategy.REBALANCE
-        return Partitioning(strategy)
-    if partitioning.strategy is ShipStrategy.FORWARD and not is_equal:
+    if partitioning.strategy is ShipStrategy.FORWARD and up.parallelism != down.parallelism:
         raise GraphError(
             f"forward() needs equal parallelism on both sides, but {up} has {up.parallelism} "
             f"and {down} has {down.parallelism}. Make them equal, or use rebalance() or rescale()."
         )
-    return partitioning
 
 
 def _check_exchange_modes(

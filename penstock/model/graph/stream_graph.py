@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from penstock.model.graph.auto_parallelism import AutoParallelism
 from penstock.model.graph.partitioning import Partitioning, StreamExchangeMode
 from penstock.model.slot_size import SlotSize
 
@@ -77,7 +78,9 @@ class StreamEdge:
 
 @dataclass(slots=True)
 class StreamGraph:
-    """The program: nodes in the order they were made, and edges. `is_batch`: all inputs are bounded, and read when complete."""
+    """The program: nodes in the order they were made, and edges. `is_batch`: all inputs are bounded, and read when complete.
+    `auto_parallelism`: of operators that set none, in a batch; None: `default_parallelism`.
+    """
 
     job_name: str = "Flink Streaming Job"
     nodes: dict[int, StreamNode] = field(default_factory=dict)
@@ -88,6 +91,7 @@ class StreamGraph:
     buffer_timeout_ms: int = 100
     slot_sizes: dict[str, SlotSize] = field(default_factory=dict)
     is_batch: bool = False
+    auto_parallelism: AutoParallelism | None = None
 
     def inputs_of(self, node_id: int) -> list[StreamEdge]:
         return [edge for edge in self.edges if edge.target == node_id]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from penstock.model.graph.auto_parallelism import SubpartitionRange
 from penstock.model.ids import VertexId
 from penstock.model.messages.job import ExecutionStateChanged, JobStatusChanged
 from penstock.model.messages.shared import FailureInfo
@@ -13,13 +14,16 @@ from penstock.model.states import ExecutionState
 
 @dataclass(frozen=True, slots=True)
 class AttemptSeen:
-    """What the host knows of one attempt of a subtask. `attempt`: 0 is the first; several may run at once."""
+    """What the host knows of one attempt of a subtask. `attempt`: 0 is the first; several may run at once. `is_speculative`:
+    it was begun beside another one that was slow.
+    """
 
     vertex_id: VertexId
     subtask: int
     attempt: int
     state: ExecutionState
     failure: FailureInfo | None = None
+    is_speculative: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +44,10 @@ class StageFailed:
 
 @dataclass(frozen=True, slots=True)
 class RunStage:
-    """All its inputs are there."""
+    """All its inputs are there. `ranges`: which subpartitions of all-to-all inputs each subtask reads."""
 
     vertex_id: VertexId
+    ranges: tuple[SubpartitionRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any, Final
+from operator import itemgetter
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from penstock.model.row import Row, copied, make_row
 from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, StateInfo
 from penstock.runtime.context import RuntimeContext, UserFunction
-from penstock.runtime.elements import MAX_WATERMARK, Batch, RowBatch
-from penstock.runtime.keys import KeySelection, state_keys
-from penstock.runtime.operator import MAX_EMIT, Emitted, OperatorContext
+from penstock.runtime.convert import to_rows
+from penstock.runtime.elements import MAX_WATERMARK, Batch, ColumnBatch, Int64s, RowBatch
+from penstock.runtime.keys import KeySelection, original_key, state_keys
+from penstock.runtime.operator import MAX_EMIT, Accepts, Combining, Emitted, OperatorContext
+from penstock.runtime.operators.column_reduce import ColumnReduction
 from penstock.runtime.operators.keyed import new_backend, restore_backend
 from penstock.runtime.operators.stateless import FunctionOperator, rows_of
 from penstock.runtime.state import KeyedStateBackend, KeyTable
@@ -26,6 +29,9 @@ from penstock.runtime.state import KeyedStateBackend, KeyTable
 REDUCE_TABLE: Final = "reduced"
 REDUCED: Final = StateInfo("Reduced")
 _MISSING: Final = object()
+_MOST_PARTIALS: Final = 1 << 16
+_LEAST_GAIN: Final = 1.5
+_COLUMNS_EMIT: Final = 1 << 14
 
 
 class ReduceOperator(FunctionOperator):
@@ -83,29 +89,141 @@ class ReduceOperator(FunctionOperator):
 
 
 class FinalReduceOperator(ReduceOperator):
-    """Emits one result for each key, at the end of the input. Source: Flink BatchGroupedReduceOperator: its results have the
-    timestamp of the last watermark.
+    """Emits one result for each key, at the end of the input. A built-in aggregate takes columns as they are, where Arrow does what it
+    does. Source: Flink BatchGroupedReduceOperator: its results have the timestamp of the last watermark.
     """
+
+    _stamp: ClassVar[int | None] = MAX_WATERMARK
+
+    def __init__(
+        self, function: UserFunction, keys: KeySelection, *, is_paired: bool = False
+    ) -> None:
+        """`is_paired`: records come as (key, value)."""
+        super().__init__(function, keys)
+        self._is_paired = is_paired
+        self._reduction: ColumnReduction | None = None
+        aggregate, columns = function.owner, keys.columns
+        if self._keeps_keys and isinstance(aggregate, Aggregate) and aggregate.kind in _IN_ARROW:
+            name, position = _IN_ARROW[aggregate.kind], aggregate.position
+            self._reduction = ColumnReduction(columns or (), name, str(position))
+            self.accepts = Accepts.ANY  # type: ignore[misc]
+
+    @property
+    def _keeps_keys(self) -> bool:
+        """A result has the key of the records that it was made of, by its own fields."""
+        aggregate, columns = self.function.owner, self.keys.columns
+        if columns is None or not isinstance(aggregate, Aggregate):
+            return False
+        return isinstance(aggregate.position, str) and aggregate.position not in columns
+
+    def in_batch(self) -> FinalReduceOperator:
+        return self
+
+    def before_exchange(self) -> Combining:
+        if self._keeps_keys:
+            partial = PartialReduceOperator(self.function, self.keys)
+            return Combining(partial, self, self.keys, keeps_type=True)
+        by_key = KeySelection(itemgetter(0), self.keys.key_type)
+        return Combining(
+            PartialReduceOperator(self.function, self.keys, is_paired=True),
+            FinalReduceOperator(self.function, by_key, is_paired=True),
+            by_key,
+            keeps_type=False,
+        )
 
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         self._results: dict[Any, Any] = {}
+        self._type = context.input_types[0] if context.input_types else None
         return RuntimeContext(context)
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
-        rows = rows_of(batch)
-        skeys = state_keys(self.keys.keys_of_rows(self.watched(rows.values)))
-        results, call = self._results, self.function.call
-        get, missing, own = results.get, _MISSING, self._own
-        for skey, value in zip(skeys, self.watched(rows.values), strict=False):
-            old = get(skey, missing)
-            results[skey] = own(value) if old is missing else call(old, value)
+        if self._reduction is not None:
+            if isinstance(batch, ColumnBatch) and self._reduction.add(batch):
+                return ()
+            held, self._reduction = self._reduction.take(), None
+            for data in held:
+                self._reduce_rows(to_rows(ColumnBatch(data, None), self._type).values)
+        rows = to_rows(batch, self._type) if isinstance(batch, ColumnBatch) else batch
+        self._reduce_rows(rows.values)
         return ()
 
+    def _reduce_rows(self, values: list[Any]) -> None:
+        keys = self.keys.keys_of_rows(self.watched(values))
+        if self._is_paired:
+            values = [value for _, value in values]
+        self._reduce(keys, values)
+
+    def _reduce(self, keys: list[Any], values: list[Any]) -> None:
+        skeys = state_keys(keys)
+        results, call = self._results, self.function.call
+        get, missing, own = results.get, _MISSING, self._own
+        for skey, value in zip(skeys, self.watched(values), strict=False):
+            old = get(skey, missing)
+            results[skey] = own(value) if old is missing else call(old, value)
+
     def finish(self) -> Emitted:
-        results = list(self._results.values())
+        for data in () if self._reduction is None else self._reduction.take():
+            for start in range(0, data.num_rows, _COLUMNS_EMIT):
+                piece = data.slice(start, _COLUMNS_EMIT)
+                yield ColumnBatch(piece, self._stamps(piece.num_rows))
+        results = self._taken()
         for start in range(0, len(results), MAX_EMIT):
             values = results[start : start + MAX_EMIT]
-            yield RowBatch(values, np.full(len(values), MAX_WATERMARK, np.int64))
+            yield RowBatch(values, self._stamps(len(values)))
+
+    def _taken(self) -> list[Any]:
+        results = list(self._results.values())
+        self._results.clear()
+        return results
+
+    def _stamps(self, count: int) -> Int64s | None:
+        return None if self._stamp is None else np.full(count, self._stamp, np.int64)
+
+
+class PartialReduceOperator(FinalReduceOperator):
+    """In front of the exchange to a `FinalReduceOperator`: what several records of a key have become goes over as one.
+
+    The function then combines results of its own, as it does where session windows merge: it has to be associative. Records with
+    timestamps pass as they are, for a key's are reduced in the order of time. So does everything when keys are too many for this to
+    be of use. `is_paired`: what leaves is (key, value), for the key of a result may be another one by the selector. Source: Spark's
+    map-side combine; Flink's ReduceCombineDriver of its former DataSet API.
+    """
+
+    _stamp = None
+
+    def runtime_context(self, context: OperatorContext) -> RuntimeContext:
+        self._rows_in = 0
+        self._is_of_use = True
+        return super().runtime_context(context)
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        if not self._is_of_use or batch.timestamps is not None:
+            yield self._passed(batch)
+            return
+        self._rows_in += len(batch)
+        yield from super().process(batch, input_index)
+        held = len(self._results) + (0 if self._reduction is None else self._reduction.groups)
+        if held >= _MOST_PARTIALS:
+            self._is_of_use = self._rows_in >= _LEAST_GAIN * held
+            self._rows_in = 0
+            yield from self.finish()
+
+    def _passed(self, batch: Batch) -> Batch:
+        if not self._is_paired:
+            return batch
+        values = rows_of(batch).values
+        keys = self.keys.keys_of_rows(self.watched(values))
+        return RowBatch(list(zip(keys, values, strict=True)), batch.timestamps)
+
+    def _reduce_rows(self, values: list[Any]) -> None:
+        self._reduce(self.keys.keys_of_rows(self.watched(values)), values)
+
+    def _taken(self) -> list[Any]:
+        if not self._is_paired:
+            return super()._taken()
+        results = [(original_key(skey), value) for skey, value in self._results.items()]
+        self._results.clear()
+        return results
 
 
 class AggregateKind(StrEnum):
@@ -194,6 +312,11 @@ def _max(old: Any, new: Any) -> Any:
     return new if new > old else old
 
 
+_IN_ARROW: Final = {
+    AggregateKind.SUM: "sum",
+    AggregateKind.MIN: "min",
+    AggregateKind.MAX: "max",
+}
 _COMBINE: Final[dict[AggregateKind, Callable[[Any, Any], Any]]] = {
     AggregateKind.SUM: _sum,
     AggregateKind.MIN: _min,

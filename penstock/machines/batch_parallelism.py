@@ -1,0 +1,92 @@
+"""Which parallelism the open vertices of a BATCH job get when their inputs are there, and who reads what of them.
+
+Knows no host: bytes are what a shuffle's partitions hold, whoever keeps them. Source: Flink AdaptiveBatchScheduler, ForwardGroup,
+DefaultVertexParallelismAndInputInfosDecider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.model.graph.auto_parallelism import (
+    UNDECIDED,
+    SubpartitionRange,
+    cut,
+    decided,
+)
+from penstock.model.graph.job_graph import JobGraph, JobVertex
+from penstock.model.graph.partitioning import ShipStrategy
+from penstock.model.ids import VertexId
+
+
+@dataclass(frozen=True, slots=True)
+class Subpartitions:
+    """Where a vertex's all-to-all inputs lie in the shuffle of each of its producers: the first partition, and how many there are.
+    Broadcasts, and what comes point-wise to an open vertex, lie elsewhere.
+    """
+
+    first: int
+    count: int
+
+
+class BatchParallelism:
+    """Sets `JobVertex.parallelism` of open vertices, all that forward edges join at once."""
+
+    def __init__(self, job_graph: JobGraph, places: Mapping[VertexId, Subpartitions]) -> None:
+        self._graph = job_graph
+        self._places = places
+
+    def settle(self, vertex: JobVertex, produced: Mapping[VertexId, Sequence[int]]) -> None:
+        """Decide, if that is still to be done. `produced`: bytes by partition of each producer's shuffle."""
+        auto = self._graph.auto_parallelism
+        if auto is None or vertex.parallelism != UNDECIDED:
+            return
+        group = list(self._forward_group(vertex))
+        most = min(one.max_parallelism for one in group)
+        parallelism = decided(auto, sum(self._sizes(vertex, produced)), most)
+        for one in group:
+            one.parallelism = parallelism
+
+    def ranges(
+        self, vertex: JobVertex, produced: Mapping[VertexId, Sequence[int]]
+    ) -> tuple[SubpartitionRange, ...]:
+        """Which subpartitions of its all-to-all inputs each subtask reads; empty where there are none."""
+        sizes = self._sizes(vertex, produced)
+        return cut(sizes, vertex.parallelism) if sizes else ()
+
+    def _sizes(
+        self, vertex: JobVertex, produced: Mapping[VertexId, Sequence[int]]
+    ) -> Sequence[int]:
+        """Bytes of each subpartition, over all producers."""
+        place = self._places.get(vertex.vertex_id)
+        if place is None:
+            return ()
+        sizes = [0] * place.count
+        for producer in dict.fromkeys(edge.source for edge in vertex.inputs):
+            held = produced.get(producer, ())[place.first : place.first + place.count]
+            for subpartition, size in enumerate(held):
+                sizes[subpartition] += size
+        return sizes
+
+    def _forward_group(self, vertex: JobVertex) -> Iterator[JobVertex]:
+        """All open vertices that forward edges join to this one, itself first."""
+        vertices = self._graph.vertices
+        group = {vertex.vertex_id: vertex}
+        waiting = [vertex]
+        while waiting:
+            one = waiting.pop()
+            yield one
+            for neighbour in self._forward_neighbours(one):
+                if neighbour not in group and vertices[neighbour].parallelism == UNDECIDED:
+                    group[neighbour] = vertices[neighbour]
+                    waiting.append(vertices[neighbour])
+
+    def _forward_neighbours(self, vertex: JobVertex) -> Iterator[VertexId]:
+        for other in self._graph.vertices.values():
+            for edge in other.inputs:
+                if edge.ship_strategy is ShipStrategy.FORWARD:
+                    if edge.source == vertex.vertex_id:
+                        yield edge.target
+                    elif edge.target == vertex.vertex_id:
+                        yield edge.source

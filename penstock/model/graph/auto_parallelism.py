@@ -1,0 +1,113 @@
+"""How many subtasks a vertex of a BATCH job has when the program does not say, by the bytes that its inputs produced.
+
+`AutoParallelism` is what the user may set; `decided` and `cut` are the arithmetic. Knows no graph. Source: Flink
+AdaptiveBatchScheduler, DefaultVertexParallelismAndInputInfosDecider; differs: as many subtasks as the formula says, whatever
+the bytes of single subpartitions allow (some may then have nothing to read).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+from penstock.model.config import Settings
+from penstock.model.errors import ConfigurationError
+from penstock.model.key_groups import MAX_PARALLELISM_LIMIT
+
+UNDECIDED: Final = -1
+"""A parallelism that is decided when the inputs are there."""
+_PREFIX: Final = "execution.batch.adaptive.auto-parallelism"
+
+SubpartitionRange: TypeAlias = "tuple[int, int]"
+"""The first of consecutive subpartitions, and the one behind the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class AutoParallelism:
+    """`bytes_per_subtask`: what one subtask should read. `source_parallelism`: of sources that set none."""
+
+    min_parallelism: int
+    max_parallelism: int
+    bytes_per_subtask: int
+    source_parallelism: int
+
+
+def auto_parallelism_of(settings: Settings, slots: int) -> AutoParallelism | None:
+    """What is set; None: every vertex that sets no parallelism has the default one.
+
+    Args: slots: how many subtasks the host runs at once; so many has a source, up to the maximum, if nothing says more.
+    Raises: ConfigurationError.
+    """
+    is_set = settings.is_set("parallelism.default")
+    if is_set or not settings.get_bool(f"{_PREFIX}.enabled"):
+        return None
+    least = _count(settings, "min-parallelism")
+    most = _count(settings, "max-parallelism")
+    if least > most:
+        raise ConfigurationError(
+            f"option '{_PREFIX}.min-parallelism' is {least}, more than '{_PREFIX}.max-parallelism', which is {most}. "
+            "Lower the first or raise the second."
+        )
+    volume = settings.get_int(f"{_PREFIX}.avg-data-volume-per-task")
+    if volume < 1:
+        raise ConfigurationError(
+            f"option '{_PREFIX}.avg-data-volume-per-task' is {volume} bytes, but a subtask has to read something. "
+            "Give a size, such as 16 mb."
+        )
+    sources = min(max(slots, 1), most)
+    if settings.get(f"{_PREFIX}.default-source-parallelism") is not None:
+        sources = _count(settings, "default-source-parallelism")
+    return AutoParallelism(least, most, volume, sources)
+
+
+def _count(settings: Settings, name: str) -> int:
+    value = settings.get_int(f"{_PREFIX}.{name}")
+    if not 1 <= value <= MAX_PARALLELISM_LIMIT:
+        raise ConfigurationError(
+            f"option '{_PREFIX}.{name}' is {value}, but it takes 1 to {MAX_PARALLELISM_LIMIT}. Change the setting."
+        )
+    return value
+
+
+def decided(auto: AutoParallelism, read_bytes: int, most: int) -> int:
+    """Subtasks for so many bytes, those of broadcasts left out. `most`: the vertex's own maximum."""
+    wanted = -(-read_bytes // auto.bytes_per_subtask)
+    return min(max(wanted, auto.min_parallelism), auto.max_parallelism, most)
+
+
+def cut(sizes: Sequence[int], count: int) -> tuple[SubpartitionRange, ...]:
+    """Consecutive subpartitions for each of `count` subtasks, none of them empty, so that the largest share is as small as it can be.
+
+    Args: sizes: bytes of each subpartition; at least `count` of them.
+    """
+    low, high = max(sizes), sum(sizes)
+    while low < high:
+        limit = (low + high) // 2
+        if len(_packed(sizes, limit)) <= count:
+            high = limit
+        else:
+            low = limit + 1
+    starts = _packed(sizes, low)
+    while len(starts) < count:
+        starts = _split_widest(starts, len(sizes))
+    return tuple(pairwise([*starts, len(sizes)]))
+
+
+def _packed(sizes: Sequence[int], limit: int) -> list[int]:
+    """Starts of ranges of at most `limit` bytes each, as few as possible."""
+    starts, held = [0], 0
+    for place, size in enumerate(sizes):
+        if held + size > limit and place > starts[-1]:
+            starts.append(place)
+            held = 0
+        held += size
+    return starts
+
+
+def _split_widest(starts: list[int], stop: int) -> list[int]:
+    """The range of most subpartitions in two: what is read by nobody else may as well be read apart."""
+    widths = [end - start for start, end in pairwise([*starts, stop])]
+    place = widths.index(max(widths))
+    return [*starts[: place + 1], starts[place] + widths[place] // 2, *starts[place + 1 :]]

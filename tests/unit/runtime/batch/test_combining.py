@@ -1,0 +1,236 @@
+"""Combining before the shuffle: nothing but the number of records changes, for rows and for columns.
+
+Expectations: plain Python over the same records; what rows give, for columns.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.common import Row, Types
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.runtime.batch.graph import in_batch
+from penstock.runtime.context import UserFunction
+from penstock.runtime.convert import to_rows
+from penstock.runtime.elements import MAX_WATERMARK, ColumnBatch, RowBatch
+from penstock.runtime.keys import KeySelection
+from penstock.runtime.operators import reduce as module
+from penstock.runtime.operators.column_reduce import ColumnReduction
+from penstock.runtime.operators.reduce import KeyedAggregateOperator, ReduceOperator
+from tests.unit.runtime.harness import OperatorHarness
+
+TYPE = Types.ROW_NAMED(["key", "other", "n"], [Types.STRING(), Types.LONG(), Types.LONG()])
+BY_KEY = KeySelection(("key",), Types.STRING(), TYPE)
+BY_PARITY = KeySelection(lambda value: value % 2)
+RECORDS = st.lists(
+    st.tuples(st.sampled_from("abc"), st.integers(0, 9), st.integers(-5, 5)), max_size=12
+)
+KINDS = st.sampled_from(["SUM", "MIN", "MAX", "MIN_BY", "MAX_BY"])
+
+
+LONGS = pa.int64()
+
+
+def columns(records, n_type=LONGS):
+    keys, others, numbers = zip(*records, strict=True) if records else ((), (), ())
+    arrays = [pa.array(keys, pa.string()), pa.array(others, pa.int64()), pa.array(numbers, n_type)]
+    return ColumnBatch(pa.RecordBatch.from_arrays(arrays, names=["key", "other", "n"]), None)
+
+
+def rows(records):
+    return RowBatch([Row(key=k, other=o, n=n) for k, o, n in records])
+
+
+def tuples(batches, type_info=TYPE):
+    found = []
+    for batch in batches:
+        whole = to_rows(batch, type_info) if isinstance(batch, ColumnBatch) else batch
+        found += [tuple(value) for value in whole.values]
+    return found
+
+
+def run(operator, batches):
+    harness = OperatorHarness(operator, input_types=(TYPE,))
+    for batch in batches:
+        harness.feed_batch(batch)
+    harness.take(operator.finish())
+    return harness.elements
+
+
+def final(kind="SUM", keys=BY_KEY):
+    return KeyedAggregateOperator(kind, "n", keys).in_batch()
+
+
+def reduced(records, kind):
+    """By the meaning of the five aggregates: the first record, one field changed, or the first of the best."""
+    found = {}
+    for key, other, n in records:
+        if key not in found:
+            found[key] = (key, other, n)
+            continue
+        _, kept, old = found[key]
+        if kind == "SUM":
+            found[key] = (key, kept, old + n)
+        elif kind in {"MIN", "MAX"}:
+            found[key] = (key, kept, min(old, n) if kind == "MIN" else max(old, n))
+        elif (n < old) if kind == "MIN_BY" else (n > old):
+            found[key] = (key, other, n)
+    return list(found.values())
+
+
+@given(st.lists(st.tuples(st.booleans(), RECORDS), max_size=4), KINDS, st.booleans())
+def test_columns_rows_and_partial_results_give_one_answer(drawn, kind, is_combined):
+    batches = [columns(records) if is_c else rows(records) for is_c, records in drawn]
+    if is_combined:
+        batches = run(final(kind).before_exchange().partial, batches)
+        assert all(batch.timestamps is None for batch in batches)
+    found = run(final(kind), batches)
+    expected = reduced([record for _, records in drawn for record in records], kind)
+    assert sorted(tuples(found)) == sorted(expected)
+    assert all(set(batch.timestamps.tolist()) == {MAX_WATERMARK} for batch in found)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([1, None, 3], pa.int64()),
+        ([2**62, 2**62, 2**62, -(2**62)], pa.int64()),
+        ([120, 120], pa.int8()),
+        ([1.0, float("nan"), 0.5], pa.float64()),
+        ([True, False], pa.bool_()),
+    ],
+)
+def test_what_arrow_would_do_otherwise_goes_by_rows(values, kind):
+    reduction = ColumnReduction(("key",), "sum", "n")
+    batch = columns([("a", 0, value) for value in values], kind)
+    assert not reduction.add(batch)
+    assert reduction.take() == ()
+
+
+def test_columns_that_came_before_such_values_count():
+    large = 2**62
+    batches = [columns([("a", 1, large)]), columns([("a", 2, large)]), columns([("a", 3, -large)])]
+    assert tuples(run(final(), batches)) == [("a", 1, large)]
+
+
+def test_many_small_sums_fit_however_many_they_are():
+    reduction_input = [columns([("a", 0, 2**40), ("b", 0, -(2**40))])] * 3
+    found = run(final("SUM"), reduction_input)
+    assert all(isinstance(batch, ColumnBatch) for batch in found)
+    assert sorted(tuples(found)) == [("a", 0, 3 * 2**40), ("b", 0, -3 * 2**40)]
+
+
+def plus(left, right):
+    return left + right
+
+
+def partial():
+    return ReduceOperator(UserFunction(plus), BY_PARITY).in_batch().before_exchange().partial
+
+
+def test_records_with_timestamps_pass():
+    """They are reduced in the order of time, which is not known here."""
+    harness = OperatorHarness(partial())
+    harness.feed([1, 3, 5], [30, 20, 10])
+    harness.feed([2, 4])
+    harness.take(harness.operator.finish())
+    first, second = harness.elements
+    assert first.values == [(1, 1), (1, 3), (1, 5)]
+    assert first.timestamps.tolist() == [30, 20, 10]
+    assert (second.values, second.timestamps) == ([(0, 6)], None)
+
+
+def test_each_pair_is_reduced_once():
+    calls = []
+
+    def counted(left, right):
+        calls.append((left, right))
+        return left + right
+
+    function = UserFunction(counted)
+    combining = ReduceOperator(function, BY_PARITY).in_batch().before_exchange()
+    parts = run(combining.partial, [RowBatch([1, 2, 3]), RowBatch([5])])
+    found = run(combining.final, [*parts, *parts])
+    assert sorted(value for batch in found for value in batch.values) == [4, 18]
+    assert len(calls) == 2 + 2
+
+
+def test_a_result_keeps_the_key_of_its_records_whatever_the_selector_would_say_of_it():
+    """1 + 3 is even, but a sum of odd numbers."""
+    combining = ReduceOperator(UserFunction(plus), BY_PARITY).in_batch().before_exchange()
+    parts = run(combining.partial, [RowBatch([1, 3, 2])])
+    (pairs,) = [batch.values for batch in parts]
+    assert combining.keys.keys_of_rows(pairs) == [1, 0]
+    found = run(combining.final, parts)
+    assert sorted(value for batch in found for value in batch.values) == [2, 4]
+
+
+@pytest.mark.parametrize("records", [[True, 1, 1.0, True], ["a", "b", "a"]])
+def test_keys_that_are_equal_to_python_and_not_to_us_stay_apart(records):
+    by_value = KeySelection(lambda value: value)
+    combining = ReduceOperator(UserFunction(plus), by_value).in_batch().before_exchange()
+    (pairs,) = [batch.values for batch in run(combining.partial, [RowBatch(records)])]
+    assert [(type(key), key) for key, _ in pairs] == [
+        *dict.fromkeys((type(record), record) for record in records)
+    ]
+
+
+def test_keys_that_are_too_many_are_let_through(monkeypatch):
+    monkeypatch.setattr(module, "_MOST_PARTIALS", 4)
+    by_value = KeySelection(lambda value: value)
+    operator = ReduceOperator(UserFunction(plus), by_value).in_batch().before_exchange().partial
+    harness = OperatorHarness(operator)
+    assert harness.feed([1, 2, 3]) == []
+    harness.feed([4, 5])
+    harness.feed([1, 1, 1])
+    harness.take(operator.finish())
+    assert [batch.values for batch in harness.elements] == [
+        [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5)],
+        [(1, 1), (1, 1), (1, 1)],
+    ]
+
+
+def test_keys_that_are_many_and_come_often_are_combined_on(monkeypatch):
+    monkeypatch.setattr(module, "_MOST_PARTIALS", 4)
+    by_value = KeySelection(lambda value: value)
+    operator = ReduceOperator(UserFunction(plus), by_value).in_batch().before_exchange().partial
+    harness = OperatorHarness(operator)
+    harness.feed([1, 2, 3, 4] * 5)
+    harness.feed([7, 7])
+    harness.take(operator.finish())
+    assert [batch.values for batch in harness.elements] == [
+        [(1, 5), (2, 10), (3, 15), (4, 20)],
+        [(7, 14)],
+    ]
+
+
+def program(**settings):
+    env = StreamExecutionEnvironment.get_execution_environment()
+    left = env.from_collection([1, 2], Types.LONG()).map(lambda v: v, Types.LONG())
+    right = env.from_collection([3], Types.LONG())
+    left.union(right).key_by(lambda v: v).reduce(plus).print()
+    graph = env.stream_graph()
+    graph.is_chaining_enabled = settings.pop("is_chaining", True)
+    return in_batch(graph, **settings)
+
+
+def test_each_producer_of_a_reduce_combines():
+    graph = program()
+    added = [node for node in graph.nodes.values() if node.name == "Reduce (partial)"]
+    producers = {edge.source for edge in graph.edges if edge.target in {n.node_id for n in added}}
+    assert {graph.nodes[one].name for one in producers} == {"Map", "Source: Collection Source"}
+    assert [node.output_type for node in added] == [None, None]
+
+
+@pytest.mark.parametrize("settings", [{"is_combining": False}, {"is_chaining": False}])
+def test_what_cannot_be_chained_or_is_not_wanted_does_not(settings):
+    assert not [n for n in program(**settings).nodes.values() if "partial" in n.name]
+
+
+def test_the_first_other_field_may_be_null():
+    data = pa.record_batch({"key": ["a", "a"], "other": pa.array([None, 5]), "n": [1, 2]})
+    found = run(final(), [ColumnBatch(data, None)])
+    assert tuples(found) == [("a", None, 3)]
+    assert np.all(found[0].timestamps == MAX_WATERMARK)
