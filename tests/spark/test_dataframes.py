@@ -208,7 +208,7 @@ class KillsItsExecutor:
         return row
 
 
-ROWS = 20_000
+ROWS = 6_000
 
 
 def shuffled(frame, how):

@@ -77,9 +77,13 @@ class Driver:
 @contextmanager
 def a_stream(begin=Position()):  # ruff: ignore[function-call-in-default-argument] - it is frozen
     woken, waker = socket.socketpair()
-    with closing(Driver()) as driver, closing(woken), closing(waker):
-        with closing(FeedStream(driver.place, 3, begin, woken)) as stream:
-            yield driver, stream
+    with (
+        closing(Driver()) as driver,
+        closing(woken),
+        closing(waker),
+        closing(FeedStream(driver.place, 3, begin, woken)) as stream,
+    ):
+        yield driver, stream
 
 
 def read(stream, count):
