@@ -30,6 +30,7 @@ from penstock.model.slot_size import UNSIZED, SlotSize
 _LARGE_FIRST_S: Final = 10.0
 _STOP_WAIT_S: Final = 6.0
 _EXECUTORS_WAIT_S: Final = 5.0
+_FIRST_EXECUTOR_WAIT_S: Final = 30.0  # as long as Spark itself lets a job wait for executors
 _POLL_S: Final = 0.05
 _STARTING_S: Final = 2.0
 _CANCEL_AGAIN_S: Final = 0.25
@@ -96,12 +97,12 @@ class SparkProvider:
         if is_true(self._context.getConf().get("spark.dynamicAllocation.enabled")):
             return None
         enough = wanted or 1
-        deadline = time.monotonic() + _EXECUTORS_WAIT_S
+        began = time.monotonic()
         while True:
             total, active = self._task_slots()
             self._granted = max(0, total - active)
             is_hopeless = self._is_stopped() or (self.is_local and total < enough)
-            if self._granted >= enough or is_hopeless or time.monotonic() >= deadline:
+            if self._granted >= enough or is_hopeless or _is_late(began, total):
                 return self._granted
             time.sleep(_POLL_S)
 
@@ -140,10 +141,10 @@ class SparkProvider:
 
     def total_cores(self) -> int:
         """Task slots that the master gives in all; waits some seconds for a cluster's first executors."""
-        deadline = time.monotonic() + _EXECUTORS_WAIT_S
+        began = time.monotonic()
         while True:
             total, _ = self._task_slots()
-            if total or self._is_stopped() or time.monotonic() >= deadline:
+            if total or self._is_stopped() or _is_late(began, total):
                 return total
             time.sleep(_POLL_S)
 
@@ -361,6 +362,12 @@ def control_endpoint_of(context: SparkContext, told: Addresses) -> Endpoint:
         told.control_host or host,
         told.control_port,
     )
+
+
+def _is_late(began_s: float, total: int) -> bool:
+    """A cluster may have to start a machine for its first executor; the others follow soon."""
+    limit_s = _EXECUTORS_WAIT_S if total else _FIRST_EXECUTOR_WAIT_S
+    return time.monotonic() - began_s >= limit_s
 
 
 def _first_line(error: Exception) -> str:

@@ -34,7 +34,9 @@ _LEAST_RECORD: Final = 16 << 10
 
 
 class KeySpool:
-    """First all is added, then the buckets are read. `close` removes what lies on disk."""
+    """First all is added, then the buckets are read. `close` removes what lies on disk. `inputs_for_all`: those without keys, which
+    come in every bucket.
+    """
 
     def __init__(
         self, inputs: Sequence[int], keys: Sequence[KeySelection | None], memory: int
@@ -42,6 +44,7 @@ class KeySpool:
         """`inputs`, `keys`: of each gate. `memory`: bytes of encoded records that may be held; decoded ones take more, for which a
         part of it is spared.
         """
+        self.inputs_for_all = {at for at, key in zip(inputs, keys, strict=True) if key is None}
         self._inputs = inputs
         self._keys = keys
         self._memory = memory
@@ -76,10 +79,10 @@ class KeySpool:
         keyed = [one for one in self._spread if one.keys is not None]
         for spread in self._spread:
             spread.finish()
-        for bucket in range(BUCKETS):
+        filled = [bucket for bucket in range(BUCKETS) if any(one.has(bucket) for one in keyed)]
+        for bucket in filled or [0]:  # also if there is nothing but what is for all
             records = [one.read(bucket) for one in keyed if one.has(bucket)]
-            if records:
-                yield self._ordered_bucket(for_all, records)
+            yield self._ordered_bucket(for_all, records)
 
     def close(self) -> None:
         for spread in self._spread:

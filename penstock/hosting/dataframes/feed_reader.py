@@ -12,6 +12,7 @@ import selectors
 import socket
 from dataclasses import dataclass
 
+from penstock.hosting.addresses import DATA_PORT, Addresses, Endpoint, data_endpoint, listen
 from penstock.hosting.dataframes.feed_wire import (
     BATCH,
     DIFFERS,
@@ -25,7 +26,6 @@ from penstock.hosting.dataframes.feed_wire import (
     Position,
     dial,
     greet,
-    listen,
 )
 from penstock.hosting.handshake import Credentials
 from penstock.model.errors import AuthenticationError, ExternalError
@@ -33,11 +33,20 @@ from penstock.model.errors import AuthenticationError, ExternalError
 
 @dataclass(frozen=True, slots=True)
 class FeedPlace:
-    """Where the driver takes orders for feeds."""
+    """Where the driver takes orders for feeds. `readers`: where they are to listen."""
 
     host: str
     port: int
     credentials: Credentials
+    readers: Addresses
+
+
+@dataclass(frozen=True, slots=True)
+class FeedHosts:
+    """Where the driver and the readers of a DataFrame listen, each at ports of its own beside those of the job."""
+
+    driver: Endpoint
+    readers: Addresses
 
 
 class FeedFailed(ExternalError):
@@ -50,14 +59,15 @@ class FeedStream:
     def __init__(
         self, place: FeedPlace, partition: int, begin: Position, wake: socket.socket
     ) -> None:
-        """`wake`: becomes readable when `next` is to come back. Raises: OSError, AuthenticationError."""
+        """`wake`: becomes readable when `next` is to come back. Raises: OSError, ExternalError."""
         self._credentials = place.credentials
         self._partition = partition
         self.position = begin
         self._feeder: FeedSocket | None = None
         self._driver = dial(place.host, place.port, place.credentials)
         own = self._driver.sock.getsockname()[0]
-        self._listener = listen(own)
+        endpoint = data_endpoint((place.host, place.port), place.readers, bind_host=own)
+        self._listener = listen(endpoint, DATA_PORT)
         self._selector = selectors.DefaultSelector()
         self._selector.register(wake, selectors.EVENT_READ, None)
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
@@ -65,7 +75,7 @@ class FeedStream:
         self.is_over = False
         self._has_end = False
         port = self._listener.getsockname()[1]
-        told = {"partition": partition, "host": own, "port": port}
+        told = {"partition": partition, "host": endpoint.dialled_host, "port": port}
         self._driver.send(OPEN, json.dumps(told).encode())
 
     def next(self) -> bytearray | None:

@@ -18,9 +18,10 @@ from typing import Any, Final
 from py4j.protocol import Py4JError
 from pyspark import RDD, InheritableThread, SparkContext, cloudpickle
 
+from penstock.hosting.addresses import CONTROL_PORT, listen
 from penstock.hosting.dataframes import feed_task
-from penstock.hosting.dataframes.feed_reader import FeedPlace
-from penstock.hosting.dataframes.feed_wire import COUNTED, FAILED, OPEN, FeedSocket, greet, listen
+from penstock.hosting.dataframes.feed_reader import FeedHosts, FeedPlace
+from penstock.hosting.dataframes.feed_wire import COUNTED, FAILED, OPEN, FeedSocket, greet
 from penstock.hosting.handshake import Credentials
 from penstock.hosting.worker_imports import Archives
 from penstock.model.errors import AuthenticationError
@@ -33,19 +34,18 @@ class FeedServer:
     """Of one DataFrame in one job."""
 
     def __init__(
-        self, messages: RDD[bytes], archives: Archives, hosts: tuple[str, str], name: str
+        self, messages: RDD[bytes], archives: Archives, hosts: FeedHosts, name: str
     ) -> None:
-        """`messages`: its Arrow messages. `hosts`: where to listen, and how that
-        is called elsewhere. `name`: for Spark's user interface.
-        """
+        """`messages`: its Arrow messages. `name`: for Spark's user interface. Raises: ExternalError: no port is free."""
         cloudpickle.register_pickle_by_value(feed_task)
         self._messages = messages
         self._context: SparkContext = messages.ctx
         self._archives = archives
         self._name = name
         self._credentials = Credentials(secrets.token_bytes(32), "feed", secrets.token_hex(8))
-        self._listener = listen(hosts[0])
-        self.place = FeedPlace(hosts[1], self._listener.getsockname()[1], self._credentials)
+        self._listener = listen(hosts.driver, CONTROL_PORT)
+        port = self._listener.getsockname()[1]
+        self.place = FeedPlace(hosts.driver.dialled_host, port, self._credentials, hosts.readers)
         self._group = f"penstock-feed-{self._credentials.cluster_id}"
         self._orders = 0
         self._running: set[str] = set()

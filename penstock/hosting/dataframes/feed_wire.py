@@ -127,14 +127,5 @@ def greet(sock: socket.socket, credentials: Credentials) -> FeedSocket:
     return FeedSocket(sock, handshake.leftover)
 
 
-def listen(host: str) -> socket.socket:
-    """On a free port."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.bind((host, 0))
-    listener.listen(16)
-    return listener
-
-
 class FeedDiffers(ExternalError):
     """A partition that was computed again is not what it was, so that its position means nothing any more."""

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.hosting.checkpoints.files import is_uri, joined, open_files
 from penstock.hosting.dataframes import feed_task
-from penstock.hosting.dataframes.feed_reader import FeedFailed, FeedPlace
+from penstock.hosting.dataframes.feed_reader import FeedFailed, FeedHosts, FeedPlace
 from penstock.hosting.dataframes.feed_server import FeedServer
 from penstock.hosting.dataframes.messages import FrameFormat
 from penstock.hosting.dataframes.schemas import type_of
@@ -116,11 +116,11 @@ def _check_time(type_info: RowTypeInfo, name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FrameSurroundings:
-    """What a streaming job has for its DataFrames. `hosts`: where the driver listens, and how that is called elsewhere.
+    """What a streaming job has for its DataFrames. `hosts`: who listens where.
     `spool`: directory or URI that driver and executors share, None: there is none. `modules`: the program's own, as a zip.
     """
 
-    hosts: tuple[str, str]
+    hosts: FeedHosts
     spool: str | None
     modules: bytes = b""
 

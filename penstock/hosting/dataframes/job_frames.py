@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.hosting.addresses import addresses_of
+from penstock.hosting.dataframes.feed_reader import FeedHosts
 from penstock.hosting.dataframes.frames import (
     DriverFrame,
     FrameSurroundings,
@@ -17,6 +19,7 @@ from penstock.hosting.provider import TaskManagerProvider
 from penstock.machines.checkpoints.settings import checkpoint_places_of
 from penstock.machines.job_master import JobMaster
 from penstock.model.config import Settings
+from penstock.model.errors import ConfigurationError
 from penstock.model.states import JobStatus
 
 
@@ -32,12 +35,26 @@ def open_frames(
             folder = spool_folder(
                 directory, f"{job.graph.job_id}/{place.uid}", shares_files=provider.shares_files
             )
-            control = provider.control_endpoint
-            hosts = (control.bind_host, control.dialled_host)
+            hosts = _hosts(settings, provider)
             around = FrameSurroundings(hosts, folder, job.modules)
             source.frame.run = JobFrame(source.frame, place.name, around)
             opened.append(source.frame.run)
     return opened
+
+
+def _hosts(settings: Settings, provider: TaskManagerProvider) -> FeedHosts:
+    """Raises: ConfigurationError."""
+    driver, readers = provider.control_endpoint, addresses_of(settings)
+    for option, mapped in (
+        ("jobmanager.rpc.bind-port", driver.port),
+        ("taskmanager.data.bind-port", readers.data_port),
+    ):
+        if mapped is not None:
+            raise ConfigurationError(
+                f"{option} maps one port, and a source that reads a DataFrame in a streaming job listens at a port of its own "
+                f"beside it. Give {option.replace('bind-', '')} a range of ports that are the same on both sides instead."
+            )
+    return FeedHosts(driver, readers)
 
 
 class ClosingFrames(JobObserver):

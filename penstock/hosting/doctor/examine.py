@@ -8,6 +8,7 @@ import platform
 import re
 import secrets
 import threading
+import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -45,6 +46,8 @@ _MOST_TASKS: Final = 256
 _UNKNOWN_TASKS: Final = 2
 _WAIT_S: Final = 10.0
 _LIMIT_S: Final = 120.0
+_SETTLED_S: Final = 2.0
+_POLL_S: Final = 0.1
 _GROUP: Final = "penstock-doctor"
 _LOOPBACK: Final = "127.0.0.1"
 _SAID: Final = re.compile(r"(PYTHON_VERSION_MISMATCH.*|Cannot run program.*|\w+Error: .*)")
@@ -69,7 +72,7 @@ def examine(spark: SparkSession, settings: Settings) -> Diagnosis:
     provider = SparkProvider(spark, 1)
     conf = dict(context.getConf().getAll())
     found = configuration_findings(conf, context.master)
-    total = provider.total_cores()
+    total = _settled_cores(provider)
     slots = _slots(provider, settings, total, int(conf.get("spark.task.cpus", "1")))
     found += slot_findings(slots)
     facts = [_what_there_is(context), provider.describe()]
@@ -79,6 +82,17 @@ def examine(spark: SparkSession, settings: Settings) -> Diagnosis:
         found += more
         facts += _told(probed)
     return Diagnosis(tuple(facts), tuple(sorted(found, key=urgency)))
+
+
+def _settled_cores(provider: SparkProvider) -> int:
+    """Executors of a young application register one by one: that of a moment in which no more have come."""
+    total, since = provider.total_cores(), time.monotonic()
+    while total and not provider.is_local and time.monotonic() - since < _SETTLED_S:
+        time.sleep(_POLL_S)
+        now = provider.total_cores()
+        if now != total:
+            total, since = now, time.monotonic()
+    return total
 
 
 def _slots(provider: SparkProvider, settings: Settings, total: int, cores: int) -> Slots:

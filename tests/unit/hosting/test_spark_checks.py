@@ -57,11 +57,19 @@ def provider_of(**given):
 @pytest.fixture
 def no_waiting(monkeypatch):
     monkeypatch.setattr(spark_driver, "_EXECUTORS_WAIT_S", 0.0)
+    monkeypatch.setattr(spark_driver, "_FIRST_EXECUTOR_WAIT_S", 0.0)
 
 
 def test_a_standalone_master_is_waited_for_until_the_wanted_cores_are_there():
     provider = provider_of(looks=[(0, 0), (1, 0), (2, 0), (4, 0)])
     assert provider.max_taskmanagers(4) == 4
+
+
+def test_the_first_executor_is_waited_for_longer_than_others(monkeypatch):
+    moments = iter([0.0, 20.0, 29.0, 29.5])
+    clock = SimpleNamespace(monotonic=lambda: next(moments), sleep=lambda _s: None)
+    monkeypatch.setattr(spark_driver, "time", clock)
+    assert provider_of(looks=[(0, 0), (0, 0), (2, 0), (2, 0)]).max_taskmanagers(4) == 2
 
 
 def test_tasks_of_the_job_before_are_waited_for():

@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager, suppress
 
 import pytest
 
+from penstock.hosting.addresses import CONTROL_PORT, Addresses, Endpoint, listen
 from penstock.hosting.checkpoints.files import CheckpointDamaged
 from penstock.hosting.dataframes.feed_reader import FeedFailed, FeedPlace, FeedStream
 from penstock.hosting.dataframes.feed_wire import (
@@ -16,7 +17,6 @@ from penstock.hosting.dataframes.feed_wire import (
     FeedDiffers,
     Position,
     greet,
-    listen,
 )
 from penstock.hosting.dataframes.feeding import FeedOrder, feed
 from penstock.hosting.dataframes.spool import SpoolFile, SpoolStream, write_partition
@@ -37,8 +37,9 @@ class Driver:
     """Takes one order."""
 
     def __init__(self) -> None:
-        self._listener = listen("127.0.0.1")
-        self.place = FeedPlace("127.0.0.1", self._listener.getsockname()[1], SECRET)
+        self._listener = listen(Endpoint("127.0.0.1"), CONTROL_PORT)
+        port = self._listener.getsockname()[1]
+        self.place = FeedPlace("127.0.0.1", port, SECRET, Addresses())
         self._greeter = threading.Thread(target=self._greet)
         self._greeter.start()
 
