@@ -65,9 +65,13 @@ class FeedStream:
         self.position = begin
         self._feeder: FeedSocket | None = None
         self._driver = dial(place.host, place.port, place.credentials)
-        own = self._driver.sock.getsockname()[0]
-        endpoint = data_endpoint((place.host, place.port), place.readers, bind_host=own)
-        self._listener = listen(endpoint, DATA_PORT)
+        try:
+            own = self._driver.sock.getsockname()[0]
+            endpoint = data_endpoint((place.host, place.port), place.readers, bind_host=own)
+            self._listener = listen(endpoint, DATA_PORT)
+        except BaseException:
+            self._driver.close()
+            raise
         self._selector = selectors.DefaultSelector()
         self._selector.register(wake, selectors.EVENT_READ, None)
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)

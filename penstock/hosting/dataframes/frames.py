@@ -57,7 +57,12 @@ class DriverFrame:
     @property
     def comes_alike(self) -> bool:
         """Whether computing a partition twice gives the same rows in the same order."""
-        return str(self._java_messages.outputDeterministicLevel().toString()) == "DETERMINATE"
+        return self.level == "DETERMINATE"
+
+    @property
+    def level(self) -> str:
+        """Spark's `DeterministicLevel`."""
+        return str(self._java_messages.outputDeterministicLevel().toString())
 
     def messages(self) -> RDD[bytes]:
         return RDD(self._java_messages.toJavaRDD(), self.spark.sparkContext, NoOpSerializer())
@@ -159,6 +164,9 @@ class JobFrame:
                 messages = self._frame.messages()
                 self._spool = _Spool(messages, self._archives, self._around.spool, self._name)
                 self._spool.start(partitions)
+            elif self._spool.has_failed:
+                self._spool.check_may_mix(self._frame)
+                self._spool.start(partitions)
 
     def spooled(self) -> dict[int, SpoolFile]:
         return {} if self._spool is None else self._spool.files()
@@ -190,7 +198,20 @@ class _Spool:
         self._is_closed = False
         self._thread: InheritableThread | None = None
 
+    @property
+    def has_failed(self) -> bool:
+        return self._failure is not None
+
+    def check_may_mix(self, frame: DriverFrame) -> None:
+        """Before the rest is computed anew. Raises: FeedFailed: its partitions would be of another computation."""
+        if self._written.value and frame.level == "INDETERMINATE":
+            raise FeedFailed(
+                f"Spark has given up {self._name}, and some of its partitions were read already: computed again they would hold "
+                "other rows. Write the DataFrame with df.write.parquet(...), and read that."
+            ) from self._failure
+
     def start(self, partitions: Sequence[int]) -> None:
+        self._failure = None
         self._thread = InheritableThread(target=self._run, args=(list(partitions),))
         self._thread.daemon = True
         self._thread.start()
