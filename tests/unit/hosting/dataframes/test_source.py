@@ -21,7 +21,10 @@ from penstock.hosting.dataframes.source import (
     StageFrameSource,
 )
 from penstock.hosting.dataframes.spool import write_partition
+from penstock.hosting.executor import lend_frames
+from penstock.hosting.ha_election import SubmittedJob
 from penstock.hosting.handshake import Credentials
+from penstock.hosting.source_coordinator import CoordinatedVertex
 from penstock.model.errors import ConfigurationError
 from penstock.runtime.convert import arrow_schema
 from penstock.runtime.elements import ColumnBatch
@@ -143,6 +146,20 @@ def test_a_source_is_shipped_without_its_dataframe_and_says_so_where_it_is_neede
     assert shipped.produced_type == LONGS
     with pytest.raises(ConfigurationError, match="only with the program that makes the DataFrame"):
         shipped.create_enumerator(Context())
+
+
+def test_a_job_that_was_taken_over_reads_the_dataframes_of_the_program_that_took_it():
+    class Frame:
+        run = Run(1)
+
+    def job_of(source):
+        place = CoordinatedVertex("v", 1, "DataFrame", 2, source, uid="u")
+        return SubmittedJob(None, (place,), None, b"")
+
+    own = FrameSource(Frame(), FrameFormat(LONGS))
+    taken = job_of(deserialize(serialize(own)))
+    lend_frames(taken, job_of(own))
+    assert taken.coordinated[0].coordinator.frame is own.frame
 
 
 # ---------------------------------------------------------------------- reader
