@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from penstock.hosting.worker_imports import Archives, import_shipped
+from penstock.hosting.worker_imports import Archives, at_work, import_shipped
 
 
 class Shipped(NamedTuple):
@@ -27,13 +27,15 @@ def run_subtask(
     """
     body = import_shipped(shipped.archives, "penstock.hosting.batch.spark_body")
     tell = None if aside is None else lambda record: aside.add([record])
-    yield from body.run(shipped.orders.value, subtask, _attempt(), iter(records), tell)
+    with at_work():
+        yield from body.run(shipped.orders.value, subtask, _attempt(), iter(records), tell)
 
 
 def run_frame_subtask(shipped: Shipped, subtask: int, records: Iterable[bytes]) -> Iterator[bytes]:
     """The same of the stage that a DataFrame goes on from. Yields Arrow messages."""
     body = import_shipped(shipped.archives, "penstock.hosting.batch.spark_body")
-    yield from body.frames(shipped.orders.value, subtask, _attempt(), iter(records))
+    with at_work():
+        yield from body.frames(shipped.orders.value, subtask, _attempt(), iter(records))
 
 
 def decoded(schema: Any, batches: Iterable[Any]) -> Iterator[Any]:
