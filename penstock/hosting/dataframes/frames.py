@@ -122,12 +122,11 @@ def _check_time(type_info: RowTypeInfo, name: str) -> None:
 @dataclass(frozen=True, slots=True)
 class FrameSurroundings:
     """What a streaming job has for its DataFrames. `hosts`: who listens where.
-    `spool`: directory or URI that driver and executors share, None: there is none. `modules`: the program's own, as a zip.
+    `spool`: directory or URI that driver and executors share, None: there is none.
     """
 
     hosts: FeedHosts
     spool: str | None
-    modules: bytes = b""
 
 
 class JobFrame:
@@ -140,7 +139,7 @@ class JobFrame:
         self._lock = threading.Lock()
         self._spool: _Spool | None = None
         context = frame.spark.sparkContext
-        self._archives = ship(context, around.modules)
+        self._archives = ship(context, b"")
 
     @cached_property
     def _server(self) -> FeedServer:

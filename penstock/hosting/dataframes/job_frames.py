@@ -37,7 +37,7 @@ def open_frames(
                 directory, f"{job.graph.job_id}/{place.uid}", shares_files=provider.shares_files
             )
             hosts = _hosts(settings, provider)
-            around = FrameSurroundings(hosts, folder, job.modules)
+            around = FrameSurroundings(hosts, folder)
             source.frame.run = JobFrame(source.frame, place.name, around)
             opened.append(source.frame.run)
     return opened
