@@ -10,10 +10,11 @@ import pytest
 from pyspark.sql import Row as SparkRow
 from pyspark.sql import functions as F
 
-from penstock.common import Duration, Row, Time, Types
+from penstock.common import Duration, RestartStrategies, Row, Time, Types
 from penstock.datastream import RuntimeExecutionMode
 from penstock.datastream.columns import col, count, sum_
 from penstock.datastream.window import TumblingEventTimeWindows
+from penstock.hosting.executor import MiniCluster
 from penstock.model.errors import GraphError, JobExecutionError
 from tests.spark.programs import LINES, environment
 
@@ -289,3 +290,41 @@ def test_watermarks_and_a_streaming_result_as_a_view(spark):
     counts.to_spark("window_counts", output_type=kind)
     found = spark.sql("SELECT shop, SUM(n) n FROM window_counts GROUP BY shop")
     assert Counter(found.collect()) == Counter(SparkRow(shop=shop, n=100) for shop in range(5))
+
+
+class FailsOnce:
+    """When it sees its number the first time."""
+
+    def __init__(self, mark, number) -> None:
+        self.mark = Path(mark)
+        self.number = number
+
+    def __call__(self, row):
+        if row.id == self.number and not self.mark.exists():
+            self.mark.touch()
+            raise ValueError("once")
+        return row.id
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["repartition", "as it is"])
+def test_a_restart_reads_on_from_the_checkpoints_positions(spark, tmp_path, how):
+    spark.conf.set(BATCH_ROWS, "50")
+    frame = shuffled(spark.range(0, ROWS, 1, 3), how)
+    env = env_in("STREAMING").use_executor(MiniCluster(slots_per_taskmanager=2).executor())
+    env.enable_checkpointing(20)
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 10))
+    mark = tmp_path / "failed"
+    stream = env.from_spark(frame).map(FailsOnce(mark, ROWS * 2 // 3))
+    with stream.execute_and_collect() as found:
+        results = Counter(found)
+    assert mark.exists()
+    assert results == Counter(range(ROWS))
+
+
+def test_a_partition_that_spark_cannot_compute_fails_the_job_with_sparks_words(spark):
+    broken = spark.range(10).selectExpr("IF(id < 5, id, raise_error('too large')) AS id")
+    env = env_in("STREAMING").use_executor(MiniCluster().executor())
+    env.from_spark(broken).print()
+    with pytest.raises(JobExecutionError, match=r"(?s)Spark has given up partition .*too large"):
+        env.execute("broken")
