@@ -8,6 +8,7 @@ import argparse
 
 from benchmarks import (
     checkpoints,
+    dataframes,
     exchange,
     fan_out,
     flat_memory,
@@ -39,6 +40,7 @@ BENCHMARKS = {
     "checkpoints": checkpoints.measure,
     "large_state": large_state.measure,
     "recovery": recovery.measure,
+    "dataframes": dataframes.measure,
 }
 ABOUT = {  # the others are described by `ON_SPARK`
     "scheduler": scheduler.ABOUT,
@@ -49,6 +51,7 @@ ABOUT = {  # the others are described by `ON_SPARK`
     "checkpoints": checkpoints.ABOUT,
     "large_state": large_state.ABOUT,
     "recovery": recovery.ABOUT,
+    "dataframes": dataframes.ABOUT,
 }
 WITHOUT_SPARK = frozenset({"scheduler", "slow_consumer", "fan_out", "metrics"})
 LEAST_RUNS = 3

@@ -173,6 +173,7 @@ class ClusterExecutor:
         found = Election(ha, _say).claim(key_of(job.graph, _fixed_job_id(settings)), job)
         if isinstance(found, Ended):
             return ended_elsewhere(found)
+        lend_frames(found.job, job)
         return self._run_claimed(found, settings)
 
     def lazy_frame(
@@ -452,6 +453,15 @@ def _check_sizes(job_graph: JobGraph) -> None:
 def reads_frames(job: SubmittedJob) -> bool:
     """Whether Spark computes DataFrames beside the job's tasks."""
     return any(isinstance(place.coordinator, FrameSource) for place in job.coordinated)
+
+
+def lend_frames(job: SubmittedJob, own: SubmittedJob) -> None:
+    """A job that was another driver's has its sources without their DataFrames: this program's stand in for them."""
+    sources = {place.uid: place.coordinator for place in own.coordinated}
+    for place in job.coordinated:
+        mine = sources.get(place.uid)
+        if isinstance(place.coordinator, FrameSource) and isinstance(mine, FrameSource):
+            place.coordinator.frame = mine.frame
 
 
 def _check_resources(provider: TaskManagerProvider, needed: Needed, beside: int = 0) -> None:

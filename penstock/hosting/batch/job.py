@@ -243,7 +243,7 @@ class BatchJob:
         self._tell(event)
 
     def order_of(self, stage: Stage, ranges: Sequence[SubpartitionRange] = ()) -> StageOrder:
-        """What a host needs to run the stage. `ranges`: what its subtasks read, if that was decided by the data. Raises: what a
+        """What a host needs to run the stage. `ranges`: see `Stage.reads`. Raises: what a
         source's enumerator raises.
         """
         orders = self._orders(stage)

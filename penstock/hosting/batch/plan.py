@@ -105,8 +105,9 @@ class Stage:
     def reads(self, ranges: Sequence[SubpartitionRange]) -> tuple[tuple[int, ...], ...]:
         """Reduce partitions of each subtask, rising; what is broadcast comes first.
 
-        Args: ranges: of its own area, by subtask (`RunStage.ranges`).
+        Args: ranges: of its own area, by subtask (`RunStage.ranges`); none: one for each, as where the parallelism was set.
         """
+        ranges = ranges or [(subtask, subtask + 1) for subtask in range(self.vertex.parallelism)]
         areas, found = self.areas, []
         for subtask in range(self.vertex.parallelism):
             partitions: list[int] = []

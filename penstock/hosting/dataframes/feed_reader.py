@@ -18,6 +18,7 @@ from penstock.hosting.dataframes.feed_wire import (
     DIFFERS,
     DONE,
     END,
+    FAILED,
     OPEN,
     RESUME,
     FeedDiffers,
@@ -64,14 +65,19 @@ class FeedStream:
         self.position = begin
         self._feeder: FeedSocket | None = None
         self._driver = dial(place.host, place.port, place.credentials)
-        own = self._driver.sock.getsockname()[0]
-        endpoint = data_endpoint((place.host, place.port), place.readers, bind_host=own)
-        self._listener = listen(endpoint, DATA_PORT)
+        try:
+            own = self._driver.sock.getsockname()[0]
+            endpoint = data_endpoint((place.host, place.port), place.readers, bind_host=own)
+            self._listener = listen(endpoint, DATA_PORT)
+        except BaseException:
+            self._driver.close()
+            raise
         self._selector = selectors.DefaultSelector()
         self._selector.register(wake, selectors.EVENT_READ, None)
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         self._selector.register(self._driver.sock, selectors.EVENT_READ, self._hear_driver)
         self.is_over = False
+        self._has_end = False
         port = self._listener.getsockname()[1]
         told = {"partition": partition, "host": endpoint.dialled_host, "port": port}
         self._driver.send(OPEN, json.dumps(told).encode())
@@ -130,11 +136,12 @@ class FeedStream:
         )
 
     def _finish(self, feeder: FeedSocket) -> None:
-        self.is_over = True
-        with contextlib.suppress(OSError):  # it has told all that it had
+        """It has told all that it had; whether that is all, Spark says."""
+        self._has_end = True
+        with contextlib.suppress(OSError):
             feeder.sock.setblocking(True)
             feeder.send(DONE)
-            self._driver.send(DONE)
+        self._drop_feeder()
 
     def _accept(self) -> None:
         """The newest counts: the one before it may be on a machine that is gone."""
@@ -147,6 +154,7 @@ class FeedStream:
             return
         feeder.sock.setblocking(False)
         self._drop_feeder()
+        self._has_end = False
         self._feeder = feeder
         self._selector.register(feeder.sock, selectors.EVENT_READ, self._ready)
 
@@ -158,11 +166,18 @@ class FeedStream:
             self._feeder = None
 
     def _hear_driver(self) -> None:
-        """It speaks when Spark has given up."""
+        """It speaks when Spark's job is over."""
         try:
-            _, payload = self._driver.receive()
+            kind, payload = self._driver.receive()
         except OSError as error:
             raise FeedFailed(
                 f"the driver does not answer any more for partition {self._partition} of the DataFrame: {error}"
             ) from error
-        raise FeedFailed(payload.decode())
+        if kind == FAILED:
+            raise FeedFailed(payload.decode())
+        if not self._has_end:
+            raise FeedFailed(
+                f"the connection to the Spark task that fed partition {self._partition} of the DataFrame broke before its end "
+                "had come"
+            )
+        self.is_over = True

@@ -21,7 +21,7 @@ from pyspark import RDD, InheritableThread, SparkContext, cloudpickle
 from penstock.hosting.addresses import CONTROL_PORT, listen
 from penstock.hosting.dataframes import feed_task
 from penstock.hosting.dataframes.feed_reader import FeedHosts, FeedPlace
-from penstock.hosting.dataframes.feed_wire import DONE, FAILED, OPEN, FeedSocket, greet
+from penstock.hosting.dataframes.feed_wire import COUNTED, FAILED, OPEN, FeedSocket, greet
 from penstock.hosting.handshake import Credentials
 from penstock.hosting.worker_imports import Archives
 from penstock.model.errors import AuthenticationError
@@ -108,16 +108,15 @@ class FeedServer:
         thread.daemon = True
         thread.start()
         try:
-            is_done = _wait(link, ended)
-            if is_done:
-                thread.join(_END_S)
-            if not outcome:
+            if not _outlasts(link, ended):
                 self._cancel_until(thread, group)
+                return
+            thread.join()
+            if not outcome:
+                link.send(COUNTED)
             elif not self._is_closed:
-                link.send(
-                    FAILED,
-                    f"Spark has given up partition {told['partition']} of {self._name}: {outcome[0]}".encode(),
-                )
+                what = f"partition {told['partition']} of {self._name}"
+                link.send(FAILED, f"Spark has given up {what}: {outcome[0]}".encode())
         finally:
             ended.close()
             with self._lock:
@@ -148,18 +147,13 @@ class FeedServer:
             self._context.cancelJobGroup(group)
 
 
-def _wait(link: FeedSocket, ended: socket.socket) -> bool:
-    """Until Spark's job or the reader's interest ends. True: the reader has all."""
+def _outlasts(link: FeedSocket, ended: socket.socket) -> bool:
+    """Waits until Spark's job or the reader's interest ends. True: the job has."""
     with selectors.DefaultSelector() as selector:
         selector.register(link.sock, selectors.EVENT_READ)
         selector.register(ended, selectors.EVENT_READ)
         speaking = [key.fileobj for key, _ in selector.select()]
-    if link.sock not in speaking:
-        return False
-    try:
-        return link.receive()[0] == DONE
-    except OSError:
-        return False
+    return link.sock not in speaking
 
 
 def _body(archives: Archives, order: tuple[Any, ...]) -> Callable[[Any], Any]:

@@ -1,13 +1,16 @@
 """What goes over the connections of a feed: frames of a kind and a payload, behind the handshake.
 
 reader -> server   OPEN     as JSON: partition, host, port: where the reader takes the feed
-                   DONE     all of it has come
-server -> reader   FAILED   Spark has given up; why
+server -> reader   COUNTED  Spark has counted the task that has fed it: its end was the partition's
+                   FAILED   Spark has given up; why
 reader -> feeder   RESUME   batches and checksum: behind them the feed goes on
 feeder -> reader   BATCH    one Arrow message
                    END      batches and checksum of the whole partition
                    DIFFERS  what was replayed is not what it was
 reader -> feeder   DONE
+
+A feeder whose executor is killed may take that for the end of its input, and send END too early: so only an end that Spark has
+counted is one.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from penstock.hosting.handshake import (
 from penstock.hosting.wire import notice_lost_peer, run_handshake
 from penstock.model.errors import ExternalError
 
-OPEN, DONE, FAILED, RESUME, BATCH, END, DIFFERS = range(1, 8)
+OPEN, COUNTED, FAILED, RESUME, BATCH, END, DIFFERS, DONE = range(1, 9)
 ROLE_FEED: Final = 4
 _HEAD: Final = struct.Struct("!BI")
 _POSITION: Final = struct.Struct("!QI")

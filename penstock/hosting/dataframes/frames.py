@@ -57,7 +57,12 @@ class DriverFrame:
     @property
     def comes_alike(self) -> bool:
         """Whether computing a partition twice gives the same rows in the same order."""
-        return str(self._java_messages.outputDeterministicLevel().toString()) == "DETERMINATE"
+        return self.level == "DETERMINATE"
+
+    @property
+    def level(self) -> str:
+        """Spark's `DeterministicLevel`."""
+        return str(self._java_messages.outputDeterministicLevel().toString())
 
     def messages(self) -> RDD[bytes]:
         return RDD(self._java_messages.toJavaRDD(), self.spark.sparkContext, NoOpSerializer())
@@ -117,12 +122,11 @@ def _check_time(type_info: RowTypeInfo, name: str) -> None:
 @dataclass(frozen=True, slots=True)
 class FrameSurroundings:
     """What a streaming job has for its DataFrames. `hosts`: who listens where.
-    `spool`: directory or URI that driver and executors share, None: there is none. `modules`: the program's own, as a zip.
+    `spool`: directory or URI that driver and executors share, None: there is none.
     """
 
     hosts: FeedHosts
     spool: str | None
-    modules: bytes = b""
 
 
 class JobFrame:
@@ -135,7 +139,7 @@ class JobFrame:
         self._lock = threading.Lock()
         self._spool: _Spool | None = None
         context = frame.spark.sparkContext
-        self._archives = ship(context, around.modules)
+        self._archives = ship(context, b"")
 
     @cached_property
     def _server(self) -> FeedServer:
@@ -158,6 +162,9 @@ class JobFrame:
                 assert self._around.spool is not None
                 messages = self._frame.messages()
                 self._spool = _Spool(messages, self._archives, self._around.spool, self._name)
+                self._spool.start(partitions)
+            elif self._spool.has_failed:
+                self._spool.check_may_mix(self._frame)
                 self._spool.start(partitions)
 
     def spooled(self) -> dict[int, SpoolFile]:
@@ -190,7 +197,20 @@ class _Spool:
         self._is_closed = False
         self._thread: InheritableThread | None = None
 
+    @property
+    def has_failed(self) -> bool:
+        return self._failure is not None
+
+    def check_may_mix(self, frame: DriverFrame) -> None:
+        """Before the rest is computed anew. Raises: FeedFailed: its partitions would be of another computation."""
+        if self._written.value and frame.level == "INDETERMINATE":
+            raise FeedFailed(
+                f"Spark has given up {self._name}, and some of its partitions were read already: computed again they would hold "
+                "other rows. Write the DataFrame with df.write.parquet(...), and read that."
+            ) from self._failure
+
     def start(self, partitions: Sequence[int]) -> None:
+        self._failure = None
         self._thread = InheritableThread(target=self._run, args=(list(partitions),))
         self._thread.daemon = True
         self._thread.start()

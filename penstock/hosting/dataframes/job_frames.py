@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from penstock.hosting.addresses import addresses_of
@@ -36,7 +37,7 @@ def open_frames(
                 directory, f"{job.graph.job_id}/{place.uid}", shares_files=provider.shares_files
             )
             hosts = _hosts(settings, provider)
-            around = FrameSurroundings(hosts, folder, job.modules)
+            around = FrameSurroundings(hosts, folder)
             source.frame.run = JobFrame(source.frame, place.name, around)
             opened.append(source.frame.run)
     return opened
@@ -70,9 +71,16 @@ class ClosingFrames(JobObserver):
         return getattr(self._inner, name)
 
     def job_ended(self, status: JobStatus, job_master: JobMaster) -> None:
-        """What a suspended job has in files, the driver that takes it over reads."""
-        try:
-            self._inner.job_ended(status, job_master)
-        finally:
-            for frame in self._frames:
-                frame.close(keeps_files=status is JobStatus.SUSPENDED)
+        """On a thread of its own, since files are removed and Spark is asked. What a suspended job has in files, the driver that
+        takes it over reads.
+        """
+        keeps_files = status is JobStatus.SUSPENDED
+        threading.Thread(
+            target=_close, args=(self._frames, keeps_files), name="penstock-dataframes-end"
+        ).start()
+        self._inner.job_ended(status, job_master)
+
+
+def _close(frames: list[JobFrame], keeps_files: bool) -> None:
+    for frame in frames:
+        frame.close(keeps_files=keeps_files)

@@ -1,13 +1,14 @@
 """Declared types at the edges. Expectations: spec/pyflink-api.md, section 0 'Types' and pyflink.common.typeinfo."""
 
 import datetime as dt
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
 
 from penstock.model.row import Row, RowKind
 from penstock.model.time import Instant
-from penstock.model.types import Types
+from penstock.model.types import Types, taking_tuples
 from penstock.runtime.convert import (
     coerce_collection,
     enforce,
@@ -39,6 +40,13 @@ BOTH = [
         ([(1, 2)], Types.TUPLE([Types.INT()]), AssertionError),
         ([Row(1, 2)], Types.ROW([Types.INT()]), AssertionError),
         ([["x"]], Types.LIST(Types.INT()), TypeError),
+        ([Decimal("1.55")], Types.DECIMAL(3, 1), OverflowError),
+        ([Decimal(100)], Types.DECIMAL(3, 1), OverflowError),
+        ([Decimal("NaN")], Types.DECIMAL(3, 1), TypeError),
+        ([1.5], Types.DECIMAL(3, 1), TypeError),
+        ([NAIVE], Types.TIMESTAMP_LTZ(), TypeError),
+        ([(1, 2)], taking_tuples(Types.ROW([Types.INT()])), AssertionError),
+        ([[1]], taking_tuples(Types.ROW([Types.INT()])), AssertionError),
     ],
 )
 def test_a_declared_type_refuses_what_does_not_fit(through, values, type_info, error):
@@ -111,3 +119,18 @@ def test_columns_that_do_not_fit_the_declared_type_are_refused_by_name():
         to_rows(batch, Types.ROW_NAMED(["a"], [Types.INT()]))
     with pytest.raises(TypeError, match="expected 2 columns"):
         to_rows(batch, Types.ROW([Types.INT(), Types.INT()]))
+
+
+@pytest.mark.parametrize("through", BOTH)
+def test_decimals_have_their_digits_and_times_with_a_zone_become_utc(through):
+    found = through([Decimal("-1.5"), Decimal(0), None], Types.DECIMAL(5, 3))
+    assert list(map(repr, found)) == ["Decimal('-1.500')", "Decimal('0.000')", "None"]
+    east = dt.timezone(dt.timedelta(hours=2))
+    (moment,) = through([dt.datetime(2020, 1, 2, 3, 4, tzinfo=east)], Types.TIMESTAMP_LTZ())
+    assert (moment, moment.tzinfo) == (dt.datetime(2020, 1, 2, 1, 4, tzinfo=dt.UTC), dt.UTC)
+
+
+@pytest.mark.parametrize(("precision", "scale"), [(0, 0), (39, 0), (5, 6), (5, -1)])
+def test_a_decimal_that_cannot_be_is_refused(precision, scale):
+    with pytest.raises(ValueError, match="a DECIMAL has 1 to 38 digits"):
+        Types.DECIMAL(precision, scale)

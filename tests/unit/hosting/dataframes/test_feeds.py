@@ -1,0 +1,199 @@
+"""A partition on its way to a reader: resumed, replayed alike or not, ended by Spark's word only. Expectations: design.md 7."""
+
+import json
+import socket
+import threading
+from contextlib import closing, contextmanager, suppress
+
+import pytest
+
+from penstock.hosting.addresses import CONTROL_PORT, Addresses, Endpoint, listen
+from penstock.hosting.checkpoints.files import CheckpointDamaged
+from penstock.hosting.dataframes.feed_reader import FeedFailed, FeedPlace, FeedStream
+from penstock.hosting.dataframes.feed_wire import (
+    COUNTED,
+    FAILED,
+    OPEN,
+    FeedDiffers,
+    Position,
+    greet,
+)
+from penstock.hosting.dataframes.feeding import FeedOrder, feed
+from penstock.hosting.dataframes.spool import SpoolFile, SpoolStream, write_partition
+from penstock.hosting.handshake import Credentials
+
+MESSAGES = [bytes([number]) * (number + 1) for number in range(20)]
+SECRET = Credentials(b"s" * 32, "feed", "here")
+
+
+def behind(messages):
+    at = Position()
+    for message in messages:
+        at = at.behind(message)
+    return at
+
+
+class Driver:
+    """Takes one order."""
+
+    def __init__(self) -> None:
+        self._listener = listen(Endpoint("127.0.0.1"), CONTROL_PORT)
+        port = self._listener.getsockname()[1]
+        self.place = FeedPlace("127.0.0.1", port, SECRET, Addresses())
+        self._greeter = threading.Thread(target=self._greet)
+        self._greeter.start()
+
+    def _greet(self) -> None:
+        sock, _ = self._listener.accept()
+        self._link = greet(sock, SECRET)
+        kind, payload = self._link.receive()
+        assert kind == OPEN
+        self._told = json.loads(payload)
+
+    def feeding(self, messages, *, is_counted=False):
+        """A feeder of these, on a thread. `is_counted`: Spark counts it."""
+        self._greeter.join()
+        order = FeedOrder(
+            self._told["host"], self._told["port"], SECRET.secret, SECRET.token, SECRET.cluster_id
+        )
+
+        def run() -> None:
+            with suppress(OSError):  # what is told of it, its reader sees
+                feed(order, messages)
+                if is_counted:
+                    self.say(COUNTED)
+
+        threading.Thread(target=run, daemon=True).start()
+
+    def say(self, kind, text=""):
+        self._greeter.join()
+        self._link.send(kind, text.encode())
+
+    def close(self) -> None:
+        self._greeter.join()
+        self._link.close()
+        self._listener.close()
+
+
+@contextmanager
+def a_stream(begin=Position()):  # ruff: ignore[function-call-in-default-argument] - it is frozen
+    woken, waker = socket.socketpair()
+    with (
+        closing(Driver()) as driver,
+        closing(woken),
+        closing(waker),
+        closing(FeedStream(driver.place, 3, begin, woken)) as stream,
+    ):
+        yield driver, stream
+
+
+def read(stream, count):
+    return [bytes(stream.next()) for _ in range(count)]
+
+
+@pytest.mark.parametrize("done", [0, 1, 7, 20])
+def test_a_feed_goes_on_from_any_position(done):
+    with a_stream(behind(MESSAGES[:done])) as (driver, stream):
+        driver.feeding(MESSAGES, is_counted=True)
+        assert read(stream, 20 - done) == MESSAGES[done:]
+        assert stream.next() is None
+        assert stream.is_over
+        assert stream.position == behind(MESSAGES)
+
+
+def broken_off(messages):
+    yield from messages
+    raise ConnectionError("the executor is killed")
+
+
+def test_a_second_feeder_goes_on_where_the_first_one_broke_off():
+    with a_stream() as (driver, stream):
+        driver.feeding(broken_off(MESSAGES[:5]))
+        first = read(stream, 5)
+        driver.feeding(MESSAGES, is_counted=True)
+        assert first + read(stream, 15) == MESSAGES
+        assert stream.next() is None
+
+
+def test_an_end_that_spark_has_not_counted_is_none():
+    with a_stream() as (driver, stream):
+        driver.feeding(MESSAGES[:5])  # it took the loss of its input for the end
+        first = read(stream, 5)
+        driver.feeding(MESSAGES)
+        assert first + read(stream, 15) == MESSAGES
+
+
+@pytest.mark.parametrize("other", [[b"x", *MESSAGES[1:]], MESSAGES[:2], []])
+def test_a_partition_that_is_not_what_it_was_fails(other):
+    with a_stream(behind(MESSAGES[:4])) as (driver, stream):
+        driver.feeding(other)
+        with pytest.raises(
+            FeedDiffers, match="partition 3 of the DataFrame is not what it was.*df.write.parquet"
+        ):
+            stream.next()
+
+
+def test_sparks_failure_reaches_the_reader():
+    with a_stream() as (driver, stream):
+        driver.say(FAILED, "Spark has given up partition 3: division by zero")
+        with pytest.raises(FeedFailed, match="division by zero"):
+            stream.next()
+
+
+def test_a_stranger_is_not_read():
+    with a_stream() as (driver, stream):
+        driver._greeter.join()
+        stranger = FeedOrder("127.0.0.1", driver._told["port"], b"x" * 32, "feed", "here")
+        with pytest.raises(Exception, match="did not prove|refused|closed"):
+            reading = threading.Thread(target=stream.next, daemon=True)
+            reading.start()
+            feed(stranger, [b"evil"])
+        driver.feeding(MESSAGES[:1])
+        reading.join()
+        assert stream.position == behind(MESSAGES[:1])
+
+
+# ---------------------------------------------------------------------- files
+
+
+def all_of(stream):
+    found = []
+    while (message := stream.next()) is not None:
+        found.append(message)
+    return found
+
+
+@pytest.mark.parametrize("done", [0, 1, 20])
+def test_a_file_is_read_from_any_position(tmp_path, done):
+    file = write_partition(str(tmp_path), 3, MESSAGES)
+    stream = SpoolStream(file, behind(MESSAGES[:done]))
+    assert all_of(stream) == MESSAGES[done:]
+    assert stream.is_over
+
+
+def test_two_attempts_write_two_files(tmp_path):
+    assert write_partition(str(tmp_path), 3, MESSAGES) != write_partition(
+        str(tmp_path), 3, MESSAGES
+    )
+
+
+@pytest.mark.parametrize("begin", [behind([b"other"]), behind([*MESSAGES, b"more"])])
+def test_a_position_that_is_not_in_the_file_is_refused(tmp_path, begin):
+    file = write_partition(str(tmp_path), 3, MESSAGES)
+    with pytest.raises(CheckpointDamaged, match="is not what was written"):
+        SpoolStream(file, begin)
+
+
+def test_a_file_that_was_changed_or_cut_is_refused(tmp_path):
+    file = write_partition(str(tmp_path), 3, MESSAGES)
+    path = tmp_path / file.name
+    data = bytearray(path.read_bytes())
+    data[40] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CheckpointDamaged):
+        all_of(SpoolStream(file, Position()))
+    path.write_bytes(data[:-30])
+    with pytest.raises(CheckpointDamaged):
+        all_of(SpoolStream(file, Position()))
+    with pytest.raises(CheckpointDamaged, match="missing"):
+        SpoolStream(SpoolFile(str(tmp_path), "gone", 10), behind([b"a"]))
