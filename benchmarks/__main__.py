@@ -7,6 +7,7 @@ benchmarks/RESULTS.md.
 import argparse
 
 from benchmarks import (
+    batch,
     checkpoints,
     exchange,
     fan_out,
@@ -39,6 +40,7 @@ BENCHMARKS = {
     "checkpoints": checkpoints.measure,
     "large_state": large_state.measure,
     "recovery": recovery.measure,
+    "batch": batch.measure,
 }
 ABOUT = {  # the others are described by `ON_SPARK`
     "scheduler": scheduler.ABOUT,
@@ -49,6 +51,7 @@ ABOUT = {  # the others are described by `ON_SPARK`
     "checkpoints": checkpoints.ABOUT,
     "large_state": large_state.ABOUT,
     "recovery": recovery.ABOUT,
+    "batch": batch.ABOUT,
 }
 WITHOUT_SPARK = frozenset({"scheduler", "slow_consumer", "fan_out", "metrics"})
 LEAST_RUNS = 3

@@ -49,7 +49,10 @@ def run_subtask(
     context = TaskContext.get()
     attempt = 0 if context is None else context.attemptNumber()
     tell = None if aside is None else lambda record: aside.add([record])
-    yield from body.run(shipped.orders.value, subtask, attempt, iter(records), tell)
+    unread = iter(records)
+    yield from body.run(shipped.orders.value, subtask, attempt, unread, tell)
+    for _ in unread:  # a worker that has not read all, its end included, is not used again
+        pass
 
 
 def _install(shipped: Shipped, former: str | None) -> str:
