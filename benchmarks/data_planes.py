@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
+from penstock.hosting.addresses import Endpoint
 from penstock.hosting.channels import TaskChannelHost
 from penstock.hosting.closures import loads_records
 from penstock.hosting.data_plane import DataPlane
@@ -74,7 +75,7 @@ class Producers:
 
 
 def _produce(pipe: Connection, count: int, subpartitions: int) -> None:
-    plane = DataPlane(ResourceId("producers"), HOST, CREDENTIALS)
+    plane = DataPlane(ResourceId("producers"), Endpoint(HOST), CREDENTIALS)
     for number in range(count):
         threading.Thread(target=_write, args=(plane, number, subpartitions), daemon=True).start()
     pipe.send(plane.port)
@@ -166,7 +167,7 @@ def _no_question(*_: Any) -> None:
 
 
 def consumer_plane() -> DataPlane:
-    return DataPlane(ResourceId("consumers"), HOST, CREDENTIALS)
+    return DataPlane(ResourceId("consumers"), Endpoint(HOST), CREDENTIALS)
 
 
 def rates(readers: Sequence[Reader], warm_up_s: float, seconds: float) -> list[float]:

@@ -50,7 +50,9 @@ class ZookeeperServer:
         main = "org.apache.zookeeper.server.ZooKeeperServerMain"
         log = (self._folder / "log").open("ab")
         with log:
-            command = ["java", "-Xmx128m", "-cp", _classpath(), main, str(config)]
+            # Without waiting for the disk, which other tests keep busy: only the process dies here, never the machine.
+            options = ["-Xmx128m", "-Dzookeeper.forceSync=no"]
+            command = ["java", *options, "-cp", _classpath(), main, str(config)]
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         deadline = time.monotonic() + START_S
         while not self._answers():

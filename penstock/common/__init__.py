@@ -1,5 +1,6 @@
 """Types, times, configuration and results: pyflink.common, module by module."""
 
+from penstock.common.absent import absent
 from penstock.common.completable_future import CompletableFuture
 from penstock.common.config_options import ConfigOption, ConfigOptions
 from penstock.common.configuration import Configuration
@@ -21,6 +22,7 @@ from penstock.common.time import Duration, Instant, Time
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.common.types import Row, RowKind
 from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.runtime.windowing.serializers import TypeSerializer
 
 __all__ = [
     "ByteArraySchema",
@@ -46,6 +48,12 @@ __all__ = [
     "SimpleStringSchema",
     "Time",
     "TypeInformation",
+    "TypeSerializer",
     "Types",
     "WatermarkStrategy",
 ]
+
+__getattr__ = absent(
+    __name__,
+    {"AssignerWithPeriodicWatermarksWrapper": "It wraps a Java class; use a WatermarkStrategy."},
+)

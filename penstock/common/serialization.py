@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, BinaryIO, Protocol
 
+from penstock.common.absent import absent
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.model.errors import ConfigurationError
 from penstock.runtime.elements import Batch
@@ -137,3 +138,11 @@ def known_charset(name: str) -> str:
             f"unknown character set {name!r}; expected a name that Python knows, such as 'UTF-8'."
         ) from error
     return name
+
+
+__getattr__ = absent(
+    __name__,
+    {
+        "RowDataBulkWriterFactory": "A BulkWriterFactory writes rows as it writes anything: ParquetBulkWriters.for_row_type makes one.",
+    },
+)

@@ -8,6 +8,7 @@ from penstock.model.types import (
     BasicType,
     BasicTypeInfo,
     DateTypeInfo,
+    DecimalTypeInfo,
     ExternalTypeInfo,
     InstantTypeInfo,
     ListTypeInfo,
@@ -23,6 +24,7 @@ from penstock.model.types import (
     TupleTypeInfo,
     TypeInformation,
     Types,
+    UtcTimestampTypeInfo,
 )
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "BasicType",
     "BasicTypeInfo",
     "DateTypeInfo",
+    "DecimalTypeInfo",
     "ExternalTypeInfo",
     "InstantTypeInfo",
     "ListTypeInfo",
@@ -45,4 +48,5 @@ __all__ = [
     "TupleTypeInfo",
     "TypeInformation",
     "Types",
+    "UtcTimestampTypeInfo",
 ]

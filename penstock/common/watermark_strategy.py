@@ -1,5 +1,13 @@
 """Watermark strategies under PyFlink's address. Source: pyflink.common.watermark_strategy."""
 
+from penstock.common.absent import absent
 from penstock.runtime.watermarks import TimestampAssigner, WatermarkStrategy
 
 __all__ = ["TimestampAssigner", "WatermarkStrategy"]
+
+__getattr__ = absent(
+    __name__,
+    {
+        "AssignerWithPeriodicWatermarksWrapper": "It wraps a Java class; use a WatermarkStrategy.",
+    },
+)

@@ -1,10 +1,8 @@
 """The DataStream API: pyflink.datastream, module by module, with column streams added."""
 
+from penstock.common.absent import absent
+from penstock.datastream import checkpoint_storage, state_backend
 from penstock.datastream.async_data_stream import AsyncDataStream
-from penstock.datastream.broadcast_functions import (
-    BroadcastProcessFunction,
-    KeyedBroadcastProcessFunction,
-)
 from penstock.datastream.checkpoint_config import CheckpointConfig
 from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.data_stream import (
@@ -46,6 +44,10 @@ from penstock.datastream.functions import (
     SinkFunction,
     SourceFunction,
     WindowFunction,
+)
+from penstock.datastream.functions.broadcast import (
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
 )
 from penstock.datastream.joins import (
     CoGroupFunction,
@@ -130,3 +132,5 @@ __all__ = [
     "WindowFunction",
     "WindowedStream",
 ]
+
+__getattr__ = absent(__name__, {**state_backend.INSTEAD, **checkpoint_storage.INSTEAD})

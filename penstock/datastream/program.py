@@ -7,8 +7,9 @@ since the last run, and all that leads to it.
 
 from __future__ import annotations
 
+import copy
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -16,6 +17,8 @@ from typing import Any, Final, Protocol
 from penstock.model.errors import GraphError
 from penstock.model.graph.partitioning import Partitioning, StreamExchangeMode
 from penstock.model.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
+from penstock.model.program import JobControl
+from penstock.model.types import taking_tuples
 
 PACKAGE_DIRECTORY: Final = str(Path(__file__).resolve().parents[1])
 
@@ -49,13 +52,26 @@ class Program:
         self._pending: list[int] = []
         self._sinks: set[int] = set()
         self.endpoints: dict[int, Endpoint] = {}
+        self.readers: list[Callable[[JobControl], None]] = []
+        """Called with the job when it is submitted: they take what comes to the driver."""
+        self._takes_tuples: set[int] = set()
         self._collect_streams = 0
 
     def add_source(
-        self, name: str, operator: object, endpoint: Endpoint, **fields: Any
+        self,
+        name: str,
+        operator: object,
+        endpoint: Endpoint,
+        *,
+        takes_tuples: bool = False,
+        **fields: Any,
     ) -> StreamNode:
-        """A source alone is nothing to run: it comes along with what reads it."""
+        """A source alone is nothing to run: it comes along with what reads it. `takes_tuples`: functions behind it may return
+        tuples where a ROW is due.
+        """
         node = self._add(name, operator, is_source=True, **fields)
+        if takes_tuples:
+            self._takes_tuples.add(node.node_id)
         self.endpoints[node.node_id] = endpoint
         return node
 
@@ -64,6 +80,9 @@ class Program:
     ) -> StreamNode:
         """Several upstreams with one `input_index` are a union."""
         node = self._add(name, operator, **fields)
+        if any(upstream.node_id in self._takes_tuples for upstream in inputs):
+            self._takes_tuples.add(node.node_id)
+            node.output_type = self.declared(node, node.output_type)
         for upstream in inputs:
             self._edges.append(
                 StreamEdge(
@@ -85,6 +104,12 @@ class Program:
         self._sinks.add(node.node_id)
         return node
 
+    def declared(self, node: StreamNode, type_info: Any) -> Any:
+        """The type as the operator's functions have to keep it."""
+        if type_info is None or node.node_id not in self._takes_tuples:
+            return type_info
+        return taking_tuples(type_info)
+
     def new_collect_stream(self) -> str:
         self._collect_streams += 1
         return f"collect-{self._collect_streams}"
@@ -92,6 +117,13 @@ class Program:
     @property
     def has_work(self) -> bool:
         return bool(self._pending)
+
+    def taken(self, node_ids: Collection[int]) -> Program:
+        """These nodes, with what leads to them, as a program of their own; they are pending no more."""
+        self._pending = [one for one in self._pending if one not in node_ids]
+        part = copy.copy(self)
+        part._pending = list(node_ids)  # ruff: ignore[private-member-access] - it is a Program, too
+        return part
 
     def graph(self) -> StreamGraph:
         """The pending nodes and what leads to them, in the order in which they were made."""
@@ -117,6 +149,7 @@ class Program:
     def clear(self) -> None:
         """Everything so far has been taken by a run."""
         self._pending.clear()
+        self.readers.clear()
 
     def is_sink(self, node_id: int) -> bool:
         return node_id in self._sinks

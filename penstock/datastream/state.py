@@ -1,5 +1,6 @@
 """State handles and descriptors under PyFlink's address. Source: pyflink.datastream.state."""
 
+from penstock.common.absent import absent
 from penstock.runtime.broadcast_state import BroadcastState, ReadOnlyBroadcastState
 from penstock.runtime.state import (
     AggregatingState,
@@ -40,3 +41,10 @@ __all__ = [
     "ValueState",
     "ValueStateDescriptor",
 ]
+
+__getattr__ = absent(
+    __name__,
+    {
+        "OperatorStateStore": "Broadcast state is had from the context of a BroadcastProcessFunction: ctx.get_broadcast_state(descriptor).",
+    },
+)

@@ -8,6 +8,7 @@ there, `use_executor` and `checkpointing_requested` are additions; jars are acce
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
 from penstock.common.configuration import Configuration
@@ -20,6 +21,7 @@ from penstock.common.execution_config import (
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.restart_strategy import RestartStrategyConfiguration
+from penstock.common.time import Duration
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.datastream.checkpoint_config import CheckpointConfig
@@ -37,7 +39,7 @@ from penstock.datastream.executor import (
 )
 from penstock.datastream.program import Program, Upstream
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
-from penstock.model.errors import ConfigurationError, PenstockError
+from penstock.model.errors import ConfigurationError, GraphError, PenstockError
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.runtime.source import Boundedness, Source
 from penstock.runtime.source_operator import SourceOperator
@@ -279,6 +281,32 @@ class StreamExecutionEnvironment:
             )
         return self._source(source, watermark_strategy, source_name, type_info)
 
+    def from_spark(
+        self,
+        frame: Any,
+        timestamp_column: str | None = None,
+        watermark: WatermarkStrategy | Duration | None = None,
+        source_name: str = "DataFrame",
+    ) -> DataStream:
+        """The rows of a bounded DataFrame, as Rows with its column names; on columns no Row is made.
+
+        Args: timestamp_column: TIMESTAMP, TIMESTAMP_NTZ (as UTC), DATE or BIGINT (epoch ms) that is each record's event time.
+        watermark: a strategy, or how far records are out of order at most; None: the only watermark is the last one, behind
+        all rows. Partitions are read one after the other, so that bounds hold only where later ones are not of earlier times.
+        Raises: GraphError for a column type that has no counterpart, with its path; TypeError. docs/dataframes.md has all types.
+        """
+        from penstock.hosting.dataframes.frames import frame_source
+
+        source = frame_source(frame, timestamp_column)
+        if isinstance(watermark, Duration):
+            if timestamp_column is None:
+                raise GraphError(
+                    "from_spark: a watermark needs times: name the timestamp_column, or give a WatermarkStrategy with a "
+                    "timestamp assigner."
+                )
+            watermark = WatermarkStrategy.for_bounded_out_of_orderness(watermark)
+        return self._source(source, watermark, source_name, None, takes_tuples=True)
+
     def socket_text_stream(self, host: str, port: int, delimiter: str = "\n") -> DataStream:
         """Lines of a TCP server, with parallelism 1, until it closes. Java API only in Flink."""
         source = SocketTextSource(host, port, delimiter)
@@ -318,9 +346,11 @@ class StreamExecutionEnvironment:
         graph = self.stream_graph()
         return plan_json(graph, self.program.is_sink, self.get_parallelism())
 
-    def stream_graph(self, job_name: str | None = None) -> StreamGraph:
-        """What `execute` would run now. Not in PyFlink's public API."""
-        graph = self.program.graph()
+    def stream_graph(
+        self, job_name: str | None = None, program: Program | None = None
+    ) -> StreamGraph:
+        """What `execute` would run now, or a part of it. Not in PyFlink's public API."""
+        graph = (program or self.program).graph()
         graph.job_name = job_name or self._configuration.get_string(
             "pipeline.name", DEFAULT_JOB_NAME
         )
@@ -336,15 +366,26 @@ class StreamExecutionEnvironment:
 
     def submit(self, job_name: str | None = None) -> JobControl:
         """Check, start, and forget what was added. Not in PyFlink's public API."""
-        graph = self.stream_graph(job_name)
-        self.program.validate(graph)
-        executor = self._executor
-        if executor is None:
-            from penstock.hosting.session import default_executor
+        control: JobControl = self.run_on(
+            lambda host, graph: host.submit(graph, self.settings), job_name
+        )
+        for reader in self.program.readers:
+            reader(control)
+        self.program.clear()
+        return control
 
-            executor = self._executor = default_executor(self._configuration.to_dict())
+    def run_on(
+        self,
+        call: Callable[[JobExecutor, StreamGraph], Any],
+        job_name: str | None = None,
+        program: Program | None = None,
+    ) -> Any:
+        """Check, and hand the graph (of a part of the program) over to whoever runs it. Not in PyFlink's public API."""
+        graph = self.stream_graph(job_name, program)
+        self.program.validate(graph)
+        executor = self.executor
         try:
-            control = executor.submit(graph, self._program_settings())
+            return call(executor, graph)
         except PenstockError:
             raise
         except Exception as error:
@@ -352,8 +393,15 @@ class StreamExecutionEnvironment:
             if refusal is None:
                 raise
             raise refusal from error
-        self.program.clear()
-        return control
+
+    @property
+    def executor(self) -> JobExecutor:
+        """Spark, unless `use_executor` said otherwise. Not in PyFlink's public API."""
+        if self._executor is None:
+            from penstock.hosting.session import default_executor
+
+            self._executor = default_executor(self._configuration.to_dict())
+        return self._executor
 
     def close(self) -> None:
         """Forget what was added and not run."""
@@ -361,7 +409,9 @@ class StreamExecutionEnvironment:
 
     # ---------------------------------------------------------- private
 
-    def _program_settings(self) -> ProgramSettings:
+    @property
+    def settings(self) -> ProgramSettings:
+        """What goes along with the graph. Not in PyFlink's public API."""
         interval = self.get_checkpoint_interval()
         return ProgramSettings(
             configuration=self._configuration.to_dict(),
@@ -380,6 +430,8 @@ class StreamExecutionEnvironment:
         name: str,
         type_info: TypeInformation | None,
         parallelism: int = -1,
+        *,
+        takes_tuples: bool = False,
     ) -> DataStream:
         element_type = source.produced_type if type_info is None else type_info
         if element_type == Types.PICKLED_BYTE_ARRAY():
@@ -388,6 +440,7 @@ class StreamExecutionEnvironment:
             name,
             SourceOperator(source, watermark_strategy or WatermarkStrategy.no_watermarks()),
             source,
+            takes_tuples=takes_tuples,
             parallelism=parallelism,
             is_parallelism_fixed=parallelism > 0,
             is_bounded=source.boundedness is Boundedness.BOUNDED,

@@ -29,6 +29,11 @@ def map_function(func: Callable[..., Any] | MapFunction) -> UserFunction:
     return _user_function(func, MapFunction, "map")
 
 
+def projection(indexes: tuple[int, ...]) -> UserFunction:
+    """These positions of a tuple."""
+    return map_function(_Projection(indexes))
+
+
 def flat_map_function(func: Callable[..., Any] | FlatMapFunction) -> UserFunction:
     return _user_function(func, FlatMapFunction, "flat_map")
 
@@ -182,3 +187,13 @@ def _column_names(columns: tuple[object, ...]) -> tuple[str, ...]:
             )
         names.append(name)
     return tuple(names)
+
+
+class _Projection:
+    """Positions of a tuple, as a tuple."""
+
+    def __init__(self, indexes: tuple[int, ...]) -> None:
+        self._indexes = indexes
+
+    def __call__(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(value[index] for index in self._indexes)

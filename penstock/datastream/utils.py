@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from penstock.common.absent import absent
 from penstock.common.typeinfo import TypeInformation
 
 
@@ -15,3 +16,18 @@ class ResultTypeQueryable(ABC):
 
     @abstractmethod
     def get_produced_type(self) -> TypeInformation: ...
+
+
+__getattr__ = absent(
+    __name__,
+    {
+        **dict.fromkeys(
+            ("convert_to_python_obj", "pickled_bytes_to_python_obj"),
+            "It converts what comes from Java; values are Python objects here.",
+        ),
+        **dict.fromkeys(
+            ("create_hadoop_configuration", "create_java_properties"),
+            "It makes a Java object; set fs.* and other options in the configuration.",
+        ),
+    },
+)

@@ -3,6 +3,7 @@
 Source: pyflink.datastream.window; differs: evictors and DeltaTrigger exist too, with Flink's names.
 """
 
+from penstock.common.absent import absent
 from penstock.runtime.windowing.assigners import (
     CountSlidingWindowAssigner,
     CountTumblingWindowAssigner,
@@ -20,6 +21,11 @@ from penstock.runtime.windowing.assigners import (
     WindowAssigner,
 )
 from penstock.runtime.windowing.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
+from penstock.runtime.windowing.serializers import (
+    CountWindowSerializer,
+    GlobalWindowSerializer,
+    TimeWindowSerializer,
+)
 from penstock.runtime.windowing.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -47,6 +53,7 @@ __all__ = [
     "CountTrigger",
     "CountTumblingWindowAssigner",
     "CountWindow",
+    "CountWindowSerializer",
     "DeltaEvictor",
     "DeltaTrigger",
     "DynamicEventTimeSessionWindows",
@@ -55,6 +62,7 @@ __all__ = [
     "EventTimeTrigger",
     "Evictor",
     "GlobalWindow",
+    "GlobalWindowSerializer",
     "GlobalWindows",
     "MergingWindowAssigner",
     "NeverTrigger",
@@ -66,6 +74,7 @@ __all__ = [
     "SlidingProcessingTimeWindows",
     "TimeEvictor",
     "TimeWindow",
+    "TimeWindowSerializer",
     "Trigger",
     "TriggerResult",
     "TumblingEventTimeWindows",
@@ -73,3 +82,11 @@ __all__ = [
     "Window",
     "WindowAssigner",
 ]
+
+__getattr__ = absent(
+    __name__,
+    {
+        "Min": "Give reduce() of the windowed stream a ReduceFunction of your own, or call min().",
+        "WindowOperationDescriptor": "It is of PyFlink's inside; a WindowedStream has methods for all that it says.",
+    },
+)

@@ -11,6 +11,7 @@ import contextlib
 import secrets
 from typing import Any, Protocol
 
+from penstock.hosting.addresses import CONTROL_PORT, Endpoint, listen
 from penstock.hosting.handshake import (
     LIMIT_SECONDS,
     NONCE_BYTES,
@@ -42,11 +43,12 @@ class ControlServer:
         self._listener = listener
         self._server: asyncio.Server | None = None
 
-    async def open(self, host: str) -> int:
-        """Listen on any free port of `host`; returns the port."""
-        self._server = await asyncio.start_server(self._on_connection, host, 0)
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
+    async def open(self, endpoint: Endpoint) -> int:
+        """Listen; returns the port that is dialled. Raises: ExternalError: no port of those is free."""
+        sock = listen(endpoint, CONTROL_PORT)
+        self._server = await asyncio.start_server(self._on_connection, sock=sock)
+        port: int = sock.getsockname()[1]
+        return endpoint.port or port
 
     def close(self) -> None:
         if self._server is not None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.hosting import local_sockets
+from penstock.hosting.addresses import DATA_PORT, Endpoint, listen
 from penstock.hosting.channels import ConsumerSide
 from penstock.hosting.data_connection import DataConnection
 from penstock.hosting.data_frames import (
@@ -64,12 +65,12 @@ class DataPlane:
     def __init__(
         self,
         resource_id: ResourceId,
-        bind_host: str,
+        endpoint: Endpoint,
         credentials: Credentials,
         network: NetworkSettings | None = None,
         max_buffer_bytes: int = 1 << 20,
     ) -> None:
-        """`max_buffer_bytes`: most that a frame of several records holds."""
+        """`max_buffer_bytes`: most that a frame of several records holds. `port`: what others dial."""
         self.resource_id = resource_id
         self.network = network or NetworkSettings()
         self.memory = NetworkMemory(
@@ -81,8 +82,9 @@ class DataPlane:
         self.registry = PartitionRegistry(self.network.request_timeout_ms / 1000)
         self.on_broken: Callable[[], None] = lambda: None
         self.on_error: Callable[[ResultPartition, Exception], Exception] = lambda _, error: error
-        self._servers = [socket.create_server((bind_host, 0))]
-        self.port: int = self._servers[0].getsockname()[1]
+        self._servers = [listen(endpoint, DATA_PORT)]
+        own_port: int = self._servers[0].getsockname()[1]
+        self.port = endpoint.port or own_port
         if self.network.uses_local_sockets:
             self._servers += local_sockets.listen(resource_id, self.port)
         self._selector = selectors.DefaultSelector()

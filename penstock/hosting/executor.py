@@ -18,12 +18,13 @@ from typing import Any, Protocol, TypeAlias
 
 from penstock.hosting.batch.job import BatchJob
 from penstock.hosting.batch.plan import Plan, plan_of, speakers_of
-from penstock.hosting.batch.runner import StageRunner, ThreadRunner
+from penstock.hosting.batch.runner import StageOrder, StageRunner, ThreadRunner
 from penstock.hosting.checkpoints.savepoints import start_savepoint, statistics_of
 from penstock.hosting.checkpoints.setup import Surroundings, with_checkpoints
 from penstock.hosting.closures import serialize, user_modules_archive
 from penstock.hosting.console import Console
 from penstock.hosting.coordinators import coordinated_vertices
+from penstock.hosting.dataframes.source import FrameSource
 from penstock.hosting.ha_election import Claim, Election, SubmittedJob, key_of
 from penstock.hosting.ha_guard import JobGuard
 from penstock.hosting.ha_recovery import (
@@ -130,6 +131,15 @@ class Host(Protocol):
     def stage_runner(self, settings: Settings, job: SubmittedJob, plan: Plan) -> StageRunner:
         """For a job of type BATCH."""
 
+    def lazy_frame(
+        self, settings: Settings, job: SubmittedJob, plan: Plan, frame: LazyFrame
+    ) -> Any | None:
+        """None: BATCH jobs run elsewhere than on Spark."""
+
+
+LazyFrame: TypeAlias = "tuple[Callable[[StageRunner], Iterator[StageOrder]], Any]"
+"""The orders of its stages, and the type of its rows."""
+
 
 class ClusterExecutor:
     """`model.program.JobExecutor` on a host."""
@@ -146,8 +156,65 @@ class ClusterExecutor:
 
         With high availability: waits while another driver runs this job, and takes it over when that one dies.
         """
-        _refuse_unshipped(program)
         settings = self._settings(program)
+        graph, job = self._built(graph, program, settings)
+        if graph.is_batch:
+            return self._run_batch(graph, job, settings)
+        ha = ha_settings_of(settings)
+        if ha is None:
+            return self._run(job, settings, JobGuard())
+        self._provider(job, settings)  # what this driver cannot run, it does not announce
+        found = Election(ha, _say).claim(key_of(job.graph, _fixed_job_id(settings)), job)
+        if isinstance(found, Ended):
+            return ended_elsewhere(found)
+        return self._run_claimed(found, settings)
+
+    def lazy_frame(
+        self, graph: StreamGraph, program: ProgramSettings, type_info: object
+    ) -> Any | None:
+        """See `model.program.JobExecutor`."""
+        if not graph.is_batch:
+            return None
+        settings = self._settings(program)
+        graph, job = self._built(graph, program, settings, knows_volumes=False)
+        plan = plan_of(job.graph, speakers_of(job.graph, graph.nodes))
+        memory = settings.get_int("execution.sorted-inputs.memory")
+
+        def orders(runner: StageRunner) -> Iterator[StageOrder]:
+            made = BatchJob(job, plan, runner, JobObserver(), memory)
+            return map(made.order_of, plan.stages)
+
+        return self._host.lazy_frame(settings, job, plan, (orders, type_info))
+
+    def results_folder(self, program: ProgramSettings) -> str:
+        """See `model.program.JobExecutor`."""
+        from penstock.hosting.dataframes.results import results_folder
+
+        settings = self._settings(program)
+        provider = self._host.provider(settings, {UNSIZED: 1})
+        directory = settings.get_str("execution.checkpointing.dir")
+        return results_folder(directory, shares_files=provider.shares_files)
+
+    def frame_of_files(self, folder: str, program: ProgramSettings, type_info: Any) -> Any:
+        """See `model.program.JobExecutor`."""
+        from penstock.hosting.dataframes.results import frame_of_files
+        from penstock.hosting.spark_session import active_session, embedded_session
+
+        spark = active_session() or embedded_session(self._settings(program), 1)
+        return frame_of_files(spark, folder, type_info)
+
+    def _built(
+        self,
+        graph: StreamGraph,
+        program: ProgramSettings,
+        settings: Settings,
+        *,
+        knows_volumes: bool = True,
+    ) -> tuple[StreamGraph, SubmittedJob]:
+        """With the defaults that the host knows, and the operators of the runtime mode. `knows_volumes`: stages run one after the
+        other, so that the data can decide the parallelism of those behind; else, in the lineage of a DataFrame, it is set before.
+        """
+        _refuse_unshipped(program)
         graph.default_parallelism = (
             settings.get_int("parallelism.default")
             if settings.is_set("parallelism.default")
@@ -155,27 +222,18 @@ class ClusterExecutor:
         )
         fixed_id = _fixed_job_id(settings)
         if graph.is_batch:
-            graph.auto_parallelism = auto_parallelism_of(settings, self._host.cores())
+            if knows_volumes:
+                graph.auto_parallelism = auto_parallelism_of(settings, self._host.cores())
             graph = in_batch(graph, is_combining=settings.get_bool("penstock.batch.combine"))
         job_graph = build_job_graph(graph, JobId(fixed_id or uuid.uuid4().hex), serialize)
         _check_sizes(job_graph)
         files = python_files(settings, program)
-        job = SubmittedJob(
+        return graph, SubmittedJob(
             job_graph,
             tuple(coordinated_vertices(job_graph.vertices, graph.nodes)),
             replace(program, configuration=settings.as_text()),
             user_modules_archive(files) if self._host.ships_modules else b"",
         )
-        if graph.is_batch:
-            return self._run_batch(graph, job, settings)
-        ha = ha_settings_of(settings)
-        if ha is None:
-            return self._run(job, settings, JobGuard())
-        self._provider(job, settings)  # what this driver cannot run, it does not announce
-        found = Election(ha, _say).claim(key_of(job_graph, fixed_id), job)
-        if isinstance(found, Ended):
-            return ended_elsewhere(found)
-        return self._run_claimed(found, settings)
 
     def _run_batch(self, graph: StreamGraph, job: SubmittedJob, settings: Settings) -> BatchJob:
         if ha_settings_of(settings) is not None:
@@ -244,7 +302,7 @@ class ClusterExecutor:
         """Raises NoResourceAvailable."""
         needed = slots_by_size(job.graph)
         provider = self._host.provider(settings, needed)
-        _check_resources(provider, needed)
+        _check_resources(provider, needed, int(reads_frames(job)))
         return provider
 
     def _run(
@@ -264,6 +322,10 @@ class ClusterExecutor:
             ),
         )
         observer = self._observer or Console(settings)
+        if reads_frames(job):
+            from penstock.hosting.dataframes.job_frames import ClosingFrames, open_frames
+
+            observer = ClosingFrames(observer, open_frames(job, settings, provider))
         try:
             manager = JobManager(
                 job.graph,
@@ -328,6 +390,11 @@ class MiniCluster:
     def stage_runner(self, settings: Settings, job: SubmittedJob, plan: Plan) -> StageRunner:
         return ThreadRunner(plan)
 
+    def lazy_frame(
+        self, settings: Settings, job: SubmittedJob, plan: Plan, frame: LazyFrame
+    ) -> None:
+        """BATCH jobs run in this process."""
+
 
 def _say(text: str) -> None:
     print(f"penstock: {text}", file=sys.stderr, flush=True)
@@ -379,20 +446,26 @@ def _check_sizes(job_graph: JobGraph) -> None:
             )
 
 
-def _check_resources(provider: TaskManagerProvider, needed: Needed) -> None:
-    """A host that is too small is told of at once, never waited for.
+def reads_frames(job: SubmittedJob) -> bool:
+    """Whether Spark computes DataFrames beside the job's tasks."""
+    return any(isinstance(place.coordinator, FrameSource) for place in job.coordinated)
+
+
+def _check_resources(provider: TaskManagerProvider, needed: Needed, beside: int = 0) -> None:
+    """A host that is too small is told of at once, never waited for. `beside`: task slots for what Spark computes meanwhile.
 
     Raises: NoResourceAvailable with what is asked, what is there, and what to change.
     """
     slots = provider.slots_per_taskmanager
     usual = -(-needed.get(UNSIZED, 0) // slots)
     sized = {size: count for size, count in needed.items() if size}
-    wanted = provider.task_slots_for({UNSIZED: usual, **sized})
+    wanted = provider.task_slots_for({UNSIZED: usual, **sized}) + beside
     limit = provider.max_taskmanagers(wanted)
     if limit is None or wanted <= limit:
         return
     parts = [f"{usual} TaskManagers of {slots} slot{'s' * (slots != 1)}"] if usual else []
     parts += [f"{count} of {describe(size)}" for size, count in sized.items()]
+    parts += ["a task slot for Spark to compute its DataFrames"] if beside else []
     raise NoResourceAvailable(
         f"the job needs {sum(needed.values())} slots, that is {' and '.join(parts)}, but only {limit} can be "
         f"started: {provider.describe()}. Give Spark more cores (for instance master "

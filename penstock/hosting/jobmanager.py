@@ -199,10 +199,11 @@ class JobManager:
     async def _main(self) -> None:
         self._loop.set_exception_handler(self._on_loop_error)
         server = ControlServer(self.credentials, self)
-        port = await server.open(self.provider.bind_host)
+        endpoint = self.provider.control_endpoint
+        port = await server.open(endpoint)
         interval = self.settings.heartbeat_interval_s
         master = MasterAddress(
-            self.provider.advertised_host,
+            endpoint.dialled_host,
             port,
             self.credentials,
             interval,

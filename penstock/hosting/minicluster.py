@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from penstock.hosting.addresses import Endpoint
 from penstock.hosting.provider import MasterAddress, OnEnded
 from penstock.hosting.taskmanager import TaskManager, TaskManagerConfig
 from penstock.model.ids import ResourceId
 from penstock.model.slot_size import UNSIZED, SlotSize
 
 _STOP_WAIT_S: Final = 5.0
+_LOOPBACK: Final = "127.0.0.1"
 
 
 class ThreadProvider:
@@ -34,12 +36,8 @@ class ThreadProvider:
         return True
 
     @property
-    def bind_host(self) -> str:
-        return "127.0.0.1"
-
-    @property
-    def advertised_host(self) -> str:
-        return self.bind_host
+    def control_endpoint(self) -> Endpoint:
+        return Endpoint(_LOOPBACK)
 
     def registered(self, resource_id: ResourceId) -> None:
         """Threads need no more than `stop`."""
@@ -65,7 +63,7 @@ class ThreadProvider:
             master_host=master.host,
             master_port=master.port,
             credentials=master.credentials,
-            bind_host=self.bind_host,
+            data=Endpoint(_LOOPBACK),
             slots=1 if size else self.slots_per_taskmanager,
             size=size,
             heartbeat_interval_s=master.heartbeat_interval_s,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from penstock.hosting.addresses import Endpoint
 from penstock.hosting.handshake import Credentials
 from penstock.hosting.task_thread import TaskSettings
 from penstock.model.ids import ResourceId
@@ -41,12 +42,8 @@ class TaskManagerProvider(Protocol):
         """Whether TaskManagers see the driver's local files."""
 
     @property
-    def bind_host(self) -> str:
-        """Where the JobManager listens."""
-
-    @property
-    def advertised_host(self) -> str:
-        """Where TaskManagers dial it; another than `bind_host` behind containers and NAT."""
+    def control_endpoint(self) -> Endpoint:
+        """Where the JobManager listens, and where TaskManagers dial it: another address behind containers and NAT."""
 
     def max_taskmanagers(self, wanted: int | None = None) -> int | None:
         """How many the host can give now, or None when it cannot tell."""

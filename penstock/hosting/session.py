@@ -11,13 +11,18 @@ import sys
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.hosting.addresses import addresses_of
 from penstock.hosting.batch.plan import Plan
 from penstock.hosting.batch.runner import StageRunner
 from penstock.hosting.batch.spark_runner import SparkRunner
-from penstock.hosting.executor import ClusterExecutor
+from penstock.hosting.dataframes.results import frame_of_messages
+from penstock.hosting.executor import ClusterExecutor, LazyFrame
 from penstock.hosting.ha_election import SubmittedJob
 from penstock.hosting.provider import TaskManagerProvider
-from penstock.hosting.spark_driver import ProcessSettings, SparkProvider, check_configuration
+from penstock.hosting.spark_checks import check_configuration
+from penstock.hosting.spark_driver import ProcessSettings, SparkProvider
 from penstock.hosting.spark_session import active_session, embedded_session
 from penstock.model.config import Settings
 from penstock.model.program import JobExecutor
@@ -31,6 +36,7 @@ class _Overrides:
 
     executor: JobExecutor | None = None
     settings: Mapping[str, str] = {}
+    spark: Mapping[str, str] = {}
     warned: ClassVar[set[str]] = set()
 
 
@@ -39,9 +45,15 @@ def override_executor(executor: JobExecutor | None) -> None:
     _Overrides.executor = executor
 
 
-def set_command_line(settings: Mapping[str, str]) -> None:
-    """`-D` settings: below the program's own, above Spark's."""
+def set_command_line(settings: Mapping[str, str], spark: Mapping[str, str] | None = None) -> None:
+    """`-D` settings: below the program's own, above Spark's. `spark`: Spark's own, for a session that is started here."""
     _Overrides.settings = dict(settings)
+    _Overrides.spark = dict(spark or {})
+
+
+def spark_session(settings: Settings, cores: int) -> SparkSession:
+    """The user's, or an embedded one with so many cores. Raises: ConfigurationError: it does not start."""
+    return active_session() or embedded_session(settings, cores, _Overrides.spark)
 
 
 class SparkHost:
@@ -74,8 +86,9 @@ class SparkHost:
         slots = settings.get_int("taskmanager.numberOfTaskSlots")
         usual = needed.get(UNSIZED, 0)
         taskmanagers = -(-usual // slots) + sum(needed.values()) - usual
-        spark = active_session() or embedded_session(settings, taskmanagers + _SPARE_LOCAL_CORES)
-        for warning in check_configuration(spark):
+        spark = spark_session(settings, taskmanagers + _SPARE_LOCAL_CORES)
+        context = spark.sparkContext
+        for warning in check_configuration(dict(context.getConf().getAll()), context.master):
             if warning not in _Overrides.warned:
                 _Overrides.warned.add(warning)
                 print(f"penstock: {warning}", file=sys.stderr)
@@ -83,13 +96,24 @@ class SparkHost:
             switch_interval_s=settings.get_float("penstock.exchange.switch-interval") / 1000,
             keeps_core=settings.get_bool("penstock.taskmanager.keep-core"),
         )
-        return SparkProvider(spark, slots, process)
+        return SparkProvider(spark, slots, process, addresses_of(settings))
 
     def stage_runner(self, settings: Settings, job: SubmittedJob, plan: Plan) -> StageRunner:
         """Speculation and killed idle workers do no harm here: nothing is checked."""
-        most = max(stage.vertex.parallelism for stage in plan.stages)
-        spark = active_session() or embedded_session(settings, most)
-        return SparkRunner(spark, plan, job.modules, job.graph.name)
+        return SparkRunner(_session_for(settings, plan), plan, job.modules, job.graph.name)
+
+    def lazy_frame(
+        self, settings: Settings, job: SubmittedJob, plan: Plan, frame: LazyFrame
+    ) -> DataFrame:
+        spark = _session_for(settings, plan)
+        runner = SparkRunner(spark, plan, job.modules, job.graph.name)
+        orders, type_info = frame
+        return frame_of_messages(spark, runner.lineage(orders(runner)), type_info)
+
+
+def _session_for(settings: Settings, plan: Plan) -> SparkSession:
+    most = max(stage.vertex.parallelism for stage in plan.stages)
+    return spark_session(settings, most)
 
 
 def default_executor(configuration: Mapping[str, str] | None = None) -> JobExecutor:

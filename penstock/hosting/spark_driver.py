@@ -7,7 +7,6 @@ notes. The task's body ends normally whatever happens to the TaskManager, so Spa
 from __future__ import annotations
 
 import contextlib
-import re
 import sys
 import threading
 import time
@@ -15,27 +14,27 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from pyspark import InheritableThread, cloudpickle
+from pyspark import InheritableThread, SparkContext, cloudpickle
 from pyspark.sql import SparkSession
 
 from penstock.hosting import spark_executor
+from penstock.hosting.addresses import Addresses, Endpoint
 from penstock.hosting.package_archive import package_archive
 from penstock.hosting.provider import MasterAddress, OnEnded
+from penstock.hosting.spark_checks import LOCAL, LOCAL_CLUSTER, is_true
 from penstock.hosting.spark_sizes import LargeOnesFirst, SparkSize
-from penstock.model.errors import ConfigurationError, NoResourceAvailable
+from penstock.model.errors import NoResourceAvailable
 from penstock.model.ids import ResourceId
 from penstock.model.slot_size import UNSIZED, SlotSize
 
 _LARGE_FIRST_S: Final = 10.0
 _STOP_WAIT_S: Final = 6.0
 _EXECUTORS_WAIT_S: Final = 5.0
+_FIRST_EXECUTOR_WAIT_S: Final = 30.0  # as long as Spark itself lets a job wait for executors
 _POLL_S: Final = 0.05
 _STARTING_S: Final = 2.0
 _CANCEL_AGAIN_S: Final = 0.25
 _LOOPBACK: Final = "127.0.0.1"
-_NO_TIME: Final = ("0", "0s")
-_LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?$")
-_LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +51,13 @@ class SparkProvider:
     """`runtime` of one Penstock job on a SparkSession that is the user's (or the embedded one)."""
 
     def __init__(
-        self, spark: SparkSession, slots: int, process: ProcessSettings | None = None
+        self,
+        spark: SparkSession,
+        slots: int,
+        process: ProcessSettings | None = None,
+        addresses: Addresses | None = None,
     ) -> None:
+        self._addresses = addresses or Addresses()
         self.slots_per_taskmanager = slots
         self._context = spark.sparkContext
         self._process = process or ProcessSettings()
@@ -75,20 +79,8 @@ class SparkProvider:
         return self.is_local
 
     @property
-    def bind_host(self) -> str:
-        """Where Spark's own driver listens (all interfaces in a container, say); loopback in local modes."""
-        if self.is_local:
-            return _LOOPBACK
-        return self._address("spark.driver.bindAddress", self.advertised_host)
-
-    @property
-    def advertised_host(self) -> str:
-        """The driver's address as Spark's own executors know it; loopback in local modes."""
-        return _LOOPBACK if self.is_local else self._address("spark.driver.host", _LOOPBACK)
-
-    def _address(self, key: str, default: str) -> str:
-        """Spark writes IPv6 addresses in brackets, sockets take them without."""
-        return (self._context.getConf().get(key) or default).strip("[]")
+    def control_endpoint(self) -> Endpoint:
+        return control_endpoint_of(self._context, self._addresses)
 
     # ------------------------------------------------------------------ what there is
 
@@ -105,12 +97,12 @@ class SparkProvider:
         if is_true(self._context.getConf().get("spark.dynamicAllocation.enabled")):
             return None
         enough = wanted or 1
-        deadline = time.monotonic() + _EXECUTORS_WAIT_S
+        began = time.monotonic()
         while True:
             total, active = self._task_slots()
             self._granted = max(0, total - active)
             is_hopeless = self._is_stopped() or (self.is_local and total < enough)
-            if self._granted >= enough or is_hopeless or time.monotonic() >= deadline:
+            if self._granted >= enough or is_hopeless or _is_late(began, total):
                 return self._granted
             time.sleep(_POLL_S)
 
@@ -127,14 +119,14 @@ class SparkProvider:
 
     def _executors(self) -> list[int]:
         """Cores of each executor, as far as they are known."""
-        cluster = _LOCAL_CLUSTER.match(self._context.master)
+        cluster = LOCAL_CLUSTER.match(self._context.master)
         if cluster is not None:
             return [int(cluster[2])] * int(cluster[1])
         return [cores for cores, _ in self._executor_summaries()]
 
     def _spark_size(self) -> SparkSize:
         conf = self._context.getConf()
-        cluster = _LOCAL_CLUSTER.match(self._context.master)
+        cluster = LOCAL_CLUSTER.match(self._context.master)
         cores = cluster[2] if cluster else conf.get("spark.executor.cores")
         prefix, suffix = "spark.executor.resource.", ".amount"
         names = [key for key, _ in conf.getAll() if key.startswith(prefix) and key.endswith(suffix)]
@@ -149,10 +141,10 @@ class SparkProvider:
 
     def total_cores(self) -> int:
         """Task slots that the master gives in all; waits some seconds for a cluster's first executors."""
-        deadline = time.monotonic() + _EXECUTORS_WAIT_S
+        began = time.monotonic()
         while True:
             total, _ = self._task_slots()
-            if total or self._is_stopped() or time.monotonic() >= deadline:
+            if total or self._is_stopped() or _is_late(began, total):
                 return total
             time.sleep(_POLL_S)
 
@@ -184,7 +176,7 @@ class SparkProvider:
 
     def _expected_cores(self) -> int:
         """What will be there before long, although not every executor has registered."""
-        cluster = _LOCAL_CLUSTER.match(self._context.master)
+        cluster = LOCAL_CLUSTER.match(self._context.master)
         return int(cluster[1]) * int(cluster[2]) if cluster else 0
 
     def _executor_cores(self) -> tuple[int, int]:
@@ -195,7 +187,7 @@ class SparkProvider:
     def _executor_summaries(self) -> list[tuple[int, int]]:
         """(cores, running tasks) of each executor."""
         executors = self._context._jsc.sc().statusStore().executorList(True)
-        is_local_mode = _LOCAL.match(self._context.master) is not None
+        is_local_mode = LOCAL.match(self._context.master) is not None
         summaries = [executors.apply(index) for index in range(executors.size())]
         return [
             (summary.totalCores(), summary.activeTasks())
@@ -309,7 +301,8 @@ class SparkProvider:
                 "slots": 1 if size else self.slots_per_taskmanager,
                 "size": size,
                 "cores": 1,
-                "bind_host": "127.0.0.1" if self.is_local else None,
+                "bind_host": _LOOPBACK if self.is_local else None,
+                "addresses": asdict(self._addresses),
                 "task_settings": asdict(master.task_settings),
                 **asdict(self._process),
             },
@@ -354,33 +347,27 @@ def _body(config: dict[str, Any], archive: Any) -> Any:
     return run
 
 
-def check_configuration(spark: SparkSession) -> list[str]:
-    """What would break TaskManagers: raises ConfigurationError, or returns warnings."""
-    conf = spark.sparkContext.getConf()
-    if is_true(conf.get("spark.speculation")):
-        raise ConfigurationError(
-            "spark.speculation is true: Spark would start a twin of every TaskManager. Set "
-            "spark.speculation=false for sessions that run Penstock jobs."
-        )
-    warnings = []
-    idle_timeout = conf.get("spark.python.worker.idleTimeoutSeconds") or "0"
-    if is_true(conf.get("spark.python.worker.killOnIdleTimeout")) and idle_timeout not in _NO_TIME:
-        warnings.append(
-            f"spark.python.worker.killOnIdleTimeout is true with idleTimeoutSeconds={idle_timeout}: "
-            "Spark takes a TaskManager, whose task gives no rows, for idle and kills it; set it to false"
-        )
-    memory = conf.get("spark.executor.pyspark.memory")
-    if memory:
-        warnings.append(
-            f"spark.executor.pyspark.memory={memory} limits the address space of each worker's "
-            "processes: Arrow may fail to allocate; leave it unset and size memoryOverhead instead"
-        )
-    return warnings
+def control_endpoint_of(context: SparkContext, told: Addresses) -> Endpoint:
+    """Unless it is set: dialled at the driver's address as Spark's own executors know it, listening where Spark's driver does
+    (all interfaces in a container, say); loopback in local modes.
+    """
+    host, bind_host = _LOOPBACK, _LOOPBACK
+    if not str(context.master).startswith("local"):
+        conf = context.getConf()  # IPv6 addresses are in brackets there, sockets take them without
+        host = (conf.get("spark.driver.host") or _LOOPBACK).strip("[]")
+        bind_host = (conf.get("spark.driver.bindAddress") or host).strip("[]")
+    return Endpoint(
+        told.control_bind_host or bind_host,
+        told.control_ports,
+        told.control_host or host,
+        told.control_port,
+    )
 
 
-def is_true(value: str | None) -> bool:
-    """A boolean as Spark reads it."""
-    return (value or "").strip().lower() == "true"
+def _is_late(began_s: float, total: int) -> bool:
+    """A cluster may have to start a machine for its first executor; the others follow soon."""
+    limit_s = _EXECUTORS_WAIT_S if total else _FIRST_EXECUTOR_WAIT_S
+    return time.monotonic() - began_s >= limit_s
 
 
 def _first_line(error: Exception) -> str:

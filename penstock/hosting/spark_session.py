@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -60,8 +60,10 @@ def active_session() -> SparkSession | None:
     return spark if is_alive else SparkSession(context)
 
 
-def embedded_session(settings: Settings, cores: int) -> SparkSession:
-    """Started on first use; started anew when a job needs more logical cores than it has.
+def embedded_session(
+    settings: Settings, cores: int, conf: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Started on first use; started anew when a job needs more logical cores than it has. `conf`: Spark's own settings.
 
     A session that somebody else has started meanwhile is used as it is, and never becomes ours.
     """
@@ -76,19 +78,20 @@ def embedded_session(settings: Settings, cores: int) -> SparkSession:
         if running is not None and is_alive:
             running.stop()
         _Embedded.session = None
-        _Embedded.session = _start(settings, max(cores, 2))
+        _Embedded.session = _start(settings, max(cores, 2), conf or {})
         _Embedded.cores = max(cores, 2)
         return _Embedded.session
 
 
-def _start(settings: Settings, cores: int) -> SparkSession:
+def _start(settings: Settings, cores: int, conf: Mapping[str, str]) -> SparkSession:
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else Spark takes PATH's python3
     master = settings.get_str("penstock.spark.master") or f"local[{cores}]"
+    _refuse_connect(master)
     log_file = _log_file(settings)
     print(f"penstock: starting embedded Spark ({master}); its log: {log_file}", file=sys.stderr)
     builder = SparkSession.builder.master(master).appName("penstock")
-    for key, value in _embedded_configuration(log_file).items():
+    for key, value in (_embedded_configuration(log_file, master) | dict(conf)).items():
         builder = builder.config(key, value)
     with _errors_to(log_file):
         return builder.getOrCreate()
@@ -116,12 +119,24 @@ def _errors_to(log_file: Path) -> Generator[None, None, None]:
         os.close(saved)
 
 
-def _embedded_configuration(log_file: Path) -> dict[str, str]:
+def _refuse_connect(master: str) -> None:
+    """Raises ConfigurationError."""
+    remote = os.environ.get("SPARK_REMOTE")
+    if remote or master.startswith("sc://"):
+        raise ConfigurationError(
+            f"this is a Spark Connect client ({remote or master}), which has no SparkContext, and so no way to run TaskManagers or "
+            "stages of ours. Unset SPARK_REMOTE, and run the program as a driver of the cluster: with its master "
+            "(spark://, yarn, k8s://) by --master, or by spark-submit."
+        )
+
+
+def _embedded_configuration(log_file: Path, master: str) -> dict[str, str]:
+    """On a cluster's master Spark finds out itself where its driver is reached."""
     log4j = log_file.with_suffix(".properties")
     log4j.write_text(_LOG4J.format(log_file=log_file), encoding="utf-8")
-    return {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
+    is_local = master.startswith("local")
+    places = dict.fromkeys(("spark.driver.bindAddress", "spark.driver.host"), "127.0.0.1")
+    return (places if is_local else {}) | {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.warehouse.dir": str(log_file.parent / "warehouse"),

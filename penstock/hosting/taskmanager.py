@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import penstock
+from penstock.hosting.addresses import Endpoint
 from penstock.hosting.closures import deserialize
 from penstock.hosting.data_plane import DataPlane
 from penstock.hosting.handshake import NONCE_BYTES, ROLE_TASKMANAGER, ClientHandshake, Credentials
@@ -88,7 +88,7 @@ class TaskManagerConfig:
     master_host: str
     master_port: int
     credentials: Credentials = field(repr=False)
-    bind_host: str
+    data: Endpoint
     slots: int
     heartbeat_interval_s: float
     task_settings: TaskSettings
@@ -105,7 +105,7 @@ class TaskManager:
     def __init__(self, config: TaskManagerConfig) -> None:
         self.config = config
         self.task_settings = config.task_settings
-        self.host_name = config.bind_host
+        self.host_name = config.data.dialled_host
         self.data_plane = _data_plane(config)
         self.io_directories = _io_directories(config)
         self.data_plane.on_error = self._partition_error
@@ -158,13 +158,12 @@ class TaskManager:
         self.send(
             RegisterTaskManager(
                 config.resource_id,
-                config.bind_host,
+                config.data.dialled_host,
                 self.data_plane.port,
                 config.slots,
                 os.getpid(),
                 config.supervisor_pid,
                 platform.python_version(),
-                penstock.__version__,
                 config.size,
                 config.cores,
             )
@@ -435,7 +434,7 @@ def _data_plane(config: TaskManagerConfig) -> DataPlane:
     settings = config.task_settings
     return DataPlane(
         config.resource_id,
-        config.bind_host,
+        config.data,
         config.credentials,
         settings.network,
         settings.frame_bytes,

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from penstock.hosting.task_thread import TaskSettings
-    from penstock.hosting.taskmanager import TaskManager
+    from penstock.hosting.taskmanager import TaskManager, TaskManagerConfig
 
 _PR_SET_PDEATHSIG: Final = 1
 _EXIT_GRACE_S: Final = 3.0
@@ -46,6 +46,32 @@ def _task_settings(told: dict[str, Any]) -> TaskSettings:
     return TaskSettings(**told)
 
 
+def _configuration(told: dict[str, Any]) -> TaskManagerConfig:
+    from penstock.hosting import addresses
+    from penstock.hosting.handshake import Credentials
+    from penstock.hosting.taskmanager import TaskManagerConfig
+    from penstock.model.ids import ResourceId
+
+    return TaskManagerConfig(
+        resource_id=ResourceId(told["resource_id"]),
+        master_host=told["master_host"],
+        master_port=told["master_port"],
+        credentials=Credentials(bytes.fromhex(told["secret"]), told["token"], told["cluster_id"]),
+        data=addresses.data_endpoint(
+            (told["master_host"], told["master_port"]),
+            addresses.Addresses(**told["addresses"]),
+            bind_host=told["bind_host"],
+        ),
+        slots=told["slots"],
+        heartbeat_interval_s=told["heartbeat_interval_s"],
+        silence_timeout_s=told["silence_timeout_s"],
+        task_settings=_task_settings(told["task_settings"]),
+        supervisor_pid=told["supervisor_pid"],
+        size=tuple((name, amount) for name, amount in told["size"]),
+        cores=told["cores"],
+    )
+
+
 def main() -> None:
     """Entry point of the child. What takes long comes first: it may be done before the supervisor knows what to tell."""
     _die_with_parent()
@@ -53,9 +79,7 @@ def main() -> None:
 
     from penstock.hosting import closures, stacks, user_output
     from penstock.hosting.core import CoreKeeper
-    from penstock.hosting.handshake import Credentials
-    from penstock.hosting.taskmanager import TaskManager, TaskManagerConfig
-    from penstock.model.ids import ResourceId
+    from penstock.hosting.taskmanager import TaskManager
 
     stacks.install()
     closures.load_cloudpickle_alone()
@@ -65,20 +89,7 @@ def main() -> None:
     told: dict[str, Any] = json.loads(line)
     threading.Thread(target=_watch_stdin, name="penstock-parent", daemon=True).start()
     sys.setswitchinterval(told["switch_interval_s"])
-    config = TaskManagerConfig(
-        resource_id=ResourceId(told["resource_id"]),
-        master_host=told["master_host"],
-        master_port=told["master_port"],
-        credentials=Credentials(bytes.fromhex(told["secret"]), told["token"], told["cluster_id"]),
-        bind_host=told["bind_host"] or _own_host(told["master_host"], told["master_port"]),
-        slots=told["slots"],
-        heartbeat_interval_s=told["heartbeat_interval_s"],
-        silence_timeout_s=told["silence_timeout_s"],
-        task_settings=_task_settings(told["task_settings"]),
-        supervisor_pid=told["supervisor_pid"],
-        size=tuple((name, amount) for name, amount in told["size"]),
-        cores=told["cores"],
-    )
+    config = _configuration(told)
     # Batches make very many short-lived containers: the default threshold of 700 would have the collector look
     # at each batch several times. What is loaded by now lives for ever.
     gc.collect()
@@ -132,16 +143,6 @@ class _NotThere:
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> None:
         if name in self._names:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-
-def _own_host(master_host: str, master_port: int) -> str:
-    """The address by which this machine reaches the JobManager: others reach it there too."""
-    import socket
-
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((master_host, master_port))
-        host: str = probe.getsockname()[0]
-        return host
 
 
 def _die_with_parent() -> None:

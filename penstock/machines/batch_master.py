@@ -1,6 +1,7 @@
 """BatchMaster: a BATCH job as stages, one for each job vertex, in an order in which inputs come first.
 
 The host runs a stage and retries its tasks; here its attempts become those of the ExecutionGraph, and the job its status.
+A stage that has finished runs again, in part, when the host has lost what it made and another stage wants it.
 A vertex whose parallelism is open gets it when its inputs are there, and its subtasks are known from then on.
 Knows no host. Source: Flink AdaptiveBatchScheduler with blocking exchanges; differs: a task is retried by the host, so
 that a failure that reaches this is the job's.
@@ -8,7 +9,7 @@ that a failure that reaches this is the job's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from penstock.machines import job_status as job_machine
@@ -58,6 +59,7 @@ class BatchMaster:
         self._parallelism = BatchParallelism(job_graph, places)
         self._waiting = {one.vertex_id: one for one in sort_job_vertices(job_graph)}
         self._running: set[VertexId] = set()
+        self._unsettled: set[VertexId] = set()
         self._is_committing = False
         self._effects: list[BatchEffect] = []
 
@@ -132,12 +134,8 @@ class BatchMaster:
             self._end_if_nothing_runs()
             return
         self.bytes_by_partition[event.vertex_id] = event.bytes_by_partition
-        for vertex in self._vertices_of(event.vertex_id):
-            if vertex.state is _S.FINISHED:
-                continue
-            if vertex.state.is_terminal:  # what came after it was too quick to be seen
-                self._advance_to(vertex, vertex.execution.attempt_id.attempt + 1)
-            self._see(vertex, vertex.execution, _S.FINISHED, None)
+        self._unsettled.add(event.vertex_id)
+        self._settle()
         self._run_next()
         if not self._running and not self._waiting:
             self._is_committing = True
@@ -178,17 +176,44 @@ class BatchMaster:
     # ------------------------------------------------------------------ attempts
 
     def _on_attempt(self, event: AttemptSeen) -> None:
-        vertex = self.graph.vertex(ExecutionVertexId(event.vertex_id, event.subtask))
-        if event.vertex_id not in self._running:
+        """Of a job that is ending no more is wanted: its stages say when they are over."""
+        if event.vertex_id in self._waiting or self.status is not JobStatus.RUNNING:
             return
+        vertex = self.graph.vertex(ExecutionVertexId(event.vertex_id, event.subtask))
         known = vertex.execution
         if event.attempt > known.attempt_id.attempt:
-            if event.state is _S.FINISHED or known.state.is_terminal:
-                self._advance_to(vertex, event.attempt)
-            else:
-                return  # beside one that runs still (speculation): it counts when it wins
+            if not _replaces(event, known):
+                return
+            self._advance_to(vertex, event.attempt)
+            self._unsettled.add(event.vertex_id)
         if event.attempt == vertex.execution.attempt_id.attempt:
             self._see(vertex, vertex.execution, event.state, event.failure)
+
+    def _settle(self) -> None:
+        """Of stages that are complete, and of which nobody who runs can want anything again: the attempt that made the
+        output was too quick to be seen, or its end was.
+        """
+        may_rerun = self._with_producers(self._running)
+        for vertex_id in self._unsettled - may_rerun:
+            self._unsettled.discard(vertex_id)
+            for vertex in self._vertices_of(vertex_id):
+                if vertex.state is _S.FINISHED:
+                    continue
+                if vertex.state.is_terminal:
+                    self._advance_to(vertex, vertex.execution.attempt_id.attempt + 1)
+                self._see(vertex, vertex.execution, _S.FINISHED, None)
+
+    def _with_producers(self, vertices: Iterable[VertexId]) -> set[VertexId]:
+        """These, and all that they read from, directly or not."""
+        found: set[VertexId] = set()
+        waiting = list(vertices)
+        while waiting:
+            vertex_id = waiting.pop()
+            if vertex_id not in found:
+                found.add(vertex_id)
+                edges = self.job_graph.vertices[vertex_id].inputs
+                waiting += [edge.source for edge in edges]
+        return found
 
     def _advance_to(self, vertex: ExecutionVertex, attempt: int) -> None:
         """Make that one current; another that runs still has lost."""
@@ -249,6 +274,15 @@ class BatchMaster:
     def _take(self) -> list[BatchEffect]:
         effects, self._effects = self._effects, []
         return effects
+
+
+def _replaces(newer: AttemptSeen, known: Execution) -> bool:
+    """Beside one that runs still it counts when it wins; behind one that has finished, unless it raced with that, it makes
+    again what was lost.
+    """
+    if known.state is _S.FINISHED:
+        return not newer.is_speculative and newer.state is not _S.CANCELED
+    return newer.state is _S.FINISHED or known.state.is_terminal
 
 
 def _steps_done(state: ExecutionState) -> int:

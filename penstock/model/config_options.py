@@ -92,6 +92,19 @@ jobmanager.partition.release-during-job-execution | bool | true |
     Remove blocking results as soon as all that read them have finished, not at the job's end.
 jobmanager.execution.failover-strategy | str | region | region or full.
 jobmanager.execution.attempts-history-size | int | 16 | Past attempts kept per subtask.
+jobmanager.rpc.address | str | - | Where TaskManagers dial this driver; none: spark.driver.host.
+jobmanager.rpc.port | str | 0 |
+    Its port: one, or ranges to choose from (50100-50110,50200). Each job has one of its own; 0: any that is free.
+jobmanager.rpc.bind-port | str | - | Where it listens, if that is another port (behind a NAT); none: jobmanager.rpc.port.
+jobmanager.bind-host | str | - | The address at which it listens; none: where Spark's own driver does.
+taskmanager.host | str | - |
+    Where other TaskManagers dial one: an address, or a network (10.1.0.0/16) in which each has its own; none: the address by which
+    it reaches the driver.
+taskmanager.bind-host | str | - | The address at which it listens; none: taskmanager.host.
+taskmanager.data.port | str | 0 |
+    Its port: one, or ranges to choose from, for TaskManagers may share a host; 0: any that is free.
+taskmanager.data.bind-port | str | - |
+    Where it listens, if that is another port (behind a NAT); none: taskmanager.data.port.
 taskmanager.numberOfTaskSlots | int | 1 | Slots of one TaskManager.
 taskmanager.load-balance.mode | str | NONE | NONE, SLOTS, TASKS or MIN_RESOURCES.
 taskmanager.memory.network | memory | 256 mb |
@@ -229,8 +242,9 @@ IGNORED: Final = """
 taskmanager.slot.timeout | duration | 10 s
 = How long a TaskManager tries to register.
 taskmanager.registration.timeout | duration | 5 min
-= Address under which a TaskManager serves its results.
-taskmanager.host | str | -
+= TaskManagers dial the driver; nobody dials them but for data.
+taskmanager.rpc.port | str | 0
+taskmanager.rpc.bind-port | int | -
 = First wait for a registration answer.
 cluster.registration.initial-timeout | duration | 100 ms
 = Longest such wait.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from penstock.model.checkpoint_statistics import CheckpointStatistics
 from penstock.model.checkpoints import CheckpointType
@@ -83,3 +83,19 @@ class JobExecutor(Protocol):
 
     def serialize(self, value: object) -> bytes:
         """The pickle that ships user code; the API uses it to name what cannot be shipped."""
+
+
+@runtime_checkable
+class FrameExecutor(JobExecutor, Protocol):
+    """One that has a Spark to hand results over to."""
+
+    def lazy_frame(
+        self, graph: StreamGraph, program: ProgramSettings, type_info: object
+    ) -> Any | None:
+        """A DataFrame of what the graph's one sink is given, for which nothing runs yet; None: the job has to run first."""
+
+    def results_folder(self, program: ProgramSettings) -> str:
+        """A new directory that the job and Spark can read and write. Raises: ConfigurationError."""
+
+    def frame_of_files(self, folder: str, program: ProgramSettings, type_info: Any) -> Any:
+        """A DataFrame of the Parquet files there."""

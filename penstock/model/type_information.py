@@ -15,7 +15,13 @@ MICROS: Final = 1_000_000
 
 
 class TypeInformation:
-    """Base of all types. Two are equal when class and parts are equal."""
+    """Base of all types. Two are equal when class and parts are equal.
+
+    `takes_tuples`: a tuple will do where a ROW is due. It is no part of the type: only where functions return such values
+    it makes a difference.
+    """
+
+    takes_tuples: bool = False
 
     def need_conversion(self) -> bool:
         """Whether a Python value differs from its internal (plain) form."""
@@ -100,6 +106,34 @@ class TimestampTypeInfo(TypeInformation):
         if obj is None:
             return None
         return dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=obj)  # ruff: ignore[call-datetime-without-tzinfo]
+
+
+class UtcTimestampTypeInfo(TimestampTypeInfo):
+    """dt.datetime in UTC; internally microseconds since the epoch. Spark's TIMESTAMP."""
+
+    def from_internal_type(self, obj: Any) -> Any:
+        return None if obj is None else super().from_internal_type(obj).replace(tzinfo=dt.UTC)
+
+
+class DecimalTypeInfo(TypeInformation):
+    """decimal.Decimal of at most `precision` digits, `scale` of them behind the point."""
+
+    MOST_DIGITS: Final = 38
+
+    def __init__(self, precision: int, scale: int) -> None:
+        if not (1 <= precision <= self.MOST_DIGITS and 0 <= scale <= precision):
+            raise ValueError(
+                f"a DECIMAL has 1 to {self.MOST_DIGITS} digits, and not more of them behind the point: got "
+                f"precision {precision}, scale {scale}"
+            )
+        self.precision = precision
+        self.scale = scale
+
+    def parts(self) -> tuple[Any, ...]:
+        return (self.precision, self.scale)
+
+    def __str__(self) -> str:
+        return f"DecimalTypeInfo({self.precision}, {self.scale})"
 
 
 class LocalTimeTypeInfo(TypeInformation):

@@ -6,6 +6,7 @@ Source: PyFlink pyflink.common.typeinfo; differs: no Java type behind them.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any
@@ -15,10 +16,12 @@ from penstock.model.time import Instant
 from penstock.model.type_information import (
     MICROS,
     DateTypeInfo,
+    DecimalTypeInfo,
     LocalTimeTypeInfo,
     TimestampTypeInfo,
     TimeTypeInfo,
     TypeInformation,
+    UtcTimestampTypeInfo,
 )
 
 __all__ = [
@@ -26,6 +29,7 @@ __all__ = [
     "BasicType",
     "BasicTypeInfo",
     "DateTypeInfo",
+    "DecimalTypeInfo",
     "ElementTypeInfo",
     "ExternalTypeInfo",
     "InstantTypeInfo",
@@ -42,7 +46,9 @@ __all__ = [
     "TupleTypeInfo",
     "TypeInformation",
     "Types",
+    "UtcTimestampTypeInfo",
     "is_pickled",
+    "taking_tuples",
 ]
 
 
@@ -356,7 +362,7 @@ class RowTypeInfo(TypeInformation):
 
 
 class Types:
-    """Factory of types. Source: PyFlink Types."""
+    """Factory of types. Source: PyFlink Types; TIMESTAMP_LTZ and DECIMAL(precision, scale) are additions, named as Flink's SQL types."""
 
     STRING = staticmethod(BasicTypeInfo.STRING_TYPE_INFO)
     BYTE = staticmethod(BasicTypeInfo.BYTE_TYPE_INFO)
@@ -373,6 +379,8 @@ class Types:
     SQL_DATE = staticmethod(SqlTimeTypeInfo.DATE)
     SQL_TIME = staticmethod(SqlTimeTypeInfo.TIME)
     SQL_TIMESTAMP = staticmethod(SqlTimeTypeInfo.TIMESTAMP)
+    TIMESTAMP_LTZ = staticmethod(UtcTimestampTypeInfo)
+    DECIMAL = staticmethod(DecimalTypeInfo)
     PICKLED_BYTE_ARRAY = staticmethod(PickledBytesTypeInfo.PICKLED_BYTE_ARRAY_TYPE_INFO)
 
     @staticmethod
@@ -416,6 +424,18 @@ class Types:
     @staticmethod
     def LIST(element_type_info: TypeInformation) -> TypeInformation:  # ruff: ignore[invalid-function-name]
         return ListTypeInfo(element_type_info)
+
+
+def taking_tuples(type_info: TypeInformation) -> TypeInformation:
+    """The same type, for which functions may return tuples where a ROW is due."""
+    made = copy.copy(type_info)
+    made.takes_tuples = True
+    for name, part in vars(type_info).items():
+        if isinstance(part, TypeInformation):
+            setattr(made, name, taking_tuples(part))
+        elif isinstance(part, list) and part and isinstance(part[0], TypeInformation):
+            setattr(made, name, [taking_tuples(one) for one in part])
+    return made
 
 
 def is_pickled(type_info: TypeInformation | None) -> bool:

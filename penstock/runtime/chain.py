@@ -36,6 +36,7 @@ from penstock.runtime.elements import (
     EndOfData,
     EndOfKeys,
     LatencyMarker,
+    Replayed,
     RowBatch,
     Tagged,
     Watermark,
@@ -133,6 +134,11 @@ class OperatorChain:
         return self._nodes[0].operator
 
     @property
+    def operators(self) -> list[Operator]:
+        """Head to tail."""
+        return [node.operator for node in self._nodes]
+
+    @property
     def takes_rows(self) -> bool:
         """Some operator loops over Python objects, so long batches must be sliced."""
         return any(node.operator.accepts is Accepts.ROWS for node in self._nodes)
@@ -208,6 +214,8 @@ class OperatorChain:
         """An element into the head."""
         if isinstance(element, EndOfKeys):
             return self.end_keys()
+        if isinstance(element, Replayed):
+            return self._learn(element.batch, input_index)
         return self._feed(0, element, input_index)
 
     def emit_from_head(self, element: Element) -> Iterator[Routed]:
@@ -250,6 +258,11 @@ class OperatorChain:
         self._guard(head, head.operator.close)
         head.operator = self.fresh_head()
         self._open(head)
+
+    def _learn(self, batch: Batch, input_index: int) -> Iterator[Routed]:
+        """The head comes to know what another one has processed; that one's output is all there is."""
+        head = self._nodes[0]
+        return self._run(head, lambda: (None for _ in _process(head, batch, input_index)))
 
     def finish(self) -> Iterator[Routed]:
         """All inputs ended: head to tail, each emits what it still holds."""

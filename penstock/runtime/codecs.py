@@ -6,82 +6,20 @@ happy path checks a set of types instead of every value.
 
 from __future__ import annotations
 
-import datetime as dt
 import operator
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from itertools import chain
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.model import types as t
 from penstock.model.row import Row, make_row
-from penstock.model.time import Instant
-
-_NONE: Final = type(None)
-
-
-class Codec:
-    """Base: any value passes and there is no Arrow form (pickled)."""
-
-    arrow: pa.DataType | None = None
-
-    def __init__(self, type_info: t.TypeInformation | None) -> None:
-        self.type_info = type_info
-
-    def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
-        """The values as the coder would give them back; the same object where nothing changes.
-
-        Raises: TypeError, AssertionError or OverflowError as the type demands.
-        """
-        return values
-
-    def coerce(self, value: Any) -> Any:
-        """The lenient edge of `from_collection`: one value made to fit."""
-        return value
-
-    def plain(self, values: Sequence[Any]) -> Sequence[Any]:
-        """Enforced values to what `pa.array` takes."""
-        return values
-
-    def back(self, values: list[Any]) -> list[Any]:
-        """What `to_pylist` gave, to Python values."""
-        return values
-
-    def to_array(self, values: Sequence[Any]) -> pa.Array:
-        """Checked and in Arrow."""
-        return pa.array(self.plain(self.enforce(values)), type=self.arrow)
-
-    def from_array(self, array: pa.Array) -> list[Any]:
-        """Python values of a column."""
-        return self.back(array.to_pylist())
-
-    def refuse(self, value: Any, expected: str) -> NoReturn:
-        raise TypeError(
-            f"a value of type {type(value).__qualname__} does not fit the declared type "
-            f"{self.type_info}: expected {expected}, got {value!r:.200}"
-        )
-
-
-class ExactCodec(Codec):
-    """Values of one Python class (or its subclasses), unchanged."""
-
-    def __init__(self, type_info: t.TypeInformation, kind: type, arrow: pa.DataType | None) -> None:
-        super().__init__(type_info)
-        self._kind = kind
-        self._kinds = frozenset({kind, _NONE})
-        self.arrow = arrow
-
-    def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
-        if set(map(type, values)) <= self._kinds:
-            return values
-        for value in values:
-            if value is not None and not isinstance(value, self._kind):
-                self.refuse(value, self._kind.__name__)
-        return values
+from penstock.runtime.codec_base import NONE, Codec, ExactCodec
+from penstock.runtime.time_codecs import DecimalCodec, InstantCodec, time_codec
 
 
 class CharCodec(ExactCodec):
@@ -147,7 +85,7 @@ class IntCodec(Codec):
         return list(array.to_numpy().tolist())
 
     def _ints(self, values: Sequence[Any]) -> Sequence[Any]:
-        if set(map(type, values)) <= {int, _NONE}:
+        if set(map(type, values)) <= {int, NONE}:
             return values
         return [v if v is None or type(v) is int else self._index(v) for v in values]
 
@@ -175,7 +113,7 @@ class FloatCodec(Codec):
 
     def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
         kinds = set(map(type, values))
-        if not kinds <= {float, _NONE}:
+        if not kinds <= {float, NONE}:
             values = [v if v is None or type(v) is float else self._float(v) for v in values]
         return values if self._bits == 64 else self._rounded(values)
 
@@ -210,22 +148,6 @@ class FloatCodec(Codec):
             )
         rounded = iter(narrow.tolist())
         return [None if v is None else next(rounded) for v in values]
-
-
-class InstantCodec(ExactCodec):
-    """Instants, in Arrow nanoseconds since the epoch in UTC."""
-
-    def __init__(self, type_info: t.TypeInformation) -> None:
-        super().__init__(type_info, Instant, pa.timestamp("ns", tz="UTC"))
-
-    def plain(self, values: Sequence[Any]) -> Sequence[Any]:
-        return [None if v is None else v.seconds * 10**9 + v.nanos for v in values]
-
-    def from_array(self, array: pa.Array) -> list[Any]:
-        return self.back(array.cast(pa.int64()).to_pylist())
-
-    def back(self, values: list[Any]) -> list[Any]:
-        return [None if v is None else Instant(*divmod(_nanos(v), 10**9)) for v in values]
 
 
 class BytesCodec(ExactCodec):
@@ -308,9 +230,16 @@ class RecordCodec(Codec):
     """TUPLE (plain tuples) and ROW (Rows, which come back with the type's names)."""
 
     def __init__(
-        self, type_info: t.TypeInformation, fields: list[Codec], names: tuple[str, ...] | None
+        self,
+        type_info: t.TypeInformation,
+        fields: list[Codec],
+        names: tuple[str, ...] | None,
+        *,
+        takes_tuples: bool = False,
     ) -> None:
+        """`names`: of a ROW, None: it is a TUPLE. `takes_tuples`: a ROW may come as one."""
         super().__init__(type_info)
+        self._takes_tuples = takes_tuples
         self.fields = fields
         self.row_names = names
         self.names = names or tuple(f"f{index}" for index in range(len(fields)))
@@ -319,7 +248,15 @@ class RecordCodec(Codec):
                 (name, field.arrow) for name, field in zip(self.names, fields, strict=True)
             ])
 
+    def as_records(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Tuples made Rows where they are taken for such."""
+        if not self._takes_tuples or tuple not in set(map(type, values)):
+            return values
+        names = self.row_names
+        return [make_row(names, list(v)) if type(v) is tuple else v for v in values]
+
     def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
+        values = self.as_records(values)
         present = (
             [v for v in values if v is not None] if None in set(values_kinds(values)) else values
         )
@@ -404,17 +341,25 @@ class RecordCodec(Codec):
 
 def values_kinds(values: Sequence[Any]) -> set[Any]:
     """Kinds of the values; None stands for the kind of None."""
-    return {None if kind is _NONE else kind for kind in set(map(type, values))}
+    return {None if kind is NONE else kind for kind in set(map(type, values))}
+
+
+def codec_of(type_info: t.TypeInformation | None) -> Codec:
+    """The codec of a type. Raises: TypeError for a type that no batch can have."""
+    return _codec_of(type_info, type_info is not None and type_info.takes_tuples)
 
 
 @lru_cache(maxsize=1024)
-def codec_of(type_info: t.TypeInformation | None) -> Codec:  # ruff: ignore[too-many-return-statements] - a dispatch by type
-    """The codec of a type. Raises: TypeError for a type that no batch can have."""
+def _codec_of(type_info: t.TypeInformation | None, takes_tuples: bool) -> Codec:  # ruff: ignore[too-many-return-statements] - a dispatch by type
+    """`takes_tuples` is part of the key, since equal types may differ in it."""
     if isinstance(type_info, t.BasicTypeInfo):
         return _basic_codec(type_info)
+    if isinstance(type_info, t.DecimalTypeInfo):
+        return DecimalCodec(type_info)
     if isinstance(type_info, t.RowTypeInfo):
         fields = [codec_of(field) for field in type_info.get_field_types()]
-        return RecordCodec(type_info, fields, tuple(type_info.get_field_names()))
+        names = tuple(type_info.get_field_names())
+        return RecordCodec(type_info, fields, names, takes_tuples=takes_tuples)
     if isinstance(type_info, t.TupleTypeInfo):
         return RecordCodec(type_info, [codec_of(f) for f in type_info.get_field_types()], None)
     if isinstance(type_info, t.MapTypeInfo):
@@ -427,7 +372,7 @@ def codec_of(type_info: t.TypeInformation | None) -> Codec:  # ruff: ignore[too-
         return ListCodec(type_info, codec_of(type_info.element_type))
     if type_info is None or isinstance(type_info, t.PickledBytesTypeInfo):
         return Codec(type_info)
-    return _time_codec(type_info)
+    return time_codec(type_info)
 
 
 def _basic_codec(type_info: t.BasicTypeInfo) -> Codec:  # ruff: ignore[too-many-return-statements] - a dispatch by type
@@ -449,25 +394,3 @@ def _basic_codec(type_info: t.BasicTypeInfo) -> Codec:  # ruff: ignore[too-many-
     if kind is t.BasicType.INSTANT:
         return InstantCodec(type_info)
     return ExactCodec(type_info, str, pa.string())
-
-
-def _time_codec(type_info: t.TypeInformation) -> Codec:
-    word = str(type_info)
-    if word in {"DateTypeInfo", "LocalDate"}:
-        return ExactCodec(type_info, dt.date, pa.date32())
-    if word in {"TimeTypeInfo", "LocalTime"}:
-        return ExactCodec(type_info, dt.time, pa.time64("us"))
-    if word in {"TimestampTypeInfo", "LocalDateTime"}:
-        return ExactCodec(type_info, dt.datetime, pa.timestamp("us"))
-    raise TypeError(f"{type_info} is no type that records can have")
-
-
-def _nanos(value: Any) -> int:
-    """Nanoseconds of what Arrow gives for a timestamp inside a nested value."""
-    if isinstance(value, int):
-        return value
-    if hasattr(value, "value"):  # pandas.Timestamp, where pandas is installed
-        return int(value.value)
-    epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-    micros: int = (value - epoch) // dt.timedelta(microseconds=1)
-    return micros * 1000

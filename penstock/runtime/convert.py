@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from penstock.model.row import RowKind, make_row
 from penstock.model.types import TypeInformation
-from penstock.runtime.codecs import Codec, RecordCodec, codec_of
+from penstock.runtime.codec_base import Codec
+from penstock.runtime.codecs import RecordCodec, codec_of
 from penstock.runtime.elements import ColumnBatch, RowBatch
 
 ROW_KIND_COLUMN: Final = "__row_kind__"
@@ -44,11 +45,12 @@ def to_columns(batch: RowBatch, type_info: TypeInformation | None) -> ColumnBatc
     if not isinstance(codec, RecordCodec):
         data = pa.RecordBatch.from_arrays([codec.to_array(values)], names=["value"])
         return ColumnBatch(data, batch.timestamps)
-    columns = codec.columns_of(values)
+    records = codec.as_records(values)
+    columns = codec.columns_of(records)
     arrays = [f.to_array(column) for f, column in zip(codec.fields, columns, strict=True)]
     names = list(codec.names)
     if codec.row_names is not None:
-        kinds = [row._row_kind.value for row in values]  # ruff: ignore[private-member-access] - hot
+        kinds = [row._row_kind.value for row in records]  # ruff: ignore[private-member-access] - hot
         if any(kinds):  # +I is 0
             arrays.append(pa.array(kinds, pa.int8()))
             names.append(ROW_KIND_COLUMN)

@@ -29,7 +29,11 @@ class WriterContext:
     restored_checkpoint_id: int | None = None
     """The checkpoint that the attempt begins with: what was prepared for later ones is never committed."""
     may_have_rivals: bool = False
-    """Another attempt of this subtask may run at the same time, and win: what older ones have begun is not dropped."""
+    """Another attempt of this subtask may run at the same time, and win: what older ones have begun is not dropped. One
+    alone is committed, so that what becomes visible can bear names that do not tell which.
+    """
+    operator_id: str = ""
+    """The uid of the sink's operator."""
 
 
 class SinkWriter(Protocol):

@@ -215,6 +215,10 @@ class Source(ABC):
             enumerator.restore_state(state)
         return enumerator
 
+    def in_batch(self) -> Source:
+        """What reads the same in a BATCH job."""
+        return self
+
     def validate(self) -> None:
         """Called at submit: raise `ConfigurationError` for what can be known (a missing file, say)."""
 

@@ -74,7 +74,7 @@ class SourceOperator(Operator):
         self._restored_splits: list[Any] = []
 
     def in_batch(self) -> SourceOperator:
-        return SourceOperator(self.source, self.watermark_strategy.in_batch())
+        return SourceOperator(self.source.in_batch(), self.watermark_strategy.in_batch())
 
     def start(
         self,

@@ -1,5 +1,19 @@
-"""For tests of programs: a cluster of threads in this process, `env.use_executor(MiniCluster().executor())`."""
+"""For tests of programs: parts of them driven by hand, what a job gives as a list, and a cluster of threads in this process
+(`env.use_executor(MiniCluster().executor())`).
+"""
 
+from penstock.datastream.connectors.sinks import CollectingSink
 from penstock.hosting.executor import MiniCluster
+from penstock.runtime.elements import Watermark, WatermarkStatus
+from penstock.testing.clock import ManualClock
+from penstock.testing.harness import StreamHarness, StreamRecord
 
-__all__ = ["MiniCluster"]
+__all__ = [
+    "CollectingSink",
+    "ManualClock",
+    "MiniCluster",
+    "StreamHarness",
+    "StreamRecord",
+    "Watermark",
+    "WatermarkStatus",
+]

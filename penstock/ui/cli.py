@@ -1,9 +1,10 @@
-"""`penstock`: show the plan of a program, run it with settings from the command line, or take over its job.
+"""`penstock`: show the plan of a program, run it with settings from the command line, take over its job, or examine Spark.
 
     penstock plan examples/word_count.py --taskmanagers 2 --slots 3
     penstock plan examples/word_count.py --cluster left=2,2 --cluster right=2 --fail tm-1
     penstock run my_job.py -D parallelism.default=4 -- --input /data
     penstock run my_job.py --from-savepoint /mnt/savepoints/savepoint-5f2c8a-0123456789ab
+    penstock doctor --master spark://host:7077 -D parallelism.default=8
     penstock recover --cluster-id nightly --storage-dir /mnt/penstock
     penstock savepoint inspect /mnt/savepoints/savepoint-5f2c8a-0123456789ab
     penstock savepoint dispose /mnt/savepoints/savepoint-5f2c8a-0123456789ab
@@ -16,9 +17,9 @@ from __future__ import annotations
 import argparse
 import runpy
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from penstock.hosting import session
 from penstock.hosting.checkpoints.reader import read_savepoint
@@ -35,6 +36,7 @@ from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.ids import JobId
 from penstock.model.program import ProgramSettings
 from penstock.model.states import JobStatus
+from penstock.ui.doctor import doctor
 from penstock.ui.savepoints import render_rows, render_savepoint
 
 _PLAN_JOB_ID = JobId("0" * 32)
@@ -90,11 +92,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             session.override_executor(
                 PlanExecutor(shape, parallelism, options.fail, _settings(options.define))
             )
-        if options.command == "savepoint":
-            return _savepoint(options)
-        session.set_command_line(_settings(options.define) | _recovery(options))
-        if options.command == "recover":
-            return _recover(options)
+        session.set_command_line(*_command_line(options))
+        command = _WITHOUT_PROGRAM.get(options.command)
+        if command is not None:
+            return command(options)
         _run_script(options.script, options.arguments)
     except PlanShown:
         return 0
@@ -119,22 +120,22 @@ def parser() -> argparse.ArgumentParser:
         "plan", help="job vertices, regions, sharing groups, slot of each subtask"
     )
     runs = commands.add_parser("run", help="run a program")
-    takes_over = commands.add_parser(
-        "recover",
-        help="run the jobs to their end whose drivers are gone (with high availability)",
-    )
-    takes_over.add_argument("--cluster-id", required=True, help="high-availability.cluster-id")
-    takes_over.add_argument("--storage-dir", required=True, help="high-availability.storageDir")
-    takes_over.add_argument(
-        "--zookeeper",
-        metavar="HOST:PORT,...",
-        help="high-availability.zookeeper.quorum, if that is the store",
+    takes_over = _add_recovery(commands)
+    examines = commands.add_parser(
+        "doctor", help="what this Spark allows, and what is wrong with it for jobs"
     )
     _add_savepoints(commands, runs)
+    for command in (runs, takes_over, examines):
+        command.add_argument(
+            "--master", help="Spark's master, for a program that starts no session of its own"
+        )
+        command.add_argument(
+            "--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark for that session"
+        )  # fmt: skip
     for command in (shows, runs):
         command.add_argument("script", help="the program")
         command.add_argument("arguments", nargs="*", help="its own arguments (after --)")
-    for command in (shows, runs, takes_over):
+    for command in (shows, runs, takes_over, examines):
         command.add_argument(
             "-D", dest="define", action="append", default=[], metavar="KEY=VALUE", help="a setting"
         )
@@ -153,6 +154,21 @@ def parser() -> argparse.ArgumentParser:
         "--parallelism", type=_positive, help="where the program sets none (all slots)"
     )
     return parser
+
+
+def _add_recovery(commands: Any) -> argparse.ArgumentParser:
+    takes_over: argparse.ArgumentParser = commands.add_parser(
+        "recover",
+        help="run the jobs to their end whose drivers are gone (with high availability)",
+    )
+    takes_over.add_argument("--cluster-id", required=True, help="high-availability.cluster-id")
+    takes_over.add_argument("--storage-dir", required=True, help="high-availability.storageDir")
+    takes_over.add_argument(
+        "--zookeeper",
+        metavar="HOST:PORT,...",
+        help="high-availability.zookeeper.quorum, if that is the store",
+    )
+    return takes_over
 
 
 def _add_savepoints(commands: Any, runs: argparse.ArgumentParser) -> None:
@@ -194,6 +210,15 @@ def store_settings(options: argparse.Namespace) -> dict[str, str]:
         found["high-availability.type"] = "ZOOKEEPER"
         found["high-availability.zookeeper.quorum"] = options.zookeeper
     return found
+
+
+def _command_line(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, str]]:
+    """Settings of ours, and Spark's own."""
+    found = _settings(getattr(options, "define", ())) | _recovery(options)
+    master = getattr(options, "master", None)
+    if master is not None:
+        found["penstock.spark.master"] = master
+    return found, _settings(getattr(options, "conf", ()), "--conf")
 
 
 def _recover(options: argparse.Namespace) -> int:
@@ -239,6 +264,13 @@ def _savepoint(options: argparse.Namespace) -> int:
     return 0
 
 
+_WITHOUT_PROGRAM: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
+    "savepoint": _savepoint,
+    "recover": _recover,
+    "doctor": lambda _options: doctor(),
+}
+
+
 def _shape(options: argparse.Namespace) -> ClusterShape:
     if options.cluster:
         return parse_shape(options.cluster)
@@ -252,12 +284,12 @@ def _positive(text: str) -> int:
     return value
 
 
-def _settings(pairs: Sequence[str]) -> dict[str, str]:
+def _settings(pairs: Sequence[str], flag: str = "-D") -> dict[str, str]:
     settings = {}
     for pair in pairs:
         key, sign, value = pair.partition("=")
         if not sign or not key:
-            raise ConfigurationError(f"-D takes KEY=VALUE, got {pair!r}")
+            raise ConfigurationError(f"{flag} takes KEY=VALUE, got {pair!r}")
         settings[key] = value
     return settings
 

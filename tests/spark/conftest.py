@@ -12,10 +12,12 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 class Sessions:
     def __init__(self) -> None:
         self.spark = None
-        self.master = ""
+        self.wanted = ("", {})
 
-    def on(self, master: str):
-        if self.spark is None or self.master != master or self.spark.sparkContext._jsc is None:
+    def on(self, master: str, **conf: str):
+        """`conf`: Spark's, with `_` for `.`."""
+        wanted = (master, conf)
+        if self.spark is None or self.wanted != wanted or self.spark.sparkContext._jsc is None:
             self.stop()
             from pyspark.sql import SparkSession
 
@@ -25,7 +27,12 @@ class Sessions:
             builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
             builder = builder.config("spark.ui.showConsoleProgress", "false")
             builder = builder.config("spark.log.level", "OFF")
-            self.spark, self.master = builder.getOrCreate(), master
+            builder = builder.config(
+                "spark.speculation", "false"
+            )  # the JVM keeps what it began with
+            for key, value in conf.items():
+                builder = builder.config(key.replace("_", "."), value)
+            self.spark, self.wanted = builder.getOrCreate(), wanted
         return self.spark
 
     def stop(self) -> None:

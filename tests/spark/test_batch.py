@@ -23,7 +23,6 @@ from penstock.datastream.connectors.file_system import FileSink
 from penstock.datastream.state import MapStateDescriptor
 from penstock.model.errors import JobExecutionError
 from penstock.model.states import ExecutionState
-from tests.spark.processes import executor_jvms
 from tests.spark.programs import LINES, environment, expected_counts
 
 pytestmark = pytest.mark.spark
@@ -218,34 +217,3 @@ def test_sparks_event_log_shows_two_stages_and_no_taskmanager(tmp_path):
     assert sum(one["Shuffle Bytes Written"] for one in metrics) > 0
     jobs = [one for one in events if one["Event"] == "SparkListenerJobStart"]
     assert not [one for one in jobs if "TaskManager" in json.dumps(one["Properties"])]
-
-
-class KillsItsExecutor:
-    """The first time that it sees its number."""
-
-    def __init__(self, mark) -> None:
-        self.mark = Path(mark)
-
-    def __call__(self, value):
-        if value == 500 and not self.mark.exists():
-            self.mark.touch()
-            above = psutil.Process().parents()
-            next(one for one in above if "CoarseGrained" in " ".join(one.cmdline())).kill()
-        return value
-
-
-def test_an_executor_that_dies_in_a_stage_costs_attempts_and_nothing_else(spark_cluster, tmp_path):
-    env = batch(2)
-    numbers = env.from_collection(range(1000), Types.LONG()).rebalance()
-    passed = numbers.map(KillsItsExecutor(tmp_path / "killed"), Types.LONG())
-    sums = passed.key_by(lambda value: value % 7).reduce(lambda left, right: left + right)
-    collected = sums.execute_and_collect()
-    client = collected.get_job_client()
-    with collected as found:
-        results = Counter(found)
-    assert (tmp_path / "killed").exists()
-    assert results == Counter(sum(range(rest, 1000, 7)) for rest in range(7))
-    vertices = client._control.master.graph.vertices
-    assert any(vertex.execution.attempt_id.attempt > 0 for vertex in vertices)
-    assert {vertex.state for vertex in vertices} == {ExecutionState.FINISHED}
-    assert executor_jvms()

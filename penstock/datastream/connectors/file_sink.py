@@ -3,21 +3,15 @@
 Source: Flink FileSink, FileWriterBucket, BucketAssigner, RollingPolicy; differs: part files are
 written under hidden names and renamed by the committer, in one step for the whole job or, with checkpoints, for what
 each of them covers; every checkpoint rolls.
-
-Names: `.<attempt prefix>.<token of the sink>.s<subtask>.<n>.<attempt>-<writer>.inprogress` while being
-written; `....c<checkpoint>.pending` from the checkpoint on until it completes. The token keeps two sinks on one directory apart; the prefixes and the attempt tell whose leftovers
-may be removed. No two writers share a name, not even where a driver that was taken for dead still has one.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from pathlib import Path
@@ -33,11 +27,16 @@ from penstock.datastream.connectors.base import (
     WriterContext,
 )
 from penstock.datastream.connectors.file_listing import local_path
+from penstock.datastream.connectors.file_sink_names import (
+    IN_PROGRESS,
+    PENDING,
+    in_progress,
+    leftovers,
+    unique_name,
+)
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.runtime.elements import Batch, RowBatch
 
-IN_PROGRESS: Final = ".inprogress"
-PENDING: Final = ".pending"
 DEFAULT_PART_BYTES: Final = 128 * 1024 * 1024
 DEFAULT_INTERVAL_MS: Final = 60_000
 FORMAT_LETTERS: Final = {
@@ -298,9 +297,9 @@ class _FileWriter:
         self._finished: list[tuple[str, str]] = []
         self._parts = 0
         self._writer = f"{context.attempt}-{uuid.uuid4().hex[:8]}"
-        self._unique = _unique_name(context.attempt_prefix, f"{self._mark}.{self._writer}")
+        self._unique = unique_name(context, f"{self._mark}.{self._writer}")
         if not context.may_have_rivals:
-            for leftover in _leftovers(Path(settings.base_path), settings.token, context):
+            for leftover in leftovers(Path(settings.base_path), settings.token, context):
                 leftover.unlink(missing_ok=True)
 
     def write(self, batch: Batch, watermark_ms: int) -> None:
@@ -363,8 +362,15 @@ class _FileCommitter(Committer):
         self._token = settings.token
 
     def commit(self, committables: Sequence[object]) -> None:
-        for committable in committables:
-            hidden, final = (Path(str(name)) for name in _pair(committable))
+        """Raises: ExternalError: a part is gone, or (before any is renamed) its name is another file's."""
+        parts = [tuple(Path(str(name)) for name in _pair(one)) for one in committables]
+        for hidden, final in parts:
+            if final.exists() and hidden.exists():
+                raise ExternalError(
+                    f"FileSink: {final} is there already, and not of this run: {hidden} was to get that name. Has another run "
+                    "with the same pipeline.fixed-job-id written there? Give each run an id, or a directory, of its own."
+                )
+        for hidden, final in parts:
             if hidden.exists():
                 hidden.replace(final)
             elif not final.exists():
@@ -375,7 +381,7 @@ class _FileCommitter(Committer):
                 )
 
     def abort(self, job_prefix: str) -> None:
-        for leftover in _in_progress(self._base, job_prefix, self._token):
+        for leftover in in_progress(self._base, job_prefix, self._token):
             leftover.unlink(missing_ok=True)
 
 
@@ -405,49 +411,10 @@ def _encoding(settings: _SinkSettings, file: BinaryIO, input_type: Any) -> _Enco
     return _RowEncoding(settings.encoder, file, input_type)
 
 
-def _in_progress(base: Path, job_prefix: str, mark: str) -> Iterator[Path]:
-    """Hidden files of this job with this mark, in all buckets."""
-    if base.is_dir():
-        for directory, _subdirectories, names in os.walk(base):
-            for name in names:
-                if (
-                    name.startswith(f".{job_prefix}")
-                    and name.endswith(IN_PROGRESS)
-                    and f".{mark}." in name
-                ):
-                    yield Path(directory) / name
-
-
-def _leftovers(base: Path, token: str, context: WriterContext) -> Iterator[Path]:
-    """Files that this subtask, or one that it follows, began in an older attempt, or prepared for a checkpoint after the
-    restored one.
-    """
-    # All names of the job start with the shorter of its two prefixes.
-    start = f".{min(context.job_prefix, context.attempt_prefix, key=len)}"
-    part = r"s(?P<subtask>\d+)\.\d+\.(?P<attempt>\d+)-\w+"
-    name = re.compile(
-        rf"{re.escape(start)}.*\.{token}\.{part}({IN_PROGRESS}|\.c(?P<id>\d+){PENDING})"
-    )
-    restored = context.restored_checkpoint_id
-    for directory, _subdirectories, names in os.walk(base):
-        for found in filter(None, map(name.fullmatch, names)):
-            if found["id"] is None:
-                is_left = int(found["attempt"]) < context.attempt
-            else:
-                is_left = restored is None or int(found["id"]) > restored
-            if is_left and int(found["subtask"]) % context.parallelism == context.subtask:
-                yield Path(directory) / found[0]
-
-
 def _pair(committable: object) -> tuple[object, object]:
     if isinstance(committable, (tuple, list)) and len(committable) == 2:
         return committable[0], committable[1]
     raise TypeError(f"a FileSink commits pairs of names, got {committable!r}")
-
-
-def _unique_name(attempt_prefix: str, mark: str) -> str:
-    digest = hashlib.sha256(f"{attempt_prefix}/{mark}".encode()).hexdigest()
-    return str(uuid.UUID(hex=digest[:32]))
 
 
 def _file_name(text: str, what: str) -> str:

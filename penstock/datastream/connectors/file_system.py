@@ -1,5 +1,6 @@
 """Files as sources and sinks: pyflink.datastream.connectors.file_system."""
 
+from penstock.common.absent import absent
 from penstock.datastream.connectors.file_formats import BulkFormat, StreamFormat
 from penstock.datastream.connectors.file_sink import (
     BucketAssigner,
@@ -26,3 +27,18 @@ __all__ = [
     "RollingPolicy",
     "StreamFormat",
 ]
+
+__getattr__ = absent(
+    __name__,
+    {
+        **dict.fromkeys(
+            ("FileCompactStrategy", "FileCompactor"),
+            "Files are not put together afterwards; a larger part size gives fewer: with_rolling_policy(RollingPolicy.default_rolling_policy(part_size=...)).",
+        ),
+        **dict.fromkeys(
+            ("DefaultRollingPolicy", "OnCheckpointRollingPolicy"),
+            "RollingPolicy makes them: default_rolling_policy() and on_checkpoint_rolling_policy().",
+        ),
+        "StreamingFileSink": "Flink has dropped it, too: use FileSink with sink_to().",
+    },
+)

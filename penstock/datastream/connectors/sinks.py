@@ -15,9 +15,14 @@ idempotent. A writer may have prepare_checkpoint(checkpoint_id), which then take
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Sequence
+from typing import Any
 
 from penstock.datastream.connectors.base import Accepts, Sink, SinkWriter, WriterContext
+from penstock.model.errors import PenstockError
+from penstock.model.program import JobControl
 from penstock.runtime.elements import Batch
 
 
@@ -39,3 +44,43 @@ class _Discard:
 
     def close(self) -> None:
         return
+
+
+class CollectingSink(Sink):
+    """Keeps what comes in a list of the driver: `sink.values` after `env.execute()`. For tests, since all of it is in memory.
+
+    It stands for as many streams and jobs as it is given to. As with execute_and_collect, records that were handed over are
+    not taken back: a job that restarts without checkpoints fails then.
+    """
+
+    def __init__(self) -> None:
+        self._values: list[Any] = []
+        self._reading: list[tuple[JobControl, threading.Thread]] = []
+
+    @property
+    def values(self) -> list[Any]:
+        """What has come so far; all of it, of jobs that have ended."""
+        for control, thread in list(self._reading):
+            if control.status().is_terminal:
+                thread.join()
+        return list(self._values)
+
+    def clear(self) -> None:
+        """Forget what came."""
+        self._values.clear()
+
+    def read_from(self, control: JobControl, stream: str) -> None:
+        """Take the records of a job that runs, as they come."""
+        thread = threading.Thread(
+            target=self._read, args=(control, stream), name="penstock-collecting-sink", daemon=True
+        )
+        self._reading.append((control, thread))
+        thread.start()
+
+    def _read(self, control: JobControl, stream: str) -> None:
+        with contextlib.suppress(PenstockError):  # execute() tells the job's failure
+            for batch in control.collect(stream):
+                self._values += batch
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        raise AssertionError("its records go to the driver: see DataStream.sink_to")

@@ -26,12 +26,12 @@ from penstock.datastream.connectors.base import (
     SinkWriter,
     WriterContext,
 )
+from penstock.datastream.connectors.sql_engine import is_transient
 from penstock.datastream.connectors.sql_tables import (
     Database,
     Origin,
     Target,
     Transaction,
-    is_transient,
 )
 from penstock.datastream.connectors.sql_values import SqlRow, dumps_rows, row_maker
 from penstock.model.errors import ConfigurationError, ExternalError

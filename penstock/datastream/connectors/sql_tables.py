@@ -10,14 +10,14 @@ Source: Flink GenericWriteAheadSink and its CheckpointCommitter; differs: staged
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from penstock.datastream.connectors.sql_engine import import_sqlalchemy, make_engine, transaction
 from penstock.datastream.connectors.sql_values import SqlRow, loads_rows
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.model.row import RowKind
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 UPSERT_DIALECTS: Final = ("postgresql", "sqlite", "mysql", "mariadb")
-SQLITE_WAIT_S: Final = 60
 NO_CHECKPOINT: Final = -1
 _COUNTED: Final = {"preserve_rowcount": True}
 
@@ -70,22 +69,6 @@ class Origin:
     attempt: int
 
 
-def import_sqlalchemy(where: str) -> Any:
-    """The module. Raises: ConfigurationError naming what to install where."""
-    try:
-        import sqlalchemy
-    except ImportError as error:
-        raise ConfigurationError(
-            f"{where} needs SQLAlchemy, which {sys.executable} does not have: {error}. Install it on the driver and "
-            "on every executor: pip install 'penstock[sql]', and the driver of your database, psycopg say."
-        ) from error
-    if int(sqlalchemy.__version__.split(".", maxsplit=1)[0]) < 2:
-        raise ConfigurationError(
-            f"{where} needs SQLAlchemy 2.0 or newer, {sys.executable} has {sqlalchemy.__version__}."
-        )
-    return sqlalchemy
-
-
 class Database:
     """One database as one process sees it. Connections are opened for what is at hand, none is kept."""
 
@@ -94,7 +77,7 @@ class Database:
         self._sa = import_sqlalchemy(where)
         self.target = target
         self.where = where
-        self.engine = _make_engine(self._sa, target, where)
+        self.engine = make_engine(target.url, target.engine_options, where)
         self._table: sa.Table | None = None
         metadata = self._sa.MetaData(schema=target.schema)
         self.staged = self._staged_table(metadata)
@@ -182,21 +165,21 @@ class Database:
             "transaction_id": transaction_id, "piece": piece, "job": origin.job, "sink": origin.sink,
             "subtask": origin.subtask, "attempt": origin.attempt, "payload": payload,
         }  # fmt: skip
-        with self._errors("cannot stage rows"), self._transaction() as connection:
+        with self._errors("cannot stage rows"), transaction(self.engine) as connection:
             connection.execute(self.staged.insert(), values)
 
     def seal(self, transaction_id: str, checkpoint_id: int) -> None:
         """The transaction belongs to this checkpoint: who restores an earlier one knows that it will never be committed."""
         staged = self.staged
         is_it = staged.c.transaction_id == transaction_id
-        with self._errors("cannot stage rows"), self._transaction() as connection:
+        with self._errors("cannot stage rows"), transaction(self.engine) as connection:
             connection.execute(staged.update().where(is_it).values(checkpoint_id=checkpoint_id))
 
     def drop_unsealed(self, job_prefix: str, sink: str) -> None:
         """What attempts of this job began and never prepared for a checkpoint."""
         staged = self.staged
         mine = staged.c.job.startswith(job_prefix, autoescape=True) & (staged.c.sink == sink)
-        with self._errors("cannot drop staged rows"), self._transaction() as connection:
+        with self._errors("cannot drop staged rows"), transaction(self.engine) as connection:
             connection.execute(staged.delete().where(mine & staged.c.checkpoint_id.is_(None)))
 
     def drop_leftovers(self, origin: Origin, parallelism: int, restored: int | None) -> None:
@@ -211,13 +194,13 @@ class Database:
         )
         is_begun = staged.c.checkpoint_id.is_(None) & (staged.c.attempt < origin.attempt)
         is_void = staged.c.checkpoint_id > (NO_CHECKPOINT if restored is None else restored)
-        with self._errors("cannot drop staged rows"), self._transaction() as connection:
+        with self._errors("cannot drop staged rows"), transaction(self.engine) as connection:
             connection.execute(staged.delete().where(mine & (is_begun | is_void)))
 
     def forget_commits(self, older_than_ms: int) -> None:
         """Lines of transactions that were committed longer ago than this."""
         commits, limit = self.commits, int(time.time() * 1000) - older_than_ms
-        with self._errors("cannot forget old commits"), self._transaction() as connection:
+        with self._errors("cannot forget old commits"), transaction(self.engine) as connection:
             connection.execute(commits.delete().where(commits.c.committed_at_ms < limit))
 
     # ------------------------------------------------------------------ the user's table
@@ -226,7 +209,7 @@ class Database:
         """Rows at once, in a transaction of their own."""
         with self._errors("cannot write rows"):
             _ = self.table
-            with self._transaction() as connection:
+            with transaction(self.engine) as connection:
                 self._write(connection, columns, rows)
 
     def commit(self, transactions: Sequence[Transaction]) -> None:
@@ -243,16 +226,16 @@ class Database:
                 self._commit(transactions)
 
     def _commit(self, transactions: Sequence[Transaction]) -> None:
-        with self._transaction() as connection:
-            for transaction in transactions:
-                if not self._note_commit(connection, transaction.transaction_id):
+        with transaction(self.engine) as connection:
+            for one in transactions:
+                if not self._note_commit(connection, one.transaction_id):
                     continue
-                for piece in range(transaction.pieces):
-                    rows = self._piece(connection, transaction, piece)
-                    self._write(connection, transaction.columns, rows)
+                for piece in range(one.pieces):
+                    rows = self._piece(connection, one, piece)
+                    self._write(connection, one.columns, rows)
                 staged = self.staged
                 connection.execute(
-                    staged.delete().where(staged.c.transaction_id == transaction.transaction_id)
+                    staged.delete().where(staged.c.transaction_id == one.transaction_id)
                 )
 
     def _note_commit(self, connection: sa.Connection, transaction_id: str) -> bool:
@@ -340,20 +323,6 @@ class Database:
         return statement.on_conflict_do_update(index_elements=list(keys), set_=changed)
 
     @contextmanager
-    def _transaction(self) -> Generator[sa.Connection]:
-        """Committed at the end. A cancel may interrupt anything here: a connection that stayed open would keep its locks."""
-        connection = self.engine.connect()
-        raw = connection.connection.dbapi_connection
-        try:
-            with connection.begin():
-                yield connection
-            connection.close()
-        except BaseException:
-            if raw is not None:
-                raw.close()
-            raise
-
-    @contextmanager
     def _errors(self, what: str) -> Generator[None]:
         """A database's error as ours."""
         try:
@@ -364,67 +333,5 @@ class Database:
             ) from error
 
 
-def _make_engine(sql: Any, target: Target, where: str) -> sa.Engine:
-    options: dict[str, Any] = {
-        "poolclass": sql.pool.NullPool,
-        **target.engine_options,
-    }
-    try:
-        url = sql.make_url(target.url)
-        if url.get_backend_name() == "sqlite":
-            _check_sqlite(url.database, where)
-            # Writers take turns: the usual 5 s are short where a commit has many rows.
-            options["connect_args"] = {
-                "timeout": SQLITE_WAIT_S,
-                **options.get("connect_args", {}),
-            }
-        engine = cast("sa.Engine", sql.create_engine(url, **options))
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f"{where}: the database driver {error.name!r} is not installed in {sys.executable}. Install it on "
-            "the driver and on every executor."
-        ) from error
-    except (sql.exc.ArgumentError, sql.exc.NoSuchModuleError) as error:
-        raise ConfigurationError(
-            f"{where}: cannot make a connection of this URL: {error}. Expected one of SQLAlchemy's, such as "
-            "postgresql+psycopg://user:password@host/database or sqlite:////directory/file.db."
-        ) from error
-    for event in ("invalidate", "close"):
-        sql.event.listen(engine, event, _let_go)
-    sql.event.listen(engine, "before_cursor_execute", _remember_cursor)
-    return engine
-
-
-def _remember_cursor(connection: Any, cursor: Any, *_: object) -> None:
-    connection.info["cursor"] = cursor
-
-
-def _let_go(dbapi_connection: Any, record: Any, *_: object) -> None:
-    """Before it is closed: a closed SQLite connection keeps its locks as long as somebody, the traceback of what a cancel
-    has interrupted say, has a cursor of it.
-    """
-    cursor = record.info.pop("cursor", None)
-    for let_go in (() if cursor is None else (cursor.close,)) + (dbapi_connection.rollback,):
-        with suppress(Exception):  # what cannot be rolled back is broken, and closed next
-            let_go()
-
-
 def _kind(change: tuple[tuple[Any, ...], tuple[bool, tuple[Any, ...]]]) -> bool:
     return change[1][0]
-
-
-def _check_sqlite(path: str | None, where: str) -> None:
-    if not path or path == ":memory:" or path.startswith("file:"):
-        raise ConfigurationError(
-            f"{where}: a SQLite database in memory belongs to one process, and a job has several. Give a file that all "
-            "of them see: sqlite:////directory/file.db."
-        )
-
-
-def is_transient(error: ExternalError) -> bool:
-    """Whether it may work a moment later: the database is not there, or others are in the way."""
-    import sqlalchemy
-
-    return isinstance(
-        error.__cause__, sqlalchemy.exc.OperationalError | sqlalchemy.exc.InterfaceError
-    )

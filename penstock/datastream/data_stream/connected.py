@@ -10,10 +10,6 @@ from typing import Any
 
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream import user_functions as adapt
-from penstock.datastream.broadcast_functions import (
-    BroadcastProcessFunction,
-    KeyedBroadcastProcessFunction,
-)
 from penstock.datastream.data_stream.data_stream import DataStream
 from penstock.datastream.data_stream.keyed_stream import KeyedStream
 from penstock.datastream.functions import (
@@ -21,6 +17,10 @@ from penstock.datastream.functions import (
     CoMapFunction,
     CoProcessFunction,
     KeyedCoProcessFunction,
+)
+from penstock.datastream.functions.broadcast import (
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
 )
 from penstock.model.errors import GraphError
 from penstock.runtime import operators as ops

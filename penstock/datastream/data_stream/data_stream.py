@@ -19,7 +19,9 @@ from penstock.common.execution_config import (
 from penstock.common.typeinfo import TupleTypeInfo, TypeInformation, Types
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.datastream import user_functions as adapt
+from penstock.datastream.connectors.sinks import CollectingSink
 from penstock.datastream.data_stream.iterator import CloseableIterator, take
+from penstock.datastream.data_stream.side_outputs import request_side_output
 from penstock.datastream.data_stream.sink import DataStreamSink, group_name
 from penstock.datastream.functions import (
     FilterFunction,
@@ -190,7 +192,7 @@ class DataStream:
                     f"project: position {index} is not in [0, {len(types) - 1}] of "
                     f"{self.get_type()}."
                 )
-        projection = adapt.map_function(_Projection(field_indexes))
+        projection = adapt.projection(field_indexes)
         output_type = Types.TUPLE([types[index] for index in field_indexes])
         return self._then("Projection", ops.MapOperator(projection), output_type)
 
@@ -333,8 +335,9 @@ class DataStream:
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
         """What the operator sent to this tag. From now on tagged results leave its main output."""
         node = self._node("get_side_output")
-        _request_side_output(node, output_tag.tag_id)
-        node.side_output_types[output_tag.tag_id] = output_tag.type_info
+        request_side_output(node, output_tag.tag_id)
+        declared = self._environment.program.declared(node, output_tag.type_info)
+        node.side_output_types[output_tag.tag_id] = declared
         upstream = Upstream(node.node_id, tag=output_tag.tag_id)
         return DataStream(self._environment, (upstream,), output_tag.type_info)
 
@@ -353,6 +356,12 @@ class DataStream:
                 "sink_to takes a Sink of penstock.datastream.connectors, got "
                 f"{type(sink).__name__}."
             )
+        if isinstance(sink, CollectingSink):
+            stream = self._environment.program.new_collect_stream()
+            self._environment.program.readers.append(
+                lambda control: sink.read_from(control, stream)
+            )
+            return self.collect_into(stream)
         has_committer = sink.create_committer() is not None
         coordinator = sink if has_committer else None
         return self._end("Writer", ops.SinkOperator(sink), endpoint=sink, coordinator=coordinator)
@@ -381,10 +390,25 @@ class DataStream:
         if limit is not None and limit < 1:
             raise GraphError(f"execute_and_collect: limit must be at least 1, got {limit}.")
         stream = self._environment.program.new_collect_stream()
-        self._collected()._collect_into(stream)  # ruff: ignore[private-member-access]
+        self.collect_into(stream)
         control = self._environment.submit(job_execution_name)
         iterator = CloseableIterator(control, stream)
         return iterator if limit is None else take(iterator, limit)
+
+    def to_spark(self, name: str | None = None, output_type: TypeInformation | None = None) -> Any:
+        """A DataFrame of the stream, by its declared type (or `output_type`), also as the temporary view `name`.
+
+        In runtime mode BATCH nothing runs before Spark needs it; else the job, which has to be bounded, runs now.
+        Raises: GraphError: undeclared, or with the column's path: Spark has no such type. JobExecutionError.
+        """
+        from penstock.datastream.data_stream.frames import to_frame
+
+        values = self.values()
+        declared = output_type or values._element_type  # ruff: ignore[private-member-access]
+        frame = to_frame(self._environment, values.upstreams(), declared)
+        if name is not None:
+            frame.createOrReplaceTempView(name)
+        return frame
 
     def cache(self) -> DataStream:
         raise NotImplementedError(
@@ -392,6 +416,17 @@ class DataStream:
         )
 
     # ---------------------------------------------------------- for the other stream classes
+
+    def collect_into(self, stream: str) -> DataStreamSink:
+        """The driver takes the values under this name. Not in PyFlink's public API."""
+        collected = self._collected()
+        kind = collected._element_type  # ruff: ignore[private-member-access] - of this class
+        return collected._end(  # ruff: ignore[private-member-access]
+            "Data stream collect sink",
+            ops.CollectOperator(),
+            driver_stream=stream,
+            output_type=kind,
+        )
 
     def values(self) -> DataStream:
         """The stream without its key. Not in PyFlink's public API."""
@@ -429,11 +464,6 @@ class DataStream:
         """The stream whose values the client gets."""
         return self
 
-    def _collect_into(self, stream: str) -> None:
-        operator = ops.CollectOperator()
-        name = "Data stream collect sink"
-        self._end(name, operator, driver_stream=stream, output_type=self._element_type)
-
     def _end(
         self, name: str, operator: Operator, endpoint: Sink | None = None, **fields: Any
     ) -> DataStreamSink:
@@ -465,28 +495,3 @@ class DataStream:
                 "or after it."
             )
         return self._environment.program.nodes[upstream.node_id]
-
-
-def _request_side_output(node: StreamNode, tag_id: str) -> None:
-    """Tell the operator that this tag is read."""
-    operator: Any = node.operator
-    requested = getattr(operator, "has_side_outputs", None)
-    if requested is not None:
-        if tag_id not in requested:
-            operator.has_side_outputs = (*requested, tag_id)
-    elif getattr(operator, "late_tag", None) != tag_id:
-        raise GraphError(
-            f"operator '{node.name}' (built at {node.defined_at}) has no side output {tag_id!r}. "
-            "Call get_side_output on the result of process(...), or of a window with "
-            "side_output_late_data(OutputTag(...)) of that tag."
-        )
-
-
-class _Projection:
-    """Positions of a tuple, as a tuple."""
-
-    def __init__(self, indexes: tuple[int, ...]) -> None:
-        self._indexes = indexes
-
-    def __call__(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(value[index] for index in self._indexes)

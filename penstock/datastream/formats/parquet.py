@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.common.absent import absent
 from penstock.common.serialization import BulkWriter, BulkWriterFactory
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.datastream.connectors.file_formats import BulkFormat
@@ -177,3 +178,12 @@ class _ParquetWriter:
 
 def _compressed_bytes(group: Any) -> int:
     return sum(group.column(index).total_compressed_size for index in range(group.num_columns))
+
+
+__getattr__ = absent(
+    __name__,
+    {
+        "AvroParquetReaders": "ParquetFormat reads any Parquet file as columns.",
+        "AvroParquetWriters": "ParquetBulkWriters.for_row_type writes rows of a declared type.",
+    },
+)

@@ -18,8 +18,15 @@ from penstock.hosting.async_calls import AsyncCallThreads
 from penstock.hosting.batch.key_spool import KeySpool
 from penstock.hosting.batch.plan import Exchange
 from penstock.hosting.batch.shuffle_input import KeyedInput, ShuffleInput
-from penstock.hosting.batch.shuffle_output import DriverOutput, Outbox, ShuffleOutput
+from penstock.hosting.batch.shuffle_output import (
+    FRAME_STREAM,
+    DriverOutput,
+    FrameOutput,
+    Outbox,
+    ShuffleOutput,
+)
 from penstock.hosting.closures import deserialize, dumps_records
+from penstock.hosting.dataframes.source import StageFrameSource
 from penstock.hosting.source_input import SourceHost, SourceInput
 from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
 from penstock.model.ids import DataSetId
@@ -205,7 +212,9 @@ class BatchTask:
             self._orders.parallelism,
             lambda: self._mails.put(_nothing),
         )
-        return _WholeSource(first.operator, first, host, deserialize(next(records)))
+        is_staged = isinstance(first.operator.source, StageFrameSource)
+        splits = [records] if is_staged else deserialize(next(records))
+        return _WholeSource(first.operator, first, host, splits)
 
     def _shuffled(self, spec: ChainSpec, records: Iterator[bytes]) -> ShuffleInput | KeyedInput:
         inputs = [one.input_index for one in spec.inputs]
@@ -218,6 +227,8 @@ class BatchTask:
         producer = spec.operators[output.operator_index]
         if output.data_set_id is None:
             assert output.driver_stream is not None
+            if output.driver_stream == FRAME_STREAM:
+                return FrameOutput(producer, self._outbox)
             partition = self._orders.driver_partition
             return DriverOutput(
                 output.driver_stream, output.element_type, producer, partition, self._outbox

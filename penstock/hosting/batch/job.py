@@ -21,6 +21,7 @@ from penstock.hosting.batch.shuffle_output import driver_records
 from penstock.hosting.batch.splits import splits_of
 from penstock.hosting.closures import loads_records
 from penstock.hosting.coordinators import commit_all, committers_of, job_prefix_of
+from penstock.hosting.dataframes.source import FrameSource
 from penstock.hosting.driver_sink import PRINT_STREAM, write_text
 from penstock.hosting.ha_election import SubmittedJob
 from penstock.hosting.job_observer import JobObserver, guarded
@@ -229,9 +230,7 @@ class BatchJob:
     def _run_stage(self, stage: Stage, ranges: Sequence[SubpartitionRange]) -> None:
         event: BatchEvent
         try:
-            reads = stage.reads(ranges) if stage.inputs else ()
-            order = StageOrder(stage, self._orders(stage), reads, self._splits(stage), self._tell)
-            result = self._runner.run(order)
+            result = self._runner.run(self.order_of(stage, ranges))
             told = list(driver_records(result.for_driver))
             self._events.put(lambda: self._note(stage.vertex_id, told))
             event = StageFinished(stage.vertex_id, result.bytes_by_partition)
@@ -243,12 +242,21 @@ class BatchJob:
             event = StageFailed(stage.vertex_id, failure_of(error))
         self._tell(event)
 
-    def _splits(self, stage: Stage) -> list[list[Any]]:
+    def order_of(self, stage: Stage, ranges: Sequence[SubpartitionRange] = ()) -> StageOrder:
+        """What a host needs to run the stage. `ranges`: what its subtasks read, if that was decided by the data. Raises: what a
+        source's enumerator raises.
+        """
+        orders = self._orders(stage)
+        reads = stage.reads(ranges) if stage.inputs else ()
         for place in self._job.coordinated:
-            is_here = place.vertex_id == stage.vertex_id
-            if is_here and isinstance(place.coordinator, Source):
-                return splits_of(place.coordinator, place.name, place.parallelism)
-        return []
+            source = place.coordinator
+            if place.vertex_id != stage.vertex_id or not isinstance(source, Source):
+                continue
+            if isinstance(source, FrameSource):
+                return StageOrder(stage, orders, reads, (), self._tell, source.frame)
+            splits = splits_of(source, place.name, place.parallelism)
+            return StageOrder(stage, orders, reads, splits, self._tell)
+        return StageOrder(stage, orders, reads, (), self._tell)
 
     def _orders(self, stage: Stage) -> Orders:
         graph, vertex = self._job.graph, stage.vertex

@@ -46,12 +46,15 @@ _MOST_ROWS: Final = 512
 
 
 class KeySpool:
-    """First all is added, then the buckets are read. `close` removes what lies on disk."""
+    """First all is added, then the buckets are read. `close` removes what lies on disk. `inputs_for_all`: those without keys, which
+    come in every bucket.
+    """
 
     def __init__(
         self, inputs: Sequence[int], keys: Sequence[KeySelection | None], memory: int
     ) -> None:
         """`inputs`, `keys`: of each gate. `memory`: bytes."""
+        self.inputs_for_all = {at for at, key in zip(inputs, keys, strict=True) if key is None}
         self._inputs = inputs
         self._keys = keys
         self._memory = memory
@@ -89,10 +92,10 @@ class KeySpool:
         keyed = [one for one in self._spread if one.keys is not None]
         for spread in self._spread:
             spread.finish()
-        for bucket in range(BUCKETS):
+        filled = [bucket for bucket in range(BUCKETS) if any(one.file.has(bucket) for one in keyed)]
+        for bucket in filled or [0]:  # also if there is nothing but what is for all
             records = [one.file.read(bucket) for one in keyed if one.file.has(bucket)]
-            if records:
-                yield self._ordered_bucket(for_all, records)
+            yield self._ordered_bucket(for_all, records)
 
     def close(self) -> None:
         for spread in self._spread:

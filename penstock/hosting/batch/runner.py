@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from penstock.hosting.batch.batch_task import BatchTask, Orders
 from penstock.hosting.batch.plan import Plan, Stage
 from penstock.hosting.closures import serialize
+from penstock.hosting.dataframes.source import Frame
 from penstock.model.errors import UserCodeError
 from penstock.model.ids import VertexId
 from penstock.model.messages import FailureInfo
@@ -36,7 +37,7 @@ class StageResult:
 @dataclass(frozen=True, slots=True)
 class StageOrder:
     """`reads`: reduce partitions of each subtask, of a source none. `splits`: of a source, by subtask; else empty. `told`: takes what
-    is seen of its attempts, from any thread.
+    is seen of its attempts, from any thread. `frame`: the DataFrame that the stage reads, None: none.
     """
 
     stage: Stage
@@ -44,6 +45,7 @@ class StageOrder:
     reads: Sequence[Sequence[int]]
     splits: Sequence[Sequence[Any]]
     told: Callable[[AttemptSeen], None]
+    frame: Frame | None = None
 
 
 class StageRunner(Protocol):
@@ -92,6 +94,8 @@ class ThreadRunner:
                 for producer in stage.producers
                 for one in self._shuffled[producer][place]
             ]
+        elif order.frame is not None:
+            records = order.frame.collected(stage.vertex.parallelism, subtask)
         else:
             records = [serialize(order.splits[subtask])]
         try:

@@ -16,6 +16,7 @@ from penstock.runtime.elements import (
     Element,
     EndOfData,
     EndOfKeys,
+    Replayed,
     RowBatch,
     Watermark,
 )
@@ -122,8 +123,11 @@ class KeyedInput(_Input):
             if number:
                 yield 0, (EndOfKeys(),)
             for input_index, batch in bucket:
-                self.records_in += len(batch)
-                yield input_index, (batch,)
+                if number and input_index in self._spool.inputs_for_all:
+                    yield input_index, (Replayed(batch),)
+                else:
+                    self.records_in += len(batch)
+                    yield input_index, (batch,)
 
     def close(self) -> None:
         self._spool.close()

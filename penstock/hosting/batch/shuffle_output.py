@@ -12,11 +12,15 @@ from penstock.hosting.batch.shuffle_records import JOINED_ROWS, RECORD_BYTES, Re
 from penstock.hosting.closures import dumps_records
 from penstock.model.errors import PenstockError
 from penstock.model.graph.chain import ChainedOperator
+from penstock.runtime.codec import concat
 from penstock.runtime.convert import enforce, is_columnar, to_columns, to_rows
 from penstock.runtime.elements import Batch, ColumnBatch, Element, RowBatch
 from penstock.runtime.partitioner import Partitioner
 from penstock.runtime.user_errors import user_code_error
 
+FRAME_STREAM: Final = "dataframe"
+"""The driver stream that is none: Spark goes on with it."""
+FRAME_PARTITION: Final = -1
 _DRIVER_ROWS: Final = 4096
 _ALL_RECORDS: Final = 8 << 20
 _LEAST_RECORD: Final = 64 << 10
@@ -143,6 +147,29 @@ class DriverOutput(_Output):
         if rows:
             record = pickle.dumps((self._stream, dumps_records(rows)))
             self._outbox.put(self._partition, record)
+
+
+class FrameOutput(_Output):
+    """Columns as Arrow messages without their schema, for Spark to go on with."""
+
+    def __init__(self, producer: ChainedOperator, outbox: Outbox) -> None:
+        super().__init__(None, producer)
+        self._outbox = outbox
+        self._waiting: list[Batch] = []
+        self._rows = 0
+
+    def _put(self, batch: Batch) -> None:
+        self._waiting.append(batch)
+        self._rows += len(batch)
+        if self._rows >= JOINED_ROWS:
+            self._finish()
+
+    def _finish(self) -> None:
+        if self._waiting:
+            whole = concat(self._waiting)
+            assert isinstance(whole, ColumnBatch)
+            self._outbox.put(FRAME_PARTITION, whole.data.serialize().to_pybytes())
+        self._waiting, self._rows = [], 0
 
 
 def driver_records(records: Iterable[bytes]) -> Iterator[Any]:

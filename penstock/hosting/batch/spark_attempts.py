@@ -1,12 +1,15 @@
-"""What Spark knows of the attempts of a stage's tasks, as events of ours. Asked now and then, by the thread that waits.
+"""What Spark knows of the attempts of a job's tasks, as events of ours. Asked now and then, by the threads that wait.
 
-Source: Spark AppStatusStore, TaskData.
+A vertex has one stage while it is run for the first time, and further ones, in jobs of those who read it, when Spark has lost
+what it made: they are known by the RDD that all of them compute. Source: Spark AppStatusStore, StageData, TaskData.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+import contextlib
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
 from pyspark import SparkContext
@@ -26,74 +29,95 @@ _STATES: Final = {
 _MOST_TASKS: Final = 1 << 20
 _MOST_STAGE_ATTEMPTS: Final = 64
 
-_Task: TypeAlias = "tuple[int, int, ExecutionState, FailureInfo | None]"
-"""Subtask, attempt, state, failure."""
+_Subtask: TypeAlias = "tuple[VertexId, int]"
 
 
-class StageAttempts:
-    """Of the Spark jobs of one job group. Tells each change of each attempt once."""
+class SparkAttempts:
+    """Of all stages of one job. Tells each change of each attempt once. May be asked from several threads."""
 
-    def __init__(
-        self,
-        context: SparkContext,
-        group: str,
-        vertex_id: VertexId,
-        tell: Callable[[AttemptSeen], None],
-    ) -> None:
+    def __init__(self, context: SparkContext) -> None:
         self._context = context
-        self._group = group
-        self._vertex_id = vertex_id
-        self._tell = tell
-        self._told: dict[tuple[int, int], ExecutionState] = {}
+        self._lock = threading.Lock()
+        self._vertices: dict[int, VertexId] = {}
+        self._stages: dict[int, VertexId | None] = {}
+        self._numbers: dict[_Subtask, dict[int, int]] = defaultdict(dict)
+        self._told: dict[int, ExecutionState] = {}
 
-    def look(self) -> None:
-        """Never raises: what Spark does not know yet, or any more, is not told."""
-        try:
-            tasks = list(self._tasks())
-        except Exception:  # Py4J: the stage is not there yet, or the context was stopped
-            return
-        for task in sorted(tasks, key=lambda one: (one[0], one[1])):
-            subtask, attempt, state, failure = task
-            if self._told.get((subtask, attempt)) is not state:
-                self._told[subtask, attempt] = state
-                self._tell(AttemptSeen(self._vertex_id, subtask, attempt, state, failure))
+    def expect(self, vertex_id: VertexId, rdd: int) -> None:
+        """The stages of that vertex are those that compute this RDD."""
+        with self._lock:
+            self._vertices[rdd] = vertex_id
 
-    def _tasks(self) -> list[_Task]:
+    def look(self, group: str, tell: Callable[[AttemptSeen], None]) -> None:
+        """At all that runs for the Spark jobs of a group. Never raises: what Spark does not know yet, or any more, is not told."""
+        seen: list[AttemptSeen] = []
+        with self._lock:
+            with contextlib.suppress(Exception):  # Py4J: the context was stopped
+                for stage_id, vertex_id in self._stages_of(group):
+                    with contextlib.suppress(Exception):  # it is not there yet, or forgotten
+                        seen.extend(self._seen_in(stage_id, vertex_id))
+            for one in sorted(seen, key=lambda one: (one.vertex_id, one.subtask, one.attempt)):
+                tell(one)
+
+    def _stages_of(self, group: str) -> Iterator[tuple[int, VertexId]]:
+        """Ours, in the order in which Spark made them."""
         tracker = self._context.statusTracker()
-        found: list[_Task] = []
-        for job_id in tracker.getJobIdsForGroup(self._group):
+        found: set[int] = set()
+        for job_id in tracker.getJobIdsForGroup(group):
             job = tracker.getJobInfo(job_id)
-            if job is not None and job.stageIds:
-                found += self._tasks_of(max(job.stageIds))  # the one that the job is for comes last
-        return found
+            found.update(job.stageIds if job is not None else ())
+        for stage_id in sorted(found):
+            if stage_id not in self._stages:
+                with contextlib.suppress(Exception):  # Py4J: it is not there yet
+                    self._stages[stage_id] = self._vertex_of(stage_id)
+            vertex_id = self._stages.get(stage_id)
+            if vertex_id is not None:
+                yield stage_id, vertex_id
 
-    def _tasks_of(self, stage_id: int) -> list[_Task]:
-        """Of all attempts of a stage; a subtask's are numbered in the order in which they began."""
-        store = self._context._jsc.sc().statusStore()
-        found: list[Any] = []
+    def _vertex_of(self, stage_id: int) -> VertexId | None:
+        """None: it is not a subtask of ours that it runs."""
+        rdds = self._store().lastStageAttempt(stage_id).rddIds()
+        ids = [int(rdds.apply(place)) for place in range(rdds.size())]
+        return next((self._vertices[rdd] for rdd in ids if rdd in self._vertices), None)
+
+    def _seen_in(self, stage_id: int, vertex_id: VertexId) -> list[AttemptSeen]:
+        found: list[AttemptSeen] = []
+        told_of: dict[int, ExecutionState] = {}
         for stage_attempt in range(_MOST_STAGE_ATTEMPTS):
-            tasks = store.taskList(stage_id, stage_attempt, _MOST_TASKS)
+            tasks = self._store().taskList(stage_id, stage_attempt, _MOST_TASKS)
             if not tasks.size():
                 break
-            found += [tasks.apply(place) for place in range(tasks.size())]
-        begun: Counter[int] = Counter()
-        known: list[_Task] = []
-        for data in sorted(found, key=lambda one: one.taskId()):
-            subtask = data.partitionId()
-            task = _task(data, begun[subtask])
-            begun[subtask] += 1
-            if task is not None:
-                known.append(task)
-        return known
+            known = [tasks.apply(place) for place in range(tasks.size())]
+            for task_id, data in sorted(((int(one.taskId()), one) for one in known), key=_first):
+                told = self._told.get(task_id)
+                seen = None if told and told.is_terminal else self._seen(vertex_id, task_id, data)
+                if seen is not None and seen.state is not told:
+                    found.append(seen)
+                    told_of[task_id] = seen.state
+        self._told |= told_of
+        return found
+
+    def _seen(self, vertex_id: VertexId, task_id: int, data: Any) -> AttemptSeen | None:
+        """A subtask's attempts are numbered in the order in which they began, which is that of Spark's numbers of tasks."""
+        state = _STATES.get(data.status())
+        if state is None:
+            return None
+        subtask = int(data.partitionId())
+        numbers = self._numbers[vertex_id, subtask]
+        attempt = numbers.setdefault(task_id, len(numbers))
+        failure = _failure(data) if state is ExecutionState.FAILED else None
+        is_speculative = bool(data.speculative())
+        return AttemptSeen(vertex_id, subtask, attempt, state, failure, is_speculative)
+
+    def _store(self) -> Any:
+        return self._context._jsc.sc().statusStore()
 
 
-def _task(data: Any, attempt: int) -> _Task | None:
-    state = _STATES.get(data.status())
-    if state is None:
-        return None
-    failure = None
-    if state is ExecutionState.FAILED:
-        message = data.errorMessage()
-        text = message.get() if message.isDefined() else "Spark does not say why"
-        failure = failure_in(text) or FailureInfo("SparkTaskFailed", text)
-    return data.partitionId(), attempt, state, failure
+def _first(pair: tuple[int, Any]) -> int:
+    return pair[0]
+
+
+def _failure(data: Any) -> FailureInfo:
+    message = data.errorMessage()
+    text = message.get() if message.isDefined() else "Spark does not say why"
+    return failure_in(text) or FailureInfo("SparkTaskFailed", text)

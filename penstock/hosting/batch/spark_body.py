@@ -10,6 +10,7 @@ from typing import Final
 
 from penstock.hosting.batch.batch_task import BatchTask, Orders
 from penstock.hosting.batch.runner import failure_of
+from penstock.hosting.batch.shuffle_output import FRAME_PARTITION
 from penstock.model.messages import FailureInfo
 
 _KEY: Final = struct.Struct("!q")
@@ -36,13 +37,26 @@ def run(
     the driver; None: that is one of the records.
     """
     told: Orders = pickle.loads(orders)
-    try:
-        for partition, record in BatchTask(told, subtask, attempt, records).run():
-            if tell_aside is not None and partition == told.driver_partition:
-                tell_aside(record)
-                continue
-            yield _KEY.pack(partition)
+    for partition, record in _records(told, subtask, attempt, records):
+        if tell_aside is not None and partition == told.driver_partition:
+            tell_aside(record)
+            continue
+        yield _KEY.pack(partition)
+        yield record
+
+
+def frames(orders: bytes, subtask: int, attempt: int, records: Iterator[bytes]) -> Iterator[bytes]:
+    """Of the stage that a DataFrame goes on from: its Arrow messages only. Arguments: see `run`."""
+    for partition, record in _records(pickle.loads(orders), subtask, attempt, records):
+        if partition == FRAME_PARTITION:
             yield record
+
+
+def _records(
+    told: Orders, subtask: int, attempt: int, records: Iterator[bytes]
+) -> Iterator[tuple[int, bytes]]:
+    try:
+        yield from BatchTask(told, subtask, attempt, records).run()
     except Exception as error:  # whatever it was, Spark is told in our words
         failure = failure_of(error)
         where = f"  in task:     {told.vertex_name} ({subtask + 1}/{told.parallelism}), attempt {attempt}"

@@ -6,11 +6,10 @@ Source: design; Spark's DAGScheduler.submitMapStage, PartitionerAwareUnionRDD, P
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import pickle
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from py4j.java_gateway import JavaObject
@@ -21,14 +20,17 @@ from pyspark.sql import SparkSession
 from penstock.hosting.batch import spark_task
 from penstock.hosting.batch.plan import Plan, Stage
 from penstock.hosting.batch.runner import StageError, StageOrder, StageResult
-from penstock.hosting.batch.spark_attempts import StageAttempts
+from penstock.hosting.batch.spark_attempts import SparkAttempts
 from penstock.hosting.batch.spark_body import failure_in
 from penstock.hosting.closures import serialize
-from penstock.hosting.package_archive import package_archive
+from penstock.hosting.shipping import ship
+from penstock.hosting.worker_imports import Appended
 from penstock.model.ids import VertexId
 from penstock.model.messages import FailureInfo
 
 _WATCH_S: Final = 0.2
+_TRIES: Final = 4  # as often as Spark itself tries a stage
+_CANNOT_GO_ON: Final = ("cannot rollback the", "Task with indeterminate results from old attempt")
 _PARTITIONER: Final = 0x50E57
 """Names the partitioner of our shuffles to Spark: those with one name and size have one partitioning."""
 
@@ -42,12 +44,11 @@ class SparkRunner:
         self._context: SparkContext = spark.sparkContext
         self._plan = plan
         self._job_name = job_name
-        archives = [package_archive(), modules] if modules else [package_archive()]
-        self._names = tuple(hashlib.sha256(one).hexdigest()[:16] for one in archives)
-        self._archives = self._context.broadcast(tuple(archives))
-        self._shipped: list[Broadcast[Any]] = [self._archives]
+        self._archives = ship(self._context, modules)
+        self._shipped: list[Broadcast[Any]] = [self._archives.contents]
         self._shuffles: dict[VertexId, Any] = {}
         self._canceled: set[VertexId] = set()
+        self._attempts = SparkAttempts(self._context)
         self._group = f"penstock-batch-{id(self):x}-{time.time_ns():x}"
 
     def run(self, order: StageOrder) -> StageResult:
@@ -56,15 +57,25 @@ class SparkRunner:
         self._context.setJobGroup(
             group, f"{self._job_name}: {stage.vertex.name}", interruptOnCancel=True
         )
+        with self._watching(order, group):
+            for _ in range(_TRIES - 1):
+                with contextlib.suppress(_CannotGoOn):
+                    return self._try(order)
+            return self._try(order)
+
+    def _try(self, order: StageOrder) -> StageResult:
+        """Raises: StageError; _CannotGoOn: what the stage has read was lost, and is not the same when it is made again."""
+        stage = order.stage
         try:
             aside = None if stage.speaks_to_driver else self._accumulator()
             body = self._body(order, aside)
-            with self._watching(order, group):
-                return self._run_map(stage, body, aside) if stage.outputs else self._run_last(body)
+            return (
+                self._run_map(stage, body, aside) if stage.outputs else self._run_last(stage, body)
+            )
         except StageError:
             raise
         except Exception as error:  # py4j's and Spark's, of any kind: Spark has given the stage up
-            raise StageError(self._failure(stage, str(error))) from error
+            raise self._failed(stage, str(error)) from error
 
     def cancel(self, vertex_id: VertexId) -> None:
         self._canceled.add(vertex_id)
@@ -78,28 +89,39 @@ class SparkRunner:
             with contextlib.suppress(Exception):  # the session may be stopped already
                 one.destroy()
 
+    # ------------------------------------------------------------------ a job as the lineage of a DataFrame
+
+    def lineage(self, orders: Iterable[StageOrder]) -> RDD[bytes]:
+        """What the last of these stages, which come in the plan's order, gives for Spark to go on with, as Arrow messages. Nothing
+        runs before somebody asks for them; then Spark runs the stages, and again those whose results it has lost.
+        """
+        *stages, last = orders
+        for order in stages:
+            self._shuffles[order.stage.vertex_id] = self._shuffled(self._body(order, None))
+        task = _frame_task_of(self._shipped_of(last))
+        return self._inputs(last).mapPartitionsWithIndex(task, preservesPartitioning=True)
+
     # ------------------------------------------------------------------ the two kinds of stages
 
-    def _run_last(self, body: RDD[bytes]) -> StageResult:
+    def _run_last(self, stage: Stage, body: RDD[bytes]) -> StageResult:
         """Nobody reads its records but the driver."""
+        self._attempts.expect(stage.vertex_id, body._jrdd.rdd().id())
         found = body.collect()
         return StageResult((), [bytes(one) for one in found[1::2]])
 
     def _run_map(
         self, stage: Stage, body: RDD[bytes], aside: Accumulator[list[bytes]] | None
     ) -> StageResult:
-        body._bypass_serializer = True
         jvm = self._context._jvm
         assert jvm is not None
-        pairs = jvm.PairwiseRDD(body._jrdd.rdd()).asJavaPairRDD()
-        partitioner = jvm.PythonPartitioner(self._plan.partitions, _PARTITIONER)
-        shuffled = pairs.partitionBy(partitioner)
+        shuffled = self._shuffled(body)
+        self._attempts.expect(stage.vertex_id, body._jrdd.rdd().id())
         dependency = shuffled.rdd().dependencies().head()
         future = self._context._jsc.sc().submitMapStage(dependency)
         jvm.scala.concurrent.Await.ready(future, jvm.scala.concurrent.duration.Duration.Inf())
         outcome = future.value().get()
         if outcome.isFailure():
-            raise StageError(self._failure(stage, _text_of(outcome.failed().get())))
+            raise self._failed(stage, _text_of(outcome.failed().get()))
         sizes = tuple(outcome.get().bytesByPartitionId())
         self._shuffles[stage.vertex_id] = shuffled
         if aside is not None:
@@ -107,15 +129,22 @@ class SparkRunner:
         told = self._read((shuffled,), ((self._plan.driver_partition,),)).collect()
         return StageResult(sizes, [bytes(one) for one in told])
 
+    def _shuffled(self, body: RDD[bytes]) -> JavaObject:
+        """The stage's shuffle, which Spark runs when it is told to, or when somebody needs it."""
+        body._bypass_serializer = True
+        jvm = self._context._jvm
+        assert jvm is not None
+        pairs = jvm.PairwiseRDD(body._jrdd.rdd()).asJavaPairRDD()
+        return pairs.partitionBy(jvm.PythonPartitioner(self._plan.partitions, _PARTITIONER))
+
     @contextlib.contextmanager
     def _watching(self, order: StageOrder, group: str) -> Generator[None, None, None]:
         """Tell of attempts meanwhile; a cancel that came before Spark knew of the stage is said again."""
-        watched = StageAttempts(self._context, group, order.stage.vertex_id, order.told)
         is_over = threading.Event()
 
         def watch() -> None:
             while not is_over.wait(_WATCH_S):
-                watched.look()
+                self._attempts.look(group, order.told)
                 if order.stage.vertex_id in self._canceled:
                     self.cancel(order.stage.vertex_id)
 
@@ -126,28 +155,36 @@ class SparkRunner:
         finally:
             is_over.set()
             thread.join()
-            watched.look()
+            self._attempts.look(group, order.told)
 
     # ------------------------------------------------------------------ what a stage reads and runs
 
     def _accumulator(self) -> Accumulator[list[bytes]]:
         """For reports of tasks: Spark may run one twice, whose last report then counts."""
-        return self._context.accumulator([], spark_task.Appended())
+        return self._context.accumulator([], Appended())
 
     def _body(self, order: StageOrder, aside: Accumulator[list[bytes]] | None) -> RDD[bytes]:
+        read, task = self._inputs(order), _task_of(self._shipped_of(order), aside)
+        return read.mapPartitionsWithIndex(task, preservesPartitioning=True)
+
+    def _shipped_of(self, order: StageOrder) -> spark_task.Shipped:
         orders = self._context.broadcast(pickle.dumps(order.orders))
         self._shipped.append(orders)
-        shipped = spark_task.Shipped(self._names, self._archives, orders)
-        read = self._inputs(order)
-        return read.mapPartitionsWithIndex(_task_of(shipped, aside), preservesPartitioning=True)
+        return spark_task.Shipped(self._archives, orders)
 
     def _inputs(self, order: StageOrder) -> RDD[bytes]:
         stage = order.stage
+        if order.frame is not None:
+            return order.frame.messages_of(stage.vertex.parallelism)
         if not stage.inputs:
             splits = [serialize(one) for one in order.splits]
             return self._context.parallelize(splits, len(splits))
         shuffles = tuple(self._shuffles[producer] for producer in stage.producers)
-        return self._read(shuffles, order.reads)
+        read = self._read(shuffles, order.reads)
+        # Blocks of several tasks come in any order, and what a subtask makes of them depends on it: made again it is not the
+        # same, of which a reader must not see a part. A sample of all records tells Spark so, and it makes all of it again.
+        makers = sum(self._plan.stage(producer).vertex.parallelism for producer in stage.producers)
+        return read if makers == 1 else self._rdd(read._jrdd.sample(False, 1.0, 0))
 
     def _read(self, shuffles: Sequence[JavaObject], reads: Sequence[Sequence[int]]) -> RDD[bytes]:
         """Of all these shuffles as if they were one, the reduce partitions of each subtask."""
@@ -164,7 +201,7 @@ class SparkRunner:
             pruned = jvm.org.apache.spark.rdd.PartitionPruningRDD.create(whole.rdd(), is_wanted)
             pairs = jvm.org.apache.spark.api.java.JavaPairRDD.fromRDD(pruned, *tags)
             parts.append(pairs.coalesce(1) if is_one_subtask else pairs)
-        return RDD(jvm.PythonRDD.valueOfPair(self._united(parts)), self._context, NoOpSerializer())
+        return self._rdd(jvm.PythonRDD.valueOfPair(self._united(parts)))
 
     def _united(self, rdds: Sequence[JavaObject]) -> JavaObject:
         """Those with our partitioner partition by partition, others one behind the other."""
@@ -178,7 +215,17 @@ class SparkRunner:
             array[place] = one
         return sc._jsc.union(array)
 
+    def _rdd(self, java_rdd: JavaObject) -> RDD[bytes]:
+        return RDD(java_rdd, self._context, NoOpSerializer())
+
     # ------------------------------------------------------------------ failures
+
+    def _failed(self, stage: Stage, text: str) -> StageError:
+        failure = self._failure(stage, text)
+        is_over = stage.vertex_id in self._canceled or failure.is_user_code
+        if not is_over and any(told in text for told in _CANNOT_GO_ON):
+            return _CannotGoOn(failure)
+        return StageError(failure)
 
     def _failure(self, stage: Stage, text: str) -> FailureInfo:
         if stage.vertex_id in self._canceled:
@@ -192,11 +239,25 @@ class SparkRunner:
         )
 
 
+class _CannotGoOn(StageError):
+    """Spark cannot take back what the stage has done already; we can, for it counts when all of it is there."""
+
+
 def _task_of(shipped: Any, aside: Any) -> Callable[[int, Any], Iterator[bytes]]:
     run_subtask = spark_task.run_subtask
 
     def run(index: int, records: Any) -> Any:
         return run_subtask(shipped, aside, index, records)
+
+    run.__module__ = "__main__"  # by value, like everything in the Spark closure
+    return run
+
+
+def _frame_task_of(shipped: Any) -> Callable[[int, Any], Iterator[bytes]]:
+    run_frame_subtask = spark_task.run_frame_subtask
+
+    def run(index: int, records: Any) -> Any:
+        return run_frame_subtask(shipped, index, records)
 
     run.__module__ = "__main__"  # by value, like everything in the Spark closure
     return run

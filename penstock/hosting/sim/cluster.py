@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from penstock.hosting.addresses import Endpoint
 from penstock.hosting.job_observer import JobObserver
 from penstock.hosting.provider import MasterAddress, OnEnded
 from penstock.hosting.sim.checkpoints import SimCheckpoints
@@ -66,12 +67,8 @@ class SimHost:
         return True
 
     @property
-    def bind_host(self) -> str:
-        return "sim"
-
-    @property
-    def advertised_host(self) -> str:
-        return "sim"
+    def control_endpoint(self) -> Endpoint:
+        return Endpoint("sim")
 
     def max_taskmanagers(self, wanted: int | None = None) -> int | None:
         return None

@@ -104,7 +104,6 @@ class SimTaskManager:
                 pid=1,
                 supervisor_pid=0,
                 python_version="3",
-                penstock_version="0",
                 size=self.size,
             )
         )

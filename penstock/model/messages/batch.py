@@ -14,13 +14,16 @@ from penstock.model.states import ExecutionState
 
 @dataclass(frozen=True, slots=True)
 class AttemptSeen:
-    """What the host knows of one attempt of a subtask. `attempt`: 0 is the first; several may run at once."""
+    """What the host knows of one attempt of a subtask. `attempt`: 0 is the first; several may run at once. `is_speculative`:
+    it was begun beside another one that was slow.
+    """
 
     vertex_id: VertexId
     subtask: int
     attempt: int
     state: ExecutionState
     failure: FailureInfo | None = None
+    is_speculative: bool = False
 
 
 @dataclass(frozen=True, slots=True)

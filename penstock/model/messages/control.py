@@ -28,7 +28,6 @@ class RegisterTaskManager:
     pid: int
     supervisor_pid: int
     python_version: str
-    penstock_version: str
     size: SlotSize = UNSIZED
     cores: int = 1
 

@@ -10,6 +10,7 @@ from penstock.runtime.operators.columns import (
     ColumnFilterOperator,
     MapBatchesOperator,
     SelectOperator,
+    ToSchemaOperator,
 )
 from penstock.runtime.operators.interval_join import (
     Interval,
@@ -106,6 +107,7 @@ __all__ = [
     "TaggedUnion",
     "TimerService",
     "TimestampsAndWatermarksOperator",
+    "ToSchemaOperator",
     "WindowContext",
     "WindowJoinOperator",
     "WindowOperator",

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.model.types import TypeInformation, taking_tuples
 from penstock.runtime.columns import Column
 from penstock.runtime.context import RuntimeContext, UserFunction
-from penstock.runtime.elements import Batch, ColumnBatch
+from penstock.runtime.convert import ROW_KIND_COLUMN, arrow_schema, to_columns
+from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
 from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
 from penstock.runtime.watermarks import ColumnTimestamps
 
@@ -21,6 +23,35 @@ def columns_of(batch: Batch) -> ColumnBatch:
     """The batch as columns; the chain has converted it."""
     assert isinstance(batch, ColumnBatch), f"a column operator was fed {type(batch).__name__}"
     return batch
+
+
+class ToSchemaOperator(Operator):
+    """Batches of any kind as columns of exactly one schema, for whoever knows no other: a table that has one."""
+
+    accepts = Accepts.ANY
+
+    def __init__(self, type_info: TypeInformation) -> None:
+        """Raises: TypeError: such records have no columns."""
+        self._type = taking_tuples(type_info)
+        self._schema = arrow_schema(type_info)
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        columns = to_columns(batch, self._type) if isinstance(batch, RowBatch) else batch
+        names = columns.data.schema.names
+        if ROW_KIND_COLUMN in names:
+            raise TypeError(
+                "a record with another kind than +I (an update or a delete) has no place in a DataFrame. Keep the last state "
+                "of each key before, or run the job in runtime mode BATCH."
+            )
+        missing = [name for name in self._schema.names if name not in names]
+        if missing:
+            raise TypeError(
+                f"columns {missing} of the declared type {self._type} are not in the stream, whose columns are {names}"
+            )
+        data = columns.data.select(self._schema.names)
+        if data.schema != self._schema:
+            data = data.cast(self._schema)
+        return (ColumnBatch(data, columns.timestamps),)
 
 
 class MapBatchesOperator(Operator):

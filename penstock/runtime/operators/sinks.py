@@ -45,6 +45,7 @@ class SinkOperator(Operator):
             input_type=context.input_types[0] if context.input_types else None,
             restored_checkpoint_id=context.restored_checkpoint_id,
             may_have_rivals=context.is_batch,
+            operator_id=context.operator_id,
         )
         if self._restored:
             self._commit_restored()

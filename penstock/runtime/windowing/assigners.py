@@ -1,7 +1,6 @@
 """Window assigners, with PyFlink's names. Know triggers (their defaults), no state backend.
 
-Source: PyFlink pyflink.datastream.window, Flink's assigners; differs: there are no window serializers;
-durations may be Time, Duration, timedelta or int (ms).
+Source: PyFlink pyflink.datastream.window, Flink's assigners; differs: durations may be Time, Duration, timedelta or int (ms).
 """
 
 from __future__ import annotations
@@ -13,6 +12,12 @@ from typing import Any
 from penstock.model.time import millis_of
 from penstock.runtime.elements import NO_TIMESTAMP
 from penstock.runtime.state_descriptors import ValueStateDescriptor
+from penstock.runtime.windowing.serializers import (
+    CountWindowSerializer,
+    GlobalWindowSerializer,
+    TimeWindowSerializer,
+    TypeSerializer,
+)
 from penstock.runtime.windowing.triggers import (
     CountTrigger,
     EventTimeTrigger,
@@ -51,6 +56,10 @@ class WindowAssigner(ABC):
     @abstractmethod
     def is_event_time(self) -> bool:
         """Whether windows follow event time."""
+
+    def get_window_serializer(self) -> TypeSerializer:
+        """Of time windows, unless a subclass says otherwise. Windows are pickled: nothing here asks for it."""
+        return TimeWindowSerializer()
 
 
 class MergingWindowAssigner(WindowAssigner):
@@ -298,6 +307,9 @@ class GlobalWindows(WindowAssigner):
     def is_event_time(self) -> bool:
         return False
 
+    def get_window_serializer(self) -> GlobalWindowSerializer:
+        return GlobalWindowSerializer()
+
 
 class _CountWindows(WindowAssigner):
     """Windows by the count of a key's records. They fire when full."""
@@ -327,6 +339,9 @@ class _CountWindows(WindowAssigner):
 
     def is_event_time(self) -> bool:
         return False
+
+    def get_window_serializer(self) -> CountWindowSerializer:
+        return CountWindowSerializer()
 
 
 class CountTumblingWindowAssigner(_CountWindows):

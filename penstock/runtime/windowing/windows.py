@@ -1,7 +1,7 @@
 """Windows and the merging of sessions. Know no assigner and no state.
 
 Source: PyFlink pyflink.datastream.window, Flink TimeWindow; differs: windows are picklable by themselves,
-so that there are no window serializers.
+so that the engine needs no serializers of them.
 """
 
 from __future__ import annotations

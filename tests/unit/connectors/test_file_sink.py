@@ -1,3 +1,4 @@
+import dataclasses
 import re
 from datetime import UTC, datetime
 
@@ -244,3 +245,35 @@ def test_a_projection_reads_only_its_columns(tmp_path):
     pq.write_table(pa.table({"a": [1], "b": [2]}), path)
     source = FileSource.for_bulk_file_format(ParquetFormat(columns=["b"]), str(path)).build()
     assert rows(run_source(source)) == [{"b": 2}]
+
+
+def batch_part(path, attempt, operator_id="sink", subtask=0):
+    """Written in runtime mode BATCH and prepared: the sink, and what is to be committed."""
+    sink = text_sink(path)
+    context = writer_context(subtask=subtask, attempt=attempt)
+    writer = sink.create_writer(
+        dataclasses.replace(context, may_have_rivals=True, operator_id=operator_id)
+    )
+    writer.write(RowBatch(["a"]), 0)
+    return sink, writer.prepare_commit()
+
+
+def test_in_batch_a_part_has_one_name_whichever_attempt_made_it_in_whichever_run(tmp_path):
+    folders = [tmp_path / name for name in ("first", "second")]
+    for attempt, folder in enumerate(folders):
+        for operator_id, subtask in (("sink", 0), ("sink", 1), ("other", 0)):
+            sink, prepared = batch_part(folder, attempt, operator_id, subtask)
+            sink.create_committer().commit(prepared)
+    assert visible(folders[0]) == visible(folders[1])
+    assert len(visible(folders[0])) == 3
+
+
+def test_in_batch_the_part_of_another_run_is_never_written_over(tmp_path):
+    sink, prepared = batch_part(tmp_path, 0)
+    sink.create_committer().commit(prepared)
+    again, prepared_again = batch_part(tmp_path, 0)
+    with pytest.raises(
+        ExternalError, match=r"is there already.*fixed-job-id.*directory, of its own"
+    ):
+        again.create_committer().commit(prepared_again)
+    sink.create_committer().commit(prepared)  # the same once more is no harm

@@ -9,6 +9,7 @@ import queue
 from dataclasses import dataclass, field
 
 from penstock.hosting import closures
+from penstock.hosting.addresses import Endpoint
 from penstock.hosting.handshake import Credentials
 from penstock.hosting.task_thread import TaskSettings
 from penstock.hosting.taskmanager import TaskManager, TaskManagerConfig
@@ -111,7 +112,7 @@ class FakeDriver:
         for number in range(taskmanagers):
             resource_id = ResourceId(f"tm-{number}")
             config = TaskManagerConfig(
-                resource_id, "127.0.0.1", 0, credentials, "127.0.0.1", 1, 1.0, settings
+                resource_id, "127.0.0.1", 0, credentials, Endpoint("127.0.0.1"), 1, 1.0, settings
             )
             self.managers[resource_id] = Told(config, self.inbox)
         self.plan = None if restored is None else RestorePlan(self.job_graph, restored)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from penstock.hosting.addresses import Endpoint
 from penstock.hosting.channels import TaskChannelHost
 from penstock.hosting.closures import loads_records
 from penstock.hosting.data_plane import DataPlane
@@ -91,7 +92,10 @@ class Consumer:
 @pytest.fixture(params=[True, False], ids=["unix", "tcp"])
 def planes(request):
     network = NetworkSettings(uses_local_sockets=request.param)
-    made = [DataPlane(ResourceId(f"tm-{i}"), "127.0.0.1", CREDENTIALS, network) for i in (1, 2)]
+    made = [
+        DataPlane(ResourceId(f"tm-{i}"), Endpoint("127.0.0.1"), CREDENTIALS, network)
+        for i in (1, 2)
+    ]
     yield made
     for plane in made:
         plane.close()
@@ -180,7 +184,9 @@ def test_a_lost_peer_is_an_error_at_the_next_poll(planes):
 
 def test_a_stranger_cannot_open_a_channel(planes):
     here, _ = planes
-    stranger = DataPlane(ResourceId("tm-9"), "127.0.0.1", Credentials(b"x" * 32, "t", "c"))
+    stranger = DataPlane(
+        ResourceId("tm-9"), Endpoint("127.0.0.1"), Credentials(b"x" * 32, "t", "c")
+    )
     try:
         part = partition(0)
         here.registry.register(part)

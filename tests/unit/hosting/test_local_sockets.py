@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing
 import pytest
 
 from penstock.hosting import local_sockets
+from penstock.hosting.addresses import Endpoint
 from penstock.hosting.data_plane import DataPlane
 from penstock.hosting.handshake import Credentials
 from penstock.model.deployment import TaskManagerLocation
@@ -20,7 +21,7 @@ CREDENTIALS = Credentials(b"k" * 32, "token", "cluster")
 
 def plane_of(name: str, *, is_local: bool = True) -> DataPlane:
     network = NetworkSettings(uses_local_sockets=is_local)
-    return DataPlane(ResourceId(name), "127.0.0.1", CREDENTIALS, network)
+    return DataPlane(ResourceId(name), Endpoint("127.0.0.1"), CREDENTIALS, network)
 
 
 def location_of(plane: DataPlane) -> TaskManagerLocation:

@@ -11,10 +11,12 @@ import pytest
 
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.hosting import executor, session, spark_driver, spark_session
+from penstock.hosting.addresses import Endpoint
 from penstock.hosting.executor import MiniCluster
 from penstock.hosting.job_observer import JobObserver
 from penstock.hosting.session import SparkHost
-from penstock.hosting.spark_driver import SparkProvider, check_configuration
+from penstock.hosting.spark_checks import check_configuration
+from penstock.hosting.spark_driver import SparkProvider
 from penstock.hosting.spark_session import ensure_java
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, GraphError, NoResourceAvailable
@@ -55,11 +57,19 @@ def provider_of(**given):
 @pytest.fixture
 def no_waiting(monkeypatch):
     monkeypatch.setattr(spark_driver, "_EXECUTORS_WAIT_S", 0.0)
+    monkeypatch.setattr(spark_driver, "_FIRST_EXECUTOR_WAIT_S", 0.0)
 
 
 def test_a_standalone_master_is_waited_for_until_the_wanted_cores_are_there():
     provider = provider_of(looks=[(0, 0), (1, 0), (2, 0), (4, 0)])
     assert provider.max_taskmanagers(4) == 4
+
+
+def test_the_first_executor_is_waited_for_longer_than_others(monkeypatch):
+    moments = iter([0.0, 20.0, 29.0, 29.5])
+    clock = SimpleNamespace(monotonic=lambda: next(moments), sleep=lambda _s: None)
+    monkeypatch.setattr(spark_driver, "time", clock)
+    assert provider_of(looks=[(0, 0), (0, 0), (2, 0), (2, 0)]).max_taskmanagers(4) == 2
 
 
 def test_tasks_of_the_job_before_are_waited_for():
@@ -169,7 +179,7 @@ def test_closing_does_not_cancel_one_that_was_told_to_end(monkeypatch):
 )
 def test_what_is_bound_and_what_is_dialled(master, conf, bound, advertised):
     provider = provider_of(master=master, conf=conf)
-    assert (provider.bind_host, provider.advertised_host) == (bound, advertised)
+    assert provider.control_endpoint == Endpoint(bound, host=advertised)
 
 
 # ---------------------------------------------------------------------- Spark's configuration
@@ -180,29 +190,32 @@ def spark_with(**conf):
     return SimpleNamespace(sparkContext=context)
 
 
+CLUSTER = "spark://there:7077"
+
+
 def test_speculation_is_refused_however_it_is_written():
     with pytest.raises(ConfigurationError, match=r"spark\.speculation=false"):
-        check_configuration(spark_with(spark_speculation="True"))
+        check_configuration({"spark.speculation": "True"}, CLUSTER)
 
 
 @pytest.mark.parametrize(
     ("conf", "named"),
     [
         ({}, []),
-        ({"spark_python_worker_killOnIdleTimeout": "true"}, []),
-        ({"spark_python_worker_idleTimeoutSeconds": "60"}, []),
+        ({"spark.python.worker.killOnIdleTimeout": "true"}, []),
+        ({"spark.python.worker.idleTimeoutSeconds": "60"}, []),
         (
             {
-                "spark_python_worker_killOnIdleTimeout": "true",
-                "spark_python_worker_idleTimeoutSeconds": "60",
+                "spark.python.worker.killOnIdleTimeout": "true",
+                "spark.python.worker.idleTimeoutSeconds": "60",
             },
             ["spark.python.worker.killOnIdleTimeout"],
         ),
-        ({"spark_executor_pyspark_memory": "1g"}, ["spark.executor.pyspark.memory=1g"]),
+        ({"spark.executor.pyspark.memory": "1g"}, ["spark.executor.pyspark.memory=1g"]),
     ],
 )
 def test_what_endangers_taskmanagers_is_warned_of(conf, named):
-    assert [warning.split(" ")[0] for warning in check_configuration(spark_with(**conf))] == named
+    assert [warning.split(" ")[0] for warning in check_configuration(conf, CLUSTER)] == named
 
 
 def test_a_warning_is_given_once(monkeypatch, capsys):

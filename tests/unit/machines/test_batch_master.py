@@ -135,6 +135,61 @@ def test_a_commit_that_fails_fails_the_job():
     assert master.failure == WRONG
 
 
+def finished(*names):
+    master, _ = started()
+    for name in names:
+        master.handle(StageFinished(name), 2)
+    return master
+
+
+def test_what_was_made_and_lost_is_made_again_by_further_attempts():
+    master = finished("A", "B")
+    assert state_of(master, "B", 1) == (0, S.FINISHED)
+    master.handle(AttemptSeen("C", 0, 0, S.FAILED, WRONG), 3)
+    master.handle(AttemptSeen("B", 1, 1, S.RUNNING), 4)
+    assert state_of(master, "B", 1) == (1, S.RUNNING)
+    assert state_of(master, "B", 0) == (0, S.FINISHED)
+    assert master.graph.job_vertices[1].finished == 1
+    master.handle(AttemptSeen("B", 1, 1, S.FAILED, WRONG), 5)
+    master.handle(AttemptSeen("B", 1, 2, S.FINISHED), 6)
+    assert state_of(master, "B", 1) == (2, S.FINISHED)
+    assert master.graph.job_vertices[1].finished == 2
+    master.handle(AttemptSeen("C", 0, 1, S.RUNNING), 7)
+    assert stages(master.handle(StageFinished("C"), 8)) == ["D"]
+
+
+@pytest.mark.parametrize("seen", [S.RUNNING, S.FAILED])
+def test_an_attempt_that_makes_again_has_finished_when_nobody_can_want_it_any_more(seen):
+    master = finished("A", "B")
+    master.handle(AttemptSeen("A", 0, 1, seen), 3)
+    assert state_of(master, "A") == (1, seen)
+    master.handle(StageFinished("C"), 4)
+    assert state_of(master, "A") == (1 + (seen is S.FAILED), S.FINISHED)
+    master.handle(AttemptSeen("A", 0, 3, S.RUNNING), 5)  # for D, which needs C again
+    assert state_of(master, "A") == (3, S.RUNNING)
+    assert CommitResults() in master.handle(StageFinished("D"), 6)
+    assert {vertex.state for vertex in master.graph.vertices} == {S.FINISHED}
+
+
+@pytest.mark.parametrize("loser", [S.RUNNING, S.FINISHED, S.CANCELED])
+def test_one_that_raced_with_the_winner_is_no_new_attempt(loser):
+    master = finished("A", "B")
+    master.handle(AttemptSeen("B", 0, 1, loser, is_speculative=True), 3)
+    assert state_of(master, "B", 0) == (0, S.FINISHED)
+
+
+def test_while_a_job_is_ending_attempts_change_nothing():
+    master = finished("A", "B")
+    master.cancel(3)
+    for name, attempt in (("A", 1), ("C", 0), ("C", 1)):
+        master.handle(AttemptSeen(name, 0, attempt, S.FINISHED), 4)
+    assert master.status is JobStatus.CANCELLING
+    master.handle(StageFailed("C", WRONG), 5)
+    assert master.status is JobStatus.CANCELED
+    assert all(vertex.state.is_terminal for vertex in master.graph.vertices)
+    assert state_of(master, "C") == (0, S.CANCELED)
+
+
 FORWARD = ShipStrategy.FORWARD
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from penstock.common import Types
-from penstock.datastream import KeyedProcessFunction
+from penstock.datastream import KeyedBroadcastProcessFunction, KeyedProcessFunction
+from penstock.datastream.state import MapStateDescriptor
 from penstock.hosting.batch.key_spool import BUCKETS, KeySpool
 from penstock.hosting.batch.shuffle_records import RecordBuilder
 from penstock.runtime.elements import RowBatch
@@ -83,6 +84,15 @@ def test_what_has_no_key_comes_first_in_every_bucket():
     spool.close()
 
 
+def test_what_is_for_all_is_read_also_where_there_are_no_keys():
+    spool = KeySpool((0, 1), (KeySelection(key_of), None), 1)
+    for record in records(1, 3, is_timed=False):
+        spool.add(record)
+    (rows,) = read(spool)
+    assert [gate for gate, *_ in rows] == [1] * 3 * ROWS
+    spool.close()
+
+
 OPENED: list = []
 
 
@@ -106,3 +116,37 @@ def test_a_function_is_opened_once_unless_its_input_goes_to_disk(memory, times):
     counts = Counter(OPENED)
     assert set(counts) == {0, 1}
     assert all(count in times for count in counts.values())
+
+
+RULES = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
+
+
+class Ruled(KeyedBroadcastProcessFunction):
+    """Tells of each rule, and of each record what all rules add to it."""
+
+    def process_element(self, value, ctx):
+        rules = ctx.get_broadcast_state(RULES)
+        yield "value", value[1] + sum(rules.values())
+
+    def process_broadcast_element(self, value, ctx):
+        ctx.get_broadcast_state(RULES).put(str(value), value)
+        yield "rule", value
+
+
+@pytest.mark.parametrize("memory", ["128 mb", "1 b"])
+def test_what_is_broadcast_is_known_for_all_keys_and_counts_once(memory):
+    env = environment()
+    env.get_configuration().set_string("execution.sorted-inputs.memory", memory)
+    values = [(number % KEYS, number) for number in range(2000)]
+    stream = env.from_collection(values, Types.TUPLE([Types.LONG(), Types.LONG()]))
+    rules = env.from_collection([10, 20, 30], Types.LONG()).broadcast(RULES)
+    found = stream.key_by(key_of, Types.LONG()).connect(rules).process(Ruled())
+    collected = found.execute_and_collect()
+    with collected as rows:
+        results = Counter(rows)
+    assert results == Counter({("rule", rule): 2 for rule in (10, 20, 30)}) + Counter(
+        ("value", number + 60) for number in range(2000)
+    )
+    metrics = collected.get_job_client().get_task_metrics().result()
+    # Of both inputs each record once.
+    assert sum(io.records_in for name, _, io in metrics if "Source" not in name) == 2000 + 2 * 3

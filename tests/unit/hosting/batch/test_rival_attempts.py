@@ -11,7 +11,7 @@ from penstock.datastream import MapFunction, RuntimeExecutionMode, StreamExecuti
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.hosting.batch.batch_task import BatchTask, Orders, Report
 from penstock.hosting.batch.splits import splits_of
-from penstock.hosting.closures import serialize
+from penstock.hosting.closures import deserialize, serialize
 from penstock.hosting.coordinators import (
     commit_all,
     committers_of,
@@ -71,6 +71,8 @@ def test_the_winners_files_are_all_that_is_left(tmp_path, winner):
         second = run(1)
         SECOND_IS_OVER.set()
         reports: list[Report] = [first.result(30), second]
+    finals = {deserialize(payload)[1] for report in reports for _, payload in report.committables}
+    assert len(finals) == 1  # what becomes visible does not tell who won
     committables = [Committable(*one) for one in reports[winner].committables]
     commit_all(committers_of(places), committables, job_prefix_of(JOB))
     files = [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
-from penstock.datastream.functions import Function
+from penstock.datastream.functions.base import Function
 from penstock.runtime.broadcast_state import BroadcastState, ReadOnlyBroadcastState
 from penstock.runtime.operators import TimerService
 from penstock.runtime.state_descriptors import MapStateDescriptor

@@ -1,0 +1,312 @@
+"""JdbcSink: a statement of SQL for each record. Needs SQLAlchemy 2 (`penstock[sql]`) and the driver of the database.
+
+At least once, as Flink's: records are written when a batch is full or old enough, and before each barrier. What is to be
+there once needs a statement that replaces by key; or use SqlSink, which is exactly once.
+Source: pyflink.datastream.connectors.jdbc, Flink's JdbcBatchingOutputFormat; differs: Python's driver takes the place of Java's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import Any, Final
+
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation
+from penstock.datastream.connectors.base import Sink, SinkWriter, WriterContext
+from penstock.datastream.connectors.sql_engine import is_transient, make_engine, transaction
+from penstock.model.errors import ConfigurationError, ExternalError
+from penstock.runtime.elements import Batch, RowBatch
+
+__all__ = ["JdbcConnectionOptions", "JdbcExecutionOptions", "JdbcSink"]
+
+BATCH_SIZE: Final = 5000
+MAX_RETRIES: Final = 3
+_DRIVERS: Final = {
+    "postgresql": "postgresql+psycopg",
+    "mysql": "mysql+pymysql",
+    "mariadb": "mariadb+pymysql",
+}
+_TOKEN: Final = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\?|:""")
+
+
+@dataclass(frozen=True, slots=True)
+class JdbcConnectionOptions:
+    """Made by `JdbcConnectionOptionsBuilder`. `url`: jdbc:postgresql://host/database and the like, or SQLAlchemy's."""
+
+    url: str
+    driver_name: str = ""
+    user_name: str = ""
+    password: str = ""
+
+    def get_db_url(self) -> str:
+        return self.url
+
+    def get_driver_name(self) -> str:
+        return self.driver_name
+
+    def get_user_name(self) -> str:
+        return self.user_name
+
+    def get_password(self) -> str:
+        return self.password
+
+    class JdbcConnectionOptionsBuilder:
+        """The URL is needed."""
+
+        def __init__(self) -> None:
+            self._options = JdbcConnectionOptions("")
+
+        def with_url(self, url: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+            self._options = replace(self._options, url=url)
+            return self
+
+        def with_driver_name(
+            self, driver_name: str
+        ) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+            """Kept for programs that name Java's: the URL says which of Python's is used."""
+            self._options = replace(self._options, driver_name=driver_name)
+            return self
+
+        def with_user_name(
+            self, user_name: str
+        ) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+            self._options = replace(self._options, user_name=user_name)
+            return self
+
+        def with_password(
+            self, password: str
+        ) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+            self._options = replace(self._options, password=password)
+            return self
+
+        def build(self) -> JdbcConnectionOptions:
+            if not self._options.url:
+                raise ConfigurationError(
+                    "JdbcConnectionOptions: with_url is missing before build()."
+                )
+            return self._options
+
+
+@dataclass(frozen=True, slots=True)
+class JdbcExecutionOptions:
+    """Made by `builder()`. `batch_interval_ms` 0: only a full batch and a barrier write."""
+
+    batch_interval_ms: int = 0
+    batch_size: int = BATCH_SIZE
+    max_retries: int = MAX_RETRIES
+
+    def get_batch_interval_ms(self) -> int:
+        return self.batch_interval_ms
+
+    def get_batch_size(self) -> int:
+        return self.batch_size
+
+    def get_max_retries(self) -> int:
+        return self.max_retries
+
+    @staticmethod
+    def defaults() -> JdbcExecutionOptions:
+        """Batches of 5,000, no interval, 3 retries."""
+        return JdbcExecutionOptions()
+
+    @staticmethod
+    def builder() -> JdbcExecutionOptions.Builder:
+        return JdbcExecutionOptions.Builder()
+
+    class Builder:
+        """Begins with the defaults."""
+
+        def __init__(self) -> None:
+            self._options = JdbcExecutionOptions()
+
+        def with_batch_size(self, size: int) -> JdbcExecutionOptions.Builder:
+            self._options = replace(self._options, batch_size=_at_least("with_batch_size", 1, size))
+            return self
+
+        def with_batch_interval_ms(self, interval_ms: int) -> JdbcExecutionOptions.Builder:
+            """How old records get before they are written when more come."""
+            interval_ms = _at_least("with_batch_interval_ms", 0, interval_ms)
+            self._options = replace(self._options, batch_interval_ms=interval_ms)
+            return self
+
+        def with_max_retries(self, max_retries: int) -> JdbcExecutionOptions.Builder:
+            retries = _at_least("with_max_retries", 0, max_retries)
+            self._options = replace(self._options, max_retries=retries)
+            return self
+
+        def build(self) -> JdbcExecutionOptions:
+            return self._options
+
+
+class JdbcSink(Sink):
+    """Made by `sink`, for add_sink() or sink_to()."""
+
+    def __init__(
+        self,
+        statement: str,
+        fields: int,
+        connection: JdbcConnectionOptions,
+        execution: JdbcExecutionOptions,
+    ) -> None:
+        self._statement = statement
+        self._fields = fields
+        self._connection = connection
+        self._execution = execution
+
+    @staticmethod
+    def sink(
+        sql: str,
+        type_info: TypeInformation,
+        jdbc_connection_options: JdbcConnectionOptions,
+        jdbc_execution_options: JdbcExecutionOptions | None = None,
+    ) -> JdbcSink:
+        """`sql`: with a ? for each field of `type_info`, a row type, in their order."""
+        if not isinstance(type_info, RowTypeInfo):
+            raise TypeError(f"JdbcSink needs a row type such as Types.ROW([...]), got {type_info}.")
+        statement, found = with_names(sql)
+        fields = len(type_info.get_field_types())
+        if found != fields:
+            raise ConfigurationError(
+                f"JdbcSink: the statement has {found} parameters (?), but {type_info} has {fields} fields: {sql!r}."
+            )
+        execution = jdbc_execution_options or JdbcExecutionOptions.defaults()
+        return JdbcSink(statement, fields, jdbc_connection_options, execution)
+
+    def validate(self) -> None:
+        """Raises: ConfigurationError: the database cannot be reached from the driver."""
+        writer = _StatementWriter(
+            self._statement,
+            self._fields,
+            self._connection,
+            self._execution,
+            "JdbcSink on the driver",
+        )
+        try:
+            writer.write_rows(())
+        except ExternalError as error:
+            raise ConfigurationError(
+                f"{error}. The driver and all executors must reach it."
+            ) from error
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        where = f"JdbcSink, subtask {context.subtask} of {context.parallelism}"
+        return _StatementWriter(
+            self._statement, self._fields, self._connection, self._execution, where
+        )
+
+
+class _StatementWriter:
+    def __init__(
+        self,
+        statement: str,
+        fields: int,
+        connection: JdbcConnectionOptions,
+        execution: JdbcExecutionOptions,
+        where: str,
+    ) -> None:
+        self._statement = statement
+        self._names = [f"p{number}" for number in range(fields)]
+        self._options = execution
+        self._where = where
+        self._engine = make_engine(url_of(connection, where), {}, where)
+        self._rows: list[dict[str, Any]] = []
+        self._written_s = monotonic()
+
+    def write(self, batch: Batch, watermark_ms: int) -> None:
+        assert isinstance(batch, RowBatch), "a JdbcSink accepts rows"
+        self._rows += map(self._parameters, batch.values)
+        size, interval_ms = self._options.batch_size, self._options.batch_interval_ms
+        while len(self._rows) >= size:
+            piece, self._rows = self._rows[:size], self._rows[size:]
+            self.write_rows(piece)
+        if interval_ms and (monotonic() - self._written_s) * 1000 >= interval_ms:
+            self._flush()
+
+    def prepare_commit(self) -> Sequence[object]:
+        self._flush()
+        return ()
+
+    def close(self) -> None:
+        self._rows.clear()
+
+    def write_rows(self, rows: Sequence[dict[str, Any]]) -> None:
+        """In one transaction; without rows only a connection is made. Raises: ExternalError."""
+        for left in range(self._options.max_retries, -1, -1):
+            try:
+                self._try_to_write(rows)
+                break
+            except ExternalError as error:
+                if not left or not is_transient(error):
+                    raise
+        self._written_s = monotonic()
+
+    def _try_to_write(self, rows: Sequence[dict[str, Any]]) -> None:
+        import sqlalchemy as sa
+
+        try:
+            with transaction(self._engine) as connection:
+                if rows:
+                    connection.execute(sa.text(self._statement), list(rows))
+        except sa.exc.SQLAlchemyError as error:
+            raise ExternalError(
+                f"{self._where}: cannot write to {self._engine.url.render_as_string()}: {error}"
+            ) from error
+
+    def _flush(self) -> None:
+        if self._rows:
+            piece, self._rows = self._rows, []
+            self.write_rows(piece)
+
+    def _parameters(self, row: Any) -> dict[str, Any]:
+        values = list(row)
+        if len(values) != len(self._names):
+            raise TypeError(
+                f"JdbcSink: the record {row!r} has {len(values)} fields, the statement takes {len(self._names)}"
+            )
+        return dict(zip(self._names, values, strict=True))
+
+
+def with_names(sql: str) -> tuple[str, int]:
+    """A statement with :p0, :p1, ... for each ?, as SQLAlchemy takes it, and how many there are. Quoted text stays as it is."""
+    count = 0
+
+    def name(found: re.Match[str]) -> str:
+        nonlocal count
+        text = found[0]
+        if text == "?":
+            count += 1
+            return f":p{count - 1}"
+        return text.replace(":", "\\:")
+
+    return _TOKEN.sub(name, sql), count
+
+
+def url_of(options: JdbcConnectionOptions, where: str) -> str:
+    """SQLAlchemy's. Raises: ConfigurationError: Java's names a database that is not known here."""
+    url = options.url
+    if url.startswith("jdbc:sqlite:"):
+        url = f"sqlite:///{url.removeprefix('jdbc:sqlite:')}"
+    elif url.startswith("jdbc:"):
+        kind, colon, rest = url.removeprefix("jdbc:").partition(":")
+        if not colon or kind not in _DRIVERS:
+            raise ConfigurationError(
+                f"{where}: no database driver is known for {url!r}: expected jdbc:postgresql, jdbc:mysql, jdbc:mariadb, "
+                "jdbc:sqlite, or a URL of SQLAlchemy."
+            )
+        url = f"{_DRIVERS[kind]}:{rest}"
+    if not options.user_name and not options.password:
+        return url
+    import sqlalchemy as sa
+
+    made = sa.make_url(url).set(
+        username=options.user_name or None, password=options.password or None
+    )
+    return made.render_as_string(hide_password=False)
+
+
+def _at_least(setter: str, least: int, value: int) -> int:
+    if value < least:
+        raise ConfigurationError(f"{setter}: expected {least} or more, got {value}.")
+    return value

@@ -1,0 +1,331 @@
+"""Rows as JSON objects. Knows no connector.
+
+Source: pyflink.datastream.formats.json, Flink's JsonRowDeserializationSchema and JsonRowSerializationSchema; differs: a
+number that does not fit its declared type is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+from penstock.common.serialization import DeserializationSchema, SerializationSchema
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation
+from penstock.datastream.formats.json_schema import type_of_schema
+from penstock.datastream.formats.text_values import (
+    checked_int,
+    checked_row_type,
+    formatter_of,
+    parser_of,
+)
+from penstock.model import types as t
+from penstock.model.errors import ConfigurationError
+from penstock.model.row import make_row
+
+__all__ = ["JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
+
+Convert: TypeAlias = Callable[[Any], Any]
+Write: TypeAlias = Callable[[Any], str]
+
+_B = t.BasicType
+_WHOLE = frozenset({_B.BYTE, _B.SHORT, _B.INT, _B.LONG, _B.BIG_INT})
+
+
+class JsonRowDeserializationSchema(DeserializationSchema):
+    """An object to a Row of the declared type. Made by `builder()`.
+
+    Fields that are missing become None, those that are not declared are passed over. An empty message gives no record.
+    """
+
+    def __init__(
+        self,
+        row_type: RowTypeInfo,
+        *,
+        fails_on_missing_field: bool = False,
+        ignores_errors: bool = False,
+    ) -> None:
+        self._row_type = row_type
+        self._fails_on_missing_field = fails_on_missing_field
+        self._ignores_errors = ignores_errors
+        self._convert: Convert | None = None
+
+    @staticmethod
+    def builder() -> JsonRowDeserializationSchema.Builder:
+        return JsonRowDeserializationSchema.Builder()
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return self._row_type
+
+    def deserialize(self, data: bytes) -> Any:
+        """None: there is no record. Raises: ValueError, unless errors are ignored."""
+        if not data:
+            return None
+        if self._convert is None:
+            self._convert = _row_reader(self._row_type, self._fails_on_missing_field)
+        try:
+            return self._convert(json.loads(data, parse_float=Decimal))
+        except (ValueError, TypeError, KeyError) as error:
+            if self._ignores_errors:
+                return None
+            shown = bytes(data[:200])
+            raise ValueError(
+                f"a message is not JSON of {self._row_type}: {error}. Message: {shown!r}"
+            ) from error
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_convert": None}
+
+    class Builder:
+        """The type comes from `type_info` or `json_schema`."""
+
+        def __init__(self) -> None:
+            self._type: RowTypeInfo | None = None
+            self._fails_on_missing_field = False
+            self._ignores_errors = False
+
+        def type_info(self, type_info: TypeInformation) -> JsonRowDeserializationSchema.Builder:
+            self._type = checked_row_type(type_info)
+            return self
+
+        def json_schema(self, json_schema: str) -> JsonRowDeserializationSchema.Builder:
+            """Text of a JSON Schema of an object."""
+            if json_schema is None:
+                raise TypeError("The json_schema must not be None.")
+            self._type = checked_row_type(type_of_schema(json_schema))
+            return self
+
+        def fail_on_missing_field(self) -> JsonRowDeserializationSchema.Builder:
+            self._fails_on_missing_field = True
+            return self
+
+        def ignore_parse_errors(self) -> JsonRowDeserializationSchema.Builder:
+            """Messages that cannot be read give no record."""
+            self._ignores_errors = True
+            return self
+
+        def build(self) -> JsonRowDeserializationSchema:
+            if self._type is None:
+                raise ConfigurationError(
+                    "JsonRowDeserializationSchema needs a type: call type_info() or json_schema()."
+                )
+            if self._fails_on_missing_field and self._ignores_errors:
+                raise ConfigurationError(
+                    "JSON format doesn't support failOnMissingField and ignoreParseErrors are both true: call one of "
+                    "fail_on_missing_field() and ignore_parse_errors()."
+                )
+            return JsonRowDeserializationSchema(
+                self._type,
+                fails_on_missing_field=self._fails_on_missing_field,
+                ignores_errors=self._ignores_errors,
+            )
+
+
+class JsonRowSerializationSchema(SerializationSchema):
+    """A Row to an object with the fields in the type's order. Made by `builder()`."""
+
+    def __init__(self, row_type: RowTypeInfo) -> None:
+        self._row_type = row_type
+        self._write: Write | None = None
+
+    @staticmethod
+    def builder() -> JsonRowSerializationSchema.Builder:
+        return JsonRowSerializationSchema.Builder()
+
+    def serialize(self, value: Any) -> bytes:
+        """Raises: ValueError: it is not of the declared type."""
+        if self._write is None:
+            self._write = _row_writer(self._row_type)
+        return self._write(value).encode()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_write": None}
+
+    class Builder:
+        """The type is needed."""
+
+        def __init__(self) -> None:
+            self._type: RowTypeInfo | None = None
+
+        def with_type_info(self, type_info: TypeInformation) -> JsonRowSerializationSchema.Builder:
+            self._type = checked_row_type(type_info)
+            return self
+
+        def build(self) -> JsonRowSerializationSchema:
+            if self._type is None:
+                raise ConfigurationError(
+                    "JsonRowSerializationSchema needs a type: call with_type_info()."
+                )
+            return JsonRowSerializationSchema(self._type)
+
+
+# ---------------------------------------------------------------------- from JSON
+
+
+def _reader(type_info: TypeInformation, fails_on_missing_field: bool) -> Convert:  # ruff: ignore[too-many-return-statements] - a dispatch by type
+    def inner(kind: TypeInformation) -> Convert:
+        return _reader(kind, fails_on_missing_field)
+
+    if isinstance(type_info, t.PickledBytesTypeInfo):
+        return _plain
+    if isinstance(type_info, RowTypeInfo):
+        return _or_none(_row_reader(type_info, fails_on_missing_field))
+    if isinstance(type_info, t.MapTypeInfo):
+        key, value = parser_of(type_info.key_type), inner(type_info.value_type)
+        return _or_none(
+            lambda item: {key(k): value(v) for k, v in _expected(item, dict, "an object").items()}
+        )
+    if isinstance(type_info, t.ExternalTypeInfo):
+        return inner(type_info.element_type)
+    if isinstance(type_info, t.BasicTypeInfo):
+        return _or_none(_basic_reader(type_info))
+    try:
+        parse = parser_of(type_info)
+    except TypeError:
+        if not isinstance(type_info, t.ElementTypeInfo):
+            raise
+        element = inner(type_info.element_type)
+        return _or_none(lambda item: [element(one) for one in _expected(item, list, "an array")])
+    return _or_none(lambda item: parse(_expected(item, str, "a string")))
+
+
+def _row_reader(row_type: RowTypeInfo, fails_on_missing_field: bool) -> Convert:
+    names = tuple(row_type.get_field_names())
+    readers = [_reader(kind, fails_on_missing_field) for kind in row_type.get_field_types()]
+
+    def read(item: Any) -> Any:
+        if isinstance(item, list):  # a tuple in JSON Schema
+            if len(item) != len(names):
+                raise ValueError(f"expected an array of {len(names)}, got {len(item)} values")
+            found = item
+        else:
+            _expected(item, dict, "an object")
+            if fails_on_missing_field:
+                missing = [name for name in names if name not in item]
+                if missing:
+                    raise ValueError(f"could not find field with name '{missing[0]}'")
+            found = [item.get(name) for name in names]
+        return make_row(
+            names, [_read_field(*one) for one in zip(names, readers, found, strict=True)]
+        )
+
+    return read
+
+
+def _read_field(name: str, read: Convert, item: Any) -> Any:
+    try:
+        return read(item)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"field '{name}': {error}") from error
+
+
+def _basic_reader(type_info: t.BasicTypeInfo) -> Convert:
+    kind = type_info.basic_type
+    parse = parser_of(type_info)
+
+    def read(item: Any) -> Any:
+        if isinstance(item, str):
+            return parse(item)
+        if kind is _B.STRING:
+            return str(item) if isinstance(item, Decimal) else _text(_plain(item))
+        is_number = isinstance(item, int | Decimal) and not isinstance(item, bool)
+        if kind is _B.BOOLEAN and isinstance(item, bool):
+            return item
+        if kind in _WHOLE and is_number and item == math.floor(item):
+            return checked_int(int(item), kind)
+        if kind in {_B.FLOAT, _B.DOUBLE} and is_number:
+            return float(item)
+        if kind is _B.BIG_DEC and is_number:
+            return Decimal(item)
+        raise ValueError(f"expected {type_info}, got {item!r}")
+
+    return read
+
+
+def _plain(item: Any) -> Any:
+    """As `json` gives it when nothing is asked of it: numbers with a point are floats."""
+    if isinstance(item, list):
+        return [_plain(one) for one in item]
+    if isinstance(item, dict):
+        return {key: _plain(one) for key, one in item.items()}
+    return float(item) if isinstance(item, Decimal) else item
+
+
+def _expected(item: Any, kind: type, what: str) -> Any:
+    if not isinstance(item, kind):
+        raise TypeError(f"expected {what}, got {item!r}")
+    return item
+
+
+def _or_none(convert: Convert) -> Convert:
+    return lambda item: None if item is None else convert(item)
+
+
+# ---------------------------------------------------------------------- to JSON
+
+
+def _writer(type_info: TypeInformation) -> Write:  # ruff: ignore[too-many-return-statements] - a dispatch by type
+    if isinstance(type_info, t.PickledBytesTypeInfo):
+        return _text
+    if isinstance(type_info, RowTypeInfo):
+        return _or_null(_row_writer(type_info))
+    if isinstance(type_info, t.MapTypeInfo):
+        return _or_null(_map_writer(type_info))
+    if isinstance(type_info, t.ExternalTypeInfo):
+        return _writer(type_info.element_type)
+    if isinstance(type_info, t.BasicTypeInfo):
+        return _or_null(_basic_writer(type_info))
+    try:
+        form = formatter_of(type_info, zoned=True)
+    except TypeError:
+        if not isinstance(type_info, t.ElementTypeInfo):
+            raise
+        element = _writer(type_info.element_type)
+        return _or_null(lambda made: f"[{','.join(map(element, made))}]")
+    return _or_null(lambda made: _text(form(made)))
+
+
+def _row_writer(row_type: RowTypeInfo) -> Write:
+    names = [_text(name) for name in row_type.get_field_names()]
+    writers = [_writer(kind) for kind in row_type.get_field_types()]
+
+    def write(row: Any) -> str:
+        values = list(row)
+        if len(values) != len(names):
+            raise ValueError(
+                f"number of elements in the row {row!r} is different from number of field names: {len(names)}"
+            )
+        fields = zip(names, writers, values, strict=True)
+        return f"{{{','.join(f'{name}:{make(value)}' for name, make, value in fields)}}}"
+
+    return write
+
+
+def _map_writer(map_type: t.MapTypeInfo) -> Write:
+    key, value = formatter_of(map_type.key_type, zoned=True), _writer(map_type.value_type)
+    return lambda made: f"{{{','.join(f'{_text(key(k))}:{value(v)}' for k, v in made.items())}}}"
+
+
+def _basic_writer(type_info: t.BasicTypeInfo) -> Write:
+    kind = type_info.basic_type
+    if kind in _WHOLE:
+        return lambda made: str(int(made))
+    if kind in {_B.FLOAT, _B.DOUBLE}:
+        return lambda made: _text(float(made))
+    if kind is _B.BOOLEAN:
+        return lambda made: _text(bool(made))
+    if kind is _B.BIG_DEC:
+        return str  # json would make it a float
+    form = formatter_of(type_info, zoned=True)
+    return lambda made: _text(form(made))
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def _or_null(write: Write) -> Write:
+    return lambda value: "null" if value is None else write(value)

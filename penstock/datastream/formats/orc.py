@@ -1,0 +1,62 @@
+"""ORC files, written. Source: pyflink.datastream.formats.orc; differs: pyarrow does the work."""
+
+from __future__ import annotations
+
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from penstock.common.serialization import BulkWriter, BulkWriterFactory
+from penstock.common.typeinfo import RowTypeInfo
+from penstock.model.errors import ConfigurationError
+from penstock.runtime.convert import arrow_schema, to_columns
+from penstock.runtime.elements import Batch, RowBatch
+
+
+class OrcBulkWriters:
+    """PyFlink's name."""
+
+    @staticmethod
+    def for_row_type(
+        row_type: RowTypeInfo | pa.Schema,
+        writer_properties: Any = None,
+        hadoop_config: Any = None,  # ruff: ignore[unused-static-method-argument]
+    ) -> BulkWriterFactory:
+        """`row_type`: Types.ROW_NAMED(...) or a pyarrow schema. `writer_properties`: must be None; see pyarrow.orc.ORCWriter
+        for what a BulkWriterFactory of one's own could set.
+        """
+        if writer_properties is not None:
+            raise ConfigurationError(
+                "OrcBulkWriters: writer_properties are ORC's of Java and do nothing here: leave them out."
+            )
+        schema = row_type if isinstance(row_type, pa.Schema) else arrow_schema(row_type)
+        return _OrcWriterFactory(schema)
+
+
+class _OrcWriterFactory(BulkWriterFactory):
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+
+    def create(self, file: BinaryIO, value_type: Any) -> BulkWriter:
+        return _OrcWriter(file, self._schema, value_type)
+
+
+class _OrcWriter:
+    """ORC gathers stripes by itself."""
+
+    def __init__(self, file: BinaryIO, schema: pa.Schema, value_type: Any) -> None:
+        from pyarrow import orc  # costs time to load, and few need it
+
+        self._schema = schema
+        self._type = value_type
+        self._writer = orc.ORCWriter(file)
+
+    def write(self, batch: Batch) -> None:
+        columns = to_columns(batch, self._type) if isinstance(batch, RowBatch) else batch
+        data = columns.data
+        if data.schema != self._schema:
+            data = data.cast(self._schema)
+        self._writer.write(data)
+
+    def finish(self) -> None:
+        self._writer.close()

@@ -1,0 +1,165 @@
+"""Single values as text, by their declared types: what JSON strings and CSV fields hold.
+
+Source: Flink's JsonRow and CsvRow schemas; differs: numbers that do not fit their type are refused instead of cut.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final, TypeAlias
+
+from penstock.model import types as t
+from penstock.model.time import Instant
+from penstock.model.type_information import (
+    DateTypeInfo,
+    LocalTimeTypeInfo,
+    TimestampTypeInfo,
+    TimeTypeInfo,
+)
+
+Parse: TypeAlias = Callable[[str], Any]
+Format: TypeAlias = Callable[[Any], str]
+
+_B: Final = t.BasicType
+_BITS: Final = {_B.BYTE: 8, _B.SHORT: 16, _B.INT: 32, _B.LONG: 64}
+_LOCAL: Final = LocalTimeTypeInfo.TimeType
+
+
+def parser_of(type_info: t.TypeInformation) -> Parse:
+    """Raises, when called: ValueError, with what was expected. Raises: TypeError: no single value is of this type."""
+    if isinstance(type_info, t.BasicTypeInfo):
+        kind = type_info.basic_type
+        if kind in _BITS:
+            return lambda text: checked_int(int(text), kind)
+        return _BASIC_PARSERS.get(kind, _integer)
+    if is_bytes(type_info):
+        return lambda text: base64.b64decode(text, validate=True)
+    for kinds, parse in _TIME_PARSERS:
+        if is_time(type_info, kinds):
+            return parse
+    raise TypeError(f"{type_info} is not a single value that text can hold")
+
+
+def formatter_of(type_info: t.TypeInformation, *, zoned: bool) -> Format:
+    """`zoned`: times are written as of UTC, as JSON has them: 10:00:00Z, 2020-01-02T10:00:00Z. Raises: as `parser_of`."""
+    if isinstance(type_info, t.BasicTypeInfo):
+        if type_info.basic_type is _B.BOOLEAN:
+            return lambda value: "true" if value else "false"
+        return format_instant if type_info.basic_type is _B.INSTANT else str
+    if is_bytes(type_info):
+        return lambda value: base64.b64encode(bytes(value)).decode("ascii")
+    if is_time(type_info, (TimestampTypeInfo,)):
+        return _zoned_stamp if zoned else lambda value: value.isoformat(" ")
+    if is_time(type_info, (TimeTypeInfo,)):
+        return (lambda value: value.isoformat() + "Z") if zoned else lambda value: value.isoformat()
+    if isinstance(type_info, DateTypeInfo | LocalTimeTypeInfo):
+        return lambda value: value.isoformat()
+    raise TypeError(f"{type_info} is not a single value that text can hold")
+
+
+def checked_row_type(type_info: t.TypeInformation) -> t.RowTypeInfo:
+    if not isinstance(type_info, t.RowTypeInfo):
+        raise TypeError(
+            f"expected a row type such as Types.ROW_NAMED(['a'], [Types.INT()]), got {type_info}."
+        )
+    return type_info
+
+
+def checked_int(number: int, kind: t.BasicType) -> int:
+    """Raises: ValueError: it does not fit."""
+    bits = _BITS.get(kind)
+    if bits is not None and not -(1 << bits - 1) <= number < 1 << bits - 1:
+        raise ValueError(f"{number} does not fit into {kind.value} ({bits} bits)")
+    return number
+
+
+def is_bytes(type_info: t.TypeInformation) -> bool:
+    return (
+        isinstance(type_info, t.PrimitiveArrayTypeInfo) and type_info.element_type == t.Types.BYTE()
+    )
+
+
+def is_time(type_info: t.TypeInformation, kinds: tuple[Any, ...]) -> bool:
+    """Of one of these classes, or of these kinds of local times."""
+    if isinstance(type_info, LocalTimeTypeInfo):
+        return type_info.parts()[0] in kinds
+    return type(type_info) in kinds
+
+
+def format_instant(value: Instant) -> str:
+    whole = dt.datetime.fromtimestamp(value.seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    fraction = f".{value.nanos:09d}".rstrip("0") if value.nanos else ""
+    return f"{whole}{fraction}Z"
+
+
+def _zoned_stamp(value: dt.datetime) -> str:
+    return naive_utc(value).isoformat() + "Z"
+
+
+def naive_utc(value: dt.datetime) -> dt.datetime:
+    """Times without a zone are of UTC here."""
+    return value.astimezone(dt.UTC).replace(tzinfo=None) if value.tzinfo else value
+
+
+def _integer(text: str) -> int:
+    return int(text)
+
+
+def _decimal(text: str) -> Decimal:
+    try:
+        return Decimal(text.strip())
+    except InvalidOperation:
+        raise ValueError(f"expected a decimal number, got {text!r}") from None
+
+
+def _boolean(text: str) -> bool:
+    known = {"true": True, "false": False}
+    found = known.get(text.strip().lower())
+    if found is None:
+        raise ValueError(f"expected true or false, got {text!r}")
+    return found
+
+
+def _char(text: str) -> str:
+    if len(text) != 1:
+        raise ValueError(f"expected one character, got {text!r}")
+    return text
+
+
+def _instant(text: str) -> Instant:
+    stamp = dt.datetime.fromisoformat(text.strip())
+    since = (stamp if stamp.tzinfo else stamp.replace(tzinfo=dt.UTC)) - _EPOCH
+    return Instant(since // dt.timedelta(seconds=1), since.microseconds * 1000)
+
+
+def _stamp(text: str) -> dt.datetime:
+    return naive_utc(dt.datetime.fromisoformat(text.strip()))
+
+
+def _time(text: str) -> dt.time:
+    return dt.time.fromisoformat(text.strip()).replace(tzinfo=None)
+
+
+def _date(text: str) -> dt.date:
+    return dt.date.fromisoformat(text.strip())
+
+
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_BASIC_PARSERS: Final[dict[t.BasicType, Parse]] = {
+    _B.STRING: str,
+    _B.CHAR: _char,
+    _B.BOOLEAN: _boolean,
+    _B.FLOAT: float,
+    _B.DOUBLE: float,
+    _B.BIG_INT: _integer,
+    _B.BIG_DEC: _decimal,
+    _B.INSTANT: _instant,
+}
+_TIME_PARSERS: Final[tuple[tuple[tuple[Any, ...], Parse], ...]] = (
+    ((DateTypeInfo, _LOCAL.LOCAL_DATE), _date),
+    ((TimeTypeInfo, _LOCAL.LOCAL_TIME), _time),
+    ((TimestampTypeInfo, _LOCAL.LOCAL_DATE_TIME), _stamp),
+)

@@ -1,0 +1,194 @@
+"""Which addresses and ports driver and TaskManagers listen at, and under which they are dialled.
+
+TaskManagers dial the driver (control port) and each other (data port); nobody dials out of the driver. Source: Flink
+JobManagerOptions, TaskManagerOptions, NetUtils; differs: any free port unless told otherwise, since each job has a control port
+of its own and TaskManagers may share a host; `taskmanager.host` may be a network.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.model.config import Settings
+from penstock.model.errors import ConfigurationError, ExternalError
+
+ANY_PORT: Final = "0"
+_MOST: Final = 65_535
+_SOME_PORT: Final = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where somebody listens: at the first free one of `ports` (single ports and ranges, as `50100-50110,50200`; 0: any) of
+    `bind_host`. `host`, `port`: what is dialled, None: the same.
+    """
+
+    bind_host: str
+    ports: str = ANY_PORT
+    host: str | None = None
+    port: int | None = None
+
+    @property
+    def dialled_host(self) -> str:
+        return self.host or self.bind_host
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """What the configuration says; None: what the host knows itself. `taskmanager_host`: an address, or a network in which each
+    TaskManager has one.
+    """
+
+    control_host: str | None = None
+    control_bind_host: str | None = None
+    control_ports: str = ANY_PORT
+    control_port: int | None = None
+    taskmanager_host: str | None = None
+    taskmanager_bind_host: str | None = None
+    data_ports: str = ANY_PORT
+    data_port: int | None = None
+
+
+def addresses_of(settings: Settings) -> Addresses:
+    """Raises ConfigurationError."""
+    control_ports, control_port = _ports_of(
+        settings, "jobmanager.rpc.port", "jobmanager.rpc.bind-port"
+    )
+    data_ports, data_port = _ports_of(
+        settings, "taskmanager.data.port", "taskmanager.data.bind-port"
+    )
+    return Addresses(
+        settings.get_str("jobmanager.rpc.address"),
+        settings.get_str("jobmanager.bind-host"),
+        control_ports,
+        control_port,
+        settings.get_str("taskmanager.host"),
+        settings.get_str("taskmanager.bind-host"),
+        data_ports,
+        data_port,
+    )
+
+
+def data_endpoint(
+    driver: tuple[str, int], told: Addresses | None = None, *, bind_host: str | None = None
+) -> Endpoint:
+    """A TaskManager's own. `driver`: what it dials. `bind_host`: where the configuration names none.
+
+    Raises: ConfigurationError: this machine has no address in the network that is named.
+    """
+    told = told or Addresses()
+    host = told.taskmanager_host
+    if host is None:
+        host = bind_host or own_address_towards(*driver)
+    elif "/" in host:
+        host = own_address_in(host)
+    return Endpoint(told.taskmanager_bind_host or host, told.data_ports, host, told.data_port)
+
+
+def own_address_towards(host: str, port: int) -> str:
+    """The address by which this machine reaches that one: others reach it there too. Raises: OSError."""
+    family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:  # nothing is sent
+        probe.connect(address)
+        own: str = probe.getsockname()[0]
+        return own
+
+
+def own_address_in(network: str) -> str:
+    """An address of this machine in a network, written as 10.1.0.0/16. Raises: ConfigurationError."""
+    parsed = _network(network)
+    try:
+        own = own_address_towards(str(parsed.network_address + 1), _SOME_PORT)
+    except OSError as error:
+        raise _no_address(network, f"there is no way there: {error}") from error
+    if ipaddress.ip_address(own) not in parsed:
+        raise _no_address(network, f"the way there begins at {own}")
+    return own
+
+
+def listen(endpoint: Endpoint, option: str) -> socket.socket:
+    """A socket that listens. `option`: where the ports are set. Raises: ExternalError: none of them is free."""
+    last: OSError | None = None
+    for port in ports_in(endpoint.ports, option):
+        try:
+            return _server(endpoint.bind_host, port)
+        except OSError as error:
+            last = error
+    raise ExternalError(
+        f"cannot listen at {endpoint.bind_host}, port {endpoint.ports}: {last}. Each job has a control port of its own and each "
+        f"TaskManager a data port: set {option} to a range with enough free ones; where the address is not this machine's own, "
+        f"name its own by {_BIND_HOST_OF[option]}."
+    )
+
+
+def ports_in(text: str, option: str) -> Iterator[int]:
+    """`50100-50110,50200`, in order. Raises: ConfigurationError."""
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        low, high = _port(first, text, option), _port(last if dash else first, text, option)
+        if low > high:
+            raise _wrong_ports(text, option)
+        yield from range(low, high + 1)
+
+
+def _server(host: str, port: int) -> socket.socket:
+    is_six = ":" in host
+    return socket.create_server((host, port), family=socket.AF_INET6 if is_six else socket.AF_INET)
+
+
+def _ports_of(settings: Settings, option: str, bind_option: str) -> tuple[str, int | None]:
+    """Where to listen, and what is dialled if that is another port."""
+    ports = settings.get_str(option) or ANY_PORT
+    found = list(ports_in(ports, option))
+    bound = settings.get_str(bind_option)
+    if bound is None:
+        return ports, None
+    if len(found) != 1 or found == [0]:
+        raise ConfigurationError(
+            f"{bind_option} is {bound!r}, so {option} is the one port that is dialled instead, but it is {ports!r}. Set it to a "
+            f"single port, or leave {bind_option} out."
+        )
+    list(ports_in(bound, bind_option))
+    return bound, found[0]
+
+
+def _port(text: str, whole: str, option: str) -> int:
+    if not text.strip().isdecimal() or int(text) > _MOST:
+        raise _wrong_ports(whole, option)
+    return int(text)
+
+
+def _wrong_ports(text: str, option: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"option {option!r} is {text!r}, but it takes ports from 0 to {_MOST} and ranges of them, as '50100-50110,50200'; 0 is any "
+        "free port. Change the setting."
+    )
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"option 'taskmanager.host' is {text!r}, but it takes an address, or a network as 10.1.0.0/16 ({error}). Change the "
+            "setting."
+        ) from error
+
+
+def _no_address(network: str, why: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"option 'taskmanager.host' is {network!r}, but {socket.gethostname()} has no address in that network: {why}. Name a "
+        "network that all executors are in."
+    )
+
+
+CONTROL_PORT: Final = "jobmanager.rpc.port"
+DATA_PORT: Final = "taskmanager.data.port"
+_BIND_HOST_OF: Final = {
+    CONTROL_PORT: "jobmanager.bind-host",
+    DATA_PORT: "taskmanager.bind-host",
+}

@@ -1,0 +1,1 @@
+"""Spark's DataFrames as sources and as results of jobs, in both runtime modes."""

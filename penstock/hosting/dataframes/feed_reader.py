@@ -1,0 +1,168 @@
+"""A partition as it comes from the Spark task that computes it, on the fetcher's thread of a source subtask.
+
+The reader listens, tells the driver where, and takes the newest feeder that dials: Spark runs a task again whose executor it
+lost, and that one goes on where the former was. Reading slowly fills the socket, which stops the feeder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import selectors
+import socket
+from dataclasses import dataclass
+
+from penstock.hosting.addresses import DATA_PORT, Addresses, Endpoint, data_endpoint, listen
+from penstock.hosting.dataframes.feed_wire import (
+    BATCH,
+    DIFFERS,
+    DONE,
+    END,
+    OPEN,
+    RESUME,
+    FeedDiffers,
+    FeedSocket,
+    Position,
+    dial,
+    greet,
+)
+from penstock.hosting.handshake import Credentials
+from penstock.model.errors import AuthenticationError, ExternalError
+
+
+@dataclass(frozen=True, slots=True)
+class FeedPlace:
+    """Where the driver takes orders for feeds. `readers`: where they are to listen."""
+
+    host: str
+    port: int
+    credentials: Credentials
+    readers: Addresses
+
+
+@dataclass(frozen=True, slots=True)
+class FeedHosts:
+    """Where the driver and the readers of a DataFrame listen, each at ports of its own beside those of the job."""
+
+    driver: Endpoint
+    readers: Addresses
+
+
+class FeedFailed(ExternalError):
+    """Spark could not compute a partition."""
+
+
+class FeedStream:
+    """One partition from a position on. Blocks in `next` until `wake` says otherwise."""
+
+    def __init__(
+        self, place: FeedPlace, partition: int, begin: Position, wake: socket.socket
+    ) -> None:
+        """`wake`: becomes readable when `next` is to come back. Raises: OSError, ExternalError."""
+        self._credentials = place.credentials
+        self._partition = partition
+        self.position = begin
+        self._feeder: FeedSocket | None = None
+        self._driver = dial(place.host, place.port, place.credentials)
+        own = self._driver.sock.getsockname()[0]
+        endpoint = data_endpoint((place.host, place.port), place.readers, bind_host=own)
+        self._listener = listen(endpoint, DATA_PORT)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(wake, selectors.EVENT_READ, None)
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self._selector.register(self._driver.sock, selectors.EVENT_READ, self._hear_driver)
+        self.is_over = False
+        port = self._listener.getsockname()[1]
+        told = {"partition": partition, "host": endpoint.dialled_host, "port": port}
+        self._driver.send(OPEN, json.dumps(told).encode())
+
+    def next(self) -> bytearray | None:
+        """The next message; None: there are no more (`is_over`), or it was woken up.
+
+        Raises: FeedFailed, FeedDiffers.
+        """
+        while not self.is_over:
+            if self._feeder is not None:
+                with contextlib.suppress(BlockingIOError):
+                    message = self._receive(self._feeder)
+                    if message is not None:
+                        return message
+                    continue
+            for key, _ in self._selector.select():
+                if key.data is None:
+                    return None
+                if key.data != self._ready:
+                    key.data()
+        return None
+
+    def close(self) -> None:
+        self._drop_feeder()
+        self._selector.close()
+        self._listener.close()
+        self._driver.close()
+
+    # ------------------------------------------------------------------ whoever speaks
+
+    def _ready(self) -> None:
+        """The feeder's frames are taken where `next` looks for them."""
+
+    def _receive(self, feeder: FeedSocket) -> bytearray | None:
+        try:
+            kind, payload = feeder.receive()
+        except BlockingIOError:
+            raise
+        except OSError:  # Spark runs its task again, or tells the driver that it gives up
+            self._drop_feeder()
+            return None
+        if kind == BATCH:
+            self.position = self.position.behind(payload)
+            return payload
+        if kind == END and Position.unpacked(payload) == self.position:
+            self._finish(feeder)
+            return None
+        assert kind in {END, DIFFERS}
+        told = Position.unpacked(payload)
+        raise FeedDiffers(
+            f"partition {self._partition} of the DataFrame is not what it was when it was read first: behind "
+            f"{self.position.batches} batches the checksum was {self.position.checksum:08x}, now {told.checksum:08x} behind "
+            f"{told.batches}. Its rows come in another order each time, or its files have changed. Write it with "
+            "df.write.parquet(...) and read that, or set execution.checkpointing.dir, where partitions are kept then."
+        )
+
+    def _finish(self, feeder: FeedSocket) -> None:
+        self.is_over = True
+        with contextlib.suppress(OSError):  # it has told all that it had
+            feeder.sock.setblocking(True)
+            feeder.send(DONE)
+            self._driver.send(DONE)
+
+    def _accept(self) -> None:
+        """The newest counts: the one before it may be on a machine that is gone."""
+        sock, _ = self._listener.accept()
+        try:
+            feeder = greet(sock, self._credentials)
+            feeder.send(RESUME, self.position.packed())
+        except (OSError, AuthenticationError):  # a stranger, or one that Spark has ended
+            sock.close()
+            return
+        feeder.sock.setblocking(False)
+        self._drop_feeder()
+        self._feeder = feeder
+        self._selector.register(feeder.sock, selectors.EVENT_READ, self._ready)
+
+    def _drop_feeder(self) -> None:
+        if self._feeder is not None:
+            with contextlib.suppress(KeyError, ValueError):
+                self._selector.unregister(self._feeder.sock)
+            self._feeder.close()
+            self._feeder = None
+
+    def _hear_driver(self) -> None:
+        """It speaks when Spark has given up."""
+        try:
+            _, payload = self._driver.receive()
+        except OSError as error:
+            raise FeedFailed(
+                f"the driver does not answer any more for partition {self._partition} of the DataFrame: {error}"
+            ) from error
+        raise FeedFailed(payload.decode())

@@ -1,0 +1,172 @@
+"""The driver's end of feeds: takes a reader's order and has Spark compute that partition, in a Spark job of one task.
+
+The job ends with the reader's interest: who closes the connection does not want the partition any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark import RDD, InheritableThread, SparkContext, cloudpickle
+
+from penstock.hosting.addresses import CONTROL_PORT, listen
+from penstock.hosting.dataframes import feed_task
+from penstock.hosting.dataframes.feed_reader import FeedHosts, FeedPlace
+from penstock.hosting.dataframes.feed_wire import DONE, FAILED, OPEN, FeedSocket, greet
+from penstock.hosting.handshake import Credentials
+from penstock.hosting.worker_imports import Archives
+from penstock.model.errors import AuthenticationError
+
+_CANCEL_AGAIN_S: Final = 0.25
+_END_S: Final = 5.0
+
+
+class FeedServer:
+    """Of one DataFrame in one job."""
+
+    def __init__(
+        self, messages: RDD[bytes], archives: Archives, hosts: FeedHosts, name: str
+    ) -> None:
+        """`messages`: its Arrow messages. `name`: for Spark's user interface. Raises: ExternalError: no port is free."""
+        cloudpickle.register_pickle_by_value(feed_task)
+        self._messages = messages
+        self._context: SparkContext = messages.ctx
+        self._archives = archives
+        self._name = name
+        self._credentials = Credentials(secrets.token_bytes(32), "feed", secrets.token_hex(8))
+        self._listener = listen(hosts.driver, CONTROL_PORT)
+        port = self._listener.getsockname()[1]
+        self.place = FeedPlace(hosts.driver.dialled_host, port, self._credentials, hosts.readers)
+        self._group = f"penstock-feed-{self._credentials.cluster_id}"
+        self._orders = 0
+        self._running: set[str] = set()
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._listen, name="penstock-feeds", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends what runs."""
+        self._is_closed = True
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(_END_S)
+        with self._lock:
+            running = list(self._running)
+        for group in running:
+            self._cancel(group)
+
+    def _listen(self) -> None:
+        while not self._is_closed:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(
+                target=self._serve, args=(sock,), name="penstock-feed", daemon=True
+            ).start()
+
+    def _serve(self, sock: socket.socket) -> None:
+        """One reader, until it has its partition or has gone."""
+        try:
+            link = greet(sock, self._credentials)
+            kind, payload = link.receive()
+        except (OSError, AuthenticationError):  # a stranger, or a reader that has gone already
+            sock.close()
+            return
+        with contextlib.closing(link), contextlib.suppress(OSError):
+            if kind == OPEN:
+                self._feed(link, json.loads(payload))
+
+    def _feed(self, link: FeedSocket, told: dict[str, Any]) -> None:
+        with self._lock:
+            self._orders += 1
+            group = f"{self._group}-{self._orders}"
+            self._running.add(group)
+        ended, waker = socket.socketpair()
+        outcome: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                self._run(group, told)
+            except Exception as error:  # whatever Spark says is told to the reader
+                outcome.append(error)
+            finally:
+                waker.close()
+
+        thread = InheritableThread(target=run)
+        thread.daemon = True
+        thread.start()
+        try:
+            is_done = _wait(link, ended)
+            if is_done:
+                thread.join(_END_S)
+            if not outcome:
+                self._cancel_until(thread, group)
+            elif not self._is_closed:
+                link.send(
+                    FAILED,
+                    f"Spark has given up partition {told['partition']} of {self._name}: {outcome[0]}".encode(),
+                )
+        finally:
+            ended.close()
+            with self._lock:
+                self._running.discard(group)
+
+    def _run(self, group: str, told: dict[str, Any]) -> None:
+        partition = int(told["partition"])
+        what = f"{self._name}: partition {partition}"
+        self._context.setJobGroup(group, what, interruptOnCancel=True)
+        one = self._credentials
+        order = (told["host"], told["port"], one.secret, one.token, one.cluster_id)
+        body = self._messages.mapPartitions(
+            _body(self._archives, order), preservesPartitioning=True
+        )
+        self._context.runJob(body, list, [partition])
+
+    def _cancel_until(self, thread: threading.Thread, group: str) -> None:
+        """Again and again: it may be about to submit its Spark job, which no cancel finds yet."""
+        deadline = time.monotonic() + _END_S
+        while thread.is_alive() and time.monotonic() < deadline:
+            self._cancel(group)
+            thread.join(_CANCEL_AGAIN_S)
+
+    def _cancel(self, group: str) -> None:
+        with contextlib.suppress(
+            Py4JError, OSError, AttributeError
+        ):  # a stopped context has no jobs left
+            self._context.cancelJobGroup(group)
+
+
+def _wait(link: FeedSocket, ended: socket.socket) -> bool:
+    """Until Spark's job or the reader's interest ends. True: the reader has all."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(link.sock, selectors.EVENT_READ)
+        selector.register(ended, selectors.EVENT_READ)
+        speaking = [key.fileobj for key, _ in selector.select()]
+    if link.sock not in speaking:
+        return False
+    try:
+        return link.receive()[0] == DONE
+    except OSError:
+        return False
+
+
+def _body(archives: Archives, order: tuple[Any, ...]) -> Callable[[Any], Any]:
+    feed_partition = feed_task.feed_partition
+
+    def run(messages: Any) -> Any:
+        return feed_partition(archives, order, messages)
+
+    run.__module__ = "__main__"  # by value, like everything in the Spark closure
+    return run

@@ -1,0 +1,33 @@
+"""What Spark's Python worker gets of a streaming job's DataFrame: bodies of Spark tasks, shipped by value.
+
+See `worker_imports` for how Penstock comes there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from penstock.hosting.worker_imports import Archives, import_shipped
+
+
+def feed_partition(
+    archives: Archives, order: tuple[Any, ...], messages: Iterable[bytes]
+) -> Iterator[None]:
+    """Send a partition to its reader. `order`: a `feeding.FeedOrder` as a tuple."""
+    feeding = import_shipped(archives, "penstock.hosting.dataframes.feeding")
+    feeding.feed(feeding.FeedOrder(*order), messages)
+    return iter(())
+
+
+def spool_partition(
+    archives: Archives, told: tuple[str, int, Any], messages: Iterable[bytes]
+) -> Iterator[None]:
+    """Write a partition to a file. `told`: folder, partition, accumulator of (partition, name, bytes), where Spark counts each
+    task that has finished once.
+    """
+    folder, partition, written = told
+    spool = import_shipped(archives, "penstock.hosting.dataframes.spool")
+    file = spool.write_partition(folder, partition, messages)
+    written.add([(partition, file.name, file.bytes)])
+    return iter(())

@@ -1,0 +1,128 @@
+"""What goes over the connections of a feed: frames of a kind and a payload, behind the handshake.
+
+reader -> server   OPEN     as JSON: partition, host, port: where the reader takes the feed
+                   DONE     all of it has come
+server -> reader   FAILED   Spark has given up; why
+reader -> feeder   RESUME   batches and checksum: behind them the feed goes on
+feeder -> reader   BATCH    one Arrow message
+                   END      batches and checksum of the whole partition
+                   DIFFERS  what was replayed is not what it was
+reader -> feeder   DONE
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.hosting.handshake import (
+    NONCE_BYTES,
+    ClientHandshake,
+    Credentials,
+    ServerHandshake,
+)
+from penstock.hosting.wire import notice_lost_peer, run_handshake
+from penstock.model.errors import ExternalError
+
+OPEN, DONE, FAILED, RESUME, BATCH, END, DIFFERS = range(1, 8)
+ROLE_FEED: Final = 4
+_HEAD: Final = struct.Struct("!BI")
+_POSITION: Final = struct.Struct("!QI")
+_DIAL_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Behind so many batches of a partition. `checksum`: CRC-32 of their messages, one after the other."""
+
+    batches: int = 0
+    checksum: int = 0
+
+    def behind(self, message: bytes | bytearray) -> Position:
+        return Position(self.batches + 1, zlib.crc32(message, self.checksum))
+
+    def packed(self) -> bytes:
+        return _POSITION.pack(self.batches, self.checksum)
+
+    @staticmethod
+    def unpacked(data: bytes | bytearray) -> Position:
+        return Position(*_POSITION.unpack(data))
+
+
+class FeedSocket:
+    """A connection whose ends have proved themselves. Sends block; `receive` blocks or not, as the socket is set."""
+
+    def __init__(self, sock: socket.socket, received: bytes) -> None:
+        self.sock = sock
+        self._early = received
+        self._head = bytearray(_HEAD.size)
+        self._body: bytearray | None = None
+        self._kind = 0
+        self._at = 0
+
+    def send(self, kind: int, payload: bytes | bytearray = b"") -> None:
+        self.sock.sendall(_HEAD.pack(kind, len(payload)))
+        if payload:
+            self.sock.sendall(payload)
+
+    def receive(self) -> tuple[int, bytearray]:
+        """The next frame. Raises: BlockingIOError: it has not come whole; ConnectionError: the peer is gone."""
+        if self._body is None:
+            self._fill(self._head)
+            self._kind, size = _HEAD.unpack(self._head)
+            self._body, self._at = bytearray(size), 0
+        self._fill(self._body)
+        body, self._body, self._at = self._body, None, 0
+        return self._kind, body
+
+    def close(self) -> None:
+        self.sock.close()
+
+    def _fill(self, target: bytearray) -> None:
+        with memoryview(target) as view:
+            while self._at < len(target):
+                if self._early:
+                    part = self._early[: len(target) - self._at]
+                    self._early = self._early[len(part) :]
+                    view[self._at : self._at + len(part)] = part
+                    self._at += len(part)
+                    continue
+                count = self.sock.recv_into(view[self._at :])
+                if not count:
+                    raise ConnectionResetError("the peer closed the connection")
+                self._at += count
+
+
+def dial(host: str, port: int, credentials: Credentials) -> FeedSocket:
+    """Raises: OSError, AuthenticationError."""
+    sock = socket.create_connection((host, port), _DIAL_S)
+    try:
+        sock.settimeout(None)
+        notice_lost_peer(sock)
+        handshake = ClientHandshake(credentials, ROLE_FEED, secrets.token_bytes(NONCE_BYTES))
+        run_handshake(sock, handshake)
+    except BaseException:
+        sock.close()
+        raise
+    return FeedSocket(sock, handshake.leftover)
+
+
+def greet(sock: socket.socket, credentials: Credentials) -> FeedSocket:
+    """The accepting side. Raises: OSError, AuthenticationError; the socket is closed then."""
+    try:
+        sock.setblocking(True)
+        notice_lost_peer(sock)
+        handshake = ServerHandshake(credentials, secrets.token_bytes(NONCE_BYTES))
+        run_handshake(sock, handshake)
+    except BaseException:
+        sock.close()
+        raise
+    return FeedSocket(sock, handshake.leftover)
+
+
+class FeedDiffers(ExternalError):
+    """A partition that was computed again is not what it was, so that its position means nothing any more."""

@@ -1,0 +1,245 @@
+"""DataFrames on the driver: what a program reads with `env.from_spark`, and how a job gets it.
+
+A DataFrame whose partitions Spark computes alike each time is fed to its readers as they are computed. Behind a shuffle rows
+come in another order each time, so that a position in a partition would mean nothing: such a partition is written to a file
+first, once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import tempfile
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from pyspark import RDD, Accumulator, InheritableThread, cloudpickle
+from pyspark.serializers import NoOpSerializer
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.hosting.checkpoints.files import is_uri, joined, open_files
+from penstock.hosting.dataframes import feed_task
+from penstock.hosting.dataframes.feed_reader import FeedFailed, FeedHosts, FeedPlace
+from penstock.hosting.dataframes.feed_server import FeedServer
+from penstock.hosting.dataframes.messages import FrameFormat
+from penstock.hosting.dataframes.schemas import type_of
+from penstock.hosting.dataframes.source import FrameRun, FrameSource
+from penstock.hosting.dataframes.spool import SpoolFile
+from penstock.hosting.shipping import ship
+from penstock.hosting.worker_imports import Appended, Archives
+from penstock.model.errors import GraphError
+from penstock.model.types import RowTypeInfo, Types
+
+_LARGE_TYPES: Final = "spark.sql.execution.arrow.useLargeVarTypes"
+_TIMES: Final = (Types.LONG(), Types.TIMESTAMP_LTZ(), Types.SQL_TIMESTAMP(), Types.SQL_DATE())
+
+
+class DriverFrame:
+    """`source.Frame`: one DataFrame."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self._frame = frame
+        self.run: FrameRun | None = None
+
+    @property
+    def spark(self) -> SparkSession:
+        return self._frame.sparkSession
+
+    @cached_property
+    def _java_messages(self) -> Any:
+        """The partitions' Arrow messages. With adaptive execution Spark runs the shuffles below it now."""
+        return self._frame._jdf.toArrowBatchRdd()
+
+    @property
+    def comes_alike(self) -> bool:
+        """Whether computing a partition twice gives the same rows in the same order."""
+        return str(self._java_messages.outputDeterministicLevel().toString()) == "DETERMINATE"
+
+    def messages(self) -> RDD[bytes]:
+        return RDD(self._java_messages.toJavaRDD(), self.spark.sparkContext, NoOpSerializer())
+
+    def messages_of(self, subtasks: int) -> RDD[bytes]:
+        """The same in so many partitions: several become one, or there are empty ones."""
+        context = self.spark.sparkContext
+        java = self._java_messages.toJavaRDD()
+        there = java.getNumPartitions()
+        if there > subtasks:
+            java = java.coalesce(subtasks, False)
+        elif there < subtasks:
+            jvm = context._jvm
+            assert jvm is not None
+            nothing = context._jsc.parallelize(jvm.java.util.ArrayList(), subtasks - there)
+            java = java.union(nothing)
+        return RDD(java, context, NoOpSerializer())
+
+    def collected(self, subtasks: int, subtask: int) -> list[bytes]:
+        messages = self.messages_of(subtasks)
+        return list(self.spark.sparkContext.runJob(messages, list, [subtask]))
+
+
+def frame_source(frame: object, timestamp_column: str | None) -> FrameSource:
+    """Raises: TypeError: it is no DataFrame; GraphError: it has a column that no stream can have, or no such time."""
+    if not isinstance(frame, DataFrame) or not hasattr(frame, "_jdf"):
+        raise TypeError(
+            f"from_spark takes a DataFrame of a SparkSession in this process, got {type(frame).__module__}."
+            f"{type(frame).__qualname__}. With Spark Connect, write it as Parquet and read that with FileSource."
+        )
+    if frame.isStreaming:
+        raise GraphError(
+            "from_spark takes a bounded DataFrame, and this one is of readStream. Read its source with spark.read, or write "
+            "a Source of your own (penstock.datastream.connectors.Source)."
+        )
+    type_info = type_of(frame.schema)
+    if timestamp_column is not None:
+        _check_time(type_info, timestamp_column)
+    large = frame.sparkSession.conf.get(_LARGE_TYPES, "false") == "true"
+    return FrameSource(DriverFrame(frame), FrameFormat(type_info, large, timestamp_column))
+
+
+def _check_time(type_info: RowTypeInfo, name: str) -> None:
+    index = type_info.get_field_index(name)
+    if index < 0:
+        raise GraphError(
+            f"from_spark: timestamp_column is {name!r}, but the DataFrame's columns are {type_info.get_field_names()}."
+        )
+    kind = type_info.get_field_types()[index]
+    if kind not in _TIMES:
+        raise GraphError(
+            f"from_spark: the timestamp column {name!r} is of type {kind}, but a time is a TIMESTAMP, a TIMESTAMP_NTZ (taken as "
+            "UTC), a DATE or a BIGINT of epoch milliseconds. Cast it."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FrameSurroundings:
+    """What a streaming job has for its DataFrames. `hosts`: who listens where.
+    `spool`: directory or URI that driver and executors share, None: there is none. `modules`: the program's own, as a zip.
+    """
+
+    hosts: FeedHosts
+    spool: str | None
+    modules: bytes = b""
+
+
+class JobFrame:
+    """`source.FrameRun`: a DataFrame in one streaming job. `close` when the job is over."""
+
+    def __init__(self, frame: DriverFrame, name: str, around: FrameSurroundings) -> None:
+        self._frame = frame
+        self._name = name
+        self._around = around
+        self._lock = threading.Lock()
+        self._spool: _Spool | None = None
+        context = frame.spark.sparkContext
+        self._archives = ship(context, around.modules)
+
+    @cached_property
+    def _server(self) -> FeedServer:
+        return FeedServer(self._frame.messages(), self._archives, self._around.hosts, self._name)
+
+    @property
+    def place(self) -> FeedPlace:
+        return self._server.place
+
+    def partitions(self) -> int:
+        return int(self._frame.messages().getNumPartitions())
+
+    @property
+    def is_spooled(self) -> bool:
+        return self._around.spool is not None and not self._frame.comes_alike
+
+    def spool(self, partitions: Sequence[int]) -> None:
+        with self._lock:
+            if self._spool is None:
+                assert self._around.spool is not None
+                messages = self._frame.messages()
+                self._spool = _Spool(messages, self._archives, self._around.spool, self._name)
+                self._spool.start(partitions)
+
+    def spooled(self) -> dict[int, SpoolFile]:
+        return {} if self._spool is None else self._spool.files()
+
+    def close(self, *, keeps_files: bool = False) -> None:
+        if "_server" in self.__dict__:
+            self._server.close()
+        if self._spool is not None:
+            self._spool.close(keeps_files=keeps_files)
+        with contextlib.suppress(Exception):  # the session may be stopped already
+            self._archives.contents.destroy()
+
+
+class _Spool:
+    """All partitions in one Spark job, so that Spark itself sees to it that they are of one computation."""
+
+    def __init__(self, messages: RDD[bytes], archives: Archives, folder: str, name: str) -> None:
+        cloudpickle.register_pickle_by_value(feed_task)
+        self._messages = messages
+        self._context = messages.ctx
+        self._archives = archives
+        self._folder = folder
+        self._name = name
+        self._group = f"penstock-spool-{id(self):x}"
+        if not is_uri(folder):  # nobody else may look into it
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+        self._written: Accumulator[list[Any]] = self._context.accumulator([], Appended())
+        self._failure: Exception | None = None
+        self._is_closed = False
+        self._thread: InheritableThread | None = None
+
+    def start(self, partitions: Sequence[int]) -> None:
+        self._thread = InheritableThread(target=self._run, args=(list(partitions),))
+        self._thread.daemon = True
+        self._thread.start()
+
+    def files(self) -> dict[int, SpoolFile]:
+        if self._failure is not None:
+            raise FeedFailed(f"Spark has given up {self._name}: {self._failure}") from self._failure
+        return {one[0]: SpoolFile(self._folder, *one[1:]) for one in list(self._written.value)}
+
+    def close(self, *, keeps_files: bool) -> None:
+        self._is_closed = True
+        if self._thread is not None and self._thread.is_alive():
+            with contextlib.suppress(Exception):  # a stopped context has no jobs left
+                self._context.cancelJobGroup(self._group)
+            self._thread.join(5.0)
+        if keeps_files:
+            return
+        with contextlib.suppress(Exception):  # what stays is told by the directory's name
+            files, path = open_files(self._folder)
+            files.remove(path)
+
+    def _run(self, partitions: list[int]) -> None:
+        try:
+            self._context.setJobGroup(
+                self._group, f"{self._name}: to files", interruptOnCancel=True
+            )
+            body = self._messages.mapPartitionsWithIndex(
+                _spooling(self._archives, self._folder, self._written), preservesPartitioning=True
+            )
+            self._context.runJob(body, list, partitions)
+        except Exception as error:  # whatever Spark says is told to the job
+            if not self._is_closed:
+                self._failure = error
+
+
+def _spooling(archives: Archives, folder: str, written: Accumulator[list[Any]]) -> Any:
+    spool_partition = feed_task.spool_partition
+
+    def run(partition: int, messages: Any) -> Any:
+        return spool_partition(archives, (folder, partition, written), messages)
+
+    run.__module__ = "__main__"  # by value, like everything in the Spark closure
+    return run
+
+
+def spool_folder(configured: str | None, job_id: str, *, shares_files: bool) -> str | None:
+    """Where partitions are kept of a job: below the checkpoint directory, or in a temporary directory of one machine."""
+    if configured is not None:
+        return joined(joined(configured, job_id), "dataframes")
+    if not shares_files:
+        return None
+    return f"{tempfile.gettempdir()}/penstock-dataframes-{secrets.token_hex(8)}"

@@ -1,0 +1,69 @@
+"""Results of jobs as DataFrames: of a BATCH job Spark's lineage goes on, of a streaming one the files that it has written."""
+
+from __future__ import annotations
+
+import atexit
+import secrets
+import shutil
+import tempfile
+from typing import Any, Final
+
+from pyspark import RDD
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.udf import UserDefinedFunction
+from pyspark.util import PythonEvalType
+
+from penstock.hosting.batch import spark_task
+from penstock.hosting.checkpoints.files import is_uri
+from penstock.hosting.dataframes.schemas import schema_of
+from penstock.model.errors import ConfigurationError
+from penstock.model.types import TypeInformation
+from penstock.runtime.convert import arrow_schema
+
+_PREFIX: Final = "penstock-results-"
+
+
+def frame_of_messages(
+    spark: SparkSession, messages: RDD[bytes], type_info: TypeInformation
+) -> DataFrame:
+    """A DataFrame of Arrow messages without their schema. No row becomes a Python object; nothing runs yet."""
+    messages._bypass_serializer = True
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    encoder = jvm.org.apache.spark.sql.Encoders.BINARY()
+    packed = DataFrame(
+        spark._jsparkSession.createDataset(messages._jrdd.rdd(), encoder).toDF(), spark
+    )
+    schema, decoded = arrow_schema(type_info), spark_task.decoded
+
+    def decode(batches: Any) -> Any:
+        return decoded(schema, batches)
+
+    decode.__module__ = "__main__"  # by value, like everything in the Spark closure
+    kind = PythonEvalType.SQL_MAP_ARROW_ITER_UDF
+    udf = UserDefinedFunction(decode, schema_of(type_info), evalType=kind)
+    column = udf(*[packed[name] for name in packed.columns])
+    return DataFrame(packed._jdf.mapInArrow(column._jc, False, None), spark)
+
+
+def frame_of_files(spark: SparkSession, folder: str, type_info: TypeInformation) -> DataFrame:
+    """Of Parquet files."""
+    return spark.read.schema(schema_of(type_info)).parquet(folder)
+
+
+def results_folder(configured: str | None, *, shares_files: bool) -> str:
+    """A new folder for the result of a streaming job. A temporary one goes with this process.
+
+    Raises: ConfigurationError: there is none that driver and executors share.
+    """
+    name = f"{_PREFIX}{secrets.token_hex(8)}"
+    if configured is not None and (configured.startswith("file:") or not is_uri(configured)):
+        return f"/{configured.removeprefix('file:').lstrip('/')}/{name}"
+    if shares_files:
+        folder = tempfile.mkdtemp(prefix=_PREFIX)
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        return folder
+    raise ConfigurationError(
+        "to_spark of a streaming job keeps its result in files, and there is no directory that this driver and the executors "
+        f"share: execution.checkpointing.dir is {configured!r}. Set it to a mounted directory, or set the runtime mode to BATCH."
+    )

@@ -1,0 +1,304 @@
+"""A DataFrame as a source: what tasks know of it. Knows nothing of Spark, so that a TaskManager need not load it.
+
+In a streaming job a split is a partition with the position that was reached in it: so many batches, and a checksum of them. In a
+BATCH job the stage itself reads the partitions, and a subtask has one split, the messages of its Spark task.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
+
+from penstock.hosting.dataframes.feed_reader import FeedFailed, FeedPlace, FeedStream
+from penstock.hosting.dataframes.feed_wire import Position
+from penstock.hosting.dataframes.messages import FrameFormat, MessageDecoder
+from penstock.hosting.dataframes.spool import SpoolFile, SpoolStream
+from penstock.model.errors import ConfigurationError
+from penstock.model.types import RowTypeInfo
+from penstock.runtime.elements import Batch, ColumnBatch
+from penstock.runtime.queue_enumerator import QueueEnumerator
+from penstock.runtime.source import (
+    Boundedness,
+    EnumeratorContext,
+    Fetched,
+    Polled,
+    ReaderContext,
+    ReaderStatus,
+    Source,
+    SourceReader,
+    SplitBatch,
+    SplitEnumerator,
+    SplitReader,
+)
+from penstock.runtime.source_reader_base import SourceReaderBase
+
+_LOOK_MS: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class FrameSplit:
+    """`file`: where the partition is kept, None: Spark computes it for its reader."""
+
+    partition: int
+    position: Position = field(default_factory=Position)
+    file: SpoolFile | None = None
+
+
+class FrameRun(Protocol):
+    """A DataFrame in one streaming job, on the driver."""
+
+    @property
+    def place(self) -> FeedPlace: ...
+
+    def partitions(self) -> int:
+        """Count; may take as long as Spark takes for the shuffles below it."""
+
+    @property
+    def is_spooled(self) -> bool: ...
+
+    def spool(self, partitions: Sequence[int]) -> None:
+        """Have Spark compute these, unless it does already."""
+
+    def spooled(self) -> dict[int, SpoolFile]:
+        """Those that are there by now. Raises: ExternalError: Spark has given up."""
+
+
+class Frame(Protocol):
+    """A DataFrame on the driver. `run`: in the job that is being started, None: there is none, or none that streams."""
+
+    run: FrameRun | None
+
+    def messages_of(self, subtasks: int) -> Any:
+        """For a stage of so many: an RDD of Arrow messages, a partition for each."""
+
+    def collected(self, subtasks: int, subtask: int) -> list[bytes]:
+        """Those of one subtask, in this process."""
+
+
+class FrameSource(Source):
+    """Made by `env.from_spark`. Pickled without its DataFrame, which stays on the driver."""
+
+    def __init__(self, frame: Frame, form: FrameFormat) -> None:
+        self.frame: Frame | None = frame
+        self.form = form
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"frame": None, "form": self.form}
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.BOUNDED
+
+    @property
+    def produced_type(self) -> RowTypeInfo:
+        return self.form.type_info
+
+    def in_batch(self) -> FrameSource:
+        return StageFrameSource(self.frame, self.form) if self.frame is not None else self
+
+    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
+        run = None if self.frame is None else self.frame.run
+        if run is None:
+            raise ConfigurationError(
+                "a job that reads a DataFrame goes on only with the program that makes the DataFrame: run that program again "
+                "with the same high-availability.cluster-id, instead of `penstock recover`."
+            )
+        return FrameEnumerator(context, run)
+
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        return FrameReader(context, self.form)
+
+
+class StageFrameSource(FrameSource):
+    """In a BATCH job."""
+
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        return StageReader(self.form)
+
+
+# ---------------------------------------------------------------------- streaming
+
+
+class FrameEnumerator(QueueEnumerator):
+    """Gives a partition for each request, when Spark has it. A reader that registers is told first where feeds are had."""
+
+    def __init__(self, context: EnumeratorContext, run: FrameRun) -> None:
+        super().__init__(context, (), is_final=False)
+        self._run = run
+        self._missing: set[int] | None = None
+        self._known: dict[int, SpoolFile] = {}
+
+    def start(self) -> None:
+        is_new = self._missing is None
+        if self._missing is None:
+            self._missing = set(range(self._run.partitions()))
+        if self._run.is_spooled:
+            if self._missing:
+                self._run.spool(sorted(self._missing))
+                self._context.call_periodically(_LOOK_MS, self._look)
+                self._look()
+        elif is_new:
+            self._splits.extend(FrameSplit(one) for one in sorted(self._missing))
+            self._missing = set()
+        self._is_final = not self._missing
+
+    def add_reader(self, subtask: int) -> None:
+        self._context.assign_splits(subtask, [self._run.place])
+
+    def add_splits_back(self, splits: Sequence[Any], subtask: int) -> None:
+        super().add_splits_back([one for one in splits if isinstance(one, FrameSplit)], subtask)
+
+    def snapshot_state(self) -> Any:
+        return sorted(self._missing or ()), super().snapshot_state()
+
+    def restore_state(self, state: Any) -> None:
+        missing, splits = state
+        self._missing = set(missing)
+        super().restore_state(splits)
+
+    def _look(self) -> None:
+        assert self._missing is not None
+        if not self._missing:
+            return
+        there = {p: file for p, file in self._run.spooled().items() if p in self._missing}
+        self._missing -= there.keys()
+        self.add(FrameSplit(partition, file=file) for partition, file in there.items())
+        if not self._missing:
+            self._is_final = True
+            waiting, self._waiting = self._waiting, {}
+            for subtask, host in waiting.items():
+                self.handle_split_request(subtask, host)
+
+
+@dataclass(slots=True)
+class FrameBatch(ColumnBatch):
+    """`position`: behind it."""
+
+    position: Position = field(default_factory=Position)
+
+
+class FrameReader(SourceReaderBase):
+    """One partition after the other."""
+
+    def __init__(self, context: ReaderContext, form: FrameFormat) -> None:
+        super().__init__(context)
+        self._form = form
+        self._place: FeedPlace | None = None
+        self._early: list[FrameSplit] = []
+
+    def create_split_reader(self) -> SplitReader:
+        assert self._place is not None
+        return FrameSplitReader(self._form, self._place)
+
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        """Splits that were restored wait until the driver has said where feeds are had."""
+        for one in splits:
+            if isinstance(one, FeedPlace):
+                self._place = one
+            else:
+                self._early.append(one)
+        self._open.update((one.partition, one) for one in self._early)
+        if self._place is not None and self._early:
+            waiting, self._early = self._early, []
+            super().add_splits(waiting)
+
+    def split_ids(self, splits: Sequence[Any]) -> Sequence[Any]:
+        """One is read after the other."""
+        return ()
+
+    def split_id(self, split: Any) -> Hashable:
+        return int(split.partition)
+
+    def advanced(self, split: Any, batch: Batch) -> Any:
+        assert isinstance(batch, FrameBatch)
+        return replace(split, position=batch.position)
+
+
+class FrameSplitReader(SplitReader):
+    """On the fetcher's thread."""
+
+    def __init__(self, form: FrameFormat, place: FeedPlace) -> None:
+        self._decoder = MessageDecoder(form)
+        self._place = place
+        self._splits: list[FrameSplit] = []
+        self._stream: FeedStream | SpoolStream | None = None
+        self._woken, self._waker = socket.socketpair()
+        self._woken.setblocking(False)
+        self._waker.setblocking(False)
+
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        self._splits.extend(splits)
+
+    def fetch(self) -> Fetched:
+        split = self._splits[0]
+        if self._stream is None:
+            self._stream = self._opened(split)
+        message = self._stream.next()
+        if message is not None:
+            batch = self._decoder.batch(message)
+            placed = FrameBatch(batch.data, batch.timestamps, self._stream.position)
+            return Fetched([SplitBatch(placed, split.partition)])
+        self._forget_wakes()
+        if not self._stream.is_over:
+            return Fetched()
+        self._stream.close()
+        self._stream = None
+        self._splits.pop(0)
+        return Fetched(finished=[split.partition])
+
+    def wake_up(self) -> None:
+        try:
+            self._waker.send(b"x")
+        except OSError:  # full, which wakes as well, or closed
+            return
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+        self._woken.close()
+        self._waker.close()
+
+    def _opened(self, split: FrameSplit) -> FeedStream | SpoolStream:
+        if split.file is not None:
+            return SpoolStream(split.file, split.position)
+        try:
+            return FeedStream(self._place, split.partition, split.position, self._woken)
+        except OSError as error:
+            raise FeedFailed(
+                f"the driver cannot be reached at {self._place.host}:{self._place.port} for partition {split.partition} of "
+                f"the DataFrame: {error}"
+            ) from error
+
+    def _forget_wakes(self) -> None:
+        try:
+            while self._woken.recv(64):
+                pass
+        except OSError:  # no more
+            return
+
+
+# ---------------------------------------------------------------------- BATCH
+
+
+class StageReader(SourceReader):
+    """Reads what the Spark task has: it blocks as long as Spark takes for the next message."""
+
+    def __init__(self, form: FrameFormat) -> None:
+        self._decoder = MessageDecoder(form)
+        self._messages: Iterator[bytes] | None = None
+
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        (self._messages,) = splits
+
+    def notify_no_more_splits(self) -> None:
+        """There is one."""
+
+    def poll_next(self) -> Polled:
+        if self._messages is None:
+            return ReaderStatus.NOTHING_AVAILABLE
+        message = next(self._messages, None)
+        if message is None:
+            return ReaderStatus.END_OF_INPUT
+        return SplitBatch(self._decoder.batch(message))

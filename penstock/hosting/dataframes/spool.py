@@ -1,0 +1,100 @@
+"""A partition in a file, for DataFrames whose rows come in another order each time they are computed.
+
+Spark computes it once; readers read it as often as they have to. A file is messages, each behind its length, and at the end
+a length of 0 with the position that is reached there.
+"""
+
+from __future__ import annotations
+
+import secrets
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.hosting.checkpoints.files import CheckpointDamaged, joined, open_files
+from penstock.hosting.dataframes.feed_wire import Position
+
+_LENGTH: Final = struct.Struct("!I")
+_BLOCK: Final = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolFile:
+    """`bytes`: its length, count."""
+
+    folder: str
+    name: str
+    bytes: int
+
+
+def write_partition(folder: str, partition: int, messages: Iterable[bytes]) -> SpoolFile:
+    """A file whose name no other attempt gives. Raises: CheckpointIoError."""
+    name = f"partition-{partition:06d}-{secrets.token_hex(6)}"
+    files, path = open_files(joined(folder, name))
+    sink = files.create(path)
+    try:
+        at, size = Position(), 0
+        for message in messages:
+            sink.write(_LENGTH.pack(len(message)))
+            sink.write(message)
+            at = at.behind(message)
+            size += _LENGTH.size + len(message)
+        end = _LENGTH.pack(0) + at.packed()
+        sink.write(end)
+    finally:
+        sink.close()
+    return SpoolFile(folder, name, size + len(end))
+
+
+class SpoolStream:
+    """One partition from a position on, as `feed_reader.FeedStream`."""
+
+    def __init__(self, file: SpoolFile, begin: Position) -> None:
+        """Raises: CheckpointDamaged: the file is not there, or not what it was."""
+        self._files, self._path = open_files(joined(file.folder, file.name))
+        self._file = file
+        self._buffer = b""
+        self._offset = 0
+        self.position = Position()
+        self.is_over = False
+        while self.position.batches < begin.batches and self.next() is not None:
+            pass
+        if self.position != begin:
+            self._damaged(begin)
+
+    def next(self) -> bytes | None:
+        """The next message; None: there are no more. Raises: CheckpointDamaged."""
+        if self.is_over:
+            return None
+        (size,) = _LENGTH.unpack(self._take(_LENGTH.size))
+        if not size:
+            self.is_over = True
+            told = Position.unpacked(self._take(len(self.position.packed())))
+            if told != self.position:
+                self._damaged(told)
+            return None
+        message = self._take(size)
+        self.position = self.position.behind(message)
+        return message
+
+    def close(self) -> None:
+        self._buffer = b""
+
+    def _take(self, size: int) -> bytes:
+        if len(self._buffer) < size:
+            wanted = max(_BLOCK, size - len(self._buffer))
+            wanted = min(wanted, self._file.bytes - self._offset)
+            self._buffer += self._files.read(self._path, self._offset, wanted)
+            self._offset += wanted
+        if len(self._buffer) < size:
+            self._damaged(self.position)
+        taken, self._buffer = self._buffer[:size], self._buffer[size:]
+        return taken
+
+    def _damaged(self, expected: Position) -> None:
+        raise CheckpointDamaged(
+            f"the file {self._file.name} with a partition of the DataFrame is not what was written: expected checksum "
+            f"{expected.checksum:08x} behind {expected.batches} batches, found {self.position.checksum:08x} behind "
+            f"{self.position.batches}"
+        )

@@ -1,0 +1,258 @@
+"""Examines a Spark application: its configuration, its room, and what tasks find out where they run."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import platform
+import re
+import secrets
+import threading
+import time
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyspark
+from pyspark import SparkContext, cloudpickle
+from pyspark.sql import SparkSession
+
+from penstock.hosting import spark_executor
+from penstock.hosting.addresses import addresses_of
+from penstock.hosting.doctor.findings import (
+    LEAST,
+    DriverFacts,
+    ExecutorFacts,
+    Slots,
+    facts_of,
+    probe_findings,
+    slot_findings,
+)
+from penstock.hosting.doctor.meeting import Meeting
+from penstock.hosting.handshake import Credentials
+from penstock.hosting.package_archive import package_archive
+from penstock.hosting.spark_checks import (
+    ALL_JOBS,
+    Finding,
+    JobKind,
+    configuration_findings,
+    urgency,
+)
+from penstock.hosting.spark_driver import SparkProvider, control_endpoint_of
+from penstock.model.config import Settings
+
+_MOST_TASKS: Final = 256
+_UNKNOWN_TASKS: Final = 2
+_WAIT_S: Final = 10.0
+_LIMIT_S: Final = 120.0
+_SETTLED_S: Final = 2.0
+_POLL_S: Final = 0.1
+_GROUP: Final = "penstock-doctor"
+_LOOPBACK: Final = "127.0.0.1"
+_SAID: Final = re.compile(r"(PYTHON_VERSION_MISMATCH.*|Cannot run program.*|\w+Error: .*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """`facts`: what there is, a line each. `findings`: the worst first."""
+
+    facts: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+    def can_run(self, kind: JobKind) -> bool:
+        return not any(kind in finding.stops for finding in self.findings)
+
+
+def examine(spark: SparkSession, settings: Settings) -> Diagnosis:
+    """Runs one short Spark job of a task for each slot. Raises: ConfigurationError: a setting of ours is wrong; ExternalError: no
+    control port is free.
+    """
+    context = spark.sparkContext
+    provider = SparkProvider(spark, 1)
+    conf = dict(context.getConf().getAll())
+    found = configuration_findings(conf, context.master)
+    total = _settled_cores(provider)
+    slots = _slots(provider, settings, total, int(conf.get("spark.task.cpus", "1")))
+    found += slot_findings(slots)
+    facts = [_what_there_is(context), provider.describe()]
+    if total or slots.total is None:
+        tasks = min(total, _MOST_TASKS) or _UNKNOWN_TASKS
+        probed, more = _Probes(context, settings, tasks).run()
+        found += more
+        facts += _told(probed)
+    return Diagnosis(tuple(facts), tuple(sorted(found, key=urgency)))
+
+
+def _settled_cores(provider: SparkProvider) -> int:
+    """Executors of a young application register one by one: that of a moment in which no more have come."""
+    total, since = provider.total_cores(), time.monotonic()
+    while total and not provider.is_local and time.monotonic() - since < _SETTLED_S:
+        time.sleep(_POLL_S)
+        now = provider.total_cores()
+        if now != total:
+            total, since = now, time.monotonic()
+    return total
+
+
+def _slots(provider: SparkProvider, settings: Settings, total: int, cores: int) -> Slots:
+    each = settings.get_int("taskmanager.numberOfTaskSlots")
+    wanted, why = 1, "parallelism.default is not set: one at the least"
+    if settings.is_set("parallelism.default"):
+        parallelism = settings.get_int("parallelism.default")
+        wanted = -(-parallelism // each)
+        why = f"parallelism.default={parallelism}, taskmanager.numberOfTaskSlots={each}"
+    free = provider.max_taskmanagers(wanted)
+    is_open = free is None
+    used = 0 if free is None else max(0, total - free)
+    return Slots(None if is_open else total, used, wanted, why, cores, each)
+
+
+def _what_there_is(context: SparkContext) -> str:
+    jvm = context._jvm
+    assert jvm is not None
+    java = jvm.java.lang.System.getProperty("java.version")
+    modules = ", ".join(f"{name} {version}" for name, version in _own_modules(LEAST).items())
+    return (
+        f"Spark {context.version} on Java {java}, master {context.master}; driver: Python {platform.python_version()}, "
+        f"PySpark {pyspark.__version__}, {modules}"
+    )
+
+
+def _own_modules(names: Iterable[str]) -> dict[str, str]:
+    found = {}
+    for name in names:
+        with contextlib.suppress(ImportError):
+            found[name] = str(importlib.import_module(name).__version__)
+    return found
+
+
+def _told(probed: Sequence[ExecutorFacts]) -> list[str]:
+    if not probed:
+        return []
+    executors = len({(one.host, one.process) for one in probed})
+    hosts = ", ".join(sorted({one.host for one in probed}))
+    ways = sum(one.peers for one in probed)
+    closed = sum(len(one.peer_errors) for one in probed)
+    reached = sum(one.control_error is None for one in probed)
+    return [
+        f"{len(probed)} tasks ran, in {executors} executor{'s' * (executors != 1)}, on {hosts}",
+        f"driver reached by {reached} of {len(probed)} tasks; {ways - closed} of {ways} ways between tasks open",
+    ]
+
+
+class _Probes:
+    """One Spark job whose tasks meet."""
+
+    def __init__(self, context: SparkContext, settings: Settings, tasks: int) -> None:
+        self._context = context
+        self._settings = settings
+        self._tasks = tasks
+        self._addresses = addresses_of(settings)
+        self._is_local = str(context.master).startswith("local")
+        self._is_late = False
+
+    def run(self) -> tuple[list[ExecutorFacts], list[Finding]]:
+        """What the tasks have found, and what is wrong with it."""
+        endpoint = control_endpoint_of(self._context, self._addresses)
+        token = secrets.token_hex(8)
+        credentials = Credentials(secrets.token_bytes(32), token, token)
+        with (
+            _marked(self._shared_folders()) as (mark, folders),
+            Meeting(endpoint, credentials, self._tasks, _WAIT_S) as meeting,
+        ):
+            order = {
+                "host": endpoint.dialled_host,
+                "port": meeting.port,
+                "secret": credentials.secret.hex(),
+                "token": token,
+                "addresses": asdict(self._addresses),
+                "bind_host": _LOOPBACK if self._is_local else None,
+                "modules": self._modules(),
+                "folders": folders,
+                "mark": mark,
+                "wait_s": 2 * _WAIT_S,
+            }
+            try:
+                told = self._submit(order)
+            except Exception as error:  # Py4J's, of many kinds: the tasks could not run
+                return [], [self._not_run(str(error))]
+        facts = [facts_of(one) for one in told]
+        driver = DriverFacts(
+            f"{endpoint.dialled_host}:{meeting.port}",
+            platform.python_version(),
+            _own_modules(self._modules()),
+        )
+        return facts, probe_findings(facts, driver)
+
+    def _modules(self) -> list[str]:
+        backend = self._settings.get_str("state.backend.type")
+        return [*LEAST, "rocksdict"] if backend == "rocksdb" else list(LEAST)
+
+    def _shared_folders(self) -> list[str]:
+        """Directories on mounted file systems that executors have to share with the driver."""
+        folder = self._settings.get_str("execution.checkpointing.dir")
+        if folder is None or self._is_local:
+            return []
+        path = folder.removeprefix("file://")
+        return [] if "://" in path else [path]
+
+    def _submit(self, order: Mapping[str, Any]) -> list[dict[str, Any]]:
+        context = self._context
+        context.setJobGroup(_GROUP, "Penstock doctor", interruptOnCancel=True)
+        cloudpickle.register_pickle_by_value(spark_executor)
+        archive = context.broadcast(package_archive())
+        limit = threading.Timer(_LIMIT_S, self._give_up)
+        limit.start()
+        try:
+            rdd = context.parallelize(range(self._tasks), self._tasks)
+            told: list[dict[str, Any]] = rdd.mapPartitionsWithIndex(_body(order, archive)).collect()
+            return told
+        finally:
+            limit.cancel()
+            archive.destroy()
+
+    def _give_up(self) -> None:
+        self._is_late = True
+        self._context.cancelJobGroup(_GROUP)
+
+    def _not_run(self, error: str) -> Finding:
+        if self._is_late:
+            return Finding(
+                f"{self._tasks} short tasks did not end within {_LIMIT_S:g} s",
+                "see in Spark's own pages what holds the cores, or why executors do not start",
+                ALL_JOBS,
+            )
+        said = _SAID.search(error)
+        return Finding(
+            f"Python tasks cannot run on the executors: {said[1] if said else error.strip().splitlines()[0]}",
+            f"have Python {platform.python_version()} on all executors, and name it by spark.pyspark.python (or PYSPARK_PYTHON)",
+            ALL_JOBS,
+        )
+
+
+def _body(order: Mapping[str, Any], archive: Any) -> Any:
+    probe = spark_executor.probe_executor
+
+    def run(task: int, _records: Any) -> Any:
+        return probe(dict(order), archive, task)
+
+    run.__module__ = "__main__"  # by value, like everything in the Spark closure
+    return run
+
+
+@contextlib.contextmanager
+def _marked(folders: Sequence[str]) -> Generator[tuple[str, list[str]], None, None]:
+    """A file of this name lies in these folders meanwhile, as far as this machine has them."""
+    mark = f".penstock-doctor-{secrets.token_hex(8)}"
+    made: list[Path] = []
+    try:
+        for folder in folders:
+            with contextlib.suppress(OSError):  # its absence is what tasks will tell
+                Path(folder).mkdir(parents=True, exist_ok=True)
+                (Path(folder) / mark).touch()
+                made.append(Path(folder) / mark)
+        yield mark, list(folders)
+    finally:
+        for path in made:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,238 @@
+"""Rules on what the probes have found. Knows no Spark and no socket: facts in, findings out."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from penstock.hosting.spark_checks import ALL_JOBS, STREAMING, Finding
+
+LEAST: Final[Mapping[str, tuple[int, ...]]] = {"pyarrow": (15,), "numpy": (1, 26)}
+"""Versions that tasks need at the least."""
+_SHOWN: Final = 3
+_LITTLE_MB: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorFacts:
+    """What one task has found, as `probe` tells it. `process`: all tasks of an executor have the same. `modules`: versions; None:
+    not there. Errors: None, or texts by what they are about. `peers`: how many other tasks it dialled.
+    """
+
+    host: str
+    process: int
+    python: str
+    modules: Mapping[str, str | None]
+    folder_errors: Mapping[str, str]
+    tmp_error: str | None
+    free_mb: int
+    control_error: str | None = None
+    data: str | None = None
+    data_error: str | None = None
+    peers: int = 0
+    peer_errors: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DriverFacts:
+    """`control`: where it is dialled, host:port. `modules`: the driver's versions."""
+
+    control: str
+    python: str
+    modules: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """Spark's task slots, and what a streaming job takes of them. `total` None: Spark makes executors as they are needed.
+    `wanted`: TaskManagers, `why` so many. `cores_each`: Spark cores of one, `slots_each`: its slots.
+    """
+
+    total: int | None
+    used: int
+    wanted: int
+    why: str
+    cores_each: int
+    slots_each: int
+
+
+def slot_findings(slots: Slots) -> Iterator[Finding]:
+    """Whether there is room for a job."""
+    if slots.total == 0:
+        yield Finding(
+            "Spark gives no task slot at all: no executor has registered",
+            "start executors, or lower what is asked of each: spark.executor.cores, spark.executor.memory, spark.task.cpus",
+            ALL_JOBS,
+        )
+    elif slots.total is not None:
+        yield from _few_slots(slots, slots.total - slots.used, slots.total)
+    if slots.slots_each > max(1, slots.cores_each):
+        yield Finding(
+            f"taskmanager.numberOfTaskSlots is {slots.slots_each}, but a TaskManager reserves {slots.cores_each} "
+            f"core{'s' * (slots.cores_each != 1)} of Spark",
+            f"set spark.task.cpus={slots.slots_each} if the slots are to work at the same time on columns; waiting work needs no "
+            "more",
+            is_hint=True,
+        )
+
+
+def _few_slots(slots: Slots, free: int, total: int) -> Iterator[Finding]:
+    if slots.wanted > free:
+        yield Finding(
+            f"a streaming job takes {slots.wanted} task slot{'s' * (slots.wanted != 1)} ({slots.why}), but of Spark's {total} "
+            f"{slots.used} are in use",
+            "raise spark.cores.max or spark.executor.instances, lower parallelism.default, or end what runs there",
+            STREAMING,
+        )
+    elif slots.wanted == free:
+        yield Finding(
+            f"a streaming job takes all {free} task slots that are free ({slots.why}): a lost TaskManager may find no other "
+            "place, and Spark jobs beside it wait",
+            "give Spark a core more, or lower parallelism.default",
+        )
+
+
+def probe_findings(facts: Sequence[ExecutorFacts], driver: DriverFacts) -> list[Finding]:
+    """What is wrong where tasks run."""
+    found: list[Finding] = []
+    for rule in (_versions, _modules, _control):
+        found += rule(facts, driver)
+    found += [*_data(facts), *_temporary(facts), *_folders(facts)]
+    return found
+
+
+# ---------------------------------------------------------------------- rules
+
+
+def _versions(facts: Sequence[ExecutorFacts], driver: DriverFacts) -> Iterator[Finding]:
+    wrong = _hosts_by(
+        facts, lambda one: None if _numbers(one.python) == _numbers(driver.python) else one.python
+    )
+    for version, hosts in wrong.items():
+        yield Finding(
+            f"Python is {version} on {_some(hosts)} and {driver.python} on the driver: functions of one cannot be read by the "
+            "other",
+            "set spark.pyspark.python (or PYSPARK_PYTHON) to the same Python on all machines",
+            ALL_JOBS,
+        )
+
+
+def _modules(facts: Sequence[ExecutorFacts], driver: DriverFacts) -> Iterator[Finding]:
+    for name in dict.fromkeys(name for one in facts for name in one.modules):
+        hosts_of: dict[str | None, set[str]] = defaultdict(set)
+        for one in facts:
+            hosts_of[one.modules.get(name)].add(one.host)
+        for version, hosts in hosts_of.items():
+            found = _module(name, version, _some(sorted(hosts)), driver.modules.get(name))
+            if found is not None:
+                yield found
+
+
+def _module(name: str, version: str | None, where: str, here: str | None) -> Finding | None:
+    """`here`: the driver's version."""
+    if version is None:
+        return Finding(
+            f"{name} cannot be imported on {where}",
+            f"install {name} in the executors' Python, or ship an environment that has it by spark.archives and set "
+            "spark.pyspark.python to its Python",
+            ALL_JOBS,
+        )
+    least = LEAST.get(name, ())
+    if _numbers(version) < least:
+        newer = ".".join(map(str, least))
+        return Finding(
+            f"{name} is {version} on {where}", f"install {name} {newer} or newer", ALL_JOBS
+        )
+    if here is not None and _numbers(version)[:1] != _numbers(here)[:1]:
+        return Finding(
+            f"{name} is {version} on {where} and {here} on the driver: what one has pickled the other may not read",
+            f"install the same {name} everywhere",
+        )
+    return None
+
+
+def _control(facts: Sequence[ExecutorFacts], driver: DriverFacts) -> Iterator[Finding]:
+    for error, hosts in _hosts_by(facts, lambda one: one.control_error).items():
+        yield Finding(
+            f"the driver cannot be reached at {driver.control} from {_some(hosts)}: {error}",
+            "set jobmanager.rpc.address to an address of the driver that executors reach, jobmanager.bind-host to 0.0.0.0 behind "
+            "a NAT, and jobmanager.rpc.port to ports that the firewall lets through",
+            STREAMING,
+        )
+
+
+def _data(facts: Sequence[ExecutorFacts]) -> Iterator[Finding]:
+    for error, hosts in _hosts_by(facts, lambda one: one.data_error).items():
+        yield Finding(
+            f"a TaskManager on {_some(hosts)} could not listen for data: {error}",
+            "set taskmanager.host (a network that all executors are in, as 10.1.0.0/16), taskmanager.bind-host and "
+            "taskmanager.data.port",
+            STREAMING,
+        )
+    closed = [
+        f"{one.host} to {address} ({error})"
+        for one in facts
+        for address, error in one.peer_errors.items()
+    ]
+    if closed:
+        yield Finding(
+            f"{len(closed)} of {sum(one.peers for one in facts)} ways between tasks are closed: {_some(closed)}",
+            "set taskmanager.host to a network that all executors are in, and taskmanager.data.port to ports that are open between "
+            "them",
+            STREAMING,
+        )
+
+
+def _temporary(facts: Sequence[ExecutorFacts]) -> Iterator[Finding]:
+    for error, hosts in _hosts_by(facts, lambda one: one.tmp_error).items():
+        yield Finding(
+            f"no temporary files can be written on {_some(hosts)}: {error}",
+            "set TMPDIR for the executors (spark.executorEnv.TMPDIR) to a directory that they can write",
+            ALL_JOBS,
+        )
+    full = sorted({one.host for one in facts if one.free_mb < _LITTLE_MB})
+    if full:
+        yield Finding(
+            f"less than {_LITTLE_MB} MB are free for temporary files on {_some(full)}",
+            "make room, or name other directories: io.tmp.dirs for Penstock, spark.local.dir for Spark",
+        )
+
+
+def _folders(facts: Sequence[ExecutorFacts]) -> Iterator[Finding]:
+    for folder in dict.fromkeys(folder for one in facts for folder in one.folder_errors):
+        wrong = _hosts_by(facts, lambda one, folder=folder: one.folder_errors.get(folder))  # type: ignore[misc]
+        for error, hosts in wrong.items():
+            yield Finding(
+                f"execution.checkpointing.dir {folder} is of no use on {_some(hosts)}: {error}",
+                "name a directory that driver and executors share, or an object store",
+                STREAMING,
+            )
+
+
+def _hosts_by(
+    facts: Iterable[ExecutorFacts], told: Callable[[ExecutorFacts], str | None]
+) -> dict[str, list[str]]:
+    """Hosts of which something is told, by what that is."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for one in facts:
+        text = told(one)
+        if text is not None:
+            found[text].add(one.host)
+    return {text: sorted(hosts) for text, hosts in found.items()}
+
+
+def _some(names: Sequence[str]) -> str:
+    rest = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    parts = version.split(".")[:2]
+    return tuple(int(part) for part in parts if part.isdecimal())
+
+
+def facts_of(told: Mapping[str, Any]) -> ExecutorFacts:
+    """What `probe` has returned."""
+    return ExecutorFacts(**told)

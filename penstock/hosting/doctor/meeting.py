@@ -1,0 +1,92 @@
+"""The driver's side of the probes: listens where the JobManager of a job would, and brings tasks together.
+
+When as many tasks as are expected have dialled, or the time is over, each is told of one task at every other place, and dials
+it. All are let go when all have done so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from typing import Any, Final, Self
+
+from penstock.hosting.addresses import CONTROL_PORT, Endpoint, listen
+from penstock.hosting.doctor.lines import Lines, accepted
+from penstock.hosting.handshake import Credentials
+from penstock.model.errors import ExternalError
+
+_MOST_PEERS: Final = 64
+
+
+class Meeting:
+    """`with Meeting(...) as meeting`: from then on it listens at `port`, as it is dialled."""
+
+    def __init__(
+        self, endpoint: Endpoint, credentials: Credentials, tasks: int, wait_s: float
+    ) -> None:
+        """`tasks`: how many are expected; they wait at most `wait_s` for each other. Raises: ExternalError: no port is free."""
+        self._server = listen(endpoint, CONTROL_PORT)
+        self.port: int = endpoint.port or self._server.getsockname()[1]
+        self._credentials = credentials
+        self._tasks = tasks
+        self._wait_s = wait_s
+        self._changed = threading.Condition()
+        self._told: dict[int, dict[str, Any]] = {}
+        self._done = 0
+        self._threads: list[threading.Thread] = []
+        self._is_over = False
+
+    def __enter__(self) -> Self:
+        self._server.settimeout(0.1)
+        self._start(self._accept)
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+        for thread in list(self._threads):
+            thread.join()
+        self._server.close()
+
+    def _start(self, call: Any, *arguments: Any) -> None:
+        thread = threading.Thread(target=call, args=arguments, name="penstock-meeting", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while not self._is_over:
+            with contextlib.suppress(OSError):
+                sock, _ = self._server.accept()
+                self._start(self._serve, sock)
+
+    def _serve(self, sock: socket.socket) -> None:
+        with contextlib.suppress(OSError, ExternalError), sock:
+            lines = accepted(sock, self._credentials)
+            sock.settimeout(self._wait_s)
+            told = lines.receive()
+            if told is not None:
+                self._introduce(told, lines)
+
+    def _introduce(self, told: dict[str, Any], lines: Lines) -> None:
+        with self._changed:
+            self._told[told["task"]] = told
+            self._changed.notify_all()
+            self._changed.wait_for(
+                lambda: self._is_over or len(self._told) >= self._tasks, self._wait_s
+            )
+            peers = self._peers_of(told)
+        lines.send(peers)
+        lines.receive()
+        with self._changed:
+            self._done += 1
+            self._changed.notify_all()
+            self._changed.wait_for(
+                lambda: self._is_over or self._done >= len(self._told), self._wait_s
+            )
+
+    def _peers_of(self, told: dict[str, Any]) -> list[list[Any]]:
+        """[task, host, port] of one task at each place, itself excepted."""
+        by_place = {one["place"]: one for one in self._told.values() if one is not told}
+        return [[one["task"], *one["data"]] for one in list(by_place.values())[:_MOST_PEERS]]

@@ -1,0 +1,72 @@
+"""What every codec has: the base, and the codec of values of one Python class. Source: PyFlink's coders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NoReturn
+
+import pyarrow as pa
+
+from penstock.model import types as t
+
+NONE: Final = type(None)
+
+
+class Codec:
+    """Base: any value passes and there is no Arrow form (pickled)."""
+
+    arrow: pa.DataType | None = None
+
+    def __init__(self, type_info: t.TypeInformation | None) -> None:
+        self.type_info = type_info
+
+    def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
+        """The values as the coder would give them back; the same object where nothing changes.
+
+        Raises: TypeError, AssertionError or OverflowError as the type demands.
+        """
+        return values
+
+    def coerce(self, value: Any) -> Any:
+        """The lenient edge of `from_collection`: one value made to fit."""
+        return value
+
+    def plain(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Enforced values to what `pa.array` takes."""
+        return values
+
+    def back(self, values: list[Any]) -> list[Any]:
+        """What `to_pylist` gave, to Python values."""
+        return values
+
+    def to_array(self, values: Sequence[Any]) -> pa.Array:
+        """Checked and in Arrow."""
+        return pa.array(self.plain(self.enforce(values)), type=self.arrow)
+
+    def from_array(self, array: pa.Array) -> list[Any]:
+        """Python values of a column."""
+        return self.back(array.to_pylist())
+
+    def refuse(self, value: Any, expected: str) -> NoReturn:
+        raise TypeError(
+            f"a value of type {type(value).__qualname__} does not fit the declared type "
+            f"{self.type_info}: expected {expected}, got {value!r:.200}"
+        )
+
+
+class ExactCodec(Codec):
+    """Values of one Python class (or its subclasses), unchanged."""
+
+    def __init__(self, type_info: t.TypeInformation, kind: type, arrow: pa.DataType | None) -> None:
+        super().__init__(type_info)
+        self._kind = kind
+        self._kinds = frozenset({kind, NONE})
+        self.arrow = arrow
+
+    def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
+        if set(map(type, values)) <= self._kinds:
+            return values
+        for value in values:
+            if value is not None and not isinstance(value, self._kind):
+                self.refuse(value, self._kind.__name__)
+        return values

@@ -1,0 +1,347 @@
+"""StreamHarness: a part of a program driven by hand, in the test's own thread.
+
+    with StreamHarness(lambda words: words.key_by(word_of).process(Count())) as harness:
+        harness.process_element(("a", 1), timestamp=5)
+        harness.process_watermark(10)
+        assert harness.values() == [("a", 1)]
+
+Source: Flink's OneInputStreamOperatorTestHarness, KeyedOneInputStreamOperatorTestHarness, TwoInputStreamOperatorTestHarness;
+differs: takes any part of a program, with any number of inputs and outputs, instead of one operator.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import numpy as np
+
+from penstock.common.configuration import Configuration
+from penstock.common.typeinfo import TypeInformation
+from penstock.datastream.connectors.base import (
+    Boundedness,
+    EnumeratorContext,
+    QueueEnumerator,
+    ReaderContext,
+    Source,
+    SourceReader,
+)
+from penstock.datastream.data_stream import DataStream
+from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+from penstock.hosting.closures import dumps_records, loads_records, serialize
+from penstock.model.checkpoints import InlineHandle, StateHandle
+from penstock.model.completed_checkpoint import ListStateShare, OperatorRestore
+from penstock.model.errors import ConfigurationError
+from penstock.model.graph.builder import build_job_graph
+from penstock.model.ids import JobId, VertexId
+from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
+from penstock.runtime.checkpoint.state_format import read_operator, write_operator
+from penstock.runtime.convert import coerce_collection, to_rows
+from penstock.runtime.elements import (
+    ACTIVE,
+    IDLE,
+    NO_TIMESTAMP,
+    ColumnBatch,
+    Element,
+    RowBatch,
+    Watermark,
+    WatermarkStatus,
+)
+from penstock.runtime.keys.hashing import original_key
+from penstock.runtime.operators.keyed import KeyedOperator
+from penstock.runtime.state_descriptors import StateDescriptor
+from penstock.testing.clock import ManualClock
+from penstock.testing.wiring import Wiring
+
+_JOB_ID: Final = JobId("0" * 32)
+_USER_STATE: Final = "state/"
+MAX_PARALLELISM: Final = 128
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRecord:
+    """What came out: a value and its timestamp in ms, None where it has none."""
+
+    value: Any
+    timestamp: int | None = None
+
+
+class StreamHarness:
+    """One subtask of each operator of a part of a program."""
+
+    def __init__(
+        self,
+        build: Callable[..., DataStream | Sequence[DataStream]],
+        types: Sequence[TypeInformation | None] = (),
+        *,
+        clock: ManualClock | None = None,
+        restored: bytes = b"",
+        configuration: Mapping[str, str] | None = None,
+    ) -> None:
+        """`build`: from a DataStream for each of its parameters to the stream that is looked at, or several of them. What it uses
+        is pickled, as in a job. `types`: of the inputs; missing ones are pickled. `clock`: processing time, from 0. `restored`: what
+        `snapshot` of such a harness gave. `configuration`: as of a program.
+
+        Raises: what building and opening raise.
+        """
+        self.clock = clock or ManualClock()
+        env = StreamExecutionEnvironment(Configuration.from_dict(dict(configuration or {})))
+        env.set_parallelism(1).set_max_parallelism(MAX_PARALLELISM)
+        inputs = _inputs_of(env, build, types)
+        built = build(*inputs)
+        looked_at = [built] if isinstance(built, DataStream) else list(built)
+        for number, stream in enumerate(looked_at):
+            stream.collect_into(str(number))
+        graph = env.stream_graph("harness")
+        job_graph = build_job_graph(graph, _JOB_ID, serialize)
+        self._types = [*types, *[None] * (len(inputs) - len(types))]
+        self._sources = _sources(job_graph.vertices.values(), inputs)
+        self._output_types = [stream._element_type for stream in looked_at]  # ruff: ignore[private-member-access]
+        self._outputs: list[list[StreamRecord | Watermark | WatermarkStatus]] = [
+            [] for _ in looked_at
+        ]
+        self._wiring = Wiring(job_graph, self.clock.now_ms, self._take)
+        self._is_ended = False
+        self._wiring.open(_restored(restored, self._wiring.operators))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Operators are closed, tail first."""
+        self._wiring.close()
+
+    # ------------------------------------------------------------------ what goes in
+
+    def process_element(self, value: Any, timestamp: int | None = None, input: int = 0) -> None:  # ruff: ignore[builtin-argument-shadowing]
+        """`timestamp`: event time in ms. Raises: UserCodeError, with the user's traceback."""
+        kind = self._types[input]
+        (value,) = [value] if kind is None else coerce_collection([value], kind)
+        stamps = None if timestamp is None else np.array([timestamp], np.int64)
+        self._wiring.emit(self._sources[input], RowBatch([value], stamps))
+
+    def process_elements(self, *values: Any, input: int = 0) -> None:  # ruff: ignore[builtin-argument-shadowing]
+        """One after the other, without timestamps."""
+        for value in values:
+            self.process_element(value, input=input)
+
+    def process_watermark(self, timestamp: int, input: int = 0) -> None:  # ruff: ignore[builtin-argument-shadowing]
+        """No element of this input comes any more with a timestamp up to this one, in ms."""
+        self._wiring.emit(self._sources[input], Watermark(timestamp))
+
+    def process_watermark_status(self, *, is_idle: bool, input: int = 0) -> None:  # ruff: ignore[builtin-argument-shadowing]
+        """An idle input holds no watermark back."""
+        status = IDLE if is_idle else ACTIVE
+        self._wiring.emit(self._sources[input], status)
+
+    def set_processing_time(self, now_ms: int) -> None:
+        """Timers on the way fire in their order, each at its own time. Raises: ValueError: time does not go back."""
+        while True:
+            due = self._wiring.next_timer_ms
+            if due is None or due > now_ms:
+                break
+            self.clock.set(max(due, self.clock.now_ms()))
+            self._wiring.settle()
+        self.clock.set(now_ms)
+        self._wiring.settle()
+
+    def wait_for_async(self) -> None:
+        """Until all calls of async functions have been answered. Raises: TimeoutError after 30 s."""
+        self._wiring.wait_for_async()
+        self._wiring.settle()
+
+    def end_input(self) -> None:
+        """Of all inputs: the last watermark, then operators finish."""
+        if not self._is_ended:
+            self._is_ended = True
+            for source in self._sources:
+                self._wiring.end_source(source)
+
+    # ------------------------------------------------------------------ what comes out
+
+    def output(self, number: int = 0) -> list[StreamRecord | Watermark | WatermarkStatus]:
+        """Everything so far, in order. `number`: of the streams that `build` gave."""
+        return list(self._outputs[number])
+
+    def values(self, number: int = 0) -> list[Any]:
+        """Of the records so far."""
+        return [one.value for one in self._outputs[number] if isinstance(one, StreamRecord)]
+
+    def take_values(self, number: int = 0) -> list[Any]:
+        """The same, and they are not given again."""
+        values = self.values(number)
+        self._outputs[number].clear()
+        return values
+
+    def watermarks(self, number: int = 0) -> list[int]:
+        """In ms, of those so far."""
+        return [one.timestamp_ms for one in self._outputs[number] if isinstance(one, Watermark)]
+
+    @property
+    def late_records_dropped(self) -> int:
+        """By windows, as the metric of the same name."""
+        return self._wiring.late_records_dropped
+
+    # ------------------------------------------------------------------ state and timers
+
+    def keyed_state(
+        self, state: str | StateDescriptor, operator: str | None = None
+    ) -> dict[Any, Any]:
+        """Values by key, as they are now. `state`: descriptor or its name. `operator`: name or uid, where several have such a state.
+
+        Raises: ConfigurationError: there is none, or more than one.
+        """
+        name = state if isinstance(state, str) else state.name
+        states = self._wiring.snapshot()
+        specs = self._wiring.operators
+        wanted = {operator, None}
+        found = [
+            part
+            for uid, one in states.items()
+            if uid in wanted or specs[uid].name in wanted or operator is None
+            for part_name, part in _read(one).keyed.items()
+            if part_name == _USER_STATE + name
+        ]
+        if len(found) != 1:
+            there = sorted(
+                f"{specs[uid].name}: {part.removeprefix(_USER_STATE)}"
+                for uid, one in states.items()
+                for part in one.keyed
+                if part.startswith(_USER_STATE)
+            )
+            raise ConfigurationError(
+                f"{len(found)} operators have keyed state {name!r}, expected one. There are now: {there}. A state is there "
+                "when it has a value; name the operator where several have it."
+            )
+        (part,) = found
+        return {original_key(row[0]): row[-1] for row in part.rows()}
+
+    def event_time_timers(self) -> int:
+        """How many are set, of all keyed operators."""
+        return sum(len(one.timers.event.entries()) for one in self._keyed())
+
+    def processing_time_timers(self) -> int:
+        return sum(len(one.timers.processing.entries()) for one in self._keyed())
+
+    def snapshot(self) -> bytes:
+        """State of all operators, by uid, as a checkpoint would write it: forced through bytes. For `restored`."""
+        written = {
+            uid: write_operator(state, _inline, dumps_records, loads_records)
+            for uid, state in self._wiring.snapshot().items()
+        }
+        return pickle.dumps(written)
+
+    def _keyed(self) -> list[KeyedOperator]:
+        return [one for one in self._wiring.running if isinstance(one, KeyedOperator)]
+
+    def _take(self, stream: str, element: Element) -> None:
+        number = int(stream)
+        if isinstance(element, ColumnBatch):
+            element = to_rows(element, self._output_types[number])
+        if isinstance(element, RowBatch):
+            stamps = (
+                [None] * len(element) if element.timestamps is None else element.timestamps.tolist()
+            )
+            self._outputs[number] += [
+                StreamRecord(value, None if stamp == NO_TIMESTAMP else stamp)
+                for value, stamp in zip(element.values, stamps, strict=True)
+            ]
+        elif isinstance(element, Watermark | WatermarkStatus):
+            self._outputs[number].append(element)
+
+
+# ---------------------------------------------------------------------- inputs
+
+
+class _ByHand(Source):
+    """Its records come from the test."""
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.BOUNDED
+
+    def create_enumerator(self, context: EnumeratorContext) -> QueueEnumerator:
+        return QueueEnumerator(context, ())
+
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        raise AssertionError("nobody reads an input that is fed by hand")
+
+
+def _inputs_of(
+    env: StreamExecutionEnvironment,
+    build: Callable[..., object],
+    types: Sequence[TypeInformation | None],
+) -> list[DataStream]:
+    parameters = [
+        one
+        for one in inspect.signature(build).parameters.values()
+        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) and one.default is one.empty
+    ]
+    if not parameters or len(types) > len(parameters):
+        raise ConfigurationError(
+            f"build takes {len(parameters)} streams, and {len(types)} types were given; expected at least one stream, and a "
+            "type for each at most."
+        )
+    kinds = [*types, *[None] * (len(parameters) - len(types))]
+    return [env.add_source(_ByHand(), f"Input {number}", kind) for number, kind in enumerate(kinds)]
+
+
+def _sources(vertices: Any, inputs: Sequence[DataStream]) -> list[VertexId]:
+    """The vertex at whose head each input is. Raises: ConfigurationError: one that leads nowhere."""
+    by_node = {
+        operator.node_id: vertex.vertex_id for vertex in vertices for operator in vertex.operators
+    }
+    found = []
+    for number, stream in enumerate(inputs):
+        (upstream,) = stream.upstreams()
+        if upstream.node_id not in by_node:
+            raise ConfigurationError(
+                f"input {number} leads to none of the streams that build gave."
+            )
+        found.append(by_node[upstream.node_id])
+    return found
+
+
+# ---------------------------------------------------------------------- bytes
+
+
+def _inline(data: bytes) -> StateHandle:
+    return InlineHandle(data, 0)
+
+
+def _bytes_of(handle: StateHandle) -> bytes:
+    assert isinstance(handle, InlineHandle)
+    return handle.data
+
+
+def _read(state: OperatorSnapshot) -> OperatorSnapshot:
+    """Frozen state as it would be restored."""
+    written = write_operator(state, _inline, dumps_records, loads_records)
+    restore = OperatorRestore(written.keyed)
+    return read_operator(restore, _bytes_of, (0, MAX_PARALLELISM - 1), loads_records)
+
+
+def _restored(data: bytes, operators: Mapping[str, object]) -> dict[str, OperatorSnapshot]:
+    """Raises: ConfigurationError: state of an operator that is not there."""
+    if not data:
+        return {}
+    written = pickle.loads(data)
+    unknown = sorted(set(written) - set(operators))
+    if unknown:
+        raise ConfigurationError(
+            f"the snapshot has state of operators that are not here: {unknown}; there are {sorted(operators)}. Give operators "
+            "that are to be found again a uid()."
+        )
+    groups = (0, MAX_PARALLELISM - 1)
+    restored = {}
+    for uid, state in written.items():
+        lists = tuple(ListStateShare(one, 0, len(one.offsets) - 1) for one in state.lists)
+        restore = OperatorRestore(state.keyed, lists)
+        restored[uid] = read_operator(restore, _bytes_of, groups, loads_records)
+    return restored

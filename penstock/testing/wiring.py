@@ -1,0 +1,235 @@
+"""A job graph as operators in this process: one subtask of each, which hand each other what they emit at once.
+
+No thread, no network and no time of its own; the operators are those of a running job, from the same pickles.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from penstock.hosting.async_calls import AsyncCallThreads
+from penstock.hosting.closures import deserialize, dumps_records
+from penstock.model.graph.chain import ChainedOperator, ChainSpec
+from penstock.model.graph.job_graph import JobGraph, JobVertex
+from penstock.model.graph.topology import sort_job_vertices
+from penstock.model.ids import DataSetId, VertexId
+from penstock.runtime.chain import OperatorChain, OperatorTimer, Routed
+from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
+from penstock.runtime.convert import is_columnar, to_columns
+from penstock.runtime.elements import (
+    MAX_WATERMARK,
+    ColumnBatch,
+    Element,
+    RowBatch,
+    Watermark,
+    WatermarkStatus,
+)
+from penstock.runtime.operator import Operator, OperatorContext
+from penstock.runtime.watermark_valve import StatusWatermarkValve
+
+_WAIT_S: Final = 30.0
+WATERMARK_INTERVAL_MS: Final = 200
+
+Out = Callable[[str, Element], None]
+
+
+class Wiring:
+    """All vertices of a job graph. `out(stream, element)` takes what goes to a driver stream."""
+
+    def __init__(self, graph: JobGraph, now_ms: Callable[[], int], out: Out) -> None:
+        self.now_ms = now_ms
+        self._out = out
+        self._vertices = [_Vertex(graph, one, self) for one in sort_job_vertices(graph)]
+        self._by_id = {one.vertex.vertex_id: one for one in self._vertices}
+        self._readers: dict[DataSetId, list[tuple[_Vertex, int]]] = {}
+        for reader in self._vertices:
+            for gate, edge in enumerate(reader.vertex.inputs):
+                self._readers.setdefault(edge.data_set_id, []).append((reader, gate))
+
+    def open(self, restored: dict[str, OperatorSnapshot]) -> None:
+        """Consumers first. `restored`: by uid what operators had."""
+        for one in reversed(self._vertices):
+            one.open({uid: state for uid, state in restored.items() if uid in one.uids})
+
+    def close(self) -> None:
+        for one in reversed(self._vertices):
+            one.chain.close()
+
+    # ------------------------------------------------------------------ what comes in
+
+    def emit(self, vertex_id: VertexId, element: Element) -> None:
+        """As if the source at the head of this vertex had emitted it."""
+        vertex = self._by_id[vertex_id]
+        vertex.run(vertex.chain.emit_from_head(element))
+        self.settle()
+
+    def end_source(self, vertex_id: VertexId) -> None:
+        """The source at the head of this vertex has no more records."""
+        self.emit(vertex_id, Watermark(MAX_WATERMARK))
+        self._by_id[vertex_id].end()
+
+    def settle(self) -> None:
+        """Timers that are due fire, and outcomes that are there are taken."""
+        for one in self._vertices:
+            one.take_mails()
+        while True:
+            due = [one for one in self._vertices if one.due_ms <= self.now_ms()]
+            if not due:
+                return
+            due[0].run(due[0].chain.fire_timers(self.now_ms()))
+
+    @property
+    def next_timer_ms(self) -> int | None:
+        """When the first timer of all operators is due."""
+        due = [one.chain.next_timer_ms() for one in self._vertices]
+        return min((at for at in due if at is not None), default=None)
+
+    def wait_for_async(self) -> None:
+        """Until no call of an async function is outstanding. Raises: TimeoutError."""
+        for one in self._vertices:
+            while not one.chain.is_drained:
+                one.wait_for_mail()
+
+    # ------------------------------------------------------------------ looking
+
+    def snapshot(self) -> dict[str, OperatorSnapshot]:
+        """By uid."""
+        states: dict[str, OperatorSnapshot] = {}
+        for one in self._vertices:
+            states |= one.chain.snapshot()
+        return states
+
+    @property
+    def operators(self) -> dict[str, ChainedOperator]:
+        """By uid, from sources to sinks."""
+        return {spec.uid: spec for one in self._vertices for spec in one.chain.spec.operators}
+
+    @property
+    def running(self) -> list[Operator]:
+        """Open operators, from sources to sinks."""
+        return [operator for one in self._vertices for operator in one.chain.operators]
+
+    @property
+    def late_records_dropped(self) -> int:
+        return sum(one.chain.late_records_dropped for one in self._vertices)
+
+    # ------------------------------------------------------------------ between vertices
+
+    def hand_on(self, spec: ChainSpec, routed: Routed) -> None:
+        if routed is None:
+            return
+        number, element = routed
+        output = spec.outputs[number]
+        if output.driver_stream is not None:
+            self._out(output.driver_stream, element)
+            return
+        kind: Any = output.element_type
+        if isinstance(element, RowBatch) and kind is not None and is_columnar(kind):
+            element = to_columns(element, kind)
+        assert output.data_set_id is not None
+        for reader, gate in self._readers.get(output.data_set_id, ()):
+            reader.feed(gate, element)
+
+    def end_readers(self, spec: ChainSpec) -> None:
+        for output in spec.outputs:
+            for reader, gate in self._readers.get(output.data_set_id or DataSetId(""), ()):
+                reader.end_gate(gate)
+
+
+class _Vertex:
+    """One subtask."""
+
+    def __init__(self, graph: JobGraph, vertex: JobVertex, wiring: Wiring) -> None:
+        assert vertex.chain_blob is not None
+        self.vertex = vertex
+        self._wiring = wiring
+        self._job_name = graph.name
+        spec: ChainSpec = deserialize(graph.blobs[vertex.chain_blob])
+        self.chain = OperatorChain(spec, wiring.now_ms, dumps=dumps_records)
+        self.uids = {one.uid for one in spec.operators}
+        self._mails: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._open_gates = set(range(len(vertex.inputs)))
+        of_input: dict[int, list[int]] = {}
+        for gate, edge in enumerate(vertex.inputs):
+            of_input.setdefault(edge.input_index, []).append(gate)
+        self._gates_of = of_input
+        self._valves = {i: StatusWatermarkValve(len(gates)) for i, gates in of_input.items()}
+
+    @property
+    def due_ms(self) -> float:
+        due = self.chain.next_timer_ms()
+        return float("inf") if due is None else due
+
+    def open(self, restored: dict[str, OperatorSnapshot]) -> None:
+        self.chain.restore(restored)
+        self.chain.open(self._context_of)
+
+    def feed(self, gate: int, element: Element) -> None:
+        index = self.vertex.inputs[gate].input_index
+        channel = self._gates_of[index].index(gate)
+        elements: Iterable[Element] = (element,)
+        if isinstance(element, Watermark):
+            elements = self._valves[index].input_watermark(element.timestamp_ms, channel)
+        elif isinstance(element, WatermarkStatus):
+            elements = self._valves[index].input_status(element, channel)
+        for one in elements:
+            is_batch = isinstance(one, (RowBatch, ColumnBatch))
+            while is_batch and not self.chain.takes_input:
+                self.wait_for_mail()
+            self.run(self.chain.feed(one, index))
+
+    def end_gate(self, gate: int) -> None:
+        self._open_gates.discard(gate)
+        index = self.vertex.inputs[gate].input_index
+        if self._open_gates.isdisjoint(self._gates_of[index]):
+            self.run(self.chain.end_input(index))
+        if not self._open_gates:
+            self.end()
+
+    def end(self) -> None:
+        while not self.chain.is_drained:
+            self.wait_for_mail()
+        self.run(self.chain.finish())
+        self.chain.end_data()
+        self._wiring.end_readers(self.chain.spec)
+
+    def run(self, routed: Iterable[Routed]) -> None:
+        for one in routed:
+            self._wiring.hand_on(self.chain.spec, one)
+
+    def take_mails(self) -> None:
+        while not self._mails.empty():
+            self._mails.get()()
+            self._fire()
+
+    def wait_for_mail(self) -> None:
+        try:
+            self._mails.get(timeout=_WAIT_S)()
+        except queue.Empty:
+            raise TimeoutError(
+                f"an async function of '{self.vertex.name}' has not answered for {_WAIT_S:g} s"
+            ) from None
+        self._fire()
+
+    def _fire(self) -> None:
+        """A mail lets its operator emit by a timer that is due at once."""
+        if self.due_ms <= self._wiring.now_ms():
+            self.run(self.chain.fire_timers(self._wiring.now_ms()))
+
+    def _context_of(self, spec: ChainedOperator, timer: OperatorTimer) -> OperatorContext:
+        return OperatorContext(
+            job_name=self._job_name,
+            task_name=self.vertex.name,
+            operator_name=spec.name,
+            operator_id=spec.uid,
+            subtask=0,
+            parallelism=1,
+            max_parallelism=self.vertex.max_parallelism,
+            attempt=0,
+            timers=timer,
+            output_type=spec.output_type,
+            watermark_interval_ms=WATERMARK_INTERVAL_MS,
+            async_calls=AsyncCallThreads(self._mails.put, f"penstock-async-{spec.name[:40]}"),
+        )

@@ -1,0 +1,39 @@
+"""`penstock doctor`: what was found out of a Spark application, as text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from penstock.hosting import session
+from penstock.hosting.doctor.examine import Diagnosis, examine
+from penstock.hosting.spark_checks import Finding, JobKind
+from penstock.model.config import Settings
+
+
+def doctor() -> int:
+    """0: jobs of both kinds can run. Raises: ConfigurationError: Spark does not start, or a setting is wrong."""
+    host = session.SparkHost()
+    spark = session.spark_session(Settings(command_line=host.command_line()), os.cpu_count() or 1)
+    settings = Settings(command_line=host.command_line(), spark=host.spark_configuration())
+    diagnosis = examine(spark, settings)
+    print("\n".join(rendered(diagnosis)))
+    return 0 if all(map(diagnosis.can_run, JobKind)) else 1
+
+
+def rendered(diagnosis: Diagnosis) -> Iterator[str]:
+    """Lines: what there is, what is wrong, which jobs can run."""
+    yield from diagnosis.facts
+    for finding in diagnosis.findings:
+        yield ""
+        yield f"{_weight(finding):8} {finding.what}."
+        yield f"{'':8} {finding.remedy[0].upper()}{finding.remedy[1:]}."
+    yield ""
+    for kind in JobKind:
+        yield f"{kind} jobs can{'' if diagnosis.can_run(kind) else 'not'} run."
+
+
+def _weight(finding: Finding) -> str:
+    if finding.stops:
+        return "ERROR"
+    return "HINT" if finding.is_hint else "WARNING"

@@ -1,0 +1,66 @@
+"""Each public name of PyFlink 2.3's DataStream API is here, or says what to use instead.
+
+`pyflink_names.txt`: module (with our root) and name, as PyFlink's documentation gives them.
+"""
+
+import importlib
+import io
+from pathlib import Path
+
+import pytest
+
+from penstock.common.absent import absent
+from penstock.datastream.window import (
+    CountTumblingWindowAssigner,
+    CountWindow,
+    GlobalWindow,
+    GlobalWindows,
+    TimeWindow,
+    TumblingEventTimeWindows,
+)
+
+NAMES = [
+    tuple(line.split())
+    for line in Path(__file__).with_name("pyflink_names.txt").read_text("utf-8").splitlines()
+]
+
+
+@pytest.mark.parametrize("module_name", sorted({module for module, _ in NAMES}))
+def test_each_name_is_there_or_says_what_to_use(module_name):
+    module = importlib.import_module(module_name)
+    for name in [name for where, name in NAMES if where == module_name]:
+        try:
+            getattr(module, name)
+        except NotImplementedError as error:
+            assert f".{name} has no counterpart in Penstock. " in str(error)
+            assert str(error).endswith(".")
+
+
+def test_importing_an_absent_name_says_so():
+    with pytest.raises(NotImplementedError, match=r"state\.backend\.type: rocksdb"):
+        from penstock.datastream.state_backend import EmbeddedRocksDBStateBackend  # noqa: F401
+    with pytest.raises(NotImplementedError, match=r"pyflink\.datastream\.HashMapStateBackend"):
+        from penstock.datastream import HashMapStateBackend  # noqa: F401
+
+
+def test_other_names_are_missing_as_usual():
+    lookup = absent("a.module", {"Known": "Use that."})
+    with pytest.raises(AttributeError, match="module 'a.module' has no attribute 'other'"):
+        lookup("other")
+
+
+@pytest.mark.parametrize(
+    ("assigner", "window", "size"),
+    [
+        (TumblingEventTimeWindows(1000, 0), TimeWindow(-1000, 2000), 16),
+        (CountTumblingWindowAssigner.of(3), CountWindow(7), 8),
+        (GlobalWindows.create(), GlobalWindow.get(), 1),
+    ],
+)
+def test_windows_become_bytes_and_windows_again(assigner, window, size):
+    serializer = assigner.get_window_serializer()
+    stream = io.BytesIO()
+    serializer.serialize(window, stream)
+    assert len(stream.getvalue()) == size
+    stream.seek(0)
+    assert serializer.deserialize(stream) == window
