@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
+from itertools import islice
 from typing import Any, Final
 
 from penstock.model.row import Row
 from penstock.runtime.elements import Batch, ColumnBatch
 
 _SAMPLE: Final = 8
+_LARGE_SAMPLE: Final = 64
 _DEEPEST: Final = 4
 _ROW_POINTERS: Final = 40
 """A place in three lists, a timestamp, its place in the order."""
@@ -25,6 +28,12 @@ def sorting_size(batch: Batch) -> int:
         return 0
     sample = values[:: -(-len(values) // _SAMPLE)]
     return len(values) * (sum(map(_object_size, sample)) // len(sample) + _ROW_POINTERS)
+
+
+def objects_size(values: Collection[Any]) -> int:
+    """Bytes of all of them, from the first ones, as if they shared nothing."""
+    sample = list(islice(values, _LARGE_SAMPLE))
+    return len(values) * sum(map(_object_size, sample)) // max(len(sample), 1)
 
 
 def _object_size(value: Any, depth: int = 0) -> int:
