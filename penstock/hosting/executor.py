@@ -37,9 +37,15 @@ from penstock.hosting.ha_settings import ha_settings_of, recovery_directory_of
 from penstock.hosting.ha_store import Ended
 from penstock.hosting.job_observer import JobObserver
 from penstock.hosting.jobmanager import JobManager
-from penstock.hosting.minicluster import ThreadProvider
+from penstock.hosting.minicluster import ThreadProvider, refuse_files
 from penstock.hosting.provider import TaskManagerProvider
-from penstock.hosting.settings_builder import HOST_DEFAULTS, job_manager_settings, python_files
+from penstock.hosting.settings_builder import (
+    HOST_DEFAULTS,
+    job_manager_settings,
+    python_archives,
+    python_files,
+    python_requirements,
+)
 from penstock.hosting.waiting import wait_for_end
 from penstock.hosting.wire import MAX_MESSAGE
 from penstock.model.checkpoint_statistics import CheckpointStatistics
@@ -214,7 +220,6 @@ class ClusterExecutor:
         """With the defaults that the host knows, and the operators of the runtime mode. `knows_volumes`: stages run one after the
         other, so that the data can decide the parallelism of those behind; else, in the lineage of a DataFrame, it is set before.
         """
-        _refuse_unshipped(program)
         graph.default_parallelism = (
             settings.get_int("parallelism.default")
             if settings.is_set("parallelism.default")
@@ -231,7 +236,12 @@ class ClusterExecutor:
         return graph, SubmittedJob(
             job_graph,
             tuple(coordinated_vertices(job_graph.vertices, graph.nodes)),
-            replace(program, configuration=settings.as_text()),
+            replace(
+                program,
+                configuration=settings.as_text(),
+                python_archives=python_archives(settings, program),
+                python_requirements=python_requirements(settings, program),
+            ),
             user_modules_archive(files) if self._host.ships_modules else b"",
         )
 
@@ -302,6 +312,7 @@ class ClusterExecutor:
         """Raises NoResourceAvailable."""
         needed = slots_by_size(job.graph)
         provider = self._host.provider(settings, needed)
+        provider.bring_files(job.program)
         _check_resources(provider, needed, int(reads_frames(job)))
         return provider
 
@@ -388,6 +399,7 @@ class MiniCluster:
         return self.last_provider
 
     def stage_runner(self, settings: Settings, job: SubmittedJob, plan: Plan) -> StageRunner:
+        refuse_files(job.program)
         return ThreadRunner(plan)
 
     def lazy_frame(
@@ -423,15 +435,6 @@ def slots_by_size(job_graph: JobGraph) -> Needed:
     for group, slots in largest.items():
         needed[job_graph.slot_sizes.get(group, UNSIZED)] += slots
     return needed
-
-
-def _refuse_unshipped(program: ProgramSettings) -> None:
-    if program.python_archives or program.python_requirements:
-        raise NotImplementedError(
-            "add_python_archive and set_python_requirements are not supported yet: name modules, "
-            "directories or zip files with add_python_file, and install packages on the executors "
-            "(for instance with Spark's --archives)"
-        )
 
 
 def _check_sizes(job_graph: JobGraph) -> None:

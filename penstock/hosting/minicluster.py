@@ -13,7 +13,9 @@ from typing import Final
 from penstock.hosting.addresses import Endpoint
 from penstock.hosting.provider import MasterAddress, OnEnded
 from penstock.hosting.taskmanager import TaskManager, TaskManagerConfig
+from penstock.model.errors import ConfigurationError
 from penstock.model.ids import ResourceId
+from penstock.model.program import ProgramSettings
 from penstock.model.slot_size import UNSIZED, SlotSize
 
 _STOP_WAIT_S: Final = 5.0
@@ -47,6 +49,9 @@ class ThreadProvider:
 
     def task_slots_for(self, taskmanagers: Mapping[SlotSize, int]) -> int:
         return sum(taskmanagers.values())  # a thread takes what there is
+
+    def bring_files(self, program: ProgramSettings) -> None:
+        refuse_files(program)
 
     def describe(self) -> str:
         return "a MiniCluster in this process"
@@ -90,3 +95,12 @@ class ThreadProvider:
             self.stop(resource_id)
         for thread in self._threads:
             thread.join(_STOP_WAIT_S)
+
+
+def refuse_files(program: ProgramSettings) -> None:
+    """Raises: ConfigurationError: the program brings some for its functions, which run in this process as it is."""
+    if program.python_archives or program.python_requirements:
+        raise ConfigurationError(
+            "add_python_archive and set_python_requirements are for jobs on Spark: a MiniCluster runs functions in this process. "
+            "Install the packages here, and leave both out of what the test runs."
+        )

@@ -13,6 +13,7 @@ from penstock.hosting.addresses import Endpoint
 from penstock.hosting.handshake import Credentials
 from penstock.hosting.task_thread import TaskSettings
 from penstock.model.ids import ResourceId
+from penstock.model.program import ProgramSettings
 from penstock.model.slot_size import UNSIZED, SlotSize
 
 OnEnded = Callable[[ResourceId, str], None]
@@ -53,6 +54,9 @@ class TaskManagerProvider(Protocol):
 
         Raises: NoResourceAvailable: the host cannot give them, not even to this job alone; the text says why.
         """
+
+    def bring_files(self, program: ProgramSettings) -> None:
+        """The program's archives and requirements, to all TaskManagers. Before `open`. Raises: ConfigurationError."""
 
     def describe(self) -> str:
         """What the host is, for messages: master, cores, what is used."""

@@ -100,13 +100,13 @@ class SparkHost:
 
     def stage_runner(self, settings: Settings, job: SubmittedJob, plan: Plan) -> StageRunner:
         """Speculation and killed idle workers do no harm here: nothing is checked."""
-        return SparkRunner(_session_for(settings, plan), plan, job.modules, job.graph.name)
+        return SparkRunner(_session_for(settings, plan), plan, job)
 
     def lazy_frame(
         self, settings: Settings, job: SubmittedJob, plan: Plan, frame: LazyFrame
     ) -> DataFrame:
         spark = _session_for(settings, plan)
-        runner = SparkRunner(spark, plan, job.modules, job.graph.name)
+        runner = SparkRunner(spark, plan, job)
         orders, type_info = frame
         return frame_of_messages(spark, runner.lineage(orders(runner)), type_info)
 

@@ -36,6 +36,27 @@ def python_files(settings: Settings, program: ProgramSettings) -> list[str]:
     return [*program.python_files, *filter(None, map(str.strip, configured))]
 
 
+def python_archives(
+    settings: Settings, program: ProgramSettings
+) -> tuple[tuple[str, str | None], ...]:
+    """(archive, where it is found): of the program and of `python.archives`, as a.zip#where,b.zip."""
+    found = list(program.python_archives)
+    for one in filter(None, (settings.get_str("python.archives") or "").split(",")):
+        path, _, target = one.strip().partition("#")
+        found.append((path, target or None))
+    return tuple(found)
+
+
+def python_requirements(
+    settings: Settings, program: ProgramSettings
+) -> tuple[str, str | None] | None:
+    """(file, folder with packages): of the program, else of `python.requirements`, as file#folder."""
+    if program.python_requirements is not None:
+        return program.python_requirements
+    path, _, folder = (settings.get_str("python.requirements") or "").partition("#")
+    return (path, folder or None) if path else None
+
+
 def _job_parameters(settings: Settings, program: ProgramSettings) -> tuple[tuple[str, str], ...]:
     """Of the configuration and of the program, which counts more."""
     configured = settings.get("pipeline.global-job-parameters")

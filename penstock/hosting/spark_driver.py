@@ -20,11 +20,14 @@ from pyspark.sql import SparkSession
 from penstock.hosting import spark_executor
 from penstock.hosting.addresses import Addresses, Endpoint
 from penstock.hosting.package_archive import package_archive
+from penstock.hosting.program_files import bring_files
 from penstock.hosting.provider import MasterAddress, OnEnded
 from penstock.hosting.spark_checks import LOCAL, LOCAL_CLUSTER, is_true
 from penstock.hosting.spark_sizes import LargeOnesFirst, SparkSize
+from penstock.hosting.worker_files import WorkerFiles
 from penstock.model.errors import NoResourceAvailable
 from penstock.model.ids import ResourceId
+from penstock.model.program import ProgramSettings
 from penstock.model.slot_size import UNSIZED, SlotSize
 
 _LARGE_FIRST_S: Final = 10.0
@@ -67,6 +70,7 @@ class SparkProvider:
         self._registered: set[ResourceId] = set()
         self._granted: int | None = None
         self._archive: Any = None
+        self._files = WorkerFiles()
         self._is_closing = False
         self._large_ones = LargeOnesFirst()
 
@@ -77,6 +81,9 @@ class SparkProvider:
     @property
     def shares_files(self) -> bool:
         return self.is_local
+
+    def bring_files(self, program: ProgramSettings) -> None:
+        self._files = bring_files(self._context, program)
 
     @property
     def control_endpoint(self) -> Endpoint:
@@ -304,6 +311,7 @@ class SparkProvider:
                 "bind_host": _LOOPBACK if self.is_local else None,
                 "addresses": asdict(self._addresses),
                 "task_settings": asdict(master.task_settings),
+                "files": tuple(self._files),  # plain: Spark's worker does not have its class
                 **asdict(self._process),
             },
         }

@@ -17,8 +17,9 @@ def host_taskmanager(config: dict[str, Any], archive: Any) -> Iterable[str]:
     Yields why the TaskManager ended; never raises for that, so that Spark does not retry it.
     """
     import importlib
+    import os
 
-    from pyspark import TaskContext
+    from pyspark import SparkFiles, TaskContext
 
     spark_task = TaskContext.get()
     if spark_task is not None and spark_task.attemptNumber() > 0:
@@ -26,6 +27,7 @@ def host_taskmanager(config: dict[str, Any], archive: Any) -> Iterable[str]:
         return ["a retry by Spark, which is not wanted"]
     if spark_task is not None:
         config["taskmanager"]["cores"] = spark_task.cpus()
+        config["taskmanager"]["files_root"] = os.path.abspath(SparkFiles.getRootDirectory())
 
     def supervise(path: str) -> str:
         folders = importlib.import_module("penstock.hosting.worker_folders")

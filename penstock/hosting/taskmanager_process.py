@@ -89,6 +89,7 @@ def main() -> None:
     told: dict[str, Any] = json.loads(line)
     threading.Thread(target=_watch_stdin, name="penstock-parent", daemon=True).start()
     sys.setswitchinterval(told["switch_interval_s"])
+    _place_files(told)
     config = _configuration(told)
     # Batches make very many short-lived containers: the default threshold of 700 would have the collector look
     # at each batch several times. What is loaded by now lives for ever.
@@ -107,6 +108,18 @@ def main() -> None:
     if told["keeps_core"] and sys.platform == "linux":
         threading.Thread(target=CoreKeeper().run, name="penstock-core", daemon=True).start()
     os._exit(_run(manager))  # a thread of the user's that still runs must not keep the process
+
+
+def _place_files(told: dict[str, Any]) -> None:
+    """What the program brings for its functions; with archives they work in a directory of their own."""
+    from penstock.hosting.worker_files import WorkerFiles, place
+
+    files = WorkerFiles(*told["files"])
+    if not files:
+        return
+    directory = place(files, told["files_root"], os.path.dirname(sys.argv[1]))
+    if directory is not None:
+        os.chdir(directory)
 
 
 def _run(manager: TaskManager) -> int:

@@ -198,6 +198,8 @@ resourcemanager.start-worker.retry-interval | duration | 3 s | That pause.
 slotmanager.number-of-slots.max | int | 2147483647 | Most slots at one time.
 slotmanager.redundant-taskmanager-num | int | 0 | TaskManagers to keep ready beyond the need.
 python.files | str | - | Files and directories for sys.path of the tasks.
+python.archives | str | - | Archives to unpack beside the tasks, as a.zip#name,b.zip.
+python.requirements | str | - | A requirements file for the tasks, as file#folder of packages.
 pipeline.auto-watermark-interval | duration | 200 ms | How often periodic watermarks are made.
 pipeline.watermark-alignment.allow-unaligned-source-splits | bool | false |
     Whether sources whose readers cannot pause single splits may be in an alignment group.
@@ -253,12 +255,8 @@ cluster.registration.max-timeout | duration | 30 s
 cluster.registration.error-delay | duration | 10 s
 = Wait after a refused one.
 cluster.registration.refused-registration-delay | duration | 30 s
-= Archives to unpack beside the tasks.
-python.archives | str | -
 = Whether Python operators share tasks.
 python.operator-chaining.enabled | bool | true
-= A requirements file for the tasks.
-python.requirements | str | -
 = The dashboard and REST API: address.
 rest.address | str | -
 = The dashboard and REST API: bind-address.

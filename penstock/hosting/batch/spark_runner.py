@@ -23,6 +23,8 @@ from penstock.hosting.batch.runner import StageError, StageOrder, StageResult
 from penstock.hosting.batch.spark_attempts import SparkAttempts
 from penstock.hosting.batch.spark_body import failure_in
 from penstock.hosting.closures import serialize
+from penstock.hosting.ha_election import SubmittedJob
+from penstock.hosting.program_files import bring_files
 from penstock.hosting.shipping import ship
 from penstock.hosting.worker_imports import Appended
 from penstock.model.ids import VertexId
@@ -38,13 +40,14 @@ _PARTITIONER: Final = 0x50E57
 class SparkRunner:
     """`runner.StageRunner`."""
 
-    def __init__(self, spark: SparkSession, plan: Plan, modules: bytes, job_name: str) -> None:
-        """`modules`: the program's own, as a zip, or empty."""
+    def __init__(self, spark: SparkSession, plan: Plan, job: SubmittedJob) -> None:
+        """Raises: ConfigurationError: what the program brings for its functions cannot be brought."""
         cloudpickle.register_pickle_by_value(spark_task)
         self._context: SparkContext = spark.sparkContext
         self._plan = plan
-        self._job_name = job_name
-        self._archives = ship(self._context, modules)
+        self._job_name = job.graph.name
+        files = bring_files(self._context, job.program)
+        self._archives = ship(self._context, job.modules, files)
         self._shipped: list[Broadcast[Any]] = [self._archives.contents]
         self._shuffles: dict[VertexId, Any] = {}
         self._canceled: set[VertexId] = set()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from penstock.hosting.worker_imports import Archives, import_shipped
+from penstock.hosting.worker_imports import Archives, at_work, import_shipped
 
 
 class Shipped(NamedTuple):
@@ -28,7 +28,8 @@ def run_subtask(
     body = import_shipped(shipped.archives, "penstock.hosting.batch.spark_body")
     tell = None if aside is None else lambda record: aside.add([record])
     unread = iter(records)
-    yield from body.run(shipped.orders.value, subtask, _attempt(), unread, tell)
+    with at_work():
+        yield from body.run(shipped.orders.value, subtask, _attempt(), unread, tell)
     _read_to_end(unread)
 
 
@@ -36,7 +37,8 @@ def run_frame_subtask(shipped: Shipped, subtask: int, records: Iterable[bytes]) 
     """The same of the stage that a DataFrame goes on from. Yields Arrow messages."""
     body = import_shipped(shipped.archives, "penstock.hosting.batch.spark_body")
     unread = iter(records)
-    yield from body.frames(shipped.orders.value, subtask, _attempt(), unread)
+    with at_work():
+        yield from body.frames(shipped.orders.value, subtask, _attempt(), unread)
     _read_to_end(unread)
 
 

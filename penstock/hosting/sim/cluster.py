@@ -35,6 +35,7 @@ from penstock.model.messages import (
     FailureInfo,
     JobStatusChanged,
 )
+from penstock.model.program import ProgramSettings
 from penstock.model.slot_size import UNSIZED, SlotSize
 from penstock.model.states import ExecutionState, JobStatus
 
@@ -73,6 +74,7 @@ class SimHost:
     def max_taskmanagers(self, wanted: int | None = None) -> int | None:
         return None
 
+    def bring_files(self, program: ProgramSettings) -> None: ...
     def describe(self) -> str:
         return "a simulated host"
 

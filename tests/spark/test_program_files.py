@@ -1,0 +1,106 @@
+"""What a program brings for its functions: archives in their working directory, packages on their path, in both runtime modes."""
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from penstock.common import Configuration
+from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+from penstock.model.errors import ConfigurationError
+
+MODES = [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH]
+
+
+@pytest.fixture
+def archive(tmp_path):
+    path = tmp_path / "words.zip"
+    with zipfile.ZipFile(path, "w") as made:
+        made.writestr("lists/greetings.txt", "hello")
+    return str(path)
+
+
+@pytest.fixture
+def packages(tmp_path):
+    """A folder with a package for pip, and the requirements file that names it."""
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    with zipfile.ZipFile(folder / "shouting-1.5-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("shouting/__init__.py", "def shout(word):\n    return word.upper() + '!'\n")
+        info = "shouting-1.5.dist-info"
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: shouting\nVersion: 1.5\n")
+        wheel.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        wheel.writestr(f"{info}/RECORD", "")
+    requirements = tmp_path / "requirements.txt"
+    requirements.write_text("shouting==1.5\n")
+    return str(requirements), str(folder)
+
+
+def shouted(_number):
+    from shouting import shout
+
+    return shout(Path("data/lists/greetings.txt").read_text())
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("mode", MODES)
+def test_archives_are_in_the_working_directory_and_requirements_are_importable(
+    spark_cluster, archive, packages, mode
+):
+    env = StreamExecutionEnvironment.get_execution_environment().set_runtime_mode(mode)
+    env.add_python_archive(archive, "data")
+    env.set_python_requirements(*packages)
+    assert list(env.from_collection([1]).map(shouted).execute_and_collect()) == ["HELLO!"]
+
+
+def at_their_own_name(_number):
+    return Path("words.zip/lists/greetings.txt").read_text(), Path("more/lists").is_dir()
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.parametrize("mode", MODES)
+def test_the_configuration_may_name_them_and_none_of_it_is_there_in_another_job(
+    spark_cluster, archive, packages, mode
+):
+    given = {
+        "python.archives": f"{archive}, {archive}#more",
+        "python.requirements": "#".join(packages),
+    }
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(given))
+    env.set_runtime_mode(mode)
+    found = env.from_collection([1]).map(at_their_own_name).execute_and_collect()
+    assert list(found) == [("hello", True)]
+
+    env = StreamExecutionEnvironment.get_execution_environment().set_runtime_mode(mode)
+    found = env.from_collection([1]).map(is_left).execute_and_collect()
+    assert list(found) == [(False, False)]
+
+
+def is_left(_number):
+    import importlib.util
+
+    return Path("words.zip").exists(), importlib.util.find_spec("shouting") is not None
+
+
+@pytest.mark.spark
+def test_what_cannot_be_brought_is_told_at_submit(spark_cluster, tmp_path):
+    text = tmp_path / "words.txt"
+    text.write_text("hello")
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.add_python_archive(str(text))
+    env.from_collection([1]).print()
+    with pytest.raises(ConfigurationError, match=r"words\.txt.*\.tar\.gz"):
+        env.execute()
+
+    requirements = tmp_path / "requirements.txt"
+    requirements.write_text("there-is-no-such-package==7\n")
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_python_requirements(str(requirements), str(tmp_path))
+    env.from_collection([1]).print()
+    with pytest.raises(
+        ConfigurationError, match=r"(?s)requirements\.txt.*there-is-no-such-package"
+    ):
+        env.execute()
