@@ -24,6 +24,7 @@ from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.spark_checks import check_configuration
 from penstock.hosting.spark_driver import ProcessSettings, SparkProvider
 from penstock.hosting.spark_session import active_session, embedded_session
+from penstock.hosting.spark_slots import SparkSlots
 from penstock.model.config import Settings
 from penstock.model.program import JobExecutor
 from penstock.model.slot_size import UNSIZED, SlotSize
@@ -80,7 +81,7 @@ class SparkHost:
     def cores(self) -> int:
         """Of the active session, or of this machine, where one would be started."""
         spark = active_session()
-        return os.cpu_count() or 1 if spark is None else SparkProvider(spark, 1).total_cores()
+        return os.cpu_count() or 1 if spark is None else SparkSlots(spark.sparkContext).total()
 
     def provider(self, settings: Settings, needed: Mapping[SlotSize, int]) -> TaskManagerProvider:
         slots = settings.get_int("taskmanager.numberOfTaskSlots")

@@ -22,8 +22,8 @@ from penstock.hosting.addresses import Addresses, Endpoint
 from penstock.hosting.package_archive import package_archive
 from penstock.hosting.program_files import bring_files
 from penstock.hosting.provider import MasterAddress, OnEnded
-from penstock.hosting.spark_checks import LOCAL, LOCAL_CLUSTER, is_true
-from penstock.hosting.spark_sizes import LargeOnesFirst, SparkSize
+from penstock.hosting.spark_sizes import LargeOnesFirst
+from penstock.hosting.spark_slots import SparkSlots
 from penstock.hosting.worker_files import WorkerFiles
 from penstock.model.errors import NoResourceAvailable
 from penstock.model.ids import ResourceId
@@ -32,9 +32,6 @@ from penstock.model.slot_size import UNSIZED, SlotSize
 
 _LARGE_FIRST_S: Final = 10.0
 _STOP_WAIT_S: Final = 6.0
-_EXECUTORS_WAIT_S: Final = 5.0
-_FIRST_EXECUTOR_WAIT_S: Final = 30.0  # as long as Spark itself lets a job wait for executors
-_POLL_S: Final = 0.05
 _STARTING_S: Final = 2.0
 _CANCEL_AGAIN_S: Final = 0.25
 _LOOPBACK: Final = "127.0.0.1"
@@ -63,6 +60,7 @@ class SparkProvider:
         self._addresses = addresses or Addresses()
         self.slots_per_taskmanager = slots
         self._context = spark.sparkContext
+        self._slots = SparkSlots(spark.sparkContext)
         self._process = process or ProcessSettings()
         self._master: MasterAddress | None = None
         self._on_ended: OnEnded = lambda _resource_id, _cause: None
@@ -76,7 +74,7 @@ class SparkProvider:
 
     @property
     def is_local(self) -> bool:
-        return str(self._context.master).startswith("local")
+        return self._slots.is_local
 
     @property
     def shares_files(self) -> bool:
@@ -92,115 +90,27 @@ class SparkProvider:
     # ------------------------------------------------------------------ what there is
 
     def max_taskmanagers(self, wanted: int | None = None) -> int | None:
-        """Task slots of the application that no other Spark task holds; None under dynamic allocation.
-
-        With `wanted`, waits some seconds for so many: executors register one by one, and tasks that have just
-        ended are counted for a moment. Without, the answer of that check counts.
+        """Task slots of the application that no other Spark task holds; None under dynamic allocation. Without `wanted` the
+        answer of the former call counts.
         """
         if wanted is None and self._granted is not None:
             return self._granted
-        if self._is_stopped():
-            return 0
-        if is_true(self._context.getConf().get("spark.dynamicAllocation.enabled")):
-            return None
-        enough = wanted or 1
-        began = time.monotonic()
-        while True:
-            total, active = self._task_slots()
-            self._granted = max(0, total - active)
-            is_hopeless = self._is_stopped() or (self.is_local and total < enough)
-            if self._granted >= enough or is_hopeless or _is_late(began, total):
-                return self._granted
-            time.sleep(_POLL_S)
+        self._granted = self._slots.free(wanted or 1)
+        return self._granted
 
     def task_slots_for(self, taskmanagers: Mapping[SlotSize, int]) -> int:
         """Task slots are of the usual size; a larger task takes several."""
-        size_of = self._spark_size()
+        size_of = self._slots.size()
         refusal = next(filter(None, map(size_of.refusal, taskmanagers)), None)
         if refusal is None and any(taskmanagers):
-            refusal = size_of.packing_refusal(taskmanagers, self._executors())
+            refusal = size_of.packing_refusal(taskmanagers, self._slots.executors())
         if refusal is not None:
             raise NoResourceAvailable(refusal)
         per_task = size_of.task_cpus
         return sum(-(-size_of.cpus_for(s) // per_task) * n for s, n in taskmanagers.items())
 
-    def _executors(self) -> list[int]:
-        """Cores of each executor, as far as they are known."""
-        cluster = LOCAL_CLUSTER.match(self._context.master)
-        if cluster is not None:
-            return [int(cluster[2])] * int(cluster[1])
-        return [cores for cores, _ in self._executor_summaries()]
-
-    def _spark_size(self) -> SparkSize:
-        conf = self._context.getConf()
-        cluster = LOCAL_CLUSTER.match(self._context.master)
-        cores = cluster[2] if cluster else conf.get("spark.executor.cores")
-        prefix, suffix = "spark.executor.resource.", ".amount"
-        names = [key for key, _ in conf.getAll() if key.startswith(prefix) and key.endswith(suffix)]
-        return SparkSize(
-            master=self._context.master,
-            task_cpus=int(conf.get("spark.task.cpus") or 1),
-            executor_cores=int(cores) if cores else None,
-            executor_memory=conf.get("spark.executor.memory") or "1g",
-            is_dynamic=is_true(conf.get("spark.dynamicAllocation.enabled")),
-            resources=frozenset(key.removeprefix(prefix).removesuffix(suffix) for key in names),
-        )
-
-    def total_cores(self) -> int:
-        """Task slots that the master gives in all; waits some seconds for a cluster's first executors."""
-        began = time.monotonic()
-        while True:
-            total, _ = self._task_slots()
-            if total or self._is_stopped() or _is_late(began, total):
-                return total
-            time.sleep(_POLL_S)
-
     def describe(self) -> str:
-        """Never waits and never raises: the JobManager's loop asks, also after the session's end."""
-        if self._is_stopped():
-            return "the SparkSession was stopped"
-        total, active = self._task_slots()
-        return (
-            f"Spark master {self._context.master} gives {total} task slot{'s' * (total != 1)}, "
-            f"{active} of them in use"
-        )
-
-    def _is_stopped(self) -> bool:
-        try:
-            java_context = self._context._jsc
-            return java_context is None or bool(java_context.sc().isStopped())
-        except Exception:  # Py4J: the JVM is gone, or going
-            return True
-
-    def _task_slots(self) -> tuple[int, int]:
-        """(in all, used by Spark tasks) at this moment; none of a session that was stopped."""
-        try:
-            cores, active = self._executor_cores()
-            per_task = int(self._context.getConf().get("spark.task.cpus", "1") or 1)
-        except Exception:  # Py4J, or attributes that are gone: stopped while it was asked
-            return 0, 0
-        return max(cores, self._expected_cores()) // per_task, active
-
-    def _expected_cores(self) -> int:
-        """What will be there before long, although not every executor has registered."""
-        cluster = LOCAL_CLUSTER.match(self._context.master)
-        return int(cluster[1]) * int(cluster[2]) if cluster else 0
-
-    def _executor_cores(self) -> tuple[int, int]:
-        """Cores and running tasks by Spark's own status store."""
-        executors = self._executor_summaries()
-        return sum(cores for cores, _ in executors), sum(active for _, active in executors)
-
-    def _executor_summaries(self) -> list[tuple[int, int]]:
-        """(cores, running tasks) of each executor."""
-        executors = self._context._jsc.sc().statusStore().executorList(True)
-        is_local_mode = LOCAL.match(self._context.master) is not None
-        summaries = [executors.apply(index) for index in range(executors.size())]
-        return [
-            (summary.totalCores(), summary.activeTasks())
-            for summary in summaries
-            if summary.id() != "driver" or is_local_mode
-        ]
+        return self._slots.describe()
 
     # ------------------------------------------------------------------ TaskManagers
 
@@ -281,7 +191,7 @@ class SparkProvider:
             body = _body(self._config(resource_id, size), self._archive)
             cloudpickle.register_pickle_by_value(spark_executor)
             rdd = self._context.parallelize([0], 1).mapPartitions(body, preservesPartitioning=True)
-            profile = self._spark_size().profile(size)
+            profile = self._slots.size().profile(size)
             causes = (rdd if profile is None else rdd.withResources(profile)).collect()
             cause = causes[0] if causes else "ended"
         except Exception as error:
@@ -370,12 +280,6 @@ def control_endpoint_of(context: SparkContext, told: Addresses) -> Endpoint:
         told.control_host or host,
         told.control_port,
     )
-
-
-def _is_late(began_s: float, total: int) -> bool:
-    """A cluster may have to start a machine for its first executor; the others follow soon."""
-    limit_s = _EXECUTORS_WAIT_S if total else _FIRST_EXECUTOR_WAIT_S
-    return time.monotonic() - began_s >= limit_s
 
 
 def _first_line(error: Exception) -> str:

@@ -31,6 +31,15 @@ def test_what_is_wrong_is_found_by_tasks_that_try_it(spark_cluster, monkeypatch)
     assert "Connection refused" in found[1].what
 
 
+def test_executors_that_cannot_run_python_are_told_of(spark, monkeypatch):
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nowhere/python")
+    (finding, *hints) = examine(spark, Settings({})).findings
+    assert finding.stops == ALL_JOBS
+    assert 'cannot run on the executors: Cannot run program "/nowhere/python"' in finding.what
+    assert "spark.pyspark.python" in finding.remedy
+    assert all(one.is_hint for one in hints)
+
+
 def test_the_command_ends_with_1_when_jobs_cannot_run(spark, capsys):
     assert main(["doctor", "-D", "parallelism.default=2"]) == 0
     assert "STREAMING jobs can run." in capsys.readouterr().out

@@ -75,6 +75,14 @@ def cluster(spark_on):
         spark_on("local[4]")  # leave the master before it goes
 
 
+def environment(cluster):
+    configuration = Configuration()
+    for key, value in cluster.settings().items():
+        configuration.set_string(key, value)
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    return env.set_parallelism(2)
+
+
 def until(path):
     deadline = time.monotonic() + PATIENCE_S
     while not Path(path).exists():
@@ -137,11 +145,7 @@ def test_doctor_finds_all_ways_open_and_one_that_is_closed(cluster):
 def test_a_host_that_is_cut_off_in_the_middle_costs_nothing_of_the_result(cluster, mode):
     folder = Path(cluster.shared) / mode.name
     folder.mkdir()
-    configuration = Configuration()
-    for key, value in cluster.settings().items():
-        configuration.set_string(key, value)
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    env.set_parallelism(2).set_runtime_mode(mode)
+    env = environment(cluster).set_runtime_mode(mode)
     if mode is RuntimeExecutionMode.STREAMING:
         env.enable_checkpointing(200)
     source = NumberSequenceSource(1, COUNT)
@@ -159,3 +163,11 @@ def test_a_host_that_is_cut_off_in_the_middle_costs_nothing_of_the_result(cluste
     files = [path for path in (folder / "out").rglob("*") if path.is_file()]
     lines = [line for path in files for line in path.read_text().split()]
     assert Counter(map(int, lines)) == Counter(range(1, COUNT + 1))
+
+
+@pytest.mark.long
+def test_a_dataframe_goes_into_a_streaming_job_on_hosts_that_the_driver_cannot_dial(cluster):
+    frame = cluster.spark.range(COUNT).repartition(3)
+    stream = environment(cluster).from_spark(frame).map(lambda row: row[0], Types.LONG())
+    with stream.execute_and_collect() as rows:
+        assert Counter(rows) == Counter(range(COUNT))

@@ -186,7 +186,7 @@ class SparkRunner:
         read = self._read(shuffles, order.reads)
         # Blocks of several tasks come in any order, and what a subtask makes of them depends on it: made again it is not the
         # same, of which a reader must not see a part. A sample of all records tells Spark so, and it makes all of it again.
-        makers = sum(self._plan.stage(producer).vertex.parallelism for producer in stage.producers)
+        makers = sum(_makers_of(shuffle) for shuffle in shuffles)
         return read if makers == 1 else self._rdd(read._jrdd.sample(False, 1.0, 0))
 
     def _read(self, shuffles: Sequence[JavaObject], reads: Sequence[Sequence[int]]) -> RDD[bytes]:
@@ -244,6 +244,11 @@ class SparkRunner:
 
 class _CannotGoOn(StageError):
     """Spark cannot take back what the stage has done already; we can, for it counts when all of it is there."""
+
+
+def _makers_of(shuffle: JavaObject) -> int:
+    """How many tasks write it."""
+    return int(shuffle.rdd().dependencies().head().rdd().getNumPartitions())
 
 
 def _task_of(shipped: Any, aside: Any) -> Callable[[int, Any], Iterator[bytes]]:

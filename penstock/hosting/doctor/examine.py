@@ -39,7 +39,8 @@ from penstock.hosting.spark_checks import (
     configuration_findings,
     urgency,
 )
-from penstock.hosting.spark_driver import SparkProvider, control_endpoint_of
+from penstock.hosting.spark_driver import control_endpoint_of
+from penstock.hosting.spark_slots import SparkSlots
 from penstock.model.config import Settings
 
 _MOST_TASKS: Final = 256
@@ -69,13 +70,13 @@ def examine(spark: SparkSession, settings: Settings) -> Diagnosis:
     control port is free.
     """
     context = spark.sparkContext
-    provider = SparkProvider(spark, 1)
+    spark_slots = SparkSlots(context)
     conf = dict(context.getConf().getAll())
     found = configuration_findings(conf, context.master)
-    total = _settled_cores(provider)
-    slots = _slots(provider, settings, total, int(conf.get("spark.task.cpus", "1")))
+    total = _settled(spark_slots)
+    slots = _slots(spark_slots, settings, total, int(conf.get("spark.task.cpus", "1")))
     found += slot_findings(slots)
-    facts = [_what_there_is(context), provider.describe()]
+    facts = [_what_there_is(context), spark_slots.describe()]
     if total or slots.total is None:
         tasks = min(total, _MOST_TASKS) or _UNKNOWN_TASKS
         probed, more = _Probes(context, settings, tasks).run()
@@ -84,25 +85,25 @@ def examine(spark: SparkSession, settings: Settings) -> Diagnosis:
     return Diagnosis(tuple(facts), tuple(sorted(found, key=urgency)))
 
 
-def _settled_cores(provider: SparkProvider) -> int:
+def _settled(spark_slots: SparkSlots) -> int:
     """Executors of a young application register one by one: that of a moment in which no more have come."""
-    total, since = provider.total_cores(), time.monotonic()
-    while total and not provider.is_local and time.monotonic() - since < _SETTLED_S:
+    total, since = spark_slots.total(), time.monotonic()
+    while total and not spark_slots.is_local and time.monotonic() - since < _SETTLED_S:
         time.sleep(_POLL_S)
-        now = provider.total_cores()
+        now = spark_slots.total()
         if now != total:
             total, since = now, time.monotonic()
     return total
 
 
-def _slots(provider: SparkProvider, settings: Settings, total: int, cores: int) -> Slots:
+def _slots(spark_slots: SparkSlots, settings: Settings, total: int, cores: int) -> Slots:
     each = settings.get_int("taskmanager.numberOfTaskSlots")
     wanted, why = 1, "parallelism.default is not set: one at the least"
     if settings.is_set("parallelism.default"):
         parallelism = settings.get_int("parallelism.default")
         wanted = -(-parallelism // each)
         why = f"parallelism.default={parallelism}, taskmanager.numberOfTaskSlots={each}"
-    free = provider.max_taskmanagers(wanted)
+    free = spark_slots.free(wanted)
     is_open = free is None
     used = 0 if free is None else max(0, total - free)
     return Slots(None if is_open else total, used, wanted, why, cores, each)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.hosting import executor, session, spark_driver, spark_session
+from penstock.hosting import executor, session, spark_driver, spark_session, spark_slots
 from penstock.hosting.addresses import Endpoint
 from penstock.hosting.executor import MiniCluster
 from penstock.hosting.job_observer import JobObserver
@@ -56,8 +56,8 @@ def provider_of(**given):
 
 @pytest.fixture
 def no_waiting(monkeypatch):
-    monkeypatch.setattr(spark_driver, "_EXECUTORS_WAIT_S", 0.0)
-    monkeypatch.setattr(spark_driver, "_FIRST_EXECUTOR_WAIT_S", 0.0)
+    monkeypatch.setattr(spark_slots, "_EXECUTORS_WAIT_S", 0.0)
+    monkeypatch.setattr(spark_slots, "_FIRST_EXECUTOR_WAIT_S", 0.0)
 
 
 def test_a_standalone_master_is_waited_for_until_the_wanted_cores_are_there():
@@ -65,11 +65,13 @@ def test_a_standalone_master_is_waited_for_until_the_wanted_cores_are_there():
     assert provider.max_taskmanagers(4) == 4
 
 
-def test_the_first_executor_is_waited_for_longer_than_others(monkeypatch):
+def test_the_first_executor_is_waited_for_longer_than_others_and_told_of(monkeypatch, capsys):
     moments = iter([0.0, 20.0, 29.0, 29.5])
     clock = SimpleNamespace(monotonic=lambda: next(moments), sleep=lambda _s: None)
-    monkeypatch.setattr(spark_driver, "time", clock)
-    assert provider_of(looks=[(0, 0), (0, 0), (2, 0), (2, 0)]).max_taskmanagers(4) == 2
+    monkeypatch.setattr(spark_slots, "time", clock)
+    provider = provider_of(looks=[(0, 0), (0, 0), (0, 0), (2, 0)])
+    assert provider.max_taskmanagers(4) == 2
+    assert capsys.readouterr().err.count("waiting for the first executor: Spark master") == 1
 
 
 def test_tasks_of_the_job_before_are_waited_for():
@@ -97,7 +99,7 @@ def test_dynamic_allocation_has_no_bound_that_is_known():
 
 def test_describing_a_cluster_without_executors_does_not_wait(monkeypatch):
     clock = SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _s: pytest.fail("it waits"))
-    monkeypatch.setattr(spark_driver, "time", clock)
+    monkeypatch.setattr(spark_slots, "time", clock)
     assert "gives 0 task slots" in provider_of().describe()
 
 
@@ -106,7 +108,7 @@ def test_a_stopped_context_is_told_of_and_has_nothing_to_give():
     provider._context._jsc = None
     assert provider.describe() == "the SparkSession was stopped"
     assert provider.max_taskmanagers() == provider.max_taskmanagers(3) == 0
-    assert provider.total_cores() == 0
+    assert provider._slots.total() == 0
     provider.close()
 
 

@@ -1,0 +1,60 @@
+"""What the command line says of the Spark session that is started here, without one."""
+
+import pytest
+
+from penstock.hosting import session, spark_session
+from penstock.model.config import Settings
+from penstock.model.errors import ConfigurationError
+from penstock.ui import cli
+
+
+@pytest.mark.parametrize(
+    ("master", "is_on_loopback"),
+    [("local[4]", True), ("local-cluster[2,2,1024]", True), ("spark://there:7077", False), ("yarn", False)],
+)  # fmt: skip
+def test_on_a_cluster_spark_finds_the_drivers_address_itself(tmp_path, master, is_on_loopback):
+    conf = spark_session._embedded_configuration(tmp_path / "spark.log", master)
+    assert ("spark.driver.host" in conf) is is_on_loopback
+    assert ("spark.driver.bindAddress" in conf) is is_on_loopback
+
+
+@pytest.mark.parametrize(
+    ("remote", "master"), [("sc://there", "local[2]"), (None, "sc://there:15002")]
+)
+def test_a_connect_client_is_refused_with_the_way_out(monkeypatch, remote, master):
+    monkeypatch.setattr(spark_session, "ensure_java", lambda: None)
+    if remote is not None:
+        monkeypatch.setenv("SPARK_REMOTE", remote)
+    settings = Settings({"penstock.spark.master": master})
+    with pytest.raises(
+        ConfigurationError, match=r"Spark Connect client \(sc://there.*spark-submit"
+    ):
+        spark_session._start(settings, 2, {})
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """(master, Spark's settings) of each session that would have been started."""
+    found = []
+
+    def start(settings, cores, conf):
+        found.append((settings.get_str("penstock.spark.master"), dict(conf)))
+        raise ConfigurationError("no Spark in this test")
+
+    monkeypatch.setattr(session, "active_session", lambda: None)
+    monkeypatch.setattr(session, "embedded_session", start)
+    return found
+
+
+def test_master_and_conf_are_for_the_session_that_is_started(started, capsys):
+    options = ["--master", "spark://there:7077", "--conf", "spark.cores.max=8", "--conf", "a=b=c"]
+    assert cli.main(["doctor", *options]) == 1
+    assert started == [("spark://there:7077", {"spark.cores.max": "8", "a": "b=c"})]
+    assert "no Spark in this test" in capsys.readouterr().err
+    assert cli.main(["doctor"]) == 1
+    assert started[1] == (None, {})
+
+
+def test_conf_takes_pairs(capsys):
+    assert cli.main(["doctor", "--conf", "spark.cores.max"]) == 1
+    assert "--conf takes KEY=VALUE, got 'spark.cores.max'" in capsys.readouterr().err
