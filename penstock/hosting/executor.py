@@ -335,9 +335,9 @@ class ClusterExecutor:
         )
         observer = self._observer or Console(settings)
         if reads_frames(job):
-            from penstock.hosting.dataframes.job_frames import ClosingFrames, open_frames
+            from penstock.hosting.dataframes.job_frames import with_frames
 
-            observer = ClosingFrames(observer, open_frames(job, settings, provider))
+            job, observer = with_frames(job, settings, provider, observer)
         try:
             manager = JobManager(
                 job.graph,

@@ -231,6 +231,7 @@ def test_an_executor_that_dies_while_it_feeds_loses_and_doubles_nothing(
 ):
     spark = spark_cluster
     spark.conf.set("spark.sql.shuffle.partitions", "5")
+    spark.conf.set("spark.sql.adaptive.coalescePartitions.enabled", "false")
     spark.conf.set(BATCH_ROWS, "100")
     mixed = (F.col("id") * 7 % ROWS).alias("id")  # each number once
     numbers = spark.range(0, ROWS, 1, 3).select(mixed).withColumn("v", F.col("id") * 3)

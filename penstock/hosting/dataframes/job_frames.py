@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import threading
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 from penstock.hosting.addresses import addresses_of
 from penstock.hosting.dataframes.feed_reader import FeedHosts
@@ -17,6 +19,7 @@ from penstock.hosting.dataframes.source import FrameSource
 from penstock.hosting.ha_election import SubmittedJob
 from penstock.hosting.job_observer import JobObserver
 from penstock.hosting.provider import TaskManagerProvider
+from penstock.hosting.source_coordinator import CoordinatedVertex
 from penstock.machines.checkpoints.settings import checkpoint_places_of
 from penstock.machines.job_master import JobMaster
 from penstock.model.config import Settings
@@ -24,23 +27,33 @@ from penstock.model.errors import ConfigurationError
 from penstock.model.states import JobStatus
 
 
-def open_frames(
-    job: SubmittedJob, settings: Settings, provider: TaskManagerProvider
-) -> list[JobFrame]:
-    """Those of the job's sources that have one."""
+def with_frames(
+    job: SubmittedJob, settings: Settings, provider: TaskManagerProvider, observer: JobObserver
+) -> tuple[SubmittedJob, JobObserver]:
+    """The job with DataFrames of its own, since a program may submit a stream more than once, and an observer that lets go of them.
+
+    Raises: ConfigurationError.
+    """
     opened: list[JobFrame] = []
-    for place in job.coordinated:
+
+    def own(place: CoordinatedVertex) -> CoordinatedVertex:
         source = place.coordinator
-        if isinstance(source, FrameSource) and isinstance(source.frame, DriverFrame):
-            directory = checkpoint_places_of(settings).directory
-            folder = spool_folder(
-                directory, f"{job.graph.job_id}/{place.uid}", shares_files=provider.shares_files
-            )
-            hosts = _hosts(settings, provider)
-            around = FrameSurroundings(hosts, folder)
-            source.frame.run = JobFrame(source.frame, place.name, around)
-            opened.append(source.frame.run)
-    return opened
+        if not (isinstance(source, FrameSource) and isinstance(source.frame, DriverFrame)):
+            return place
+        frame = copy.copy(source.frame)
+        folder = spool_folder(
+            checkpoint_places_of(settings).directory,
+            f"{job.graph.job_id}/{place.uid}",
+            shares_files=provider.shares_files,
+        )
+        around = FrameSurroundings(_hosts(settings, provider), folder)
+        frame.run = JobFrame(frame, place.name, around)
+        opened.append(frame.run)
+        return replace(place, coordinator=FrameSource(frame, source.form))
+
+    coordinated = tuple(map(own, job.coordinated))
+    closing = cast("JobObserver", _ClosingFrames(observer, opened))
+    return replace(job, coordinated=coordinated), closing
 
 
 def _hosts(settings: Settings, provider: TaskManagerProvider) -> FeedHosts:
@@ -58,16 +71,14 @@ def _hosts(settings: Settings, provider: TaskManagerProvider) -> FeedHosts:
     return FeedHosts(driver, readers)
 
 
-class ClosingFrames(JobObserver):
+class _ClosingFrames:
     """Passes everything on to another observer, and lets go of the frames when the job has ended."""
 
     def __init__(self, inner: JobObserver, frames: list[JobFrame]) -> None:
         self._inner = inner
         self._frames = frames
 
-    def __getattribute__(self, name: str) -> Any:
-        if name == "job_ended" or name.startswith("_"):
-            return super().__getattribute__(name)
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
     def job_ended(self, status: JobStatus, job_master: JobMaster) -> None:
