@@ -7,6 +7,7 @@ benchmarks/RESULTS.md.
 import argparse
 
 from benchmarks import (
+    batch,
     checkpoints,
     dataframes,
     exchange,
@@ -41,6 +42,7 @@ BENCHMARKS = {
     "large_state": large_state.measure,
     "recovery": recovery.measure,
     "dataframes": dataframes.measure,
+    "batch": batch.measure,
 }
 ABOUT = {  # the others are described by `ON_SPARK`
     "scheduler": scheduler.ABOUT,
@@ -52,6 +54,7 @@ ABOUT = {  # the others are described by `ON_SPARK`
     "large_state": large_state.ABOUT,
     "recovery": recovery.ABOUT,
     "dataframes": dataframes.ABOUT,
+    "batch": batch.ABOUT,
 }
 WITHOUT_SPARK = frozenset({"scheduler", "slow_consumer", "fan_out", "metrics"})
 LEAST_RUNS = 3

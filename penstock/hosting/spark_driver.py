@@ -7,6 +7,7 @@ notes. The task's body ends normally whatever happens to the TaskManager, so Spa
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 import threading
 import time
@@ -214,16 +215,19 @@ class SparkProvider:
             "silence_timeout_s": master.silence_timeout_s,
             # On the driver's own machine its interpreter is there; elsewhere Spark's choice counts.
             "python": sys.executable if self.is_local else None,
-            "taskmanager": {
-                "slots": 1 if size else self.slots_per_taskmanager,
-                "size": size,
-                "cores": 1,
-                "bind_host": _LOOPBACK if self.is_local else None,
-                "addresses": asdict(self._addresses),
-                "task_settings": asdict(master.task_settings),
-                "files": tuple(self._files),  # plain: Spark's worker does not have its class
-                **asdict(self._process),
-            },
+            # Plain data, as the child gets it: Spark's worker, which unpickles this, does not have our classes.
+            "taskmanager": json.loads(
+                json.dumps({
+                    "slots": 1 if size else self.slots_per_taskmanager,
+                    "size": size,
+                    "cores": 1,
+                    "bind_host": _LOOPBACK if self.is_local else None,
+                    "addresses": asdict(self._addresses),
+                    "task_settings": asdict(master.task_settings),
+                    "files": tuple(self._files),
+                    **asdict(self._process),
+                })
+            ),
         }
 
     def _group(self, resource_id: ResourceId) -> str:

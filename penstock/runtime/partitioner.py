@@ -98,7 +98,7 @@ class Shuffle(Partitioner):
 class Hash(Partitioner):
     """By key group, so that a key always meets the same subtask.
 
-    `columns`: what of column batches is sent, None: all.
+    `columns`: what of column batches is sent, None: all. `cache`: of channels by key, None: one of the usual size.
     """
 
     def __init__(
@@ -107,13 +107,14 @@ class Hash(Partitioner):
         channels: int,
         max_parallelism: int,
         columns: tuple[str, ...] | None = None,
+        cache: ChannelCache | None = None,
     ) -> None:
         self._keys = keys
         self._columns = columns
         self._channels = channels
         self._max_parallelism = max_parallelism
         is_int32 = is_int32_type(keys.key_type)
-        self._cache = ChannelCache(channels, max_parallelism, is_int32=is_int32)
+        self._cache = cache or ChannelCache(channels, max_parallelism, is_int32=is_int32)
 
     def split(self, batch: Batch) -> Iterable[tuple[int, Batch]]:
         if isinstance(batch, ColumnBatch):

@@ -75,10 +75,13 @@ class ReaderStatus(Enum):
 
 @dataclass(slots=True)
 class SplitBatch:
-    """A batch of one split, so that watermarks can be kept per split. `split_id`: any hashable."""
+    """A batch of one split, so that watermarks can be kept per split. `split_id`: any hashable. `behind`: the split as it is
+    when this was read, for readers on a `SourceReaderBase`; None: its `advanced` tells.
+    """
 
     batch: Batch
     split_id: Any = None
+    behind: Any = None
 
 
 @dataclass(frozen=True, slots=True)

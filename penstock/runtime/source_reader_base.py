@@ -26,7 +26,7 @@ from penstock.runtime.source import (
 
 
 class SourceReaderBase(SourceReader):
-    """A subclass makes the SplitReader; with positions it also defines `advanced`."""
+    """A subclass makes the SplitReader; with positions it also defines `advanced`, or its SplitReader says `SplitBatch.behind`."""
 
     def __init__(self, context: ReaderContext) -> None:
         self.context = context
@@ -60,7 +60,10 @@ class SourceReaderBase(SourceReader):
         if isinstance(element, SplitBatch):
             split = self._open.get(element.split_id)
             if split is not None:
-                self._open[element.split_id] = self.advanced(split, element.batch)
+                behind = element.behind
+                self._open[element.split_id] = (
+                    self.advanced(split, element.batch) if behind is None else behind
+                )
             return element
         self._open.pop(element.split_id, None)
         if not self._open and not self._has_no_more:

@@ -3,6 +3,7 @@
     penstock plan examples/word_count.py --taskmanagers 2 --slots 3
     penstock plan examples/word_count.py --cluster left=2,2 --cluster right=2 --fail tm-1
     penstock run my_job.py -D parallelism.default=4 -- --input /data
+    penstock run my_job.py --master local[5] --taskmanagers 2 --slots 2
     penstock run my_job.py --from-savepoint /mnt/savepoints/savepoint-5f2c8a-0123456789ab
     penstock doctor --master spark://host:7077 -D parallelism.default=8
     penstock recover --cluster-id nightly --storage-dir /mnt/penstock
@@ -139,6 +140,12 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument(
             "-D", dest="define", action="append", default=[], metavar="KEY=VALUE", help="a setting"
         )
+    runs.add_argument(
+        "--taskmanagers",
+        type=_positive,
+        help="so many of them, where the program sets no parallelism",
+    )
+    runs.add_argument("--slots", type=_positive, help="slots of each TaskManager")
     shows.add_argument("--taskmanagers", type=_positive, default=2, help="TaskManagers (2)")
     shows.add_argument("--slots", type=_positive, default=1, help="slots of each (1)")
     shows.add_argument(
@@ -214,11 +221,21 @@ def store_settings(options: argparse.Namespace) -> dict[str, str]:
 
 def _command_line(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, str]]:
     """Settings of ours, and Spark's own."""
-    found = _settings(getattr(options, "define", ())) | _recovery(options)
+    found = _cluster_size(options) | _settings(getattr(options, "define", ())) | _recovery(options)
     master = getattr(options, "master", None)
     if master is not None:
         found["penstock.spark.master"] = master
     return found, _settings(getattr(options, "conf", ()), "--conf")
+
+
+def _cluster_size(options: argparse.Namespace) -> dict[str, str]:
+    """As many TaskManagers come as a job has need of: all slots are used where the program says nothing else."""
+    if options.command != "run":
+        return {}
+    slots = {} if options.slots is None else {"taskmanager.numberOfTaskSlots": str(options.slots)}
+    if options.taskmanagers is None:
+        return slots
+    return slots | {"parallelism.default": str(options.taskmanagers * (options.slots or 1))}
 
 
 def _recover(options: argparse.Namespace) -> int:

@@ -7,11 +7,13 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import psutil
 import pytest
 
 from penstock.common import Encoder, Types
 from penstock.datastream import (
     BroadcastProcessFunction,
+    KeyedProcessFunction,
     OutputTag,
     ProcessFunction,
     RuntimeExecutionMode,
@@ -115,6 +117,30 @@ def test_the_users_own_error_is_what_is_told(spark):
     for line in (r"at record:   2", "in task:     Map", "test_batch.py", "attempt 0"):
         assert line in text
     assert "Py4J" not in text
+
+
+def test_python_workers_are_used_again(spark):
+    """Starting one costs half a second in each stage."""
+
+    def process_of(value):
+        return os.getpid()
+
+    def run():
+        env = batch(1)
+        made = env.from_collection([1, 2], Types.LONG()).map(process_of, Types.LONG())
+        with made.key_by(lambda pid: 0).process(Reader()).execute_and_collect() as found:
+            return {pid for pair in found for pid in pair}
+
+    run()
+    known = {one.pid for one in psutil.Process().children(recursive=True)}
+    assert run() <= known
+
+
+class Reader(KeyedProcessFunction):
+    """Where the record was made, and where it is read."""
+
+    def process_element(self, value, ctx):
+        yield value, os.getpid()
 
 
 @pytest.mark.parametrize("master", ["spark", pytest.param("spark_cluster", marks=pytest.mark.long)])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bz2
 import codecs
+import contextlib
 import gzip
 import io
 import json
@@ -18,15 +19,19 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+import numpy as np
+import pyarrow as pa
+
 from penstock.common.serialization import known_charset
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from penstock.common.types import Row
 from penstock.datastream.connectors.file_listing import FilePiece, cut
 from penstock.model.errors import UserCodeError
-from penstock.runtime.elements import Batch, RowBatch
+from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
 
 CHUNK_BYTES: Final = 256 * 1024
 ROWS_PER_BATCH: Final = 4096
+COLUMN_ROWS: Final = 1 << 16
 DECOMPRESSORS: Final[dict[str, Callable[[str], Any]]] = {
     ".gz": gzip.open,
     ".gzip": gzip.open,
@@ -61,9 +66,11 @@ class StreamFormat(FileFormat):
     """Reads records one after the other."""
 
     @staticmethod
-    def text_line_format(charset_name: str = "UTF-8") -> StreamFormat:
-        r"""Lines without their end, `\n` or `\r\n`. Bytes that are no text become U+FFFD."""
-        return TextLineFormat(charset_name)
+    def text_line_format(charset_name: str = "UTF-8", *, as_columns: bool = False) -> StreamFormat:
+        r"""Lines without their end, `\n` or `\r\n`. Bytes that are no text become U+FFFD. `as_columns`: a column `value` of
+        strings, of which no Python object is made unless a function asks for it. Not in PyFlink.
+        """
+        return TextColumnFormat(charset_name) if as_columns else TextLineFormat(charset_name)
 
     @staticmethod
     def json_lines_format(
@@ -99,14 +106,51 @@ class TextLineFormat(StreamFormat):
 
     def lines(self, piece: FilePiece) -> Iterator[list[str]]:
         """Lists of lines, a chunk of the file each."""
+        for text in self.texts(piece):
+            yield _split_lines(
+                text.decode(self._charset, "replace") if isinstance(text, bytes) else text
+            )
+
+    def texts(self, piece: FilePiece) -> Iterator[str | bytes]:
+        """Whole lines, a chunk of the file each; bytes where they could be cut as such."""
         opened = DECOMPRESSORS.get(Path(piece.path).suffix)
         if opened is not None or self._charset not in NEWLINE_SAFE:
             with (opened or io.FileIO)(piece.path) as file:
                 yield from _decoded_lines(file, self._charset)
             return
         with Path(piece.path).open("rb", buffering=0) as file:
-            for data in _line_bytes(file, piece.start, piece.stop):
-                yield _split_lines(data.decode(self._charset, "replace"))
+            yield from _line_bytes(file, piece.start, piece.stop)
+
+
+class TextColumnFormat(TextLineFormat):
+    """The same lines as a column, cut without making any of them."""
+
+    def read(self, piece: FilePiece) -> Iterator[Batch]:
+        for text in self.texts(piece):
+            lines = _column_of(self._as_utf8(text))
+            data = pa.RecordBatch.from_arrays([lines], names=["value"])
+            for start in range(0, data.num_rows, COLUMN_ROWS):
+                yield ColumnBatch(data.slice(start, COLUMN_ROWS), None)
+
+    def _as_utf8(self, text: str | bytes) -> bytes:
+        """With line ends of one kind."""
+        if isinstance(text, bytes) and self._charset == "utf-8":
+            with contextlib.suppress(UnicodeDecodeError):
+                text.decode()  # which is quick, and tells whether it is text
+                return text if b"\r" not in text else text.replace(b"\r\n", b"\n")
+        decoded = text if isinstance(text, str) else text.decode(self._charset, "replace")
+        return decoded.replace("\r\n", "\n").encode()
+
+
+def _column_of(text: bytes) -> pa.Array:
+    """Lines of UTF-8 as strings."""
+    newlines = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
+    ends = newlines - np.arange(len(newlines))  # as it is without them
+    if not text.endswith(b"\n"):
+        ends = np.append(ends, len(text) - len(newlines))
+    offsets = np.concatenate([[0], ends]).astype(np.int32)
+    buffers = [pa.py_buffer(offsets), pa.py_buffer(text.replace(b"\n", b""))]
+    return pa.StringArray.from_buffers(len(ends), *buffers)
 
 
 class JsonLinesFormat(StreamFormat):
@@ -171,19 +215,19 @@ def _first_line(file: BinaryIO, start: int) -> int:
     return position
 
 
-def _decoded_lines(file: Any, charset: str) -> Iterator[list[str]]:
-    """Lines of a stream that cannot be cut, decoded as it comes."""
+def _decoded_lines(file: Any, charset: str) -> Iterator[str]:
+    """Whole lines of a stream that cannot be cut, decoded as it comes."""
     decoder = codecs.getincrementaldecoder(charset)("replace")
     rest = ""
     while data := file.read(CHUNK_BYTES):
         text = rest + decoder.decode(data)
         end = text.rfind("\n") + 1
         if end:
-            yield _split_lines(text[:end])
+            yield text[:end]
         rest = text[end:]
     rest += decoder.decode(b"", final=True)
     if rest:
-        yield _split_lines(rest)
+        yield rest
 
 
 def _split_lines(text: str) -> list[str]:

@@ -1,36 +1,48 @@
 """The input of a keyed subtask, put together by keys and time before it is read: in memory, or on disk where it is larger.
 
 What does not fit is spread over buckets by a hash of the key. A bucket is read in the order of time: what is larger than memory is sorted
-in runs, which are merged. Inputs without keys (broadcasts) come first, in every bucket. Source: Flink's sorted inputs of BATCH
-execution (`execution.sorted-inputs.memory`); differs: keys of one bucket are not told apart, so that operators may work on many.
+in runs, which are merged. Inputs without keys (broadcasts) come first, in every bucket. The memory is that of everything held here, decoded
+or not; what the operator keeps of the keys of one bucket comes to it. Source: Flink's sorted inputs of BATCH execution
+(`execution.sorted-inputs.memory`); differs: keys of one bucket are not told apart, so that operators may work on many.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from penstock.hosting.batch.record_file import RecordFile
+from penstock.hosting.batch.record_file import IndexedFile, RecordFile
 from penstock.hosting.batch.shuffle_records import (
     RecordBuilder,
     elements_of,
     gate_of,
     has_time,
+    sorting_size_of,
 )
+from penstock.runtime.batch.sizes import sorting_size
 from penstock.runtime.batch.time_order import Piece, in_time_order, merged
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
-from penstock.runtime.keys import KeySelection
+from penstock.runtime.keys import ChannelCache, KeySelection
+from penstock.runtime.keys.hashing import is_int32_type
 from penstock.runtime.partitioner import Hash
 
-BUCKETS: Final = 64
+BUCKETS: Final = 256
 _SPREAD: Final = 32_749
 """A prime, so that the bucket of a key says nothing of its key group, which all keys of a subtask have of few."""
-_SORTED_SHARE: Final = 4
-_RUN_SHARE: Final = 8
-_JOINED_ROWS: Final = 512
-_LEAST_RECORD: Final = 16 << 10
+_HELD_SHARE: Final = 2
+_SPREAD_SHARE: Final = 8
+_RUN_SHARE: Final = 4
+_MERGE_SHARE: Final = 8
+_FAN_IN: Final = 16
+_BYTES_PER_CACHED_KEY: Final = 2048
+_LEAST_CACHED: Final = 1 << 8
+_MOST_CACHED: Final = 1 << 16
+_LEAST_RECORD: Final = 4 << 10
+_LEAST_ROWS: Final = 8
+_MOST_ROWS: Final = 512
 
 
 class KeySpool:
@@ -41,15 +53,14 @@ class KeySpool:
     def __init__(
         self, inputs: Sequence[int], keys: Sequence[KeySelection | None], memory: int
     ) -> None:
-        """`inputs`, `keys`: of each gate. `memory`: bytes of encoded records that may be held; decoded ones take more, for which a
-        part of it is spared.
-        """
+        """`inputs`, `keys`: of each gate. `memory`: bytes."""
         self.inputs_for_all = {at for at, key in zip(inputs, keys, strict=True) if key is None}
         self._inputs = inputs
         self._keys = keys
         self._memory = memory
-        self._records: list[bytes] = []
+        self._records: deque[bytes] = deque()
         self._size = 0
+        self._sorting_size = 0
         self._has_time = False
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._spread: list[_Spread] = []
@@ -60,14 +71,16 @@ class KeySpool:
 
     def add(self, record: bytes) -> None:
         """Raises: OSError; what the key selector raises."""
+        self._has_time = self._has_time or has_time(record)
         if self._folder is not None:
             self._put(record)
             return
         self._records.append(record)
         self._size += len(record)
-        self._has_time = self._has_time or has_time(record)
+        self._sorting_size += sorting_size_of(record)
         # What has to be sorted is in memory decoded, as a whole.
-        if self._size > (self._memory // _SORTED_SHARE if self._has_time else self._memory):
+        held = self._size + (self._sorting_size if self._has_time else 0)
+        if held > self._memory // _HELD_SHARE:
             self._spill()
 
     def buckets(self) -> Iterator[Iterator[Piece]]:
@@ -79,14 +92,14 @@ class KeySpool:
         keyed = [one for one in self._spread if one.keys is not None]
         for spread in self._spread:
             spread.finish()
-        filled = [bucket for bucket in range(BUCKETS) if any(one.has(bucket) for one in keyed)]
+        filled = [bucket for bucket in range(BUCKETS) if any(one.file.has(bucket) for one in keyed)]
         for bucket in filled or [0]:  # also if there is nothing but what is for all
-            records = [one.read(bucket) for one in keyed if one.has(bucket)]
+            records = [one.file.read(bucket) for one in keyed if one.file.has(bucket)]
             yield self._ordered_bucket(for_all, records)
 
     def close(self) -> None:
         for spread in self._spread:
-            spread.close()
+            spread.file.close()
         if self._folder is not None:
             self._folder.cleanup()
 
@@ -99,7 +112,7 @@ class KeySpool:
                 assert isinstance(element, (RowBatch, ColumnBatch)), "records hold batches only"
                 yield input_index, element
 
-    def _ordered(self, records: Sequence[bytes]) -> Iterator[Piece]:
+    def _ordered(self, records: Iterable[bytes]) -> Iterator[Piece]:
         """All in memory: what is for all keys, then the rest by time."""
         yield from self._pieces(one for one in records if self._keys[gate_of(one)] is None)
         keyed = self._pieces(one for one in records if self._keys[gate_of(one)] is not None)
@@ -109,80 +122,96 @@ class KeySpool:
         self, for_all: Sequence[_Spread], keyed: Sequence[Iterator[bytes]]
     ) -> Iterator[Piece]:
         for spread in for_all:
-            yield from self._pieces(spread.read(0))
-        if not self._has_time:
-            yield from self._pieces(record for records in keyed for record in records)
-            return
+            yield from self._pieces(spread.file.read(0))
+        records = (record for one in keyed for record in one)
+        if self._has_time:
+            yield from self._by_time(records)
+        else:
+            yield from self._pieces(records)
+
+    def _by_time(self, records: Iterable[bytes]) -> Iterator[Piece]:
         runs: list[RecordFile] = []
         waiting: list[bytes] = []
         size = 0
-        for record in (record for records in keyed for record in records):
+        for record in records:
             waiting.append(record)
-            size += len(record)
+            size += len(record) + sorting_size_of(record)
             if size > self._memory // _RUN_SHARE:
-                runs.append(self._run(waiting, len(runs)))
+                runs.append(self._run(in_time_order(list(self._pieces(waiting)))))
                 waiting, size = [], 0
-        last = in_time_order(list(self._pieces(waiting)))
-        if not runs:
-            yield from last
-            return
+        while len(runs) > _FAN_IN:  # neighbours, so that equal times keep their order
+            groups = [runs[at : at + _FAN_IN] for at in range(0, len(runs), _FAN_IN)]
+            runs = [self._run(self._merged(group, ())) for group in groups]
+        yield from self._merged(runs, in_time_order(list(self._pieces(waiting))))
+
+    def _merged(self, runs: Sequence[RecordFile], last: Iterable[Piece]) -> Iterator[Piece]:
         try:
             yield from merged([*(self._pieces(run.read()) for run in runs), last])
         finally:
             for run in runs:
                 run.close()
 
-    def _run(self, records: Sequence[bytes], number: int) -> RecordFile:
-        """Sorted, and on disk."""
+    def _run(self, pieces: Iterable[Piece]) -> RecordFile:
+        """Sorted pieces, on disk, in records of which one from each run fits into memory."""
         assert self._folder is not None
-        run = RecordFile(os.path.join(self._folder.name, f"run-{number}"))
-        pieces = in_time_order(list(self._pieces(records)))
+        number, path = tempfile.mkstemp(prefix="run-", dir=self._folder.name)
+        os.close(number)
+        run = RecordFile(path)
         gates = {input_index: gate for gate, input_index in enumerate(self._inputs)}
+        largest = self._memory // (_MERGE_SHARE * _FAN_IN)
         for input_index, batch in pieces:
-            builder = RecordBuilder(gates[input_index])
-            for record in (builder.add(batch), builder.finish()):
-                if record is not None:
-                    run.write(record)
+            rows = max(_LEAST_ROWS, largest * len(batch) // max(sorting_size(batch), 1))
+            for start in range(0, len(batch), rows):
+                record = RecordBuilder(gates[input_index], 1, 1).add(
+                    batch.slice(start, min(start + rows, len(batch)))
+                )
+                assert record is not None, "any row makes such a record full"
+                run.write(record)
+        run.finish()
         return run
 
     # ------------------------------------------------------------------ disk
 
     def _spill(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix=f"penstock-{os.getpid()}-spool-")
-        record_bytes = max(_LEAST_RECORD, self._memory // (4 * BUCKETS * len(self._keys)))
+        share = self._memory // len(self._keys)
         self._spread = [
-            _Spread(gate, keys, os.path.join(self._folder.name, f"gate-{gate}"), record_bytes)
+            _Spread(gate, keys, os.path.join(self._folder.name, f"gate-{gate}"), share)
             for gate, keys in enumerate(self._keys)
         ]
-        records, self._records = self._records, []
-        for record in records:
-            self._put(record)
+        while self._records:
+            self._put(self._records.popleft())
 
     def _put(self, record: bytes) -> None:
-        self._has_time = self._has_time or has_time(record)
         spread = self._spread[gate_of(record)]
         for _, batch in self._pieces((record,)):
             spread.add(batch)
 
 
 class _Spread:
-    """What came in at one gate, by bucket; without keys all in the first one."""
+    """What came in at one gate, by bucket; without keys all in the first one. `file`: to read when it is finished."""
 
-    def __init__(self, gate: int, keys: KeySelection | None, path: str, record_bytes: int) -> None:
+    def __init__(self, gate: int, keys: KeySelection | None, path: str, memory: int) -> None:
+        """`memory`: bytes, a part of which waits here for more of its bucket."""
         self.keys = keys
-        self._path = path
-        self._split = None if keys is None else Hash(keys, BUCKETS, _SPREAD).split
+        self.file = IndexedFile(path)
+        self._split = None if keys is None else _split_of(keys, memory)
         self._gate = gate
-        self._record_bytes = record_bytes
+        self._bucket_bytes = memory // (_SPREAD_SHARE * BUCKETS)
         self._builders: dict[int, RecordBuilder] = {}
-        self._runs: dict[int, RecordFile] = {}
 
     def add(self, batch: Batch) -> None:
+        if not len(batch):
+            return
+        rows = self._bucket_bytes * len(batch) // max(sorting_size(batch), 1)
+        rows = min(max(rows, _LEAST_ROWS), _MOST_ROWS)
         for bucket, piece in ((0, batch),) if self._split is None else self._split(batch):
             builder = self._builders.get(bucket)
             if builder is None:
-                builder = RecordBuilder(self._gate, self._record_bytes, _JOINED_ROWS)
+                record_bytes = max(_LEAST_RECORD, self._bucket_bytes)
+                builder = RecordBuilder(self._gate, record_bytes, _MOST_ROWS)
                 self._builders[bucket] = builder
+            builder.joined_rows = rows
             self._write(bucket, builder.add(piece))
 
     def finish(self) -> None:
@@ -190,25 +219,14 @@ class _Spread:
         for bucket, builder in self._builders.items():
             self._write(bucket, builder.finish())
         self._builders.clear()
-        for run in self._runs.values():
-            run.finish()
-
-    def has(self, bucket: int) -> bool:
-        return bucket in self._runs
-
-    def read(self, bucket: int) -> Iterator[bytes]:
-        run = self._runs.get(bucket)
-        return iter(()) if run is None else run.read()
-
-    def close(self) -> None:
-        for run in self._runs.values():
-            run.close()
-        self._runs.clear()
 
     def _write(self, bucket: int, record: bytes | None) -> None:
-        if record is None:
-            return
-        run = self._runs.get(bucket)
-        if run is None:
-            run = self._runs[bucket] = RecordFile(f"{self._path}-{bucket}")
-        run.write(record)
+        if record is not None:
+            self.file.write(bucket, record)
+
+
+def _split_of(keys: KeySelection, memory: int) -> Callable[[Batch], Iterable[tuple[int, Batch]]]:
+    most_keys = min(max(memory // _BYTES_PER_CACHED_KEY, _LEAST_CACHED), _MOST_CACHED)
+    is_int32 = is_int32_type(keys.key_type)
+    cache = ChannelCache(BUCKETS, _SPREAD, is_int32=is_int32, most_keys=most_keys)
+    return Hash(keys, BUCKETS, _SPREAD, cache=cache).split

@@ -39,6 +39,32 @@ class RecordFile:
         os.unlink(self._path)
 
 
+class IndexedFile:
+    """Records by number, mixed as they come; written first, then read. One file, however many numbers there are."""
+
+    def __init__(self, path: str) -> None:
+        self._file: BinaryIO = open(path, "w+b")  # ruff: ignore[open-file-with-context-handler] - see close
+        self._end = 0
+        self._places: dict[int, list[tuple[int, int]]] = {}
+
+    def write(self, number: int, record: bytes) -> None:
+        """Raises: OSError."""
+        self._file.write(record)
+        self._places.setdefault(number, []).append((self._end, len(record)))
+        self._end += len(record)
+
+    def has(self, number: int) -> bool:
+        return number in self._places
+
+    def read(self, number: int) -> Iterator[bytes]:
+        for at, size in self._places.get(number, ()):
+            self._file.seek(at)
+            yield self._file.read(size)
+
+    def close(self) -> None:
+        self._file.close()
+
+
 class HeldRecords:
     """Records whose turn has not come, in order: in memory, and beyond `memory` bytes on disk."""
 

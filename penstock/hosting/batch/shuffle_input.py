@@ -88,19 +88,22 @@ class ShuffleInput(_Input):
             if unfinished and gate_of(record) not in self._wholes:
                 self._held.add(record)
                 continue
-            yield self._elements_of(record)
+            yield from self._elements_of(record)
             if is_last(record):
                 unfinished -= 1
-                if not unfinished:
-                    yield from map(self._elements_of, self._held.take())
+                for held in self._held.take() if not unfinished else ():
+                    yield from self._elements_of(held)
         if unfinished:
             raise BrokenInvariant(f"{unfinished} producers of a broadcast have not said its end")
 
-    def _elements_of(self, record: bytes) -> _Read:
+    def _elements_of(self, record: bytes) -> Iterator[_Read]:
+        """Nothing of one that only says the end: a task that is given nothing waits."""
         elements = list(elements_of(record))
+        if not elements:
+            return
         batches = (one for one in elements if isinstance(one, (RowBatch, ColumnBatch)))
         self.records_in += sum(map(len, batches))
-        return self._gates[gate_of(record)], elements
+        yield self._gates[gate_of(record)], elements
 
     def close(self) -> None:
         self._held.close()

@@ -1,6 +1,6 @@
 """What Spark shuffles: (reduce partition, bytes), few and large. Each can be read alone, whatever came before it.
 
-The bytes: the consumer's gate, whether records have timestamps, whether it is the last one of its writer, then frames as `runtime.codec` makes them. A row batch is pickled, a column batch is Arrow.
+The bytes: the consumer's gate, whether records have timestamps, whether it is the last one of its writer, what it takes decoded, then frames as `runtime.codec` makes them. A row batch is pickled, a column batch is Arrow.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from penstock.hosting.closures import dumps_records, loads_records
+from penstock.runtime.batch.sizes import sorting_size
 from penstock.runtime.codec import ChannelDecoder, ChannelEncoder, can_join, concat, size_of
 from penstock.runtime.elements import Batch, Element
 
@@ -17,7 +18,8 @@ RECORD_BYTES: Final = 512 << 10
 """A record is closed when it has as much: Spark moves few, and a task holds one for each subpartition that it writes."""
 JOINED_ROWS: Final = 8192
 _FRAME_BYTES: Final = 256 << 10
-_HEAD: Final = struct.Struct("!HB")
+_HEAD: Final = struct.Struct("!HBI")
+_MOST_SIZE: Final = (1 << 32) - 1
 _TIMED: Final = 1
 _LAST: Final = 2
 _FRAME: Final = struct.Struct("!BI")
@@ -29,10 +31,10 @@ class RecordBuilder:
     def __init__(
         self, gate: int, record_bytes: int = RECORD_BYTES, joined_rows: int = JOINED_ROWS
     ) -> None:
-        """`joined_rows`: pieces are encoded when they have as many together."""
+        """`joined_rows`: pieces are encoded when they have as many together; may be changed."""
         self._gate = gate
         self._record_bytes = record_bytes
-        self._joined_rows = joined_rows
+        self.joined_rows = joined_rows
         self._waiting: list[Batch] = []
         self._rows = 0
         self._begin()
@@ -40,6 +42,7 @@ class RecordBuilder:
     def _begin(self) -> None:
         self._parts: list[bytes] = []
         self._has_time = False
+        self._sorting_size = 0
         self._encoder = ChannelEncoder(dumps_records)
         self._size = 0
 
@@ -49,7 +52,7 @@ class RecordBuilder:
             self._encode()
         self._waiting.append(batch)
         self._rows += len(batch)
-        if self._rows >= self._joined_rows:
+        if self._rows >= self.joined_rows:
             self._encode()
         return self._take() if self._size >= self._record_bytes else None
 
@@ -63,6 +66,7 @@ class RecordBuilder:
         batch = concat(self._waiting)
         self._has_time = self._has_time or batch.timestamps is not None
         self._waiting, self._rows = [], 0
+        self._sorting_size += sorting_size(batch)
         for kind, parts, _rows in self._encoder.encode_to_size(batch, _FRAME_BYTES):
             size = size_of(parts)
             self._parts.append(_FRAME.pack(kind, size))
@@ -71,7 +75,8 @@ class RecordBuilder:
 
     def _take(self, flags: int = 0) -> bytes:
         flags |= _TIMED if self._has_time else 0
-        record = b"".join([_HEAD.pack(self._gate, flags), *self._parts])
+        head = _HEAD.pack(self._gate, flags, min(self._sorting_size, _MOST_SIZE))
+        record = b"".join([head, *self._parts])
         self._begin()
         return record
 
@@ -88,6 +93,11 @@ def has_time(record: bytes) -> bool:
 def is_last(record: bytes) -> bool:
     """Whether its writer has written all that is for this gate and partition."""
     return bool(_HEAD.unpack_from(record)[1] & _LAST)
+
+
+def sorting_size_of(record: bytes) -> int:
+    """See `sizes.sorting_size`."""
+    return int(_HEAD.unpack_from(record)[2])
 
 
 def elements_of(record: bytes) -> Iterator[Element]:

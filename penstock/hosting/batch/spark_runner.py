@@ -6,6 +6,7 @@ Source: design; Spark's DAGScheduler.submitMapStage, PartitionerAwareUnionRDD, P
 from __future__ import annotations
 
 import contextlib
+import json
 import pickle
 import threading
 import time
@@ -125,7 +126,9 @@ class SparkRunner:
         outcome = future.value().get()
         if outcome.isFailure():
             raise self._failed(stage, _text_of(outcome.failed().get()))
-        sizes = tuple(outcome.get().bytesByPartitionId())
+        # As one text: each number would be a call to the JVM of its own.
+        told_sizes = jvm.java.util.Arrays.toString(outcome.get().bytesByPartitionId())
+        sizes = tuple(json.loads(told_sizes))
         self._shuffles[stage.vertex_id] = shuffled
         if aside is not None:
             return StageResult(sizes, aside.value)
@@ -196,10 +199,10 @@ class SparkRunner:
         whole = self._united(shuffles)
         tags = shuffles[0].kClassTag(), shuffles[0].vClassTag()
         parts = []
-        for partitions, is_one_subtask in _segments(reads):
+        for partitions, is_one_subtask in segments(reads):
             wanted = jvm.java.util.HashSet()
-            for partition in partitions:
-                wanted.add(partition)
+            for first, stop in without_gaps(partitions):
+                wanted.addAll(jvm.java.util.stream.IntStream.range(first, stop).boxed().toList())
             is_wanted = jvm.scala.jdk.javaapi.CollectionConverters.asScala(wanted).toSet()
             pruned = jvm.org.apache.spark.rdd.PartitionPruningRDD.create(whole.rdd(), is_wanted)
             pairs = jvm.org.apache.spark.api.java.JavaPairRDD.fromRDD(pruned, *tags)
@@ -271,7 +274,7 @@ def _frame_task_of(shipped: Any) -> Callable[[int, Any], Iterator[bytes]]:
     return run
 
 
-def _segments(reads: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], bool]]:
+def segments(reads: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], bool]]:
     """Partitions that one RDD can give, and whether they are all of one subtask. Subtasks that have one partition each, rising, go
     together: partitions of a pruned RDD are in their order.
     """
@@ -287,6 +290,17 @@ def _segments(reads: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], bool]
             yield list(partitions), True
     if run:
         yield run, False
+
+
+def without_gaps(partitions: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Rising numbers as ranges: the first, and the one behind the last."""
+    first = stop = partitions[0]
+    for partition in partitions:
+        if partition != stop:
+            yield first, stop
+            first = partition
+        stop = partition + 1
+    yield first, stop
 
 
 def _text_of(throwable: JavaObject) -> str:

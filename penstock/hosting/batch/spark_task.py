@@ -27,15 +27,19 @@ def run_subtask(
     """
     body = import_shipped(shipped.archives, "penstock.hosting.batch.spark_body")
     tell = None if aside is None else lambda record: aside.add([record])
+    unread = iter(records)
     with at_work():
-        yield from body.run(shipped.orders.value, subtask, _attempt(), iter(records), tell)
+        yield from body.run(shipped.orders.value, subtask, _attempt(), unread, tell)
+    _read_to_end(unread)
 
 
 def run_frame_subtask(shipped: Shipped, subtask: int, records: Iterable[bytes]) -> Iterator[bytes]:
     """The same of the stage that a DataFrame goes on from. Yields Arrow messages."""
     body = import_shipped(shipped.archives, "penstock.hosting.batch.spark_body")
+    unread = iter(records)
     with at_work():
-        yield from body.frames(shipped.orders.value, subtask, _attempt(), iter(records))
+        yield from body.frames(shipped.orders.value, subtask, _attempt(), unread)
+    _read_to_end(unread)
 
 
 def decoded(schema: Any, batches: Iterable[Any]) -> Iterator[Any]:
@@ -45,6 +49,12 @@ def decoded(schema: Any, batches: Iterable[Any]) -> Iterator[Any]:
     for batch in batches:
         for message in batch.column(0):
             yield pa.ipc.read_record_batch(message.as_buffer(), schema)
+
+
+def _read_to_end(unread: Iterator[bytes]) -> None:
+    """A worker that has not read all of its input, the end included, is not used again by Spark."""
+    for _ in unread:
+        pass
 
 
 def _attempt() -> int:

@@ -17,7 +17,6 @@ from penstock.hosting.dataframes.messages import FrameFormat, MessageDecoder
 from penstock.hosting.dataframes.spool import SpoolFile, SpoolStream
 from penstock.model.errors import ConfigurationError
 from penstock.model.types import RowTypeInfo
-from penstock.runtime.elements import Batch, ColumnBatch
 from penstock.runtime.queue_enumerator import QueueEnumerator
 from penstock.runtime.source import (
     Boundedness,
@@ -173,13 +172,6 @@ class FrameEnumerator(QueueEnumerator):
                 self.handle_split_request(subtask, host)
 
 
-@dataclass(slots=True)
-class FrameBatch(ColumnBatch):
-    """`position`: behind it."""
-
-    position: Position = field(default_factory=Position)
-
-
 class FrameReader(SourceReaderBase):
     """One partition after the other."""
 
@@ -212,10 +204,6 @@ class FrameReader(SourceReaderBase):
     def split_id(self, split: Any) -> Hashable:
         return int(split.partition)
 
-    def advanced(self, split: Any, batch: Batch) -> Any:
-        assert isinstance(batch, FrameBatch)
-        return replace(split, position=batch.position)
-
 
 class FrameSplitReader(SplitReader):
     """On the fetcher's thread."""
@@ -239,8 +227,8 @@ class FrameSplitReader(SplitReader):
         message = self._stream.next()
         if message is not None:
             batch = self._decoder.batch(message)
-            placed = FrameBatch(batch.data, batch.timestamps, self._stream.position)
-            return Fetched([SplitBatch(placed, split.partition)])
+            behind = replace(split, position=self._stream.position)
+            return Fetched([SplitBatch(batch, split.partition, behind)])
         self._forget_wakes()
         if not self._stream.is_over:
             return Fetched()

@@ -42,7 +42,7 @@ def _combine_before(graph: StreamGraph, node_id: int) -> None:
             edge.source, partial.node_id, Partitioning(ShipStrategy.FORWARD), tag=edge.tag
         )
         assert edge.partitioning is not None, "it is by key"
-        by_key = replace(edge.partitioning, key_selector=combining.keys)
+        by_key = replace(edge.partitioning, key_selector=combining.keys, columns=None)
         from_it = replace(edge, source=partial.node_id, tag=None, partitioning=by_key)
         place = graph.edges.index(edge)
         graph.edges[place : place + 1] = [to_it, from_it]

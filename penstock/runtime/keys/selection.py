@@ -181,7 +181,16 @@ class ChannelCache:
     whose keys are all of one safe type go through a cache.
     """
 
-    def __init__(self, channels: int, max_parallelism: int, *, is_int32: bool = False) -> None:
+    def __init__(
+        self,
+        channels: int,
+        max_parallelism: int,
+        *,
+        is_int32: bool = False,
+        most_keys: int = _CACHE_LIMIT,
+    ) -> None:
+        """`most_keys`: in the cache, of each type."""
+        self._most_keys = most_keys
         self._channels = channels
         self._max_parallelism = max_parallelism
         self._is_int32 = is_int32
@@ -206,7 +215,7 @@ class ChannelCache:
         except KeyError:
             pass
         missing = [key for key in set(keys) if key not in cache]
-        if len(cache) + len(missing) > _CACHE_LIMIT:
+        if len(cache) + len(missing) > self._most_keys:
             cache.clear()
             missing = list(set(keys))
         cache.update(zip(missing, self._computed(kind, missing), strict=True))

@@ -8,7 +8,7 @@ its windows again once per batch and key, not once per record.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Final
 
@@ -35,7 +35,7 @@ from penstock.runtime.elements import (
 )
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.keys.hashing import is_int32_type
-from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
+from penstock.runtime.operator import Accepts, Combining, Emitted, Operator, OperatorContext
 from penstock.runtime.operators.column_partials import (
     PANE,
     Part,
@@ -51,6 +51,8 @@ PANES: Final = "panes"
 _FLUSH_ROWS: Final = 1 << 16
 _COMPACT_PARTS: Final = 8
 _MAX_FIRED_ROWS: Final = 1 << 16
+_MOST_PARTIALS: Final = 1 << 17
+_BY_ARRIVAL: Final = frozenset({"first", "last"})
 
 
 class ColumnWindowOperator(Operator):
@@ -86,7 +88,7 @@ class ColumnWindowOperator(Operator):
         self.allowed_lateness_ms = allowed_lateness_ms
         self._partials = partials_of(keys.columns or (), aggregates)
         self._restored: KeyedPart | None = None
-        self._info = StateInfo("Column windows", self._contents_text())
+        self._info = StateInfo("Column windows", _contents_text(assigner, keys, aggregates))
 
     @property
     def input_columns(self) -> tuple[str, ...]:
@@ -113,26 +115,29 @@ class ColumnWindowOperator(Operator):
     # ------------------------------------------------------------------ records
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
-        columns = columns_of(batch)
-        stamps = columns.timestamps
-        if stamps is None or (len(stamps) and int(stamps.min()) == NO_TIMESTAMP):
-            checked_timestamp(NO_TIMESTAMP, columns.data.slice(0, 1).to_pylist())
-            return ()
-        panes = (stamps - self.grid.offset) // self._pane_ms
+        data, panes = self._timely(columns_of(batch))
         present = _distinct(panes)
-        late = [pane for pane in present if self._is_pane_late(pane)]
-        data = columns.select(self._partials.inputs).data
-        if late:
-            is_late = np.isin(panes, np.array(late))
-            self._drop_late(stamps[is_late])
-            data, panes = data.filter(pa.array(~is_late)), panes[~is_late]
-            present = [pane for pane in present if pane not in set(late)]
         self._announce(present)
         if data.num_rows:
             self._fire_again_later(data, panes)
             self._keep(data, panes)
         refired = [start for pane in present for start in self._fired_windows(pane)]
         return self._refire(sorted(set(refired)), data) if refired else ()
+
+    def _timely(self, columns: ColumnBatch) -> tuple[pa.RecordBatch, Int64s]:
+        """What is read of the rows that some window takes, and their panes."""
+        stamps = columns.timestamps
+        data = columns.select(self._partials.inputs).data
+        if stamps is None or (len(stamps) and int(stamps.min()) == NO_TIMESTAMP):
+            checked_timestamp(NO_TIMESTAMP, columns.data.slice(0, 1).to_pylist())
+            return data.slice(0, 0), np.zeros(0, np.int64)
+        panes = (stamps - self.grid.offset) // self._pane_ms
+        late = [pane for pane in _distinct(panes) if self._is_pane_late(pane)]
+        if late:
+            is_late = np.isin(panes, np.array(late))
+            self._drop_late(stamps[is_late])
+            data, panes = data.filter(pa.array(~is_late)), panes[~is_late]
+        return data, panes
 
     def _keep(self, data: pa.RecordBatch, panes: Int64s) -> None:
         arrays = [pa.array(panes), *data.columns]
@@ -150,7 +155,10 @@ class ColumnWindowOperator(Operator):
             [pa.Table.from_batches([part]) for part in self._rows], promote_options="permissive"
         )
         self._rows, self._row_count = [], 0
-        for pane, part in self._partials.first(rows):
+        self._add(self._partials.first(rows))
+
+    def _add(self, found: Iterable[tuple[int, Part]]) -> None:
+        for pane, part in found:
             parts = self._panes.setdefault(pane, [])
             parts.append(part)
             if len(parts) >= _COMPACT_PARTS:
@@ -256,14 +264,10 @@ class ColumnWindowOperator(Operator):
         for pane in [pane for pane in self._panes if self._is_pane_late(pane)]:
             del self._panes[pane]
 
-    # ------------------------------------------------------------------ snapshots
+    def before_exchange(self) -> Combining | None:
+        return _combining(self.grid, self.keys, self.aggregates)
 
-    def _contents_text(self) -> str:
-        """What the partials are."""
-        grid = self.grid
-        kinds = ", ".join(f"{one.kind}({one.column or '*'})" for one in self.aggregates)
-        keys = ", ".join(self.keys.columns or ()) or "nothing"
-        return f"{kinds} by {keys}, size {grid.size}, slide {grid.slide}, offset {grid.offset} ms"
+    # ------------------------------------------------------------------ snapshots
 
     def snapshot(self) -> OperatorSnapshot:
         """A row per key group: partials with panes, windows to fire, how many records came to which subtask, its watermark."""
@@ -346,6 +350,72 @@ class ColumnWindowOperator(Operator):
             }
             if fired and end > self._watermark:
                 self._fired_groups[start] = fired
+
+
+def _contents_text(
+    grid: _EventTime, keys: KeySelection, aggregates: tuple[ColumnAggregate, ...]
+) -> str:
+    """What the partials are."""
+    kinds = ", ".join(f"{one.kind}({one.column or '*'})" for one in aggregates)
+    names = ", ".join(keys.columns or ()) or "nothing"
+    return f"{kinds} by {names}, size {grid.size}, slide {grid.slide}, offset {grid.offset} ms"
+
+
+def _combining(
+    grid: _EventTime, keys: KeySelection, aggregates: tuple[ColumnAggregate, ...]
+) -> Combining | None:
+    """None where an aggregate asks for the order in which records arrive, of which partial ones know nothing."""
+    if any(one.kind in _BY_ARRIVAL for one in aggregates):
+        return None
+    partial = PartialColumnWindowOperator(grid, keys, aggregates)
+    final = FinalColumnWindowOperator(grid, keys, aggregates)
+    return Combining(partial, final, keys, keeps_type=False)
+
+
+class PartialColumnWindowOperator(ColumnWindowOperator):
+    """In BATCH, in front of the exchange: emits keys, partial aggregates, and the pane of each row. Source: Flink's SQL, whose windowed
+    aggregates have a local and a global half.
+    """
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        data, panes = self._timely(columns_of(batch))
+        if data.num_rows:
+            self._keep(data, panes)
+        held = sum(rows_in(part) for parts in self._panes.values() for part in parts)
+        if held >= _MOST_PARTIALS:
+            yield from self._take()
+
+    def process_watermark(self, watermark: Watermark, input_index: int) -> Emitted:
+        return (watermark,)
+
+    def finish(self) -> Emitted:
+        self._flush()
+        yield from self._take()
+
+    def _take(self) -> Iterator[ColumnBatch]:
+        held, self._panes = self._panes, {}
+        tables = []
+        for pane, parts in held.items():
+            table = self._partials.table([self._partials.combine(parts)])
+            tables.append(table.append_column(PANE, pa.array(np.full(table.num_rows, pane))))
+        if tables:
+            whole = pa.concat_tables(tables, promote_options="permissive").combine_chunks()
+            for data in whole.to_batches():
+                yield ColumnBatch(data, None)
+
+
+class FinalColumnWindowOperator(ColumnWindowOperator):
+    """Takes what `PartialColumnWindowOperator` emits."""
+
+    def before_exchange(self) -> Combining | None:
+        return None
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        table = pa.Table.from_batches([columns_of(batch).data])
+        found = list(by_pane(table))
+        self._announce([pane for pane, _ in found])
+        self._add(found)
+        return ()
 
 
 class _Fired:

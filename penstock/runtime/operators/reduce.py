@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from penstock.model.row import Row, copied, make_row
+from penstock.runtime.batch.sizes import objects_size, sorting_size
 from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, StateInfo
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.convert import to_rows
@@ -30,6 +31,7 @@ REDUCE_TABLE: Final = "reduced"
 REDUCED: Final = StateInfo("Reduced")
 _MISSING: Final = object()
 _MOST_PARTIALS: Final = 1 << 16
+_MOST_BYTES: Final = 32 << 20
 _LEAST_GAIN: Final = 1.5
 _COLUMNS_EMIT: Final = 1 << 14
 
@@ -192,7 +194,7 @@ class PartialReduceOperator(FinalReduceOperator):
     _stamp = None
 
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
-        self._rows_in = 0
+        self._rows_in = self._bytes_in = 0
         self._is_of_use = True
         return super().runtime_context(context)
 
@@ -203,10 +205,18 @@ class PartialReduceOperator(FinalReduceOperator):
         self._rows_in += len(batch)
         yield from super().process(batch, input_index)
         held = len(self._results) + (0 if self._reduction is None else self._reduction.groups)
-        if held >= _MOST_PARTIALS:
+        self._bytes_in += sorting_size(batch)
+        if held >= _MOST_PARTIALS or self._are_large():
             self._is_of_use = self._rows_in >= _LEAST_GAIN * held
             self._rows_in = 0
             yield from self.finish()
+
+    def _are_large(self) -> bool:
+        """Results may grow with what is put into them. Asked again when that is as much as they may have."""
+        if self._bytes_in < _MOST_BYTES:
+            return False
+        self._bytes_in = 0
+        return objects_size(self._results.values()) > _MOST_BYTES
 
     def _passed(self, batch: Batch) -> Batch:
         if not self._is_paired:

@@ -35,6 +35,16 @@ def lines_of(path, start, stop):
     return [line for lines in pieces for line in lines]
 
 
+def columns_of(path, charset="UTF-8"):
+    """By the format that makes columns."""
+    piece = FilePiece(str(path), 0, None, 0)
+    batches = list(StreamFormat.text_line_format(charset, as_columns=True).read(piece))
+    assert {tuple(batch.data.schema.names) for batch in batches} <= {("value",)}
+    for batch in batches:
+        batch.data.validate(full=True)
+    return [line for batch in batches for line in batch.data.column(0).to_pylist()]
+
+
 def lines_in(text):
     lines = re.split(r"\r?\n", text)
     return lines if lines[-1] else lines[:-1]
@@ -55,6 +65,7 @@ def test_two_pieces_cut_at_any_byte_give_each_line_exactly_once(lines, end, ends
         for cut in range(1, len(data)):
             both = lines_of(path, 0, cut) + lines_of(path, cut, len(data))
             assert both == expected, (cut, data)
+        assert columns_of(path) == expected
 
 
 @settings(max_examples=30)
@@ -86,11 +97,13 @@ def test_an_empty_file_has_no_lines_and_a_lone_newline_is_one_empty_line(tmp_pat
 def test_a_lone_carriage_return_ends_no_line(tmp_path):
     (tmp_path / "text").write_bytes(b"a\rb\r\nc")
     assert rows(run_source(text_source(tmp_path))) == ["a\rb", "c"]
+    assert columns_of(tmp_path / "text") == ["a\rb", "c"]
 
 
 def test_bytes_that_are_no_text_become_replacement_characters(tmp_path):
     (tmp_path / "text").write_bytes(b"a\xffb\n")
     assert rows(run_source(text_source(tmp_path))) == ["a�b"]
+    assert columns_of(tmp_path / "text") == ["a�b"]
 
 
 def test_gzip_files_are_read_whole_and_other_charsets_decoded(tmp_path):
@@ -102,6 +115,8 @@ def test_gzip_files_are_read_whole_and_other_charsets_decoded(tmp_path):
     utf16 = StreamFormat.text_line_format("UTF-16")
     source = FileSource.for_record_stream_format(utf16, str(wide)).set_split_size(2).build()
     assert rows(run_source(source)) == ["ä", "b", "漢"]
+    assert columns_of(wide, "UTF-16") == ["ä", "b", "漢"]
+    assert columns_of(tmp_path / "a.gz") == ["one", "two"]
 
 
 def test_directories_are_read_recursively_without_hidden_files(tmp_path):

@@ -99,6 +99,7 @@ def test_a_child_is_ended_and_leaves_no_descriptor(archive):
 def test_one_that_cannot_begin_is_told_with_its_last_words(archive, theirs, monkeypatch):
     monkeypatch.setattr(taskmanager_child, "_BOOT", "raise SystemExit('no such library')")
     with TaskManagerChild(archive, None) as started:
+        started.process.wait()
         text = supervise(config(), started)
     assert "exit code 1" in text
     assert "no such library" in text

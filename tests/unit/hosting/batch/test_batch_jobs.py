@@ -16,6 +16,7 @@ from penstock.datastream import (
     RuntimeExecutionMode,
     StreamExecutionEnvironment,
 )
+from penstock.datastream.columns import col, count
 from penstock.datastream.connectors import DataGeneratorSource
 from penstock.datastream.connectors.base import QueueEnumerator
 from penstock.datastream.connectors.file_system import FileSink
@@ -212,3 +213,16 @@ def test_savepoints_are_refused_with_the_way_to_them():
     with pytest.raises(ConfigurationError, match=r"BATCH takes no savepoints.*STREAMING"):
         client.trigger_savepoint("anywhere").result()
     client.get_job_execution_result().result()
+
+
+@pytest.mark.parametrize("is_combining", ["true", "false"])
+def test_windows_over_columns_give_each_window_once(is_combining):
+    env = environment()
+    env.get_configuration().set_string("penstock.batch.combine", is_combining)
+    row = Types.ROW_NAMED(["key", "at"], [Types.LONG(), Types.LONG()])
+    rows = env.from_collection([(n % 2, n) for n in NUMBERS], row).rebalance()
+    stamped = rows.map_batches(lambda batch: batch, row, timestamp_column="at")
+    window = TumblingEventTimeWindows.of(Time.milliseconds(10))
+    counts = stamped.key_by(col("key")).window(window).aggregate(count().alias("n"))
+    found = collected(counts.select(col("key"), col("window_start"), col("n")))
+    assert sorted(map(tuple, found)) == [(0, 0, 5), (0, 10, 5), (1, 0, 5), (1, 10, 5)]

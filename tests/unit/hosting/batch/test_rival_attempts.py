@@ -58,7 +58,7 @@ def test_the_winners_files_are_all_that_is_left(tmp_path, winner):
     (vertex,) = job_graph.vertices.values()
     places = coordinated_vertices(job_graph.vertices, graph.nodes)
     (source,) = [one.coordinator for one in places if isinstance(one.coordinator, Source)]
-    orders = Orders(job_graph.blobs[vertex.chain_blob], "rivals", "rivals", JOB, 1, 1, {}, (), 0)
+    orders = Orders(job_graph.blobs[vertex.chain_blob], "rivals", "rivals", JOB, 1, 1, {}, 0)
     (splits,) = splits_of(source, "lines", 1)
 
     def run(attempt):

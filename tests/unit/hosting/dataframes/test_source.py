@@ -223,8 +223,6 @@ class ReaderPlace:
 
 
 def test_restored_partitions_wait_for_the_place_and_positions_follow_what_was_given():
-    from penstock.hosting.dataframes.source import FrameBatch
-
     context = ReaderPlace()
     reader = FrameReader(context, FrameFormat(LONGS))
     restored = FrameSplit(4, Position(7, 99))
@@ -235,8 +233,9 @@ def test_restored_partitions_wait_for_the_place_and_positions_follow_what_was_gi
     assert reader.poll_next() is ReaderStatus.NOTHING_AVAILABLE
     reader.add_splits([PLACE])
     assert context.fetcher.splits == [restored]
-    batch = FrameBatch(pa.record_batch({"x": [1]}), None, Position(8, 100))
-    context.fetcher.results = [Fetched([SplitBatch(batch, 4)]), Fetched(finished=[4])]
+    batch = ColumnBatch(pa.record_batch({"x": [1]}))
+    behind = FrameSplit(4, Position(8, 100))
+    context.fetcher.results = [Fetched([SplitBatch(batch, 4, behind)]), Fetched(finished=[4])]
     assert reader.poll_next().batch is batch
     assert reader.snapshot_state() == [FrameSplit(4, Position(8, 100))]
     reader.notify_no_more_splits()

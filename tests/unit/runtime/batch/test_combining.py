@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from penstock.common import Row, Types
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.runtime.batch.graph import in_batch
+from penstock.runtime.batch.sizes import objects_size, sorting_size
 from penstock.runtime.context import UserFunction
 from penstock.runtime.convert import to_rows
 from penstock.runtime.elements import MAX_WATERMARK, ColumnBatch, RowBatch
@@ -204,6 +205,33 @@ def test_keys_that_are_many_and_come_often_are_combined_on(monkeypatch):
         [(1, 5), (2, 10), (3, 15), (4, 20)],
         [(7, 14)],
     ]
+
+
+def test_results_that_grow_do_not_stay(monkeypatch):
+    """Large ones go over; small ones stay, however much has gone into them."""
+    monkeypatch.setattr(module, "_MOST_BYTES", 5000)
+    by_kind = KeySelection(lambda value: value[0])
+    operator = ReduceOperator(UserFunction(plus), by_kind).in_batch().before_exchange().partial
+    harness = OperatorHarness(operator)
+    for _ in range(100):
+        harness.feed([("a", "b", "c")] * 2)
+    gone = [len(value) for batch in harness.elements for _, value in batch.values]
+    assert len(gone) > 1
+    assert max(gone) < 3 * 200
+    counting = ReduceOperator(UserFunction(plus), BY_PARITY).in_batch().before_exchange().partial
+    harness = OperatorHarness(counting)
+    for _ in range(100):
+        harness.feed([1, 2] * 10)
+    assert harness.elements == []
+
+
+@pytest.mark.parametrize(
+    ("values", "least", "most"),
+    [(["x" * 1000] * 10, 10_000, 12_000), ([{"a": [1] * 10}], 300, 800), ([], 0, 0)],
+)
+def test_sizes_are_about_right(values, least, most):
+    assert least <= objects_size(values) <= most
+    assert least <= sorting_size(RowBatch(values)) <= most * 2
 
 
 def program(**settings):

@@ -1,0 +1,39 @@
+"""What the options of `penstock run` mean for jobs: settings below the program's own."""
+
+import pytest
+
+from penstock.ui.cli import _command_line, parser
+
+
+def settings_of(*arguments):
+    return _command_line(parser().parse_args(["run", *arguments]))
+
+
+def test_taskmanagers_and_slots_say_how_many_subtasks_there_are():
+    settings, spark = settings_of("job.py", "--taskmanagers", "2", "--slots", "3")
+    assert settings == {"taskmanager.numberOfTaskSlots": "3", "parallelism.default": "6"}
+    assert spark == {}
+
+
+def test_one_of_them_alone():
+    assert settings_of("job.py", "--taskmanagers", "2")[0] == {"parallelism.default": "2"}
+    assert settings_of("job.py", "--slots", "2")[0] == {"taskmanager.numberOfTaskSlots": "2"}
+
+
+def test_a_setting_counts_more():
+    settings, _ = settings_of("job.py", "--taskmanagers", "2", "-D", "parallelism.default=5")
+    assert settings == {"parallelism.default": "5"}
+
+
+def test_the_master_and_sparks_own_settings():
+    given = ("--master", "local[4]", "--conf", "spark.ui.enabled=false", "job.py", "--", "--own")
+    settings, spark = settings_of(*given)
+    assert settings == {"penstock.spark.master": "local[4]"}
+    assert spark == {"spark.ui.enabled": "false"}
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "two"])
+def test_counts_are_positive(count, capsys):
+    with pytest.raises(SystemExit):
+        settings_of("job.py", "--slots", count)
+    assert "--slots" in capsys.readouterr().err
