@@ -50,6 +50,9 @@ class QueueEnumerator(SplitEnumerator):
         self._splits = deque(state)
 
     def _serve_waiting(self) -> None:
+        """A request of a reader that is gone is void: what is assigned to nobody would be lost."""
+        there = set(self._context.registered_readers())
+        self._waiting = {one: host for one, host in self._waiting.items() if one in there}
         while self._splits and self._waiting:
             subtask = next(iter(self._waiting))
             self.handle_split_request(subtask, self._waiting.pop(subtask))

@@ -127,24 +127,25 @@ class FrameEnumerator(QueueEnumerator):
         super().__init__(context, (), is_final=False)
         self._run = run
         self._missing: set[int] | None = None
-        self._known: dict[int, SpoolFile] = {}
+        self._is_spooling = False
 
     def start(self) -> None:
         is_new = self._missing is None
         if self._missing is None:
             self._missing = set(range(self._run.partitions()))
-        if self._run.is_spooled:
-            if self._missing:
-                self._run.spool(sorted(self._missing))
-                self._context.call_periodically(_LOOK_MS, self._look)
-                self._look()
-        elif is_new:
+        if is_new and not self._run.is_spooled:
             self._splits.extend(FrameSplit(one) for one in sorted(self._missing))
             self._missing = set()
         self._is_final = not self._missing
 
     def add_reader(self, subtask: int) -> None:
+        """Files are begun with the first reader: before, they would take the cores that TaskManagers wait for."""
         self._context.assign_splits(subtask, [self._run.place])
+        if self._missing and not self._is_spooling:
+            self._is_spooling = True
+            self._run.spool(sorted(self._missing))
+            self._context.call_periodically(_LOOK_MS, self._look)
+            self._look()
 
     def add_splits_back(self, splits: Sequence[Any], subtask: int) -> None:
         super().add_splits_back([one for one in splits if isinstance(one, FrameSplit)], subtask)

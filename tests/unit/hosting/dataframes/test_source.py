@@ -62,6 +62,10 @@ class Context:
         self.assigned = []
         self.ended = []
         self.periodic = None
+        self.readers = [0, 1]
+
+    def registered_readers(self):
+        return self.readers
 
     def assign_splits(self, subtask, splits):
         self.assigned += [(subtask, split) for split in splits]
@@ -116,7 +120,11 @@ def test_a_partition_in_a_file_is_handed_out_when_it_is_there(tmp_path):
     run = Run(2, {})
     run.is_spooled = True
     enumerator, context = started(run)
+    assert run.asked == []
+    for subtask in (0, 1):
+        enumerator.add_reader(subtask)
     assert run.asked == [[0, 1]]
+    context.assigned.clear()
     enumerator.handle_split_request(0, "host")
     enumerator.handle_split_request(1, "host")
     assert context.assigned == []
@@ -131,8 +139,26 @@ def test_a_partition_in_a_file_is_handed_out_when_it_is_there(tmp_path):
     assert context.ended == [0]
 
     restored, context = started(run, state)
+    restored.add_reader(0)
     assert run.asked[1:] == [[0]]
+    context.assigned.clear()
     restored.handle_split_request(0, "host")
+    assert context.assigned == [(0, FrameSplit(0, file=run.files[0]))]
+
+
+def test_a_request_of_a_reader_that_is_gone_takes_no_partition(tmp_path):
+    run = Run(1, {})
+    run.is_spooled = True
+    enumerator, context = started(run)
+    enumerator.add_reader(0)
+    enumerator.handle_split_request(0, "host")
+    context.assigned.clear()
+    context.readers = []
+    run.files[0] = write_partition(str(tmp_path), 0, [b"m"])
+    context.periodic()
+    assert context.assigned == []
+    context.readers = [0]
+    enumerator.handle_split_request(0, "host")
     assert context.assigned == [(0, FrameSplit(0, file=run.files[0]))]
 
 
