@@ -96,6 +96,11 @@ class StreamHarness:
         for number, stream in enumerate(looked_at):
             stream.collect_into(str(number))
         graph = env.stream_graph("harness")
+        if graph.is_batch:
+            raise ConfigurationError(
+                "StreamHarness drives streaming operators, and execution.runtime-mode makes this a batch. Leave it out; a batch "
+                "is tested as a whole job, on a MiniCluster."
+            )
         job_graph = build_job_graph(graph, _JOB_ID, serialize)
         self._types = [*types, *[None] * (len(inputs) - len(types))]
         self._sources = _sources(job_graph.vertices.values(), inputs)

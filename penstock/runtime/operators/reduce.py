@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from penstock.model.row import Row, copied, make_row
+from penstock.model.types import RowTypeInfo
 from penstock.runtime.batch.sizes import objects_size, sorting_size
 from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, StateInfo
 from penstock.runtime.context import RuntimeContext, UserFunction
@@ -56,6 +57,7 @@ class ReduceOperator(FunctionOperator):
         restored, self._restored = self._restored, OperatorSnapshot()
         restore_backend(self._state, restored, "")
         self._table = self._state.table(REDUCE_TABLE, REDUCED)
+        self._call = _named(self.function.call, context)
         return RuntimeContext(context)
 
     def close(self) -> None:
@@ -69,7 +71,7 @@ class ReduceOperator(FunctionOperator):
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
         skeys = state_keys(self.keys.keys_of_rows(self.watched(rows.values)))
-        table, call = self._table, self.function.call
+        table, call = self._table, self._call
         get, missing, own = table.get, _MISSING, self._own
         results: list[Any] = []
         append = results.append
@@ -136,6 +138,7 @@ class FinalReduceOperator(ReduceOperator):
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         self._results: dict[Any, Any] = {}
         self._type = context.input_types[0] if context.input_types else None
+        self._call = _named(self.function.call, context)
         return RuntimeContext(context)
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
@@ -157,7 +160,7 @@ class FinalReduceOperator(ReduceOperator):
 
     def _reduce(self, keys: list[Any], values: list[Any]) -> None:
         skeys = state_keys(keys)
-        results, call = self._results, self.function.call
+        results, call = self._results, self._call
         get, missing, own = results.get, _MISSING, self._own
         for skey, value in zip(skeys, self.watched(values), strict=False):
             old = get(skey, missing)
@@ -299,6 +302,24 @@ class Aggregate:
             copied[position] = value
             return copied
         return value
+
+
+def _named(call: Callable[[Any, Any], Any], context: OperatorContext) -> Callable[[Any, Any], Any]:
+    """What a function makes is its next first argument: a Row has the names of the declared type there, as typed state gives it
+    back. A result's type is that of the records; where keys go along with them one of the two is not declared.
+    """
+    kinds = [k for k in (context.output_type, *context.input_types) if isinstance(k, RowTypeInfo)]
+    if not kinds:
+        return call
+    names = tuple(kinds[0].get_field_names())
+
+    def reduced(first: Any, second: Any) -> Any:
+        result = call(first, second)
+        if type(result) is Row and result._fields is None and len(result) == len(names):
+            return make_row(names, list(result), result.get_row_kind())
+        return result
+
+    return reduced
 
 
 def _index(record: Row, name: str) -> int:

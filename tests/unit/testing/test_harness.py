@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from penstock.common import Row, Time, Types
+from penstock.common import Configuration, Row, Time, Types
 from penstock.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
 from penstock.datastream import (
     AsyncDataStream,
@@ -13,11 +13,21 @@ from penstock.datastream import (
     KeyedProcessFunction,
     OutputTag,
     ProcessFunction,
+    RuntimeExecutionMode,
+    StreamExecutionEnvironment,
 )
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.model.errors import ConfigurationError, UserCodeError
-from penstock.testing import ManualClock, StreamHarness, StreamRecord, Watermark, WatermarkStatus
+from penstock.testing import (
+    CollectingSink,
+    ManualClock,
+    MiniCluster,
+    StreamHarness,
+    StreamRecord,
+    Watermark,
+    WatermarkStatus,
+)
 
 MAX_WATERMARK = (1 << 63) - 1
 TOTAL = ValueStateDescriptor("total", Types.INT())
@@ -267,3 +277,36 @@ def test_what_makes_no_sense_is_refused():
         StreamHarness(lambda ones: ones, [Types.INT(), Types.INT()])
     with pytest.raises(ConfigurationError, match="input 1 leads to none"):
         StreamHarness(lambda ones, others: ones.map(str))
+
+
+COUNT = Types.ROW_NAMED(["word", "count"], [Types.STRING(), Types.INT()])
+
+
+def plus(one, other):
+    return Row(one.word, one["count"] + other["count"])
+
+
+def counts(words):
+    return words.key_by(lambda row: row.word).reduce(plus)
+
+
+def test_rows_that_a_reduce_makes_have_the_names_of_its_type():
+    with StreamHarness(counts, [COUNT]) as harness:
+        harness.process_elements(("a", 1), ("a", 2), ("a", 3))
+        assert harness.values()[-1] == Row(word="a", count=6)
+
+
+@pytest.mark.parametrize("combines", ["true", "false"])
+def test_in_a_batch_too(combines):
+    configuration = Configuration.from_dict({"penstock.batch.combine": combines})
+    env = StreamExecutionEnvironment(configuration, MiniCluster().executor()).set_parallelism(2)
+    env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    sink = CollectingSink()
+    counts(env.from_collection([("a", n) for n in range(10)], COUNT)).sink_to(sink)
+    env.execute()
+    assert sink.values == [Row(word="a", count=45)]
+
+
+def test_a_batch_is_for_a_whole_job():
+    with pytest.raises(ConfigurationError, match="MiniCluster"):
+        StreamHarness(counts, configuration={"execution.runtime-mode": "BATCH"})
