@@ -51,7 +51,7 @@ penstock.task.check-threads | bool | false |
 penstock.task.slow-call | duration | 10 s |
     A function that has not come back for so long is named, with its stack; 0: never.
 penstock.batch.combine | bool | true |
-    Whether keyed reduces of BATCH jobs combine before the shuffle; a function has to be associative then.
+    Whether keyed reduces of BATCH jobs combine before the shuffle, where their functions are associative.
 penstock.spark.master | str | - | Master of the embedded session; none: local with enough cores.
 penstock.spark.cores-kept | int | 1 | Cores left for Spark jobs beside the job.
 penstock.spark.log-file | str | - | Where Spark's log goes; none: a file in the temporary directory.

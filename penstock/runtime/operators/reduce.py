@@ -8,6 +8,7 @@ serializes it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from enum import StrEnum
 from operator import itemgetter
 from typing import Any, ClassVar, Final
@@ -31,6 +32,7 @@ from penstock.runtime.state import KeyedStateBackend, KeyTable
 REDUCE_TABLE: Final = "reduced"
 REDUCED: Final = StateInfo("Reduced")
 _MISSING: Final = object()
+_KEYS_TRIED: Final = 16
 _MOST_PARTIALS: Final = 1 << 16
 _MOST_BYTES: Final = 32 << 20
 _LEAST_GAIN: Final = 1.5
@@ -188,10 +190,11 @@ class FinalReduceOperator(ReduceOperator):
 class PartialReduceOperator(FinalReduceOperator):
     """In front of the exchange to a `FinalReduceOperator`: what several records of a key have become goes over as one.
 
-    The function then combines results of its own, as it does where session windows merge: it has to be associative. Records with
-    timestamps pass as they are, for a key's are reduced in the order of time. So does everything when keys are too many for this to
-    be of use. `is_paired`: what leaves is (key, value), for the key of a result may be another one by the selector. Source: Spark's
-    map-side combine; Flink's ReduceCombineDriver of its former DataSet API.
+    The function then combines results of its own, which only one that is associative may: a user's is tried on the first records of
+    some keys, and what it does not take alike from either side passes as it is. So do records with timestamps, for a key's are reduced
+    in the order of time, and everything when keys are too many for this to be of use. `is_paired`: what leaves is (key, value), for
+    the key of a result may be another one by the selector. Source: Spark's map-side combine; Flink's ReduceCombineDriver of its
+    former DataSet API, which believed the user.
     """
 
     _stamp = None
@@ -199,10 +202,14 @@ class PartialReduceOperator(FinalReduceOperator):
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         self._rows_in = self._bytes_in = 0
         self._is_of_use = True
+        self._is_proven = isinstance(self.function.owner, Aggregate)
         return super().runtime_context(context)
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         if not self._is_of_use or batch.timestamps is not None:
+            yield self._passed(batch)
+            return
+        if not self._is_proven and not self._prove(batch):
             yield self._passed(batch)
             return
         self._rows_in += len(batch)
@@ -213,6 +220,24 @@ class PartialReduceOperator(FinalReduceOperator):
             self._is_of_use = self._rows_in >= _LEAST_GAIN * held
             self._rows_in = 0
             yield from self.finish()
+
+    def _prove(self, batch: Batch) -> bool:
+        """Whether the function is associative, as far as this batch tells; what it tells nothing of waits for the next."""
+        values = rows_of(batch).values
+        first: dict[Any, list[Any]] = {}
+        tried = 0
+        for skey, value in zip(state_keys(self.keys.keys_of_rows(values)), values, strict=True):
+            records = first.setdefault(skey, [])
+            records.append(value)
+            if len(records) == 3:
+                if not _is_associative(self._call, records):
+                    self._is_of_use = False
+                    return False
+                tried += 1
+                if tried == _KEYS_TRIED:
+                    break
+        self._is_proven = tried > 0
+        return self._is_proven
 
     def _are_large(self) -> bool:
         """Results may grow with what is put into them. Asked again when that is as much as they may have."""
@@ -320,6 +345,17 @@ def _named(call: Callable[[Any, Any], Any], context: OperatorContext) -> Callabl
         return result
 
     return reduced
+
+
+def _is_associative(call: Callable[[Any, Any], Any], records: list[Any]) -> bool:
+    """Of three records of a key, which the function may not keep or change: it gets copies."""
+    try:
+        one, two, three = deepcopy(records)
+        left = call(call(one, two), three)
+        one, two, three = deepcopy(records)
+        return bool(left == call(one, call(two, three)))
+    except Exception:  # it does not take what it gives, or nobody can compare that
+        return False
 
 
 def _index(record: Row, name: str) -> int:

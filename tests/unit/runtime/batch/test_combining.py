@@ -135,12 +135,12 @@ def test_records_with_timestamps_pass():
     """They are reduced in the order of time, which is not known here."""
     harness = OperatorHarness(partial())
     harness.feed([1, 3, 5], [30, 20, 10])
-    harness.feed([2, 4])
+    harness.feed([2, 4, 6])
     harness.take(harness.operator.finish())
     first, second = harness.elements
     assert first.values == [(1, 1), (1, 3), (1, 5)]
     assert first.timestamps.tolist() == [30, 20, 10]
-    assert (second.values, second.timestamps) == ([(0, 6)], None)
+    assert (second.values, second.timestamps) == ([(0, 12)], None)
 
 
 def test_each_pair_is_reduced_once():
@@ -152,30 +152,86 @@ def test_each_pair_is_reduced_once():
 
     function = UserFunction(counted)
     combining = ReduceOperator(function, BY_PARITY).in_batch().before_exchange()
-    parts = run(combining.partial, [RowBatch([1, 2, 3]), RowBatch([5])])
+    parts = run(combining.partial, [RowBatch([1, 2, 3, 5]), RowBatch([7])])
+    assert calls[:4] == [(1, 3), (4, 5), (3, 5), (1, 8)]  # tried both ways
     found = run(combining.final, [*parts, *parts])
-    assert sorted(value for batch in found for value in batch.values) == [4, 18]
-    assert len(calls) == 2 + 2
+    assert sorted(value for batch in found for value in batch.values) == [4, 32]
+    assert len(calls[4:]) == 3 + 2
 
 
 def test_a_result_keeps_the_key_of_its_records_whatever_the_selector_would_say_of_it():
-    """1 + 3 is even, but a sum of odd numbers."""
+    """16 is even, but a sum of odd numbers."""
     combining = ReduceOperator(UserFunction(plus), BY_PARITY).in_batch().before_exchange()
-    parts = run(combining.partial, [RowBatch([1, 3, 2])])
+    parts = run(combining.partial, [RowBatch([1, 3, 5, 7, 2])])
     (pairs,) = [batch.values for batch in parts]
     assert combining.keys.keys_of_rows(pairs) == [1, 0]
     found = run(combining.final, parts)
-    assert sorted(value for batch in found for value in batch.values) == [2, 4]
+    assert sorted(value for batch in found for value in batch.values) == [2, 16]
 
 
 @pytest.mark.parametrize("records", [[True, 1, 1.0, True], ["a", "b", "a"]])
 def test_keys_that_are_equal_to_python_and_not_to_us_stay_apart(records):
     by_value = KeySelection(lambda value: value)
     combining = ReduceOperator(UserFunction(plus), by_value).in_batch().before_exchange()
-    (pairs,) = [batch.values for batch in run(combining.partial, [RowBatch(records)])]
+    (pairs,) = [batch.values for batch in run(combining.partial, [RowBatch(records * 3)])]
     assert [(type(key), key) for key, _ in pairs] == [
         *dict.fromkeys((type(record), record) for record in records)
     ]
+
+
+def passed(function, *batches):
+    """What leaves a task that would combine with it."""
+    by_first = KeySelection(lambda value: value[0])
+    combining = ReduceOperator(UserFunction(function), by_first).in_batch().before_exchange()
+    parts = run(combining.partial, [RowBatch(list(one)) for one in batches])
+    return [value for batch in parts for _, value in batch.values]
+
+
+def counting(left, right):
+    return left[0], left[1] + 1
+
+
+def floats(left, right):
+    return left[0], left[1] + right[1]
+
+
+TENTHS = [("a", 0.1), ("a", 0.2), ("a", 0.3)]
+
+
+@pytest.mark.parametrize(
+    ("function", "records"),
+    [
+        (counting, [("a", 1)] * 4),
+        (floats, TENTHS),
+        (lambda left, right: (left[0], left[1] - right[1]), [("a", 3), ("a", 2), ("a", 1)]),
+        (
+            lambda left, right: (left[0], str(left[1]) + right[1]),
+            [("a", "x"), ("a", "y"), ("a", 1)],
+        ),
+        (lambda left, right: np.array([1, 2]), [("a", 1)] * 3),
+    ],
+)
+def test_a_function_that_is_not_associative_does_not_combine(function, records):
+    assert passed(function, records, records) == [*records, *records]
+
+
+def test_one_key_of_those_that_are_tried_is_enough():
+    records = [*[("a", 1)] * 3, *[("b", 1.0)] * 3, *[("c", value) for _, value in TENTHS]]
+    assert passed(floats, records) == records
+
+
+def test_as_long_as_no_key_has_three_records_nothing_is_known():
+    first, second = [("a", 1), ("a", 2), ("b", 1)], [("b", 1), ("b", 2), ("b", 3), ("a", 1)]
+    assert passed(floats, first, second) == [*first, ("b", 6), ("a", 1)]
+
+
+def test_a_function_that_changes_its_arguments_is_tried_on_copies():
+    def extend(left, right):
+        left[1].extend(right[1])
+        return left
+
+    records = [("a", [1]), ("a", [2]), ("a", [3])]
+    assert passed(extend, records) == [("a", [1, 2, 3])]
 
 
 def test_keys_that_are_too_many_are_let_through(monkeypatch):
@@ -183,12 +239,12 @@ def test_keys_that_are_too_many_are_let_through(monkeypatch):
     by_value = KeySelection(lambda value: value)
     operator = ReduceOperator(UserFunction(plus), by_value).in_batch().before_exchange().partial
     harness = OperatorHarness(operator)
-    assert harness.feed([1, 2, 3]) == []
+    assert harness.feed([1, 1, 1, 2, 3]) == []
     harness.feed([4, 5])
     harness.feed([1, 1, 1])
     harness.take(operator.finish())
     assert [batch.values for batch in harness.elements] == [
-        [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5)],
+        [(1, 3), (2, 2), (3, 3), (4, 4), (5, 5)],
         [(1, 1), (1, 1), (1, 1)],
     ]
 
@@ -214,10 +270,10 @@ def test_results_that_grow_do_not_stay(monkeypatch):
     operator = ReduceOperator(UserFunction(plus), by_kind).in_batch().before_exchange().partial
     harness = OperatorHarness(operator)
     for _ in range(100):
-        harness.feed([("a", "b", "c")] * 2)
+        harness.feed([("a", "b", "c")] * 3)
     gone = [len(value) for batch in harness.elements for _, value in batch.values]
     assert len(gone) > 1
-    assert max(gone) < 3 * 200
+    assert max(gone) < 3 * 300
     counting = ReduceOperator(UserFunction(plus), BY_PARITY).in_batch().before_exchange().partial
     harness = OperatorHarness(counting)
     for _ in range(100):
