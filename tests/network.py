@@ -10,9 +10,24 @@ import shutil
 import subprocess
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 LISTENING_PORTS = "1-32767"
-PRIVATE_TMP = 'hostname "$0" && mount -t tmpfs tmpfs /tmp && exec "$@"'
+ROOT = str(Path(__file__).parents[1])
+PRIVATE_TMP = """
+set -e
+hostname "$0"
+root="$1"
+shift
+case "$root" in  # this directory is there on all hosts, also if it lies below /tmp
+    /tmp/*) mount -t tmpfs tmpfs /mnt; mkdir /mnt/kept; mount --bind "$root" /mnt/kept ;;
+esac
+mount -t tmpfs tmpfs /tmp
+case "$root" in
+    /tmp/*) mkdir -p "$root"; mount --bind /mnt/kept "$root" ;;
+esac
+exec "$@"
+"""
 
 
 class NetworkMissing(AssertionError):
@@ -30,7 +45,7 @@ class Host:
     @property
     def inside(self) -> Sequence[str]:
         enter = ("ip", "netns", "exec", self.name)
-        return (*enter, "unshare", "--uts", "--mount", "sh", "-c", PRIVATE_TMP, self.name)
+        return (*enter, "unshare", "--uts", "--mount", "sh", "-c", PRIVATE_TMP, self.name, ROOT)
 
     @property
     def network(self) -> str:

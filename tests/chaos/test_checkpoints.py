@@ -137,6 +137,7 @@ def program(tmp_path):
             driver.end()
 
 
+@pytest.mark.long  # the audit kills drivers, too
 @pytest.mark.parametrize("run", RUNS)
 def test_a_killed_drivers_job_goes_on_from_its_newest_checkpoint(program, tmp_path, run):
     first = program("first")
@@ -151,7 +152,7 @@ def test_a_killed_drivers_job_goes_on_from_its_newest_checkpoint(program, tmp_pa
     assert store_of(tmp_path).job_keys() == []
 
 
-@pytest.mark.long  # the audit stops drivers in every run
+@pytest.mark.long  # the audit stops drivers, too
 @pytest.mark.parametrize("run", RUNS)
 def test_a_driver_that_was_stopped_does_no_harm_to_the_one_that_goes_on(program, tmp_path, run):
     first = program("first")

@@ -191,7 +191,7 @@ def test_a_killed_drivers_job_is_run_to_its_end_by_the_same_program(drivers, tmp
     assert not alive
 
 
-@pytest.mark.long  # a standby of the audit is that of every run
+@pytest.mark.long  # the audit has a standby
 def test_a_killed_drivers_job_is_run_to_its_end_without_its_program(drivers, tmp_path):
     first = drivers("first")
     (tmp_path / "reached").read_text()
@@ -233,7 +233,7 @@ def test_a_stopped_driver_that_goes_on_is_fenced_and_commits_nothing(drivers, tm
     check_result(tmp_path)
 
 
-@pytest.mark.long  # that of the audit is that of every run
+@pytest.mark.long  # the audit has a standby, too
 def test_a_standby_waits_and_takes_over_when_the_driver_is_killed(drivers, tmp_path):
     first = drivers("first")
     (tmp_path / "reached").read_text()

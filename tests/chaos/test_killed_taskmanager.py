@@ -140,6 +140,7 @@ def test_a_kill_after_one_sink_subtask_finished(spark, tmp_path, run):
     check_files(tmp_path / "out")
 
 
+@pytest.mark.long  # the audit kills executors, too
 @pytest.mark.parametrize("run", RUNS)
 def test_a_killed_executor_jvm_restarts_the_job(spark_cluster, tmp_path, run):
     trap = Trap(tmp_path, lambda value: value == "777")

@@ -27,10 +27,21 @@ class Daemon:
             stderr=subprocess.PIPE, text=True, env=environ,
         )  # fmt: skip
         self._log = self._process.stderr
-        matches = (re.search(says, line) for line in self._log)
-        self.found = next(match[0] for match in matches if match is not None)
+        self.found = self._wait_for(says)
         self._reader = threading.Thread(target=self._log.read)  # a full pipe would stop it
         self._reader.start()
+
+    def _wait_for(self, says: str) -> str:
+        said = []
+        for line in self._log:
+            said.append(line)
+            if (match := re.search(says, line)) is not None:
+                return match[0]
+        self._process.wait()
+        self._log.close()
+        raise AssertionError(
+            f"{self._process.args} ended before it said {says!r}:\n{''.join(said)}"
+        )
 
     def stop(self) -> None:
         self._process.terminate()

@@ -82,6 +82,7 @@ def test_a_driver_that_goes_takes_everything_along_within_ten_seconds(driver, se
     assert [command for member in alive if (command := command_of(member))] == []
 
 
+@pytest.mark.long  # the audit stops drivers, too
 def test_task_managers_of_a_driver_that_is_frozen_end_by_themselves(driver):
     process, family = driver
     hosted = [member for member in family if "taskmanager_process" in command_of(member)]

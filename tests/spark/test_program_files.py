@@ -45,7 +45,7 @@ def shouted(_number):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [MODES[0], pytest.param(MODES[1], marks=pytest.mark.long)])
 def test_archives_are_in_the_working_directory_and_requirements_are_importable(
     spark_cluster, archive, packages, mode
 ):

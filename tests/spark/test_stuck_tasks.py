@@ -96,7 +96,11 @@ def test_a_python_loop_is_interrupted_and_costs_no_taskmanager(spark, tmp_path):
 @pytest.mark.parametrize(
     ("get_stuck", "why"),
     [
-        (sleep, "did not end within 1.5 s of its cancel (task.cancellation.timeout)"),
+        pytest.param(
+            sleep,
+            "did not end within 1.5 s of its cancel (task.cancellation.timeout)",
+            marks=pytest.mark.long,
+        ),
         (socket_read, "did not end within 1.5 s of its cancel (task.cancellation.timeout)"),
         # nobody else in the process moves either, so that the other subtask cannot fail
         (call_that_holds_the_gil, "no progress for 3 s: frozen"),
