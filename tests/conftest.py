@@ -1,11 +1,29 @@
 """For all tests: how long an example takes says nothing of it, and how many there are is the run's affair."""
 
 import os
+import sys
 
+import pytest
 from hypothesis import settings
+
+from penstock.hosting.task_thread import CancelSignal
 
 EXAMPLES = int(os.environ.get("PENSTOCK_EXAMPLES", "50"))
 """Of each law that does not say so itself. New ones in every run."""
 
 settings.register_profile("penstock", deadline=None, max_examples=EXAMPLES)
 settings.load_profile("penstock")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure():
+    """A cancel interrupts a task's thread wherever it is. In a finalizer, or in a callback of the collector, Python can only report
+    it; the watchdog interrupts again.
+    """
+    former = sys.unraisablehook
+
+    def report(unraisable):
+        if not isinstance(unraisable.exc_value, CancelSignal):
+            former(unraisable)
+
+    sys.unraisablehook = report
