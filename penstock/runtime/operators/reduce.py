@@ -33,6 +33,7 @@ REDUCE_TABLE: Final = "reduced"
 REDUCED: Final = StateInfo("Reduced")
 _MISSING: Final = object()
 _KEYS_TRIED: Final = 16
+_MOST_UNTRIED: Final = 8192
 _MOST_PARTIALS: Final = 1 << 16
 _MOST_BYTES: Final = 32 << 20
 _LEAST_GAIN: Final = 1.5
@@ -203,41 +204,61 @@ class PartialReduceOperator(FinalReduceOperator):
         self._rows_in = self._bytes_in = 0
         self._is_of_use = True
         self._is_proven = isinstance(self.function.owner, Aggregate)
+        self._untried: list[Batch] = []
+        self._tried_rows = 0
+        self._first: dict[Any, list[Any]] = {}
         return super().runtime_context(context)
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         if not self._is_of_use or batch.timestamps is not None:
             yield self._passed(batch)
             return
-        if not self._is_proven and not self._prove(batch):
-            yield self._passed(batch)
+        if self._is_proven:
+            yield from self._combine(batch)
             return
+        self._untried.append(batch)
+        self._prove(batch)
+        if self._is_proven or not self._is_of_use or self._tried_rows >= _MOST_UNTRIED:
+            yield from self._go_on()
+
+    def _go_on(self) -> Emitted:
+        """With what has waited until something was known of the function; it passes if nothing is."""
+        held, self._untried, self._tried_rows = self._untried, [], 0
+        self._first.clear()
+        for batch in held:
+            yield from self._combine(batch) if self._is_proven else (self._passed(batch),)
+
+    def finish(self) -> Emitted:
+        yield from self._go_on()
+        yield from super().finish()
+
+    def _combine(self, batch: Batch) -> Emitted:
         self._rows_in += len(batch)
-        yield from super().process(batch, input_index)
+        yield from super().process(batch, 0)
         held = len(self._results) + (0 if self._reduction is None else self._reduction.groups)
         self._bytes_in += sorting_size(batch)
         if held >= _MOST_PARTIALS or self._are_large():
             self._is_of_use = self._rows_in >= _LEAST_GAIN * held
             self._rows_in = 0
-            yield from self.finish()
+            yield from super().finish()
 
-    def _prove(self, batch: Batch) -> bool:
-        """Whether the function is associative, as far as this batch tells; what it tells nothing of waits for the next."""
+    def _prove(self, batch: Batch) -> None:
+        """Whether the function is associative, as far as the first three records of some keys tell."""
         values = rows_of(batch).values
-        first: dict[Any, list[Any]] = {}
+        self._tried_rows += len(values)
         tried = 0
         for skey, value in zip(state_keys(self.keys.keys_of_rows(values)), values, strict=True):
-            records = first.setdefault(skey, [])
+            records = self._first.setdefault(skey, [])
             records.append(value)
             if len(records) == 3:
                 if not _is_associative(self._call, records):
                     self._is_of_use = False
-                    return False
+                    return
                 tried += 1
                 if tried == _KEYS_TRIED:
                     break
-        self._is_proven = tried > 0
-        return self._is_proven
+        if tried:
+            self._is_proven = True
 
     def _are_large(self) -> bool:
         """Results may grow with what is put into them. Asked again when that is as much as they may have."""

@@ -220,9 +220,12 @@ def test_one_key_of_those_that_are_tried_is_enough():
     assert passed(floats, records) == records
 
 
-def test_as_long_as_no_key_has_three_records_nothing_is_known():
-    first, second = [("a", 1), ("a", 2), ("b", 1)], [("b", 1), ("b", 2), ("b", 3), ("a", 1)]
-    assert passed(floats, first, second) == [*first, ("b", 6), ("a", 1)]
+def test_records_wait_until_a_key_has_three(monkeypatch):
+    first, second = [("a", 1), ("a", 2), ("b", 1)], [("b", 1), ("c", 2), ("b", 3)]
+    assert passed(floats, first, second) == [("a", 3), ("b", 5), ("c", 2)]
+    assert passed(floats, first) == first
+    monkeypatch.setattr(module, "_MOST_UNTRIED", 3)
+    assert passed(floats, first, second) == [*first, *second]
 
 
 def test_a_function_that_changes_its_arguments_is_tried_on_copies():
