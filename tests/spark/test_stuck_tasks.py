@@ -67,6 +67,8 @@ def run(get_stuck, folder) -> tuple[list[str], Losses]:
         if value == "stuck":
             with open(fifo, "w") as entered:
                 entered.write("yes")
+                if get_stuck.__name__ == "call_that_holds_the_gil":
+                    get_stuck()  # the other waits for the end of the file, lest it fails before the call has begun
             get_stuck()
         with open(fifo) as entered:
             assert entered.read() == "yes"
