@@ -13,21 +13,13 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.figures import Figure
+from benchmarks.range_source import RangeSource
 from penstock.common import WatermarkStrategy
 from penstock.datastream import (
     KeyedProcessFunction,
     RuntimeExecutionMode,
     StreamExecutionEnvironment,
 )
-from penstock.datastream.connectors.base import (
-    Boundedness,
-    EnumeratorContext,
-    PolledSplitReader,
-    QueueEnumerator,
-    ReaderContext,
-    Source,
-)
-from penstock.datastream.connectors.number_seq import split_range
 from penstock.runtime.elements import Batch, RowBatch
 
 MIB = 1 << 20
@@ -46,35 +38,16 @@ BATCH_ROWS = 1024
 Pair = tuple[int, str]
 
 
-class RowSource(Source):
-    """`rows` rows, a range of them for each subtask."""
-
-    def __init__(self, rows: int) -> None:
-        self._rows = rows
-
-    @property
-    def boundedness(self) -> Boundedness:
-        return Boundedness.BOUNDED
-
-    def create_enumerator(self, context: EnumeratorContext) -> QueueEnumerator:
-        return QueueEnumerator(context, split_range(0, self._rows, context.parallelism()))
-
-    def create_reader(self, context: ReaderContext) -> PolledSplitReader:
-        return _RowReader(context)
-
-
-class _RowReader(PolledSplitReader):
-    def read(self, split: tuple[int, int]) -> Iterator[Batch]:
-        low, high = split
-        random = np.random.default_rng(low)
-        texts = [random.bytes(TEXT_BYTES // 2).hex() for _ in range(TEXTS)]
-        for start in range(low, high, BATCH_ROWS):
-            count = min(BATCH_ROWS, high - start)
-            keys = random.integers(0, KEYS, count)
-            keys[::2] = HOT_KEY
-            # Each a string of its own, as from a file.
-            rows = [(key, texts[key & (TEXTS - 1)][1:]) for key in keys.tolist()]
-            yield RowBatch(rows, random.integers(1, 1 << 40, count))
+def rows_of(low: int, high: int) -> Iterator[Batch]:
+    random = np.random.default_rng(low)
+    texts = [random.bytes(TEXT_BYTES // 2).hex() for _ in range(TEXTS)]
+    for start in range(low, high, BATCH_ROWS):
+        count = min(BATCH_ROWS, high - start)
+        keys = random.integers(0, KEYS, count)
+        keys[::2] = HOT_KEY
+        # Each a string of its own, as from a file.
+        rows = [(key, texts[key & (TEXTS - 1)][1:]) for key in keys.tolist()]
+        yield RowBatch(rows, random.integers(1, 1 << 40, count))
 
 
 def key_of(pair: Pair) -> int:
@@ -113,7 +86,9 @@ def run_once(megabytes: int) -> tuple[float, float]:
         env = StreamExecutionEnvironment.get_execution_environment()
         env.set_runtime_mode(RuntimeExecutionMode.BATCH).set_parallelism(SUBTASKS)
         env.get_configuration().set_string("execution.sorted-inputs.memory", f"{memory} mb")
-        source = env.from_source(RowSource(rows), WatermarkStrategy.no_watermarks(), "Rows")
+        source = env.from_source(
+            RangeSource(rows, rows_of), WatermarkStrategy.no_watermarks(), "Rows"
+        )
         counts = source.key_by(key_of).process(CountAll(directory))
         started = time.perf_counter()
         with counts.execute_and_collect("benchmark larger than memory") as found:

@@ -10,18 +10,10 @@ from typing import Any
 
 from benchmarks.figures import Figure
 from benchmarks.probes import TASKMANAGERS, timed_run
+from benchmarks.range_source import RangeSource
 from benchmarks.running_sum import Pair, RunningSum, key_of
 from penstock.common import WatermarkStrategy
 from penstock.datastream import DataStream
-from penstock.datastream.connectors.base import (
-    Boundedness,
-    EnumeratorContext,
-    PolledSplitReader,
-    QueueEnumerator,
-    ReaderContext,
-    Source,
-)
-from penstock.datastream.connectors.number_seq import split_range
 from penstock.runtime.elements import Batch, RowBatch
 
 KEYED_RECORDS = 8_000_000
@@ -37,27 +29,8 @@ def pair_batches(low: int, high: int) -> Iterator[list[Pair]]:
         yield [(number * 7919 % KEYS, number & 15) for number in range(at, min(at + BATCH, high))]
 
 
-class PairSource(Source):
-    """`records` pairs, a range of them for each subtask."""
-
-    def __init__(self, records: int) -> None:
-        self._records = records
-
-    @property
-    def boundedness(self) -> Boundedness:
-        return Boundedness.BOUNDED
-
-    def create_enumerator(self, context: EnumeratorContext) -> QueueEnumerator:
-        return QueueEnumerator(context, split_range(0, self._records, context.parallelism()))
-
-    def create_reader(self, context: ReaderContext) -> PolledSplitReader:
-        return _PairReader(context)
-
-
-class _PairReader(PolledSplitReader):
-    def read(self, split: tuple[int, int]) -> Iterator[Batch]:
-        for pairs in pair_batches(*split):
-            yield RowBatch(pairs)
+def pairs_of(low: int, high: int) -> Iterator[Batch]:
+    return map(RowBatch, pair_batches(low, high))
 
 
 # ---------------------------------------------------------------------- keyed process function
@@ -142,7 +115,7 @@ def _run(
     parallelism: int,
 ) -> tuple[float, float]:
     """Seconds of the job and of its floor; their results must agree."""
-    source, watermarks = PairSource(records), WatermarkStrategy.no_watermarks()
+    source, watermarks = RangeSource(records, pairs_of), WatermarkStrategy.no_watermarks()
     run = timed_run(source, watermarks, pipeline, dict, "benchmark operators", parallelism)
     started = time.perf_counter()
     expected = floor(records)

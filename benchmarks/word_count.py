@@ -11,17 +11,9 @@ import numpy as np
 
 from benchmarks.figures import Figure
 from benchmarks.probes import TASKMANAGERS, TimedRun, timed_run
+from benchmarks.range_source import RangeSource
 from penstock.common import WatermarkStrategy
 from penstock.datastream import DataStream
-from penstock.datastream.connectors.base import (
-    Boundedness,
-    EnumeratorContext,
-    PolledSplitReader,
-    QueueEnumerator,
-    ReaderContext,
-    Source,
-)
-from penstock.datastream.connectors.number_seq import split_range
 from penstock.runtime.elements import Batch, RowBatch
 
 DEFAULT_WORDS = 10_000_000
@@ -66,27 +58,8 @@ def line_batches(low: int, high: int) -> Iterator[list[str]]:
         at += len(lines)
 
 
-class LineSource(Source):
-    """`lines` lines, a range of them for each subtask."""
-
-    def __init__(self, lines: int) -> None:
-        self._lines = lines
-
-    @property
-    def boundedness(self) -> Boundedness:
-        return Boundedness.BOUNDED
-
-    def create_enumerator(self, context: EnumeratorContext) -> QueueEnumerator:
-        return QueueEnumerator(context, split_range(0, self._lines, context.parallelism()))
-
-    def create_reader(self, context: ReaderContext) -> PolledSplitReader:
-        return _LineReader(context)
-
-
-class _LineReader(PolledSplitReader):
-    def read(self, split: tuple[int, int]) -> Iterator[Batch]:
-        for lines in line_batches(*split):
-            yield RowBatch(lines)
+def lines_of(low: int, high: int) -> Iterator[Batch]:
+    return map(RowBatch, line_batches(low, high))
 
 
 def running_counts(lines: DataStream) -> DataStream:
@@ -115,7 +88,7 @@ def count_in_one_loop(lines: int) -> dict[str, int]:
 def run_once(lines: int) -> tuple[TimedRun, float]:
     """The job, and how long the floor takes."""
     run = timed_run(
-        LineSource(lines),
+        RangeSource(lines, lines_of),
         WatermarkStrategy.no_watermarks(),
         running_counts,
         dict,

@@ -117,7 +117,7 @@ class DataPlane:
     def _run(self) -> None:
         try:
             self._loop()
-        except Exception:
+        except Exception:  # of any kind
             traceback.print_exc()  # a TaskManager without its network thread is of no use to anybody
             self.on_broken()
 
@@ -204,7 +204,9 @@ class DataPlane:
                     self._handle(connection, frame)
         except BlockingIOError:
             return
-        except Exception as error:
+        except (
+            Exception
+        ) as error:  # of any kind: what is wrong with one peer must not end the others
             self._drop(connection, f"{type(error).__name__}: {error}")
 
     def _drop(self, connection: DataConnection, cause: str) -> None:

@@ -305,7 +305,7 @@ class ClusterExecutor:
                 if not claim.keeper.former_checkpoints:
                     drop_leftovers(claim.job)
             return self._run(claim.job, settings, claim.keeper, has_program=has_program)
-        except BaseException:
+        except BaseException:  # an interrupt too must not leave the job claimed
             claim.keeper.abandon(is_wanted=claim.is_recovered)
             raise
 
@@ -348,7 +348,7 @@ class ClusterExecutor:
                 modules=job.modules,
                 guard=guard,
             )
-        except BaseException:
+        except BaseException:  # an interrupt too must not leave its directory
             if built.storage is not None:
                 built.storage.drop_unused()
             raise

@@ -35,6 +35,8 @@ _WELCOME: Final = b"WELCOME!"
 ROLE_TASKMANAGER: Final = 1
 ROLE_SUPERVISOR: Final = 2
 ROLE_DATA: Final = 3
+ROLE_FEED: Final = 4
+ROLE_PROBE: Final = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 from penstock.hosting import local_sockets
+from penstock.hosting.connections import closed_on_error, run_handshake
 from penstock.hosting.data_connection import DataConnection, WriteLoop
 from penstock.hosting.data_frames import HEADER, FrameType, PeerGreeting
 from penstock.hosting.handshake import (
@@ -25,7 +26,7 @@ from penstock.hosting.handshake import (
     Credentials,
     ServerHandshake,
 )
-from penstock.hosting.wire import decode, run_handshake
+from penstock.hosting.wire import decode
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import AuthenticationError, ExternalError, PartitionConnectionError
 from penstock.model.ids import ResourceId
@@ -114,16 +115,13 @@ class Peers:
         return self._introduce(sock, location.resource_id)
 
     def _introduce(self, sock: socket.socket, peer: ResourceId) -> DataConnection:
-        try:
+        with closed_on_error(sock):
             nonce = secrets.token_bytes(NONCE_BYTES)
             handshake = ClientHandshake(self._credentials, ROLE_DATA, nonce)
             run_handshake(sock, handshake)
             body = pickle.dumps(PeerGreeting(self.resource_id), protocol=5)
             sock.sendall(HEADER.pack(len(body), FrameType.PEER, 0, 0, 0, 0) + body)
             answer = handshake.leftover[:1] or sock.recv(1)
-        except BaseException:
-            sock.close()
-            raise
         if answer == _ACCEPTED:
             return self._adopt(sock, peer)
         sock.close()

@@ -48,7 +48,7 @@ class SparkSlots:
             is_hopeless = self._is_stopped() or (self.is_local and total < wanted)
             if free >= wanted or is_hopeless or self._is_late(began, total):
                 return free
-            time.sleep(_POLL_S)
+            time.sleep(_POLL_S)  # Spark calls nobody when a slot becomes free
 
     def total(self) -> int:
         """Those that the master gives in all; waits some seconds for a cluster's first executors."""
@@ -57,7 +57,7 @@ class SparkSlots:
             total, _ = self._task_slots()
             if total or self._is_stopped() or self._is_late(began, total):
                 return total
-            time.sleep(_POLL_S)
+            time.sleep(_POLL_S)  # Spark calls nobody when a slot becomes free
 
     def describe(self) -> str:
         """Never waits and never raises: the JobManager's loop asks, also after the session's end."""

@@ -11,7 +11,6 @@ Source: the rules of Ray on Spark and Flink's YARN containers. Imported from the
 from __future__ import annotations
 
 import contextlib
-import secrets
 import select
 import signal
 import socket
@@ -19,15 +18,11 @@ import time
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.hosting.handshake import (
-    NONCE_BYTES,
-    ROLE_SUPERVISOR,
-    ClientHandshake,
-    Credentials,
-)
+from penstock.hosting.connections import closed_on_error, dial
+from penstock.hosting.handshake import ROLE_SUPERVISOR, Credentials
 from penstock.hosting.stacks import DUMP_SIGNAL, stacks_of_tasks
 from penstock.hosting.taskmanager_child import TaskManagerChild
-from penstock.hosting.wire import MessageBuffer, encode, notice_lost_peer, run_handshake
+from penstock.hosting.wire import MessageBuffer, encode
 from penstock.hosting.worker_folders import sweep_leftovers
 from penstock.model.errors import ExternalError
 from penstock.model.ids import ResourceId
@@ -92,19 +87,12 @@ def _keep(
 
 def _connect(config: SupervisorConfig) -> tuple[socket.socket, MessageBuffer]:
     address = (config.master_host, config.master_port)
-    sock = socket.create_connection(address, timeout=_CONNECT_TIMEOUT_S)
     credentials = Credentials(config.secret, config.token, config.cluster_id)
-    nonce = secrets.token_bytes(NONCE_BYTES)
-    handshake = ClientHandshake(credentials, ROLE_SUPERVISOR, nonce)
-    try:
-        run_handshake(sock, handshake)
-        notice_lost_peer(sock)
+    sock, received = dial(address, credentials, ROLE_SUPERVISOR, _CONNECT_TIMEOUT_S)
+    with closed_on_error(sock):
         buffer = MessageBuffer()
-        buffer.feed(handshake.leftover)
+        buffer.feed(received)
         sock.sendall(encode(Heartbeat(ResourceId(config.resource_id), 0)))
-    except BaseException:
-        sock.close()
-        raise
     return sock, buffer
 
 

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from penstock.hosting.addresses import Endpoint
 from penstock.hosting.closures import deserialize
+from penstock.hosting.connections import notice_lost_peer, run_handshake
 from penstock.hosting.data_plane import DataPlane
 from penstock.hosting.handshake import NONCE_BYTES, ROLE_TASKMANAGER, ClientHandshake, Credentials
 from penstock.hosting.io_directories import IoDirectories
@@ -30,7 +31,7 @@ from penstock.hosting.task_builder import BuiltTask
 from penstock.hosting.task_thread import TaskSettings, TaskThread, failure_info
 from penstock.hosting.task_watchdog import TaskWatchdog
 from penstock.hosting.user_modules import UserModules
-from penstock.hosting.wire import MessageBuffer, encode, notice_lost_peer, run_handshake
+from penstock.hosting.wire import MessageBuffer, encode
 from penstock.machines.task_slots import TaskSlots
 from penstock.machines.task_submission import TaskSubmissions
 from penstock.model.errors import ExternalError

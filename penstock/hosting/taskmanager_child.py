@@ -110,7 +110,7 @@ class TaskManagerChild:
         deadline = time.monotonic() + _DUMP_S
         size = before
         while time.monotonic() < deadline:
-            time.sleep(_DUMP_POLL_S)
+            time.sleep(_DUMP_POLL_S)  # faulthandler does not say when it has written all
             known, size = size, self._errors.stat().st_size
             if size > before and size == known:
                 break  # it has stopped growing

@@ -126,7 +126,7 @@ def _run(manager: TaskManager) -> int:
     """The exit code; the supervisor passes on what is written to the real stderr as our last words."""
     try:
         manager.run()
-    except BaseException:
+    except BaseException:  # SystemExit of user code too: why this process ends must be told
         traceback.print_exc(file=sys.__stderr__)
         if sys.__stderr__ is not None:
             sys.__stderr__.flush()

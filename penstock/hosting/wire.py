@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import io
 import pickle
-import socket
 import struct
-import time
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from operator import attrgetter
 from typing import Any, Final
 
-from penstock.hosting.handshake import LIMIT_SECONDS, ClientHandshake, ServerHandshake
-from penstock.model.errors import AuthenticationError, ExternalError, GraphError
+from penstock.model.errors import ExternalError, GraphError
 
-LEASE_S: Final = 10.0
 LENGTH: Final = struct.Struct("!I")
 MAX_MESSAGE: Final = 256 * 1024 * 1024
 _PLAIN: Final = frozenset({
@@ -111,16 +107,6 @@ def decode(body: bytes) -> Any:
     return _Decoder(io.BytesIO(body)).load()
 
 
-def notice_lost_peer(sock: socket.socket) -> None:
-    """A peer whose machine or network is gone sends no end: what stays unanswered for `LEASE_S` breaks the
-    connection (heartbeats flow all the time).
-    """
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if hasattr(socket, "TCP_USER_TIMEOUT"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(LEASE_S * 1000))
-
-
 class MessageBuffer:
     """Bytes in, messages out, for a reader that gets them in any pieces."""
 
@@ -144,25 +130,3 @@ class MessageBuffer:
             at += size
         del self._data[:at]
         return messages
-
-
-def run_handshake(sock: socket.socket, handshake: ClientHandshake | ServerHandshake) -> None:
-    """On a blocking socket, within the time limit. Raises AuthenticationError; the caller closes."""
-    before = sock.gettimeout()
-    deadline = time.monotonic() + LIMIT_SECONDS
-    sock.settimeout(LIMIT_SECONDS)
-    try:
-        if isinstance(handshake, ClientHandshake):
-            sock.sendall(handshake.start())
-        while not handshake.is_done:
-            sock.settimeout(max(0.001, deadline - time.monotonic()))  # in all, not for each read
-            data = sock.recv(4096)
-            if not data:
-                raise AuthenticationError("the peer closed the connection before it proved itself")
-            sock.sendall(handshake.feed(data))
-    except TimeoutError as error:
-        raise AuthenticationError(
-            f"the peer did not finish the handshake within {LIMIT_SECONDS:g} s"
-        ) from error
-    finally:
-        sock.settimeout(before)

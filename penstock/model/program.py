@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from penstock.model.checkpoint_statistics import CheckpointStatistics
 from penstock.model.checkpoints import CheckpointType
@@ -17,6 +17,9 @@ from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.ids import JobId
 from penstock.model.messages import TaskIo
 from penstock.model.states import JobStatus
+
+FRAME_STREAM: Final = "dataframe"
+"""The driver stream of `to_spark` in BATCH mode: its records stay with Spark, which goes on with them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,7 @@ class Combining:
 class Operator:
     """Base with the neutral behaviour: forwards watermarks and statuses, holds no state."""
 
-    accepts: ClassVar[Accepts] = Accepts.ROWS
+    accepts: Accepts = Accepts.ROWS
     keeps_records: ClassVar[bool] = False
     """Emits its input's records as they are: their type needs no second check."""
     is_in_record: bool = False

@@ -4,7 +4,6 @@ Whatever happens, the results are those of a run without faults, and each attemp
 """
 
 import os
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from penstock.model.errors import JobExecutionError
 from penstock.model.states import ExecutionState
 from tests.spark.processes import executor_jvms
 from tests.spark.standalone import standalone
+from tests.spark.waiting import until_there
 
 pytestmark = pytest.mark.spark
 PATIENCE_S = 60.0
@@ -30,14 +30,6 @@ def batch(parallelism=2):
     configuration.set_string("penstock.console.progress", "false")
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     return env.set_parallelism(parallelism).set_runtime_mode(RuntimeExecutionMode.BATCH)
-
-
-def until(path):
-    """In a task: until another process has made that file."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not Path(path).exists():
-        assert time.monotonic() < deadline, f"{path} did not come"
-        time.sleep(0.02)
 
 
 def run(env):
@@ -133,7 +125,7 @@ class LosesWhatItReads(MapFunction):
         mark = self.folder / "removed"
         if self.subtask == 0 and not mark.exists():
             for other in range(1, self.others + 1):
-                until(self.folder / f"over-{other}")
+                until_there(self.folder / f"over-{other}")
             mark.touch()
             remove_shuffle_files()
             raise ValueError("what it reads is gone")
@@ -196,7 +188,7 @@ class SlowFirst(MapFunction):
         if self.folder is not None and self.subtask == 1 and value % 100 == 50:
             (Path(self.folder) / f"attempt-{self.attempt}").touch()
             if self.attempt == 0:
-                until(Path(self.folder) / "attempt-1")
+                until_there(Path(self.folder) / "attempt-1")
         return value
 
 

@@ -8,7 +8,6 @@ import os
 import socket
 import tempfile
 import threading
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from penstock.hosting.doctor.examine import examine
 from penstock.model.config import Settings
 from tests.network import network
 from tests.spark.standalone import standalone
+from tests.spark.waiting import until_there
 
 pytestmark = pytest.mark.spark
 CORES = 3
@@ -83,13 +83,6 @@ def environment(cluster):
     return env.set_parallelism(2)
 
 
-def until(path):
-    deadline = time.monotonic() + PATIENCE_S
-    while not Path(path).exists():
-        assert time.monotonic() < deadline, f"{path} did not come"
-        time.sleep(0.02)
-
-
 class StopsHalfway(MapFunction):
     """Whoever comes first to the middle tells where it is, and waits until it has been cut off."""
 
@@ -102,7 +95,7 @@ class StopsHalfway(MapFunction):
             place = self.folder / "place"
             place.write_text(os.readlink("/proc/self/ns/net"))
             place.rename(mark)
-            until(self.folder / "cut")
+            until_there(self.folder / "cut")
         return value
 
 
@@ -114,7 +107,7 @@ def test_the_driver_cannot_dial_the_hosts(cluster):
 
 def cut_off_in_the_middle(cluster, folder):
     """The host on which the job stands still; gives it."""
-    until(folder / "halfway")
+    until_there(folder / "halfway")
     where = (folder / "halfway").read_text()
     (host,) = [host for host in cluster.net.hosts if host.network == where]
     host.cut_off()

@@ -11,14 +11,13 @@ from penstock.datastream.formats.parquet import ParquetBulkWriters
 from penstock.datastream.program import Upstream
 from penstock.model.errors import GraphError
 from penstock.model.graph.stream_graph import StreamGraph
-from penstock.model.program import FrameExecutor, JobExecutor
+from penstock.model.program import FRAME_STREAM, FrameExecutor, JobExecutor
 from penstock.runtime import operators as ops
 from penstock.runtime.convert import arrow_schema
 
 if TYPE_CHECKING:
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 
-_FRAME_STREAM: Final = "dataframe"
 _NAME: Final = "DataFrame"
 
 
@@ -37,7 +36,7 @@ def to_frame(
     assert type_info is not None
     program = environment.program
     operator = ops.ToSchemaOperator(type_info)
-    end = program.add_sink(_NAME, operator, upstreams, driver_stream=_FRAME_STREAM)
+    end = program.add_sink(_NAME, operator, upstreams, driver_stream=FRAME_STREAM)
     part = program.taken([end.node_id])
 
     def lazily(host: JobExecutor, graph: StreamGraph) -> Any:

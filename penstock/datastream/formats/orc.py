@@ -56,7 +56,7 @@ class _OrcWriter:
         data = columns.data
         if data.schema != self._schema:
             data = data.cast(self._schema)
-        self._writer.write(data)
+        self._writer.write(pa.Table.from_batches([data]))
 
     def finish(self) -> None:
         self._writer.close()

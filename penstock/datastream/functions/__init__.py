@@ -9,8 +9,6 @@ from penstock.datastream.functions.base import (
     AllWindowFunction,
     AsyncFunction,
     AsyncFunctionDescriptor,
-    AsyncRetryPredicate,
-    AsyncRetryStrategy,
     CoFlatMapFunction,
     CoMapFunction,
     CoProcessFunction,
@@ -19,7 +17,6 @@ from penstock.datastream.functions.base import (
     Function,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
-    KeyedStateStore,
     KeySelector,
     MapFunction,
     NullByteKeySelector,
@@ -30,11 +27,8 @@ from penstock.datastream.functions.base import (
     ProcessFunction,
     ProcessWindowFunction,
     ReduceFunction,
-    RuntimeContext,
     SinkFunction,
     SourceFunction,
-    TimeDomain,
-    TimerService,
     WindowFunction,
 )
 from penstock.datastream.functions.broadcast import (
@@ -42,6 +36,10 @@ from penstock.datastream.functions.broadcast import (
     BroadcastProcessFunction,
     KeyedBroadcastProcessFunction,
 )
+from penstock.datastream.time_domain import TimeDomain
+from penstock.datastream.timerservice import TimerService
+from penstock.runtime.async_retry import AsyncRetryPredicate, AsyncRetryStrategy
+from penstock.runtime.context import KeyedStateStore, RuntimeContext
 
 __all__ = [
     "AggregateFunction",

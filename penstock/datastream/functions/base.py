@@ -14,42 +14,8 @@ from typing import Any, Generic, TypeVar
 
 from penstock.datastream.time_domain import TimeDomain
 from penstock.datastream.timerservice import TimerService
-from penstock.runtime.async_retry import AsyncRetryPredicate, AsyncRetryStrategy
+from penstock.runtime.async_retry import AsyncRetryStrategy
 from penstock.runtime.context import KeyedStateStore, RuntimeContext
-
-__all__ = [
-    "AggregateFunction",
-    "AllWindowFunction",
-    "AsyncFunction",
-    "AsyncFunctionDescriptor",
-    "AsyncRetryPredicate",
-    "AsyncRetryStrategy",
-    "CoFlatMapFunction",
-    "CoMapFunction",
-    "CoProcessFunction",
-    "FilterFunction",
-    "FlatMapFunction",
-    "Function",
-    "KeySelector",
-    "KeyedCoProcessFunction",
-    "KeyedProcessFunction",
-    "KeyedStateStore",
-    "MapFunction",
-    "NullByteKeySelector",
-    "Partitioner",
-    "PassThroughAllWindowFunction",
-    "PassThroughWindowFunction",
-    "ProcessAllWindowFunction",
-    "ProcessFunction",
-    "ProcessWindowFunction",
-    "ReduceFunction",
-    "RuntimeContext",
-    "SinkFunction",
-    "SourceFunction",
-    "TimeDomain",
-    "TimerService",
-    "WindowFunction",
-]
 
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")

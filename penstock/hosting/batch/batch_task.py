@@ -19,7 +19,6 @@ from penstock.hosting.batch.key_spool import KeySpool
 from penstock.hosting.batch.plan import Exchange
 from penstock.hosting.batch.shuffle_input import KeyedInput, ShuffleInput
 from penstock.hosting.batch.shuffle_output import (
-    FRAME_STREAM,
     DriverOutput,
     FrameOutput,
     Outbox,
@@ -30,6 +29,7 @@ from penstock.hosting.dataframes.source import StageFrameSource
 from penstock.hosting.source_input import SourceHost, SourceInput
 from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
 from penstock.model.ids import DataSetId
+from penstock.model.program import FRAME_STREAM
 from penstock.runtime.chain import OperatorChain, OperatorTimer
 from penstock.runtime.input_status import InputStatus
 from penstock.runtime.operator import Operator, OperatorContext
@@ -44,9 +44,9 @@ _LONGEST_WAIT_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What all subtasks of a stage are told. `chain`: a ChainSpec, by `closures.serialize`. `outputs`: by data set. `wholes`: gates that
-    are broadcast, and how many subtasks write each. `memory`:
-    bytes of input that a keyed subtask may hold encoded (`execution.sorted-inputs.memory`).
+    """What all subtasks of a stage are told. `chain`: a ChainSpec, by `closures.serialize`. `outputs`: by data set. `wholes`:
+    gates that are broadcast, and how many subtasks write each. `memory`: bytes of input that a keyed subtask may hold
+    encoded (`execution.sorted-inputs.memory`).
     """
 
     chain: bytes

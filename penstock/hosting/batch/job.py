@@ -236,9 +236,7 @@ class BatchJob:
             event = StageFinished(stage.vertex_id, result.bytes_by_partition)
         except StageError as error:
             event = StageFailed(stage.vertex_id, error.failure)
-        except (
-            Exception
-        ) as error:  # whatever it was, the master waits to be told of this stage's end
+        except Exception as error:  # of any kind: the master waits for this stage's end
             event = StageFailed(stage.vertex_id, failure_of(error))
         self._tell(event)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 import tempfile
+from collections import deque
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
@@ -70,7 +71,7 @@ class HeldRecords:
 
     def __init__(self, memory: int) -> None:
         self._memory = memory
-        self._held: list[bytes] = []
+        self._held: deque[bytes] = deque()
         self._size = 0
         self._file: RecordFile | None = None
 
@@ -89,7 +90,7 @@ class HeldRecords:
     def take(self) -> Iterator[bytes]:
         """All of them; nothing is left then."""
         while self._held:
-            yield self._held.pop(0)
+            yield self._held.popleft()
         if self._file is not None:
             yield from self._file.read()
         self.close()

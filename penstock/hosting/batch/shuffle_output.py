@@ -18,8 +18,6 @@ from penstock.runtime.elements import Batch, ColumnBatch, Element, RowBatch
 from penstock.runtime.partitioner import Partitioner
 from penstock.runtime.user_errors import user_code_error
 
-FRAME_STREAM: Final = "dataframe"
-"""The driver stream that is none: Spark goes on with it."""
 FRAME_PARTITION: Final = -1
 _DRIVER_ROWS: Final = 4096
 _ALL_RECORDS: Final = 8 << 20

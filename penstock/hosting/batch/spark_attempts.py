@@ -27,7 +27,7 @@ _STATES: Final = {
     "KILLED": ExecutionState.CANCELED,
 }
 _MOST_TASKS: Final = 1 << 20
-_MOST_STAGE_ATTEMPTS: Final = 64
+_BUS_S: Final = 5
 
 _Subtask: TypeAlias = "tuple[VertexId, int]"
 
@@ -59,6 +59,12 @@ class SparkAttempts:
             for one in sorted(seen, key=lambda one: (one.vertex_id, one.subtask, one.attempt)):
                 tell(one)
 
+    def look_at_last(self, group: str, tell: Callable[[AttemptSeen], None]) -> None:
+        """When no more of the group runs. Spark hears of its own tasks through a queue, which may be behind: it is waited for."""
+        with contextlib.suppress(Exception):  # Py4J: still not empty, or the context was stopped
+            self._context._jsc.sc().listenerBus().waitUntilEmpty(_BUS_S * 1000)
+        self.look(group, tell)
+
     def _stages_of(self, group: str) -> Iterator[tuple[int, VertexId]]:
         """Ours, in the order in which Spark made them."""
         tracker = self._context.statusTracker()
@@ -83,10 +89,10 @@ class SparkAttempts:
     def _seen_in(self, stage_id: int, vertex_id: VertexId) -> list[AttemptSeen]:
         found: list[AttemptSeen] = []
         told_of: dict[int, ExecutionState] = {}
-        for stage_attempt in range(_MOST_STAGE_ATTEMPTS):
-            tasks = self._store().taskList(stage_id, stage_attempt, _MOST_TASKS)
-            if not tasks.size():
-                break
+        store = self._store()
+        newest = int(store.lastStageAttempt(stage_id).attemptId())
+        for stage_attempt in range(newest + 1):
+            tasks = store.taskList(stage_id, stage_attempt, _MOST_TASKS)
             known = [tasks.apply(place) for place in range(tasks.size())]
             for task_id, data in sorted(((int(one.taskId()), one) for one in known), key=_first):
                 told = self._told.get(task_id)

@@ -161,7 +161,7 @@ class SparkRunner:
         finally:
             is_over.set()
             thread.join()
-            self._attempts.look(group, order.told)
+            self._attempts.look_at_last(group, order.told)
 
     # ------------------------------------------------------------------ what a stage reads and runs
 

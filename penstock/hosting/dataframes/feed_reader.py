@@ -13,6 +13,7 @@ import socket
 from dataclasses import dataclass
 
 from penstock.hosting.addresses import DATA_PORT, Addresses, Endpoint, data_endpoint, listen
+from penstock.hosting.connections import closed_on_error
 from penstock.hosting.dataframes.feed_wire import (
     BATCH,
     DIFFERS,
@@ -65,13 +66,10 @@ class FeedStream:
         self.position = begin
         self._feeder: FeedSocket | None = None
         self._driver = dial(place.host, place.port, place.credentials)
-        try:
+        with closed_on_error(self._driver):
             own = self._driver.sock.getsockname()[0]
             endpoint = data_endpoint((place.host, place.port), place.readers, bind_host=own)
             self._listener = listen(endpoint, DATA_PORT)
-        except BaseException:
-            self._driver.close()
-            raise
         self._selector = selectors.DefaultSelector()
         self._selector.register(wake, selectors.EVENT_READ, None)
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)

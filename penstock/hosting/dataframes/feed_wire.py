@@ -15,24 +15,17 @@ counted is one.
 
 from __future__ import annotations
 
-import secrets
 import socket
 import struct
 import zlib
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.hosting.handshake import (
-    NONCE_BYTES,
-    ClientHandshake,
-    Credentials,
-    ServerHandshake,
-)
-from penstock.hosting.wire import notice_lost_peer, run_handshake
+from penstock.hosting import connections
+from penstock.hosting.handshake import ROLE_FEED, Credentials
 from penstock.model.errors import ExternalError
 
 OPEN, COUNTED, FAILED, RESUME, BATCH, END, DIFFERS, DONE = range(1, 9)
-ROLE_FEED: Final = 4
 _HEAD: Final = struct.Struct("!BI")
 _POSITION: Final = struct.Struct("!QI")
 _DIAL_S: Final = 10.0
@@ -102,29 +95,14 @@ class FeedSocket:
 
 def dial(host: str, port: int, credentials: Credentials) -> FeedSocket:
     """Raises: OSError, AuthenticationError."""
-    sock = socket.create_connection((host, port), _DIAL_S)
-    try:
-        sock.settimeout(None)
-        notice_lost_peer(sock)
-        handshake = ClientHandshake(credentials, ROLE_FEED, secrets.token_bytes(NONCE_BYTES))
-        run_handshake(sock, handshake)
-    except BaseException:
-        sock.close()
-        raise
-    return FeedSocket(sock, handshake.leftover)
+    sock, received = connections.dial((host, port), credentials, ROLE_FEED, _DIAL_S)
+    sock.settimeout(None)
+    return FeedSocket(sock, received)
 
 
 def greet(sock: socket.socket, credentials: Credentials) -> FeedSocket:
     """The accepting side. Raises: OSError, AuthenticationError; the socket is closed then."""
-    try:
-        sock.setblocking(True)
-        notice_lost_peer(sock)
-        handshake = ServerHandshake(credentials, secrets.token_bytes(NONCE_BYTES))
-        run_handshake(sock, handshake)
-    except BaseException:
-        sock.close()
-        raise
-    return FeedSocket(sock, handshake.leftover)
+    return FeedSocket(sock, connections.greet(sock, credentials, ROLE_FEED))
 
 
 class FeedDiffers(ExternalError):

@@ -14,7 +14,7 @@ from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
 from penstock.hosting.batch import spark_task
-from penstock.hosting.checkpoints.files import is_uri
+from penstock.hosting.checkpoints.files import is_uri, joined, open_files
 from penstock.hosting.dataframes.schemas import schema_of
 from penstock.model.errors import ConfigurationError
 from penstock.model.types import TypeInformation
@@ -58,7 +58,7 @@ def results_folder(configured: str | None, *, shares_files: bool) -> str:
     """
     name = f"{_PREFIX}{secrets.token_hex(8)}"
     if configured is not None and (configured.startswith("file:") or not is_uri(configured)):
-        return f"/{configured.removeprefix('file:').lstrip('/')}/{name}"
+        return joined(open_files(configured)[1], name)
     if shares_files:
         folder = tempfile.mkdtemp(prefix=_PREFIX)
         atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -25,7 +25,6 @@ from penstock.hosting.doctor.findings import (
     DriverFacts,
     ExecutorFacts,
     Slots,
-    facts_of,
     probe_findings,
     slot_findings,
 )
@@ -89,7 +88,7 @@ def _settled(spark_slots: SparkSlots) -> int:
     """Executors of a young application register one by one: that of a moment in which no more have come."""
     total, since = spark_slots.total(), time.monotonic()
     while total and not spark_slots.is_local and time.monotonic() - since < _SETTLED_S:
-        time.sleep(_POLL_S)
+        time.sleep(_POLL_S)  # Spark calls nobody when an executor comes
         now = spark_slots.total()
         if now != total:
             total, since = now, time.monotonic()
@@ -178,7 +177,7 @@ class _Probes:
                 told = self._submit(order)
             except Exception as error:  # Py4J's, of many kinds: the tasks could not run
                 return [], [self._not_run(str(error))]
-        facts = [facts_of(one) for one in told]
+        facts = [ExecutorFacts(**one) for one in told]
         driver = DriverFacts(
             f"{endpoint.dialled_host}:{meeting.port}",
             platform.python_version(),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from penstock.hosting.spark_checks import ALL_JOBS, STREAMING, Finding
 
@@ -13,6 +13,8 @@ LEAST: Final[Mapping[str, tuple[int, ...]]] = {"pyarrow": (15,), "numpy": (1, 26
 """Versions that tasks need at the least."""
 _SHOWN: Final = 3
 _LITTLE_MB: Final = 1024
+
+_Told = TypeVar("_Told", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ def probe_findings(facts: Sequence[ExecutorFacts], driver: DriverFacts) -> list[
 
 def _versions(facts: Sequence[ExecutorFacts], driver: DriverFacts) -> Iterator[Finding]:
     wrong = _hosts_by(
-        facts, lambda one: None if _numbers(one.python) == _numbers(driver.python) else one.python
+        (one.python, one.host) for one in facts if _numbers(one.python) != _numbers(driver.python)
     )
     for version, hosts in wrong.items():
         yield Finding(
@@ -121,11 +123,9 @@ def _versions(facts: Sequence[ExecutorFacts], driver: DriverFacts) -> Iterator[F
 
 def _modules(facts: Sequence[ExecutorFacts], driver: DriverFacts) -> Iterator[Finding]:
     for name in dict.fromkeys(name for one in facts for name in one.modules):
-        hosts_of: dict[str | None, set[str]] = defaultdict(set)
-        for one in facts:
-            hosts_of[one.modules.get(name)].add(one.host)
-        for version, hosts in hosts_of.items():
-            found = _module(name, version, _some(sorted(hosts)), driver.modules.get(name))
+        versions = ((one.modules.get(name), one.host) for one in facts)
+        for version, hosts in _hosts_by(versions).items():
+            found = _module(name, version, _some(hosts), driver.modules.get(name))
             if found is not None:
                 yield found
 
@@ -154,7 +154,8 @@ def _module(name: str, version: str | None, where: str, here: str | None) -> Fin
 
 
 def _control(facts: Sequence[ExecutorFacts], driver: DriverFacts) -> Iterator[Finding]:
-    for error, hosts in _hosts_by(facts, lambda one: one.control_error).items():
+    errors = ((one.control_error, one.host) for one in facts if one.control_error is not None)
+    for error, hosts in _hosts_by(errors).items():
         yield Finding(
             f"the driver cannot be reached at {driver.control} from {_some(hosts)}: {error}",
             "set jobmanager.rpc.address to an address of the driver that executors reach, jobmanager.bind-host to 0.0.0.0 behind "
@@ -164,7 +165,8 @@ def _control(facts: Sequence[ExecutorFacts], driver: DriverFacts) -> Iterator[Fi
 
 
 def _data(facts: Sequence[ExecutorFacts]) -> Iterator[Finding]:
-    for error, hosts in _hosts_by(facts, lambda one: one.data_error).items():
+    errors = ((one.data_error, one.host) for one in facts if one.data_error is not None)
+    for error, hosts in _hosts_by(errors).items():
         yield Finding(
             f"a TaskManager on {_some(hosts)} could not listen for data: {error}",
             "set taskmanager.host (a network that all executors are in, as 10.1.0.0/16), taskmanager.bind-host and "
@@ -186,7 +188,8 @@ def _data(facts: Sequence[ExecutorFacts]) -> Iterator[Finding]:
 
 
 def _temporary(facts: Sequence[ExecutorFacts]) -> Iterator[Finding]:
-    for error, hosts in _hosts_by(facts, lambda one: one.tmp_error).items():
+    errors = ((one.tmp_error, one.host) for one in facts if one.tmp_error is not None)
+    for error, hosts in _hosts_by(errors).items():
         yield Finding(
             f"no temporary files can be written on {_some(hosts)}: {error}",
             "set TMPDIR for the executors (spark.executorEnv.TMPDIR) to a directory that they can write",
@@ -201,25 +204,20 @@ def _temporary(facts: Sequence[ExecutorFacts]) -> Iterator[Finding]:
 
 
 def _folders(facts: Sequence[ExecutorFacts]) -> Iterator[Finding]:
-    for folder in dict.fromkeys(folder for one in facts for folder in one.folder_errors):
-        wrong = _hosts_by(facts, lambda one, folder=folder: one.folder_errors.get(folder))  # type: ignore[misc]
-        for error, hosts in wrong.items():
-            yield Finding(
-                f"execution.checkpointing.dir {folder} is of no use on {_some(hosts)}: {error}",
-                "name a directory that driver and executors share, or an object store",
-                STREAMING,
-            )
+    errors = ((told, one.host) for one in facts for told in one.folder_errors.items())
+    for (folder, error), hosts in _hosts_by(errors).items():
+        yield Finding(
+            f"execution.checkpointing.dir {folder} is of no use on {_some(hosts)}: {error}",
+            "name a directory that driver and executors share, or an object store",
+            STREAMING,
+        )
 
 
-def _hosts_by(
-    facts: Iterable[ExecutorFacts], told: Callable[[ExecutorFacts], str | None]
-) -> dict[str, list[str]]:
-    """Hosts of which something is told, by what that is."""
-    found: dict[str, set[str]] = defaultdict(set)
-    for one in facts:
-        text = told(one)
-        if text is not None:
-            found[text].add(one.host)
+def _hosts_by(told: Iterable[tuple[_Told, str]]) -> dict[_Told, list[str]]:
+    """From pairs of what is told and the host that told it."""
+    found: dict[_Told, set[str]] = defaultdict(set)
+    for text, host in told:
+        found[text].add(host)
     return {text: sorted(hosts) for text, hosts in found.items()}
 
 
@@ -231,8 +229,3 @@ def _some(names: Sequence[str]) -> str:
 def _numbers(version: str) -> tuple[int, ...]:
     parts = version.split(".")[:2]
     return tuple(int(part) for part in parts if part.isdecimal())
-
-
-def facts_of(told: Mapping[str, Any]) -> ExecutorFacts:
-    """What `probe` has returned."""
-    return ExecutorFacts(**told)

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import json
-import secrets
 import socket
 from typing import Any, Final
 
-from penstock.hosting.handshake import (
-    NONCE_BYTES,
-    ROLE_SUPERVISOR,
-    ClientHandshake,
-    Credentials,
-    ServerHandshake,
-)
-from penstock.hosting.wire import run_handshake
+from penstock.hosting import connections
+from penstock.hosting.handshake import ROLE_PROBE, Credentials
 from penstock.model.errors import AuthenticationError
 
 _MOST: Final = 1 << 20
@@ -46,22 +39,9 @@ class Lines:
 
 def dial(address: tuple[str, int], credentials: Credentials, timeout_s: float) -> Lines:
     """Raises: OSError; AuthenticationError: somebody else listens there."""
-    sock = socket.create_connection(address, timeout=timeout_s)
-    try:
-        handshake = ClientHandshake(credentials, ROLE_SUPERVISOR, secrets.token_bytes(NONCE_BYTES))
-        run_handshake(sock, handshake)
-    except BaseException:
-        sock.close()
-        raise
-    return Lines(sock, handshake.leftover)
+    return Lines(*connections.dial(address, credentials, ROLE_PROBE, timeout_s))
 
 
 def accepted(sock: socket.socket, credentials: Credentials) -> Lines:
     """The other side of `dial`; closes the socket when it raises OSError or AuthenticationError."""
-    try:
-        handshake = ServerHandshake(credentials, secrets.token_bytes(NONCE_BYTES))
-        run_handshake(sock, handshake)
-    except BaseException:
-        sock.close()
-        raise
-    return Lines(sock, handshake.leftover)
+    return Lines(sock, connections.greet(sock, credentials, ROLE_PROBE))

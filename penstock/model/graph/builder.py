@@ -96,6 +96,12 @@ class _Chain:
     out_edges: list[ResolvedEdge] = field(default_factory=list)
     inner_edges: list[ResolvedEdge] = field(default_factory=list)
 
+    def sort_edges(self) -> None:
+        """Those that leave it by the place of their operator in it, those that come by their input."""
+        place = {node: index for index, node in enumerate(self.nodes)}
+        self.out_edges.sort(key=lambda edge: place[edge.source])
+        self.in_edges.sort(key=lambda edge: edge.input_index)
+
 
 def _chains_of(graph: ResolvedGraph) -> list[_Chain]:
     """Chains in the order of their heads; a chained node has one in-edge, so chains are trees."""
@@ -118,9 +124,7 @@ def _chains_of(graph: ResolvedGraph) -> list[_Chain]:
             chain_of[edge.source].out_edges.append(edge)
             chain_of[edge.target].in_edges.append(edge)
     for chain in chains.values():
-        place = {node: index for index, node in enumerate(chain.nodes)}
-        chain.out_edges.sort(key=lambda edge, place=place: place[edge.source])  # type: ignore[misc]
-        chain.in_edges.sort(key=lambda edge: edge.input_index)
+        chain.sort_edges()
     return list(chains.values())
 
 

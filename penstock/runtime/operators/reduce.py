@@ -113,7 +113,7 @@ class FinalReduceOperator(ReduceOperator):
         if self._keeps_keys and isinstance(aggregate, Aggregate) and aggregate.kind in _IN_ARROW:
             name, position = _IN_ARROW[aggregate.kind], aggregate.position
             self._reduction = ColumnReduction(columns or (), name, str(position))
-            self.accepts = Accepts.ANY  # type: ignore[misc]
+            self.accepts = Accepts.ANY
 
     @property
     def _keeps_keys(self) -> bool:

@@ -30,7 +30,7 @@ class SinkOperator(Operator):
         self.sink = sink
         self._committer: CommitterState | None = None
         self._restored: list[tuple[int, object]] = []
-        self.accepts = sink.accepts  # type: ignore[misc] # the sink decides, per instance
+        self.accepts = sink.accepts
         self._writer: SinkWriter | None = None
         self._watermark_ms = MIN_WATERMARK
 

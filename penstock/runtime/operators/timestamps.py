@@ -28,7 +28,7 @@ class TimestampsAndWatermarksOperator(Operator):
     def __init__(self, strategy: WatermarkStrategy) -> None:
         self.strategy = strategy
         # The strategy decides, per instance: columns stay columns where they can.
-        self.accepts = Accepts.ANY if strategy.takes_any_batch else Accepts.ROWS  # type: ignore[misc]
+        self.accepts = Accepts.ANY if strategy.takes_any_batch else Accepts.ROWS
 
     def in_batch(self) -> TimestampsAndWatermarksOperator:
         return TimestampsAndWatermarksOperator(self.strategy.in_batch())

@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 
-from penstock.common import Encoder, Types
+from penstock.common import Encoder, Row, Types
 from penstock.datastream.connectors.file_system import (
     BucketAssigner,
     FileSink,
@@ -15,6 +16,7 @@ from penstock.datastream.connectors.file_system import (
     RollingPolicy,
     StreamFormat,
 )
+from penstock.datastream.formats.orc import OrcBulkWriters
 from penstock.datastream.formats.parquet import (
     ParquetBulkWriters,
     ParquetFormat,
@@ -207,7 +209,7 @@ def test_what_a_sink_wrote_a_source_reads_while_another_attempt_writes(tmp_path)
     assert rows(run_source(source.build())) == ["done"]
 
 
-def parquet_round(tmp_path, factory, batch, input_type=None):
+def bulk_round(tmp_path, factory, batch, input_type=None):
     builder = FileSink.for_bulk_format(str(tmp_path), factory)
     builder.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
     sink = builder.build()
@@ -222,7 +224,7 @@ def parquet_round(tmp_path, factory, batch, input_type=None):
 def test_columns_go_to_parquet_and_come_back_by_row_groups(tmp_path):
     data = pa.RecordBatch.from_pydict({"a": list(range(1000)), "ts": list(range(1000))})
     factory = ParquetWriterFactory(row_group_rows=100)
-    path = parquet_round(tmp_path, factory, ColumnBatch(data))
+    path = bulk_round(tmp_path, factory, ColumnBatch(data))
     pq.write_table(pa.table(data), path, row_group_size=100)
     source = FileSource.for_bulk_file_format(ParquetFormat(timestamps="ts"), str(path))
     got = run_source(source.set_split_size(1).build(), parallelism=3)
@@ -231,10 +233,32 @@ def test_columns_go_to_parquet_and_come_back_by_row_groups(tmp_path):
     assert first.timestamps.tolist() == first.data.column("ts").to_pylist()
 
 
+def test_typed_rows_go_to_orc_in_the_declared_types(tmp_path):
+    row_type = Types.ROW_NAMED(["n", "s"], [Types.INT(), Types.STRING()])
+    data = pa.RecordBatch.from_pydict({"n": [1, 2], "s": ["x", None]})
+    path = bulk_round(tmp_path, OrcBulkWriters.for_row_type(row_type), ColumnBatch(data))
+    table = orc.read_table(path)
+    assert table.schema.field("n").type == pa.int32()
+    assert table.to_pylist() == [{"n": 1, "s": "x"}, {"n": 2, "s": None}]
+
+
+def test_orc_takes_rows_too(tmp_path):
+    row_type = Types.ROW_NAMED(["n", "s"], [Types.INT(), Types.STRING()])
+    batch = RowBatch([Row(n=7, s="seven"), Row(n=8, s=None)])
+    path = bulk_round(tmp_path, OrcBulkWriters.for_row_type(row_type), batch, row_type)
+    assert orc.read_table(path).to_pylist() == [{"n": 7, "s": "seven"}, {"n": 8, "s": None}]
+
+
+def test_orc_properties_of_java_are_refused():
+    row_type = Types.ROW_NAMED(["n"], [Types.INT()])
+    with pytest.raises(ConfigurationError, match="writer_properties are ORC's of Java"):
+        OrcBulkWriters.for_row_type(row_type, {"orc.compress": "ZSTD"})
+
+
 def test_typed_rows_go_to_parquet_in_the_declared_types(tmp_path):
     row_type = Types.ROW_NAMED(["n", "s"], [Types.INT(), Types.STRING()])
     data = pa.RecordBatch.from_pydict({"n": [1, 2], "s": ["x", None]})
-    path = parquet_round(tmp_path, ParquetBulkWriters.for_row_type(row_type), ColumnBatch(data))
+    path = bulk_round(tmp_path, ParquetBulkWriters.for_row_type(row_type), ColumnBatch(data))
     table = pq.read_table(path)
     assert table.schema.field("n").type == pa.int32()
     assert table.to_pylist() == [{"n": 1, "s": "x"}, {"n": 2, "s": None}]

@@ -37,13 +37,18 @@ class Task:
 
 
 class Spark:
-    """A SparkContext and its status store. `jobs`: stages of each group's job; `rdds` and `tasks`: of stages."""
+    """A SparkContext and its status store. `jobs`: stages of each group's job; `rdds` and `tasks`: of stages.
+    `when_empty`: called when the queue of Spark's events has become empty.
+    """
 
     def __init__(self) -> None:
         self.jobs: dict = {}
         self.rdds: dict = {}
         self.tasks: dict = {}
-        self._jsc = SimpleNamespace(sc=lambda: SimpleNamespace(statusStore=lambda: self))
+        self.when_empty = lambda: None
+        bus = SimpleNamespace(waitUntilEmpty=lambda _ms: self.when_empty())
+        context = SimpleNamespace(statusStore=lambda: self, listenerBus=lambda: bus)
+        self._jsc = SimpleNamespace(sc=lambda: context)
 
     def statusTracker(self):
         return self
@@ -55,7 +60,10 @@ class Spark:
         return SimpleNamespace(stageIds=self.jobs[job_id])
 
     def lastStageAttempt(self, stage_id):
-        return SimpleNamespace(rddIds=lambda: scala(self.rdds[stage_id]))
+        attempts = [attempt for stage, attempt in self.tasks if stage == stage_id]
+        return SimpleNamespace(
+            rddIds=lambda: scala(self.rdds[stage_id]), attemptId=lambda: max(attempts, default=0)
+        )
 
     def taskList(self, stage_id, stage_attempt, _most):
         return scala(self.tasks.get((stage_id, stage_attempt), []))
@@ -106,6 +114,20 @@ def test_attempts_are_numbered_as_they_begin_over_all_attempts_of_a_stage(spark)
     assert [(one.subtask, one.attempt, one.is_speculative) for one in told] == [
         (0, 0, False), (0, 1, True), (0, 2, False), (1, 0, False),
     ]  # fmt: skip
+
+
+def test_a_stage_attempt_without_tasks_hides_no_later_one(spark):
+    spark.tasks[1, 2] = [Task(12, 0)]
+    assert looked(spark, "job-a") == [(A, 0, 0, S.RUNNING)]
+
+
+def test_the_last_look_comes_after_all_that_spark_was_told(spark):
+    task = Task(7, 0)
+    spark.tasks[1, 0] = [task]
+    spark.when_empty = lambda: task.becomes("SUCCESS")
+    told: list = []
+    spark.attempts.look_at_last("job-a", told.append)
+    assert [one.state for one in told] == [S.FINISHED]
 
 
 def test_what_is_made_again_for_a_reader_is_the_makers_further_attempt(spark):
