@@ -18,6 +18,7 @@ from penstock.common.execution_config import (
     ExecutionConfig,
     check_parallelism,
 )
+from penstock.common.io import InputFormat
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.restart_strategy import RestartStrategyConfiguration
@@ -323,10 +324,20 @@ class StreamExecutionEnvironment:
             source_func, WatermarkStrategy.no_watermarks(), source_name, type_info
         )
 
-    def create_input(self, input_format: Any, type_info: TypeInformation | None = None) -> Any:
-        raise NotImplementedError(
-            "create_input wraps a Java InputFormat. Use env.from_source with FileSource or an own "
-            "subclass of penstock.datastream.connectors.Source."
+    def create_input(
+        self, input_format: InputFormat, type_info: TypeInformation | None = None
+    ) -> DataStream:
+        """What an AvroInputFormat reads, say, without watermarks."""
+        if not isinstance(input_format, InputFormat):
+            raise TypeError(
+                f"create_input takes an InputFormat such as AvroInputFormat, got {type(input_format).__name__}. Use "
+                "env.from_source with FileSource or a subclass of penstock.datastream.connectors.Source."
+            )
+        return self.from_source(
+            input_format.create_source(),
+            WatermarkStrategy.no_watermarks(),
+            "Custom File Source",
+            type_info,
         )
 
     # ---------------------------------------------------------- running

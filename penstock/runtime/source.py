@@ -51,6 +51,9 @@ class SplitEnumerator(ABC):
     def add_reader(self, subtask: int) -> None:
         """A reader registered."""
 
+    def handle_source_event(self, subtask: int, event: object) -> None:
+        """What a reader has sent by `send_source_event`; never in a BATCH job."""
+
     def snapshot_state(self) -> Any:
         """Plain data from which `restore_state` goes on; None: there is nothing to know."""
         return None
@@ -133,6 +136,11 @@ class ReaderContext(Protocol):
     def now_ms(self) -> int: ...
     def monotonic_ms(self) -> int: ...
     def send_split_request(self) -> None: ...
+    def send_source_event(self, event: object) -> None:
+        """To the enumerator's `handle_source_event`, in one order with split requests. `event`: plain data (tuples, numbers,
+        texts). In a BATCH job nobody listens: all splits are shared out before the readers start.
+        """
+
     def wake_at(self, monotonic_ms: int) -> None:
         """Poll again at this time at the latest (rate limits)."""
 

@@ -19,6 +19,7 @@ from penstock.common.execution_config import (
 from penstock.common.typeinfo import TupleTypeInfo, TypeInformation, Types
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.datastream import user_functions as adapt
+from penstock.datastream.connectors.base import SupportsPreprocessing
 from penstock.datastream.connectors.sinks import CollectingSink
 from penstock.datastream.data_stream.iterator import CloseableIterator, take
 from penstock.datastream.data_stream.side_outputs import request_side_output
@@ -362,8 +363,10 @@ class DataStream:
                 lambda control: sink.read_from(control, stream)
             )
             return self.collect_into(stream)
-        has_committer = sink.create_committer() is not None
-        coordinator = sink if has_committer else None
+        transformer = sink.get_transformer() if isinstance(sink, SupportsPreprocessing) else None
+        if transformer is not None:
+            return transformer.apply(self).sink_to(sink)
+        coordinator = None if sink.create_committer() is None else sink
         return self._end("Writer", ops.SinkOperator(sink), endpoint=sink, coordinator=coordinator)
 
     def add_sink(self, sink_func: SinkFunction | Sink) -> DataStreamSink:

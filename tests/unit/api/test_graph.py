@@ -330,7 +330,7 @@ def test_what_is_not_built_yet_says_what_to_use(env):
     stream = env.from_collection([1])
     with pytest.raises(NotImplementedError, match="FileSink"):
         stream.cache()
-    with pytest.raises(NotImplementedError, match="from_source"):
+    with pytest.raises(TypeError, match="from_source"):
         env.create_input(None)
 
 
