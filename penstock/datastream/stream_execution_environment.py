@@ -30,6 +30,7 @@ from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.connectors.collection import CollectionSource
 from penstock.datastream.connectors.socket_text import SocketTextSource
 from penstock.datastream.data_stream import DataStream
+from penstock.datastream.data_stream.cached import open_caches
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.execution_plan import plan_json
 from penstock.datastream.executor import (
@@ -377,9 +378,12 @@ class StreamExecutionEnvironment:
 
     def submit(self, job_name: str | None = None) -> JobControl:
         """Check, start, and forget what was added. Not in PyFlink's public API."""
+        opened = open_caches(self)
         control: JobControl = self.run_on(
             lambda host, graph: host.submit(graph, self.settings), job_name
         )
+        for cache in opened:
+            cache.computed_by(control)
         for reader in self.program.readers:
             reader(control)
         self.program.clear()
@@ -415,8 +419,10 @@ class StreamExecutionEnvironment:
         return self._executor
 
     def close(self) -> None:
-        """Forget what was added and not run."""
+        """Forget what was added and not run, and what cached streams have kept."""
         self.program.clear()
+        for cache in self.program.caches.values():
+            cache.invalidate()
 
     # ---------------------------------------------------------- private
 

@@ -194,7 +194,7 @@ def test_a_batch_job_shares_all_splits_out_in_order(tmp_path):
                 found += values(polled.batch)
     assert sorted(found) == [*range(1, 9)]
     empty = HybridSource.builder(lines(tmp_path, "none")).add_source(lines(tmp_path, "a", "x"))
-    assert len(splits_of(empty.build().in_batch(), "lines", 2)) == 2
+    assert len(splits_of(empty.build(), "lines", 2)) == 2
 
 
 def test_a_reader_without_sources_left_or_told_says_so_to_nobody_twice():
@@ -254,7 +254,7 @@ def test_wrong_sources_are_refused(tmp_path):
     last = HybridSource.builder(lines(tmp_path, "a", "x")).add_source(endless).build()
     assert last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
     with pytest.raises(GraphError, match="no end"):
-        splits_of(last.in_batch(), "lines", 1)
+        splits_of(last, "lines", 1)
     with pytest.raises(ConfigurationError, match="one type of records, but source 1 has String"):
         HybridSource.builder(lines(tmp_path, "a", "x")).add_source(NumberSequenceSource(1, 2))
     with pytest.raises(TypeError, match="takes Sources"):
