@@ -107,6 +107,15 @@ class HybridReader(SourceReader):
         if self._inner is not None:
             self._inner.pause_or_resume_splits(pause, resume)
 
+    def before_checkpoint(self, checkpoint_id: int) -> None:
+        if self._inner is not None:
+            self._inner.before_checkpoint(checkpoint_id)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """A reader whose source is over is not told any more."""
+        if self._inner is not None:
+            self._inner.notify_checkpoint_complete(checkpoint_id)
+
     def snapshot_state(self) -> Sequence[Any]:
         open_ones = [] if self._inner is None else self._inner.snapshot_state()
         waiting = [

@@ -223,6 +223,13 @@ class _OneShotReader(SourceReaderBase):
 
     def add_splits(self, splits):
         self._given = list(splits)
+        self.told = []
+
+    def before_checkpoint(self, checkpoint_id):
+        self.told.append(("before", checkpoint_id))
+
+    def notify_checkpoint_complete(self, checkpoint_id):
+        self.told.append(("complete", checkpoint_id))
 
     def poll_next(self):
         if self._given:
@@ -238,6 +245,9 @@ def test_splits_of_a_source_that_is_over_hold_no_watermark_back():
     reader.add_splits([HybridSplit(0, "s")])
     assert reader.split_ids([HybridSplit(0, "s"), HybridSplit(1, "t")]) == [(0, "only")]
     assert reader.poll_next().split_id == (0, "only")
+    reader.before_checkpoint(7)
+    reader.notify_checkpoint_complete(7)
+    assert reader._inner.told == [("before", 7), ("complete", 7)]
     assert reader.poll_next() == SplitFinished((0, "only"))
     reader.pause_or_resume_splits([(0, "only")], [])
 
