@@ -22,6 +22,7 @@ from penstock.datastream import user_functions as adapt
 from penstock.datastream.connectors.base import SupportsPreprocessing
 from penstock.datastream.connectors.sinks import CollectingSink
 from penstock.datastream.data_stream.iterator import CloseableIterator, take
+from penstock.datastream.data_stream.projection import projected_type
 from penstock.datastream.data_stream.side_outputs import request_side_output
 from penstock.datastream.data_stream.sink import DataStreamSink, group_name
 from penstock.datastream.functions import (
@@ -182,7 +183,8 @@ class DataStream:
 
     def project(self, *field_indexes: int) -> DataStream:
         """Some positions of a TUPLE typed stream, as a TUPLE."""
-        projection, output_type = adapt.projection(self.get_type(), field_indexes)
+        output_type = projected_type(self.get_type(), field_indexes)
+        projection = adapt.projection(field_indexes)
         return self._then("Projection", ops.MapOperator(projection), output_type)
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:

@@ -18,7 +18,7 @@ from penstock.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, Type
 from penstock.datastream.connectors.file_formats import (
     DECOMPRESSORS,
     ROWS_PER_BATCH,
-    StreamFormat,
+    FileFormat,
 )
 from penstock.datastream.connectors.file_listing import FilePiece
 from penstock.datastream.formats.csv_values import (
@@ -212,7 +212,7 @@ class CsvSchemaBuilder:
         return self._set(form=replace(self._schema.form, **changes))
 
 
-class CsvReaderFormat(StreamFormat):
+class CsvReaderFormat(FileFormat):
     """Rows of a file, for `FileSource.for_record_stream_format`. A file is read as a whole: a quoted field may have several lines."""
 
     def __init__(self, schema: CsvSchema) -> None:

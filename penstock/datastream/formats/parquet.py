@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from penstock.common.serialization import BulkWriter, BulkWriterFactory
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
-from penstock.datastream.connectors.file_formats import ROWS_PER_BATCH, BulkFormat, StreamFormat
+from penstock.datastream.connectors.file_formats import ROWS_PER_BATCH, BulkFormat, FileFormat
 from penstock.datastream.connectors.file_listing import FilePiece
 from penstock.datastream.formats.avro import AvroSchema, GenericRecordAvroTypeInfo
 from penstock.datastream.formats.avro_values import arrow_type_of, from_arrow, to_avro
@@ -182,9 +182,9 @@ class AvroParquetReaders:
     """For `FileSource.for_record_stream_format`. Needs fastavro."""
 
     @staticmethod
-    def for_generic_record(schema: AvroSchema) -> StreamFormat:
+    def for_generic_record(schema: AvroSchema) -> FileFormat:
         """Records as dicts: the fields of `schema`, those that a file does not have by their defaults."""
-        return _AvroParquetFormat(schema)
+        return _AvroParquetFormat(_of_record(schema, "AvroParquetReaders"))
 
 
 class AvroParquetWriters:
@@ -193,10 +193,10 @@ class AvroParquetWriters:
     @staticmethod
     def for_generic_record(schema: AvroSchema) -> BulkWriterFactory:
         """Records are dicts, Rows or tuples."""
-        return _AvroParquetFactory(schema)
+        return _AvroParquetFactory(_of_record(schema, "AvroParquetWriters"))
 
 
-class _AvroParquetFormat(StreamFormat):
+class _AvroParquetFormat(FileFormat):
     def __init__(self, schema: AvroSchema) -> None:
         self._schema = schema
         self._files = ParquetFormat()
@@ -253,6 +253,15 @@ class _AvroParquetWriter:
 
     def finish(self) -> None:
         self._writer.finish()
+
+
+def _of_record(schema: AvroSchema, where: str) -> AvroSchema:
+    parsed = schema.parsed()
+    if not isinstance(parsed, dict) or parsed["type"] != "record":
+        raise ConfigurationError(
+            f"{where}: expected the schema of a record, whose fields are the columns, got {schema}."
+        )
+    return schema
 
 
 def _compressed_bytes(group: Any) -> int:
