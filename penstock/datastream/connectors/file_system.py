@@ -1,7 +1,7 @@
 """Files as sources and sinks: pyflink.datastream.connectors.file_system."""
 
 from penstock.common.absent import absent
-from penstock.datastream.connectors.file_formats import BulkFormat, StreamFormat
+from penstock.datastream.connectors.file_formats import BulkFormat
 from penstock.datastream.connectors.file_sink import (
     BucketAssigner,
     FileSink,
@@ -14,6 +14,7 @@ from penstock.datastream.connectors.file_source import (
     FileSourceBuilder,
     FileSplitAssignerProvider,
 )
+from penstock.datastream.connectors.stream_format import StreamFormat
 
 __all__ = [
     "BucketAssigner",

@@ -1,0 +1,100 @@
+"""The sink of our own programs: rows and sum of what came, and when the last of it did. The job's own run."""
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from benchmarks.peers.programs.checks import Arguments, tell
+from benchmarks.probes import TimedSource, environment
+from penstock.common import WatermarkStrategy
+from penstock.datastream import DataStream, RuntimeExecutionMode
+from penstock.datastream.connectors import Committer, Sink, SinkWriter, WriterContext
+from penstock.datastream.connectors.base import Source
+from penstock.runtime.elements import Batch, ColumnBatch
+from penstock.runtime.operator import Accepts
+
+SumOf = Callable[[Any], int]
+
+
+class SumSink(Sink):
+    """`of`: of one row; with `is_columnar`, of a whole record batch."""
+
+    def __init__(self, of: SumOf, *, is_columnar: bool) -> None:
+        self._of = of
+        self._is_columnar = is_columnar
+        self.accepts = Accepts.COLUMNS if is_columnar else Accepts.ROWS
+        self.rows = self.sum = self.last_ns = 0
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        return _SumWriter(self._of, is_columnar=self._is_columnar)
+
+    def create_committer(self) -> Committer:
+        return _Gather(self)
+
+
+class _SumWriter:
+    def __init__(self, of: SumOf, *, is_columnar: bool) -> None:
+        self._of = of
+        self._is_columnar = is_columnar
+        self._rows = self._sum = self._last_ns = 0
+
+    def write(self, batch: Batch, watermark_ms: int) -> None:
+        self._rows += len(batch)
+        if isinstance(batch, ColumnBatch):
+            self._sum += self._of(batch.data)
+        else:
+            self._sum += sum(map(self._of, batch.values))
+        self._last_ns = time.monotonic_ns()
+
+    def prepare_commit(self) -> Sequence[object]:
+        return [(self._rows, self._sum, self._last_ns)]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class _Gather(Committer):
+    def __init__(self, sink: SumSink) -> None:
+        self._sink = sink
+
+    def commit(self, committables: Sequence[Any]) -> None:
+        for rows, total, last_ns in committables:
+            self._sink.rows += rows
+            self._sink.sum += total
+            self._sink.last_ns = max(self._sink.last_ns, last_ns)
+
+    def abort(self, job_prefix: str) -> None:
+        """Failed attempts leave nothing behind."""
+
+
+def run(
+    arguments: Arguments,
+    source: Source,
+    pipeline: Callable[[DataStream], DataStream],
+    sink: SumSink,
+    watermarks: WatermarkStrategy,
+) -> None:
+    """Updates: from the first read to the last write of a streaming job. Final values: all of a job in BATCH mode, in a session that
+    has run one small query already.
+    """
+    is_final = arguments.kind == "final"
+    if is_final:
+        master = f"local[{arguments.parallelism}]"
+        SparkSession.builder.master(master).getOrCreate().range(1).count()
+    with tempfile.TemporaryDirectory(prefix="penstock-peers-") as marks:
+        env = environment().set_parallelism(arguments.parallelism)
+        if is_final:
+            env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+        else:
+            source = TimedSource(source, marks)
+        started_ns = time.monotonic_ns()
+        pipeline(env.from_source(source, watermarks, "Input")).sink_to(sink)
+        env.execute(arguments.workload)
+        ended_ns = time.monotonic_ns()
+        first_ns = min((int(mark.read_text()) for mark in Path(marks).iterdir()), default=0)
+    seconds = (ended_ns - started_ns) if is_final else (sink.last_ns - first_ns)
+    tell(seconds / 1e9, (sink.rows, sink.sum), job_seconds=(ended_ns - started_ns) / 1e9)
