@@ -8,8 +8,8 @@ from benchmarks.peers.environments import OURS
 
 @dataclass(frozen=True)
 class Peer:
-    """`program`: a module of `programs`. `environment`: see `environments`. `check_mode`: a mode in which the peer's sink drops
-    nothing, for one run beside those that are timed.
+    """`program`: a module of `programs`. `environment`: see `environments`. `check_mode`: of a peer whose sink drops all, for
+    one run beside those that are timed, which gives final values.
     """
 
     name: str

@@ -119,8 +119,9 @@ def _is_plain(kind: pa.DataType) -> bool:
 
 
 def _is_long(schema: pa.Schema | None, name: str) -> bool:
-    has_field = schema is not None and name in schema.names
-    return has_field and bool(pa.types.is_int64(schema.field(name).type))
+    if schema is None or name not in schema.names:
+        return False
+    return bool(pa.types.is_int64(schema.field(name).type))
 
 
 def _objects_in(block: bytes) -> int:
