@@ -23,7 +23,8 @@ from benchmarks.report import Section, write_results
 ABOUT = """\
 Ours and peers in turns, each in processes of its own, parallelism 2, on the same files. Every row is one of ours beside one peer that
 emits the same: every update, or final values only; ratio above 1: ours is quicker. Seconds are from the first record read to the last
-one written; of BATCH jobs (final values), Spark and Pathway the whole query in a running session, of Flink SQL the job's net run time.
+one written; of Spark and of ours in BATCH the whole query, in a session that has run it on little data; of Pathway the whole query; of
+Flink SQL the job's net run time.
 Sizes differ, for some peers would take minutes; all results are compared with those that numpy counts (Flink SQL's in a run of its
 own, for its timed runs end in the blackhole sink). Settings of each peer stand in its program, in benchmarks/peers/programs."""
 LIMIT_S = 300.0
@@ -76,7 +77,9 @@ class Comparison:
 
     def _told(self, contest: Contest, peer: Peer, data: Path, mode: str) -> dict[str, Any]:
         python = python_of(peer.environment, self.root / "environments")
-        options = ["--data", str(data), "--form", contest.form, "--kind", contest.kind]
+        warm, _ = prepared(self.root / "data", "tiny")
+        options = ["--data", str(data), "--warm", str(warm)]
+        options += ["--form", contest.form, "--kind", contest.kind]
         options += ["--mode", mode] if mode else []
         if peer.environment == OURS:
             program = ["-m", f"benchmarks.peers.programs.{peer.program}"]

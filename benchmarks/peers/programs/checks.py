@@ -23,12 +23,15 @@ WORKLOADS = ("word_count", "keyed_state", "q1", "q5")
 
 
 class Arguments:
-    """`data`: of one size. `form`: json or parquet. `kind`: updates or final."""
+    """`data`: of one size. `warm`: of another, for a run before the one that is timed, of whom that does good. `form`: json or
+    parquet. `kind`: updates or final.
+    """
 
     def __init__(self) -> None:
         parser = argparse.ArgumentParser()
         parser.add_argument("workload", choices=WORKLOADS)
         parser.add_argument("--data", type=Path, required=True)
+        parser.add_argument("--warm", type=Path, required=True)
         parser.add_argument("--form", choices=["json", "parquet"], default="json")
         parser.add_argument("--kind", choices=["updates", "final"], default="updates")
         parser.add_argument("--mode", default="", help="of the peer's own")
@@ -39,16 +42,9 @@ class Arguments:
         self.kind: str = told.kind
         self.mode: str = told.mode
         self.parallelism: int = told.parallelism
-        self.data = told.data.absolute()
-
-    @property
-    def input(self) -> Path:
-        """The directory to read."""
-        return self.data / ("lines" if self.workload == "word_count" else self.form)
-
-    @property
-    def files(self) -> list[str]:
-        return sorted(map(str, self.input.iterdir()))
+        kind = "lines" if self.workload == "word_count" else self.form
+        self.input: Path = told.data.absolute() / kind
+        self.warm_input: Path = told.warm.absolute() / kind
 
 
 def tell(seconds: float, check: tuple[int, int] | None, **more: Any) -> None:

@@ -11,7 +11,7 @@ from pyflink.common import Configuration
 from pyflink.table import EnvironmentSettings, TableEnvironment
 
 BID = """CREATE TABLE bid (auction BIGINT, bidder BIGINT, price BIGINT, ts BIGINT, extra STRING,
-    rt AS TO_TIMESTAMP_LTZ(ts, 3), WATERMARK FOR rt AS rt)
+    rt AS TO_TIMESTAMP_LTZ(ts, 3), WATERMARK FOR rt AS rt - INTERVAL '4' SECOND)
     WITH ('connector' = 'filesystem', 'path' = '{path}', 'format' = 'json')"""
 LINES = "CREATE TABLE lines (line STRING) WITH ('connector' = 'filesystem', 'path' = '{path}', 'format' = 'raw')"
 COUNTS = """SELECT auction, COUNT(*) AS num, window_start, window_end

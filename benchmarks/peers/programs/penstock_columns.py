@@ -1,17 +1,18 @@
 """Ours on columns: no Python object for a record."""
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from benchmarks.peers.programs import penstock_rows
 from benchmarks.peers.programs.checks import BASE_MS, Arguments, q5_of
-from benchmarks.peers.programs.penstock_rows import FIELDS, TYPES
-from benchmarks.peers.programs.penstock_sum import SumSink, run
+from benchmarks.peers.programs.penstock_sum import Query, SumOf, run
 from examples.nexmark_q5 import Hottest, hottest_here
-from penstock.common import Time, Types, WatermarkStrategy
+from penstock.common import Time, Types
 from penstock.datastream import DataStream
 from penstock.datastream.columns import col, count
 from penstock.datastream.connectors.base import Source
@@ -66,33 +67,29 @@ def q1_sum(bids: pa.RecordBatch) -> int:
     return int(parts.sum())
 
 
-def source_of(arguments: Arguments) -> Source:
+def source_of(arguments: Arguments, directory: Path) -> Source:
     if arguments.workload == "word_count":
         lines = StreamFormat.text_line_format(as_columns=True)
-        return FileSource.for_record_stream_format(lines, *arguments.files).build()
-    names = FIELDS[arguments.workload]
-    if arguments.form == "parquet":
-        columns = ParquetFormat(names, timestamps="ts")
-        return FileSource.for_bulk_file_format(columns, *arguments.files).build()
-    row = Types.ROW_NAMED(names, [TYPES[name] for name in names])
-    lines = StreamFormat.json_lines_format(row, timestamps="ts")
-    return FileSource.for_record_stream_format(lines, *arguments.files).build()
+        return penstock_rows.whole_files(FileSource.for_record_stream_format(lines, str(directory)))
+    if arguments.form == "json":
+        return penstock_rows.source_of(arguments.workload, directory)
+    columns = ParquetFormat(penstock_rows.FIELDS[arguments.workload], timestamps="ts")
+    return penstock_rows.whole_files(FileSource.for_bulk_file_format(columns, str(directory)))
 
 
-WORKLOADS: dict[str, tuple[Callable[[DataStream], DataStream], SumSink]] = {
-    "word_count": (word_count, SumSink(word_sum, is_columnar=True)),
-    "q1": (q1, SumSink(q1_sum, is_columnar=True)),
-    "q5": (q5, SumSink(lambda row: q5_of(row[1], row[2], row[0]), is_columnar=False)),
+WORKLOADS: dict[str, tuple[Callable[[DataStream], DataStream], SumOf, bool]] = {
+    "word_count": (word_count, word_sum, True),
+    "q1": (q1, q1_sum, True),
+    "q5": (q5, lambda row: q5_of(row[1], row[2], row[0]), False),
 }
 
 
 def main() -> None:
     arguments = Arguments()
-    pipeline, sink = WORKLOADS[arguments.workload]
-    watermarks: Any = WatermarkStrategy.no_watermarks()
-    if arguments.workload == "q5":
-        watermarks = WatermarkStrategy.for_monotonous_timestamps()
-    run(arguments, source_of(arguments), pipeline, sink, watermarks)
+    pipeline, of, is_columnar = WORKLOADS[arguments.workload]
+    watermarks = penstock_rows.watermarks_of(arguments.workload)
+    source = functools.partial(source_of, arguments)
+    run(arguments, Query(source, pipeline, of, is_columnar, watermarks))
 
 
 if __name__ == "__main__":

@@ -1,14 +1,22 @@
 """Ours with Python functions on rows, as a PyFlink program has them."""
 
+import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.programs.checks import Arguments, q1_of, q5_of
-from benchmarks.peers.programs.penstock_sum import SumSink, run
+from benchmarks.peers.programs.penstock_sum import Query, run
 from benchmarks.word_count import add, word_of, words_with_one
 from penstock.common import Time, Types, WatermarkStrategy
 from penstock.datastream import AggregateFunction, DataStream, KeyedProcessFunction
-from penstock.datastream.connectors.file_system import FileSource, StreamFormat
+from penstock.datastream.connectors.base import Source
+from penstock.datastream.connectors.file_system import (
+    FileEnumeratorProvider,
+    FileSource,
+    FileSourceBuilder,
+    StreamFormat,
+)
 from penstock.datastream.functions import ProcessWindowFunction
 from penstock.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from penstock.datastream.window import SlidingEventTimeWindows
@@ -122,22 +130,36 @@ WORKLOADS: dict[str, tuple[Callable[[DataStream], DataStream], Callable[[Any], i
 }
 
 
-def main() -> None:
-    arguments = Arguments()
-    pipeline, of = WORKLOADS[arguments.workload]
-    watermarks = WatermarkStrategy.no_watermarks()
-    if arguments.workload == "word_count":
+def source_of(workload: str, directory: Path) -> Source:
+    if workload == "word_count":
         form = StreamFormat.text_line_format()
-        if arguments.kind == "final":
-            of = final_word
     else:
-        names = FIELDS[arguments.workload]
+        names = FIELDS[workload]
         row = Types.ROW_NAMED(names, [TYPES[name] for name in names])
         form = StreamFormat.json_lines_format(row, timestamps="ts" if "ts" in names else None)
-        if arguments.workload == "q5":
-            watermarks = WatermarkStrategy.for_monotonous_timestamps()
-    source = FileSource.for_record_stream_format(form, *arguments.files).build()
-    run(arguments, source, pipeline, SumSink(of, is_columnar=False), watermarks)
+    return whole_files(FileSource.for_record_stream_format(form, str(directory)))
+
+
+def whole_files(builder: FileSourceBuilder) -> Source:
+    """A subtask reads a file from its beginning to its end: times do not go back in it."""
+    enumerator = FileEnumeratorProvider.default_non_splittable_file_enumerator()
+    return builder.set_file_enumerator(enumerator).build()
+
+
+def watermarks_of(workload: str) -> WatermarkStrategy:
+    if workload == "q5":
+        return WatermarkStrategy.for_monotonous_timestamps()
+    return WatermarkStrategy.no_watermarks()
+
+
+def main() -> None:
+    arguments = Arguments()
+    workload = arguments.workload
+    pipeline, of = WORKLOADS[workload]
+    if workload == "word_count" and arguments.kind == "final":
+        of = final_word
+    source = functools.partial(source_of, workload)
+    run(arguments, Query(source, pipeline, of, False, watermarks_of(workload)))
 
 
 if __name__ == "__main__":

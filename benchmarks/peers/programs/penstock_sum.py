@@ -3,6 +3,7 @@
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -71,30 +72,50 @@ class _Gather(Committer):
         """Failed attempts leave nothing behind."""
 
 
-def run(
-    arguments: Arguments,
-    source: Source,
-    pipeline: Callable[[DataStream], DataStream],
-    sink: SumSink,
-    watermarks: WatermarkStrategy,
-) -> None:
-    """Updates: from the first read to the last write of a streaming job. Final values: all of a job in BATCH mode, in a session that
-    has run one small query already.
+@dataclass(frozen=True)
+class Query:
+    """One of our programs. `source`: of a directory."""
+
+    source: Callable[[Path], Source]
+    pipeline: Callable[[DataStream], DataStream]
+    sum_of: SumOf
+    is_columnar: bool
+    watermarks: WatermarkStrategy
+
+    def sink(self) -> SumSink:
+        return SumSink(self.sum_of, is_columnar=self.is_columnar)
+
+
+def run(arguments: Arguments, query: Query) -> None:
+    """Mode `batch`: all of a job in BATCH mode, in a session that has run it on little data already. Else from the first read to the
+    last write of a streaming job.
     """
-    is_final = arguments.kind == "final"
-    if is_final:
-        master = f"local[{arguments.parallelism}]"
-        SparkSession.builder.master(master).getOrCreate().range(1).count()
+    if arguments.mode == "batch":
+        SparkSession.builder.master(f"local[{arguments.parallelism}]").getOrCreate()
+        _in_batch(arguments, query, arguments.warm_input)
+        seconds, sink = _in_batch(arguments, query, arguments.input)
+    else:
+        seconds, sink = _streaming(arguments, query)
+    tell(seconds, (sink.rows, sink.sum))
+
+
+def _in_batch(arguments: Arguments, query: Query, directory: Path) -> tuple[float, SumSink]:
+    env = environment().set_parallelism(arguments.parallelism)
+    env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    sink = query.sink()
+    started = time.perf_counter()
+    given = env.from_source(query.source(directory), query.watermarks, "Input")
+    query.pipeline(given).sink_to(sink)
+    env.execute(arguments.workload)
+    return time.perf_counter() - started, sink
+
+
+def _streaming(arguments: Arguments, query: Query) -> tuple[float, SumSink]:
+    sink = query.sink()
     with tempfile.TemporaryDirectory(prefix="penstock-peers-") as marks:
         env = environment().set_parallelism(arguments.parallelism)
-        if is_final:
-            env.set_runtime_mode(RuntimeExecutionMode.BATCH)
-        else:
-            source = TimedSource(source, marks)
-        started_ns = time.monotonic_ns()
-        pipeline(env.from_source(source, watermarks, "Input")).sink_to(sink)
+        source = TimedSource(query.source(arguments.input), marks)
+        query.pipeline(env.from_source(source, query.watermarks, "Input")).sink_to(sink)
         env.execute(arguments.workload)
-        ended_ns = time.monotonic_ns()
-        first_ns = min((int(mark.read_text()) for mark in Path(marks).iterdir()), default=0)
-    seconds = (ended_ns - started_ns) if is_final else (sink.last_ns - first_ns)
-    tell(seconds / 1e9, (sink.rows, sink.sum), job_seconds=(ended_ns - started_ns) / 1e9)
+        first_ns = min(int(mark.read_text()) for mark in Path(marks).iterdir())
+    return (sink.last_ns - first_ns) / 1e9, sink

@@ -215,7 +215,7 @@ def q5(lines, left):
         .aggregate(
             Count(),
             WithWindow(),
-            accumulator_type=LONG,
+            accumulator_type=Types.LONG(),  # pickled: LONG holds a Java object by now
             output_type=Types.TUPLE([LONG, LONG, LONG]),
         )
     )

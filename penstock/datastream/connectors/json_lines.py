@@ -24,8 +24,6 @@ from penstock.runtime.convert import arrow_schema, is_columnar
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
 
 _BLOCK_BYTES: Final = 1 << 20
-_OBJECT: Final = ord("{")
-_NEWLINE: Final = ord("\n")
 
 
 class JsonLinesFormat(FileFormat):
@@ -126,12 +124,9 @@ def _is_long(schema: pa.Schema | None, name: str) -> bool:
 
 def _objects_in(block: bytes) -> int:
     """How many lines, if an object begins at the very start of each; else 0. (A block that begins with `null` crashes pyarrow.)"""
-    data = np.frombuffer(block, np.uint8)
-    starts = np.flatnonzero(data == _NEWLINE) + 1
-    if len(starts) and starts[-1] == len(data):
-        starts = starts[:-1]
-    is_object = len(data) and data[0] == _OBJECT and (data[starts] == _OBJECT).all()
-    return len(starts) + 1 if is_object else 0
+    behind = block.count(b"\n") - block.endswith(b"\n")
+    is_object = block.startswith(b"{") and block.count(b"\n{") == behind
+    return behind + 1 if is_object else 0
 
 
 def _parse(block: bytes, schema: pa.Schema) -> pa.Table:

@@ -80,7 +80,8 @@ class TextLineFormat(FileFormat):
         """With line ends of one kind."""
         if isinstance(text, bytes) and self._charset == "utf-8":
             with contextlib.suppress(UnicodeDecodeError):
-                text.decode()  # which is quick, and tells whether it is text
+                if not text.isascii():
+                    text.decode()  # which is quick, and tells whether it is text
                 return text if b"\r" not in text else text.replace(b"\r\n", b"\n")
         return self.decoded(text).replace("\r\n", "\n").encode()
 
