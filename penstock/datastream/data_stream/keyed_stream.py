@@ -237,6 +237,9 @@ class KeyedStream(DataStream):
     def disable_chaining(self) -> DataStream:
         _refuse("disable_chaining", "disable chaining")
 
+    def cache(self) -> NoReturn:
+        _refuse("cache", "keep the records")
+
     def slot_sharing_group(self, slot_sharing_group: Any) -> DataStream:
         _refuse("slot_sharing_group", "set slot sharing group")
 
