@@ -119,6 +119,9 @@ class SplitFetcher(Protocol):
 
     def add_splits(self, splits: Sequence[Any]) -> None: ...
     def pause_or_resume_splits(self, to_pause: Sequence[Any], to_resume: Sequence[Any]) -> None: ...
+    def run(self, order: Callable[[], None]) -> None:
+        """On the thread, between two fetches. What is ordered right before `close` may not be run."""
+
     def poll(self) -> Fetched | None:
         """The next result, or None for now. Raises what the SplitReader raised."""
 
@@ -190,9 +193,15 @@ class SourceReader(ABC):
             "allow it with pipeline.watermark-alignment.allow-unaligned-source-splits: true."
         )
 
+    def before_checkpoint(self, checkpoint_id: int) -> None:
+        """The next `snapshot_state` is for this checkpoint."""
+
     def snapshot_state(self) -> Sequence[Any]:
         """The splits still to be read, each with its position."""
         return ()
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """What was snapshot for it, and for those before it, is never read again. Some are passed over; must not wait."""
 
     def close(self) -> None:
         """Always called once; must not wait long."""
