@@ -47,20 +47,20 @@ def consumed(servers, topic, partitions=(0,)):
         "enable.auto.commit": False,
         "isolation.level": "read_committed",
     })
-    found = []
+    found, ended = [], set()
     try:
-        for partition in partitions:
-            consumer.assign([TopicPartition(topic, partition, 0)])
-            while True:
-                message = consumer.poll(WAIT_S)
-                assert message is not None, "the end of the partition does not come"
-                if message.error() is not None:
-                    assert message.error().name() == "_PARTITION_EOF", message.error()
-                    break
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+        while len(ended) < len(partitions):
+            message = consumer.poll(WAIT_S)
+            assert message is not None, "the ends of the partitions do not come"
+            if message.error() is None:
                 found.append(message)
+            else:
+                assert message.error().name() == "_PARTITION_EOF", message.error()
+                ended.add(message.partition())
     finally:
         consumer.close()
-    return found
+    return sorted(found, key=lambda one: (one.partition(), one.offset()))
 
 
 def texts(servers, topic, partitions=(0,)):
@@ -80,7 +80,9 @@ def bounded(servers, *topics, schema=None):
 
 def serializer(topic, **schemas):
     builder = KafkaRecordSerializationSchema.builder()
-    builder = builder.set_topic_selector(topic) if callable(topic) else builder.set_topic(topic)
+    builder = (
+        builder.set_topic(topic) if isinstance(topic, str) else builder.set_topic_selector(topic)
+    )
     builder.set_value_serialization_schema(schemas.get("value", SimpleStringSchema()))
     if "key" in schemas:
         builder.set_key_serialization_schema(schemas["key"])

@@ -64,9 +64,20 @@ class RecordProducer:
 
     def flush(self) -> None:
         """Until all is delivered. Raises: ExternalError: some is not; delivery.timeout.ms says how long it is tried."""
-        while self.client.flush(1):
+        while self._flush():
             self.check()
         self.check()
+
+    def _flush(self) -> int:
+        """How many are still on their way."""
+        try:
+            return int(self.client.flush(1))
+        except (
+            SystemError
+        ) as error:  # the client's way to say that it was fenced off: it has no other here
+            raise ExternalError(
+                f"{self._where}: the client has ended.{self._last.reason()}"
+            ) from error
 
     def check(self) -> None:
         failure, self._failure = self._failure, None
