@@ -87,8 +87,13 @@ class RecordProducer:
     def drop(self) -> None:
         """Without waiting for anything; what was not sent is forgotten."""
         self._only_shows = False
-        self.client.purge()
-        self.client.poll(0)
+        client, self.client = (
+            self.client,
+            None,
+        )  # whose callback has this object: else it would live on
+        if client is not None:
+            client.purge()
+            client.poll(0)
 
     def _produce_when_there_is_room(
         self, topic: str, value: bytes | None, key: bytes | None, at_ms: int

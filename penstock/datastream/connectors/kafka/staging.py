@@ -239,6 +239,9 @@ class KafkaCommitter(Committer):
         """Nothing was left behind: what is not committed was never written."""
         self._drop_log()
 
+    def close(self) -> None:
+        self._drop_log()
+
     def _log_of(self, staging: Staging) -> TransactionLog:
         if self._log is None or self._log[0] != staging.writer:
             self._drop_log()
