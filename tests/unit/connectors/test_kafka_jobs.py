@@ -3,9 +3,12 @@
 import pytest
 from confluent_kafka import Producer
 
-from penstock.common import WatermarkStrategy
+from penstock.common import Time, WatermarkStrategy
+from penstock.datastream import ProcessAllWindowFunction, RuntimeExecutionMode
 from penstock.datastream.connectors import DeliveryGuarantee
 from penstock.datastream.connectors.kafka import KafkaSink
+from penstock.datastream.window import TumblingEventTimeWindows
+from penstock.model.errors import JobExecutionError
 from penstock.runtime.sink import Committer
 from tests.unit.connectors.kafka_tools import (
     bounded,
@@ -66,6 +69,11 @@ class DyingCommitter(Committer):
 
     def abort(self, job_prefix):
         self.committer.abort(job_prefix)
+
+
+class CountOf(ProcessAllWindowFunction):
+    def process(self, context, elements):
+        yield len(list(elements))
 
 
 def checkpointed(watcher, tmp_path, parallelism=2, **more):
@@ -170,6 +178,43 @@ def test_without_checkpoints_all_is_committed_at_the_end(broker, tmp_path):
     copy(env, bounded(broker.servers, "in").build(), str, sink)
     env.execute("copy")
     assert results(broker) == pairs(COUNT)
+
+
+def test_a_batch_job_commits_at_its_end(broker):
+    broker.create("in", 2)
+    broker.create("out", 2)
+    in_both(broker, "in", 0, COUNT)
+    env = environment(Watcher())
+    env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    sink = sink_builder(broker.servers, "out", ONCE).build()
+    copy(env, bounded(broker.servers, "in").build(), str, sink)
+    env.execute("copy")
+    assert results(broker) == pairs(COUNT)
+
+
+def test_a_bad_record_ends_the_job_and_is_named(broker):
+    broker.create("in")
+    produce(broker, "in", "text", b"\xff")
+    env = environment(Watcher(), restart_strategy__type="none")
+    stream = env.from_source(
+        bounded(broker.servers, "in").build(), WatermarkStrategy.no_watermarks(), "kafka"
+    )
+    error = r"Kafka record in\[0\] at offset 1 cannot be deserialized by SimpleStringSchema"
+    with pytest.raises(JobExecutionError, match=error), stream.execute_and_collect() as found:
+        list(found)
+
+
+def test_each_partition_has_its_own_watermark(broker):
+    """The one that is behind holds the window open, however far the other one is."""
+    broker.create("in", 2)
+    produce(broker, "in", *[(f"early {n}", 1000 + n) for n in range(5)], partition=0)
+    produce(broker, "in", ("late", 900_000), partition=1)
+    env = environment(Watcher(), parallelism=1)
+    strategy = WatermarkStrategy.for_monotonous_timestamps()
+    stream = env.from_source(bounded(broker.servers, "in").build(), strategy, "kafka")
+    windows = stream.window_all(TumblingEventTimeWindows.of(Time.seconds(10)))
+    with windows.process(CountOf()).execute_and_collect() as found:
+        assert sorted(found) == [1, 5]
 
 
 def test_a_job_reads_and_writes_librdkafkas_own_broker():

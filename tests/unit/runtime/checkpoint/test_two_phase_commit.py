@@ -207,3 +207,17 @@ def test_a_commit_that_is_put_off_is_tried_again_after_a_second():
     op.advance(2000)
     assert parts.committed == ["a"]
     assert op.timers.due is None
+
+
+def test_a_committer_is_closed_with_its_task():
+    class Closing(Parts):
+        closed = 0
+
+        def close(self):
+            self.closed += 1
+
+    parts = Closing()
+    op = sink_operator(parts)
+    op.take(op.operator.prepare_snapshot_pre_barrier(1))
+    op.operator.close()
+    assert parts.closed == 2, "once as a writer, once as a committer"
