@@ -8,8 +8,10 @@ them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO, Protocol
+
+import pyarrow as pa
 
 from penstock.common.absent import absent
 from penstock.common.typeinfo import TypeInformation, Types
@@ -30,7 +32,14 @@ class DeserializationSchema(ABC):
     """Bytes to one value of `produced_type`."""
 
     @abstractmethod
-    def deserialize(self, data: bytes) -> Any: ...
+    def deserialize(self, data: bytes) -> Any:
+        """None: there is no record."""
+
+    def deserialize_columns(self, messages: Sequence[bytes | None]) -> pa.RecordBatch | None:
+        """All of these at once, a row for each in order, in the Arrow form of `produced_type`. None: take them one by one,
+        which is what tells a bad one. Not in PyFlink.
+        """
+        return None
 
     @property
     def produced_type(self) -> TypeInformation:

@@ -15,12 +15,9 @@ from typing import Any, BinaryIO, Final
 
 from penstock.common.serialization import BulkWriter, BulkWriterFactory
 from penstock.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TypeInformation, Types
-from penstock.datastream.connectors.file_formats import (
-    DECOMPRESSORS,
-    ROWS_PER_BATCH,
-    StreamFormat,
-)
+from penstock.datastream.connectors.file_formats import FileFormat
 from penstock.datastream.connectors.file_listing import FilePiece
+from penstock.datastream.connectors.text_lines import DECOMPRESSORS, ROWS_PER_BATCH
 from penstock.datastream.formats.csv_values import (
     Form,
     Parse,
@@ -212,7 +209,7 @@ class CsvSchemaBuilder:
         return self._set(form=replace(self._schema.form, **changes))
 
 
-class CsvReaderFormat(StreamFormat):
+class CsvReaderFormat(FileFormat):
     """Rows of a file, for `FileSource.for_record_stream_format`. A file is read as a whole: a quoted field may have several lines."""
 
     def __init__(self, schema: CsvSchema) -> None:

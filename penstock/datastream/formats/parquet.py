@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 
 from penstock.common.serialization import BulkWriter, BulkWriterFactory
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
-from penstock.datastream.connectors.file_formats import ROWS_PER_BATCH, BulkFormat, StreamFormat
+from penstock.datastream.connectors.file_formats import BulkFormat, FileFormat
 from penstock.datastream.connectors.file_listing import FilePiece
+from penstock.datastream.connectors.text_lines import ROWS_PER_BATCH
 from penstock.datastream.formats.avro import AvroSchema, GenericRecordAvroTypeInfo
 from penstock.datastream.formats.avro_values import arrow_type_of, from_arrow, to_avro
 from penstock.model.errors import ConfigurationError, UserCodeError
@@ -182,7 +183,7 @@ class AvroParquetReaders:
     """For `FileSource.for_record_stream_format`. Needs fastavro."""
 
     @staticmethod
-    def for_generic_record(schema: AvroSchema) -> StreamFormat:
+    def for_generic_record(schema: AvroSchema) -> FileFormat:
         """Records as dicts: the fields of `schema`, those that a file does not have by their defaults."""
         return _AvroParquetFormat(schema)
 
@@ -196,7 +197,7 @@ class AvroParquetWriters:
         return _AvroParquetFactory(schema)
 
 
-class _AvroParquetFormat(StreamFormat):
+class _AvroParquetFormat(FileFormat):
     def __init__(self, schema: AvroSchema) -> None:
         self._schema = schema
         self._files = ParquetFormat()
