@@ -89,4 +89,11 @@ __getattr__ = absent(
         "Min": "Give reduce() of the windowed stream a ReduceFunction of your own, or call min().",
         "WindowOperationDescriptor": "It is of PyFlink's inside; a WindowedStream has methods for all that it says.",
     },
+    (
+        "penstock.common",
+        "penstock.datastream.functions",
+        "penstock.datastream.state",
+        "penstock.datastream.output_tag",
+        "penstock.metrics",
+    ),
 )

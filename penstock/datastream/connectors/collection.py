@@ -34,9 +34,14 @@ class CollectionSource(Source):
     @classmethod
     def of(cls, values: Iterable[Any], type_info: TypeInformation | None) -> CollectionSource:
         """Values brought to the declared type: tuples become Rows, numbers wrap to its width."""
+        if not isinstance(values, Iterable):
+            raise TypeError(f"from_collection takes a list of values, got {values!r:.200}.")
         copied = list(values)
         if type_info is not None:
-            copied = list(coerce_collection(copied, type_info))
+            try:
+                copied = list(coerce_collection(copied, type_info))
+            except (TypeError, ValueError, AssertionError, OverflowError) as error:
+                raise type(error)(f"from_collection: {error}") from error
         return cls(copied, type_info)
 
     @property

@@ -41,4 +41,10 @@ __getattr__ = absent(
         ),
         "StreamingFileSink": "Flink has dropped it, too: use FileSink with sink_to().",
     },
+    (
+        "penstock.common",
+        "penstock.common.serialization",
+        "penstock.datastream.connectors",
+        "penstock.datastream.functions",
+    ),
 )

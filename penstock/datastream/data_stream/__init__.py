@@ -29,4 +29,15 @@ __getattr__ = absent(
     {
         "CachedDataStream": "Write the stream with sink_to(FileSink...) and read it again with FileSource.",
     },
+    (
+        "penstock.common",
+        "penstock.common.typeinfo",
+        "penstock.common.watermark_strategy",
+        "penstock.datastream.functions",
+        "penstock.datastream.state",
+        "penstock.datastream.window",
+        "penstock.datastream.output_tag",
+        "penstock.datastream.slot_sharing_group",
+        "penstock.datastream.connectors",
+    ),
 )

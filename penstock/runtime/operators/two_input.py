@@ -15,7 +15,7 @@ from penstock.runtime.keys import KeySelection
 from penstock.runtime.operator import Emitted, Operator, OperatorContext
 from penstock.runtime.operators.keyed import KeyedOperator
 from penstock.runtime.operators.process import KeyedProcessOperator, ProcessOperator
-from penstock.runtime.operators.stateless import FunctionOperator, expand, rows_of, whole
+from penstock.runtime.operators.stateless import FunctionOperator, expand, kept_of, rows_of, whole
 from penstock.runtime.watermark_valve import CombinedWatermark
 
 
@@ -60,14 +60,16 @@ class CoFunctionOperator(TwoInputs, FunctionOperator):
 
 
 class CoMapOperator(CoFunctionOperator):
-    """One result per record."""
+    """One result per record; None is none, other than with `map`."""
 
     methods = ("map1", "map2")
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
-        results = map(self.call_of(input_index), self.entered(rows, input_index))
-        return (RowBatch(whole(results, len(rows.values)), rows.timestamps),)
+        calls = map(self.call_of(input_index), self.entered(rows, input_index))
+        results = whole(calls, len(rows.values))
+        made = RowBatch(results, rows.timestamps)
+        return kept_of(made, (result is not None for result in results))
 
 
 class CoFlatMapOperator(CoFunctionOperator):

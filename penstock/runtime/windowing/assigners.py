@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+from penstock.model.parametrised import Parametrised
 from penstock.model.time import millis_of
 from penstock.runtime.elements import NO_TIMESTAMP
 from penstock.runtime.state_descriptors import ValueStateDescriptor
@@ -29,7 +30,7 @@ from penstock.runtime.windowing.triggers import (
 from penstock.runtime.windowing.windows import CountWindow, GlobalWindow, TimeWindow, Window
 
 
-class WindowAssigner(ABC):
+class WindowAssigner(Parametrised, ABC):
     """Which windows a record belongs to."""
 
     class WindowAssignerContext(ABC):
@@ -65,7 +66,7 @@ class WindowAssigner(ABC):
 class MergingWindowAssigner(WindowAssigner):
     """An assigner whose windows may merge (sessions)."""
 
-    class MergeCallback(ABC):
+    class MergeCallback(Parametrised, ABC):
         """Told what merges."""
 
         @abstractmethod
