@@ -333,7 +333,7 @@ class DataStream(OperatorSettings):
         stream = self._environment.program.new_collect_stream()
         self.collect_into(stream)
         control = self._environment.submit(job_execution_name)
-        iterator = CloseableIterator(control, stream, self._element_type)
+        iterator = CloseableIterator(control, stream, self.get_type())
         return iterator if limit is None else take(iterator, limit)
 
     def to_spark(self, name: str | None = None, output_type: TypeInformation | None = None) -> Any:

@@ -44,7 +44,8 @@ _PLAIN: Final = frozenset({str, int, bytes})
 _DOUBLE: Final = struct.Struct(">d")
 _DOUBLE_BITS: Final = struct.Struct(">Q")
 _NAN_BITS: Final = 0x7FF8000000000000
-_CHANGEABLE: Final = frozenset(b"[{>P")
+_CHANGEABLE: Final = b""
+"""Stands among the parts of a key's encoding for what can be changed in place."""
 _INT32_KINDS: Final = frozenset({BasicType.INT, BasicType.SHORT, BasicType.BYTE})
 
 
@@ -144,10 +145,8 @@ def state_key(key: Any) -> Any:
     parts = _parts(key)
     made = OtherKey((b"".join(parts),))
     made.key = key
-    for part in parts:
-        if part[0] in _CHANGEABLE:  # the user's function may do so when the record has passed
-            made.key = deepcopy(key)
-            break
+    if _CHANGEABLE in parts:  # the user's function may do so when the record has passed
+        made.key = deepcopy(key)
     return made
 
 
@@ -205,7 +204,13 @@ def _encode_enum(key: Enum, put: Callable[[bytes], Any]) -> None:
     put(_sized(b"E", f"{kind.__module__}.{kind.__qualname__}.{key.name}".encode()))
 
 
+def _encode_list(key: list[Any], put: Callable[[bytes], Any]) -> None:
+    put(_CHANGEABLE)
+    _encode_items(b"[", key, put)
+
+
 def _encode_unordered(tag: bytes, items: Iterable[Any], put: Callable[[bytes], Any]) -> None:
+    put(_CHANGEABLE)
     parts = []
     for item in items:
         out: list[bytes] = []
@@ -234,6 +239,7 @@ def _encode_object(key: Any, put: Callable[[bytes], Any]) -> None:
             f"a key cannot contain a value of type {type(key).__qualname__}, which cannot be pickled ({error}): "
             f"{key!r:.200}. Have the key selector return what it is told by: str, int, tuple or Row."
         ) from error
+    put(_CHANGEABLE)
     put(_sized(b"P", file.getvalue()))
 
 
@@ -254,7 +260,7 @@ _ENCODERS: Final[list[tuple[Any, Callable[[Any, Callable[[bytes], Any]], Any]]]]
     (dt.timedelta, lambda key, put: _encode_items(b"l", (key.days, key.seconds, key.microseconds), put)),
     (Instant, lambda key, put: _encode_items(b"I", (key.seconds, key.nanos), put)),
     (np.generic, lambda key, put: _encode(key.item(), put)),
-    (list, lambda key, put: _encode_items(b"[", key, put)),
+    (list, _encode_list),
     (dict, lambda key, put: _encode_unordered(b"{", key.items(), put)),
     (frozenset, lambda key, put: _encode_unordered(b"<", key, put)),
     (set, lambda key, put: _encode_unordered(b">", key, put)),

@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 
-from penstock import datastream
+from penstock import common, datastream
 from penstock.common import Configuration, ExecutionConfig, Row, Time, Types, WatermarkStrategy
 from penstock.common.serialization import RowFieldExtractorSchema
 from penstock.common.watermark_strategy import TimestampAssigner
@@ -334,11 +334,11 @@ def test_the_table_api_says_what_to_use_instead(module):
         "Trigger[tuple, TimeWindow]", "WindowAssigner[tuple, TimeWindow]", "AsyncFunction[Row, int]",
         "BroadcastProcessFunction[int, int, str]", "KeyedBroadcastProcessFunction[str, int, int, str]", "ValueState[int]",
         "ListState[int]", "MapState[str, int]", "ProcessWindowFunction[tuple, tuple, str, TimeWindow]", "ReducingState[int]",
-        "ProcessWindowFunction.Context[TimeWindow]", "AsyncRetryPredicate[str]", "BroadcastState[str, int]",
+        "ProcessWindowFunction.Context[TimeWindow]", "TypeSerializer[TimeWindow]", "AsyncRetryPredicate[str]", "BroadcastState[str, int]",
     ],
 )  # fmt: skip
 def test_classes_may_be_written_with_type_parameters(written):
-    names = vars(datastream) | vars(state) | {"Row": Row}
+    names = vars(common) | vars(datastream) | vars(state)
     assert eval(written, names) is not None  # ruff: ignore[suspicious-eval-usage] - of the list above
 
 
@@ -450,3 +450,13 @@ def test_options_are_read_by_their_former_names_too():
     assert settings.get_str("state.backend.type") == "rocksdb"
     assert settings.get_str("restart-strategy.type") == "none"
     assert settings.ignored_keys() == []
+
+
+def test_a_keyed_streams_floats_are_collected_by_their_text(env):
+    keyed = env.from_collection([1.1], Types.FLOAT()).key_by(lambda value: "k")
+    assert collected(keyed) == [Row(f0="k", f1=1.1)]
+
+
+def test_times_and_windows_print_and_compare_as_pyflinks():
+    assert str(Time.seconds(3)) == "3000 ms"
+    assert TimeWindow(1, 2) <= TimeWindow(1, 2) <= TimeWindow(1, 3)
