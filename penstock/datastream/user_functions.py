@@ -29,6 +29,7 @@ from penstock.datastream.functions import (
 )
 from penstock.datastream.program import caller_location
 from penstock.model.errors import GraphError
+from penstock.model.row import Row, make_row
 from penstock.model.types import is_pickled
 from penstock.runtime.columns import Column, ColumnAggregate, col
 from penstock.runtime.context import UserFunction
@@ -268,6 +269,16 @@ def _column_names(columns: tuple[object, ...]) -> tuple[str, ...]:
             )
         names.append(name)
     return tuple(names)
+
+
+class Renaming:
+    """Rows with other field names."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = names
+
+    def __call__(self, row: Row) -> Row:
+        return make_row(self._names, list(row), row.get_row_kind())
 
 
 class Projection:

@@ -22,6 +22,7 @@ from penstock.runtime.elements import Batch, RowBatch
 
 ROWS_PER_BATCH: Final = 4096
 ONLY_SPLIT: Final = "collection"
+_REFUSALS: Final = (TypeError, ValueError, AssertionError, OverflowError)
 
 
 class CollectionSource(Source):
@@ -40,8 +41,9 @@ class CollectionSource(Source):
         if type_info is not None:
             try:
                 copied = list(coerce_collection(copied, type_info))
-            except (TypeError, ValueError, AssertionError, OverflowError) as error:
-                raise type(error)(f"from_collection: {error}") from error
+            except _REFUSALS as error:
+                kind = next(kind for kind in _REFUSALS if isinstance(error, kind))
+                raise kind(f"from_collection: {error}") from error
         return cls(copied, type_info)
 
     @property

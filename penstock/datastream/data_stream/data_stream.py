@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
 from penstock.common.execution_config import ExecutionConfig
-from penstock.common.typeinfo import TupleTypeInfo, TypeInformation, Types
+from penstock.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.datastream import user_functions as adapt
 from penstock.datastream.build_checks import built, check_columns
@@ -234,6 +234,8 @@ class DataStream(OperatorSettings):
             other = stream.in_partitions()
             if other.get_execution_environment() is not self._environment:
                 raise GraphError("union: the streams belong to different environments.")
+            if isinstance(self._element_type, RowTypeInfo):
+                other = other._with_names_of(self._element_type)  # ruff: ignore[private-member-access]
             if other.get_type() != self.get_type():
                 raise GraphError(
                     f"Cannot union streams of different types: {self.get_type()} and "
@@ -376,6 +378,16 @@ class DataStream(OperatorSettings):
 
     def passed_on(self) -> DataStream:
         return self._then("Map", ops.MapOperator(adapt.map_function(_same)), self._element_type)
+
+    def _with_names_of(self, row_type: RowTypeInfo) -> DataStream:
+        """The stream with the names of that ROW type, if its own differs in nothing else."""
+        own = self._element_type
+        if own == row_type or not isinstance(own, RowTypeInfo):
+            return self
+        if own.get_field_types() != row_type.get_field_types():
+            return self
+        renaming = adapt.map_function(adapt.Renaming(tuple(row_type.get_field_names())))
+        return self.add_beside("Map", ops.MapOperator(renaming), row_type)
 
     def in_partitions(self) -> DataStream:
         """The stream as its readers get it, without its key. Not in PyFlink's public API."""

@@ -25,6 +25,6 @@ def request_side_output(node: StreamNode, tag_id: str, type_info: object) -> Non
     elif getattr(operator, "late_tag", None) != tag_id:
         raise GraphError(
             f"operator '{node.name}' (built at {node.defined_at}) has no side output {tag_id!r}. "
-            "Call get_side_output on the result of process(...) or of a window, whose functions may "
-            "yield (tag, value); late records need side_output_late_data(tag), too."
+            "Call get_side_output on the result of process(...), map, flat_map or a window, whose functions may "
+            "give (tag, value); late records need side_output_late_data(tag), too."
         )

@@ -16,7 +16,6 @@ from penstock.runtime.keys import KeySelection
 from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.operator import OperatorContext
 from penstock.runtime.operators.keyed import KeyedOperator, new_backend, restore_backend
-from penstock.runtime.operators.process import AsideCollector
 from penstock.runtime.operators.stateless import StampedCollector
 from penstock.runtime.operators.window_functions import (
     CONTENTS,
@@ -25,6 +24,7 @@ from penstock.runtime.operators.window_functions import (
     caller,
     clearer,
 )
+from penstock.runtime.side_output import AsideCollector
 from penstock.runtime.state import KeyedStateBackend
 from penstock.runtime.windowing.assigners import (
     MergingWindowAssigner,
