@@ -1,8 +1,19 @@
-"""InputFormat, kept so that programs import.
+"""InputFormat: what `env.create_input` reads.
 
-Source: pyflink.common.io; differs: names no Java class.
+Source: pyflink.common.io; differs: an input format makes a Source, and names no Java class.
 """
+
+from __future__ import annotations
+
+from penstock.runtime.source import Source
 
 
 class InputFormat:
-    """Only sources read data here: see `penstock.datastream.connectors`."""
+    """Something that can be read. One of your own is better a `penstock.datastream.connectors.Source`."""
+
+    def create_source(self) -> Source:
+        """Not in PyFlink."""
+        raise NotImplementedError(
+            f"{type(self).__name__} makes no source: define create_source, or use env.from_source with FileSource or a "
+            "subclass of penstock.datastream.connectors.Source."
+        )

@@ -15,6 +15,7 @@ from penstock.common.absent import absent
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.model.errors import ConfigurationError
 from penstock.runtime.elements import Batch
+from penstock.runtime.operator import Accepts
 from penstock.runtime.text import format_batch, java_text
 
 
@@ -127,6 +128,10 @@ class BulkWriter(Protocol):
 
 class BulkWriterFactory(ABC):
     """Makes a BulkWriter for each file; picklable."""
+
+    accepts: Accepts = Accepts.COLUMNS
+    can_be_concatenated = False
+    """Whether the bytes of two files, one after the other, are a file with the records of both."""
 
     @abstractmethod
     def create(self, file: BinaryIO, value_type: Any) -> BulkWriter: ...

@@ -1,6 +1,6 @@
 """The program under construction: nodes and edges as the API's methods add them.
 
-Knows no operator and no host. Source: Flink StreamExecutionEnvironment.transformations and
+Knows no host, and no operators but those of cached streams. Source: Flink StreamExecutionEnvironment.transformations and
 StreamGraphGenerator. As there, a node stays usable after `execute`: a run takes what was added
 since the last run, and all that leads to it.
 """
@@ -19,6 +19,11 @@ from penstock.model.graph.partitioning import Partitioning, StreamExchangeMode
 from penstock.model.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
 from penstock.model.program import JobControl
 from penstock.model.types import taking_tuples
+from penstock.runtime.operators import SinkOperator
+from penstock.runtime.sink import Sink
+from penstock.runtime.source import Source
+from penstock.runtime.source_operator import SourceOperator
+from penstock.runtime.watermarks import WatermarkStrategy
 
 PACKAGE_DIRECTORY: Final = str(Path(__file__).resolve().parents[1])
 
@@ -43,6 +48,21 @@ class Endpoint(Protocol):
     def validate(self) -> None: ...
 
 
+class Cache(Protocol):
+    """What becomes of a cached stream's records. `sink_id`: of the node that keeps them."""
+
+    sink_id: int
+
+    def source(self) -> Source | None:
+        """Gives the records that an earlier job has kept; None: there are none."""
+
+    def sink(self) -> Sink | None:
+        """Keeps those of the job that is being built; None: nobody does."""
+
+    def invalidate(self) -> None:
+        """Forget them."""
+
+
 class Program:
     """All nodes ever added, and which of them no run has taken yet."""
 
@@ -54,6 +74,7 @@ class Program:
         self.endpoints: dict[int, Endpoint] = {}
         self.readers: list[Callable[[JobControl], None]] = []
         """Called with the job when it is submitted: they take what comes to the driver."""
+        self.caches: dict[int, Cache] = {}
         self._takes_tuples: set[int] = set()
         self._collect_streams = 0
 
@@ -104,6 +125,20 @@ class Program:
         self._sinks.add(node.node_id)
         return node
 
+    def add_cache(
+        self,
+        operator: object,
+        inputs: Sequence[Upstream],
+        output_type: Any,
+        make: Callable[[int], Cache],
+    ) -> StreamNode:
+        """`operator`: hands records on. In a job that has to compute them a sink stands beside it; in later ones it is a source."""
+        node = self.add_operator("Cache", operator, inputs, output_type=output_type)
+        sink = self.add_sink("Cached Data", None, (Upstream(node.node_id),))
+        self._pending.remove(sink.node_id)
+        self.caches[node.node_id] = make(sink.node_id)
+        return node
+
     def declared(self, node: StreamNode, type_info: Any) -> Any:
         """The type as the operator's functions have to keep it."""
         if type_info is None or node.node_id not in self._takes_tuples:
@@ -132,12 +167,23 @@ class Program:
                 "No operators defined in streaming topology. Cannot execute. Add an operator or a "
                 "sink (print(), sink_to(...)) to a stream before execute()."
             )
-        wanted = self._closure()
+        kept = {one: found for one, cache in self.caches.items() if (found := cache.source())}
+        wanted = self._closure(kept)
+        live: dict[int, dict[str, Any]] = {one: {} for one in wanted}
+        for node_id in kept.keys() & wanted:
+            live[node_id] = _source_fields(kept[node_id])
+        for node_id in (self.caches.keys() & wanted) - kept.keys():
+            cache = self.caches[node_id]
+            if (sink := cache.sink()) is not None:
+                live[cache.sink_id] = {"operator": SinkOperator(sink), "coordinator": sink}
+                self.endpoints[cache.sink_id] = sink
         graph = StreamGraph()
-        for node_id, node in self.nodes.items():
-            if node_id in wanted:
-                graph.nodes[node_id] = replace(node, name=self._shown_name(node))
-        graph.edges = [edge for edge in self._edges if edge.target in wanted]
+        for node_id in sorted(live):
+            node = replace(self.nodes[node_id], **live[node_id])
+            graph.nodes[node_id] = replace(node, name=self._shown_name(node))
+        graph.edges = [
+            edge for edge in self._edges if edge.target in live and edge.target not in kept
+        ]
         return graph
 
     def validate(self, graph: StreamGraph) -> None:
@@ -154,7 +200,8 @@ class Program:
     def is_sink(self, node_id: int) -> bool:
         return node_id in self._sinks
 
-    def _closure(self) -> set[int]:
+    def _closure(self, ends: Collection[int]) -> set[int]:
+        """What is pending and what leads to it, up to `ends`."""
         sources: dict[int, list[int]] = {}
         for edge in self._edges:
             sources.setdefault(edge.target, []).append(edge.source)
@@ -164,7 +211,7 @@ class Program:
             node_id = waiting.pop()
             if node_id not in wanted:
                 wanted.add(node_id)
-                waiting.extend(sources.get(node_id, ()))
+                waiting.extend(() if node_id in ends else sources.get(node_id, ()))
         return wanted
 
     def _shown_name(self, node: StreamNode) -> str:
@@ -180,6 +227,12 @@ class Program:
         )
         self.nodes[node.node_id] = node
         return node
+
+
+def _source_fields(source: Source) -> dict[str, Any]:
+    """What makes a node read this."""
+    operator = SourceOperator(source, WatermarkStrategy.no_watermarks())
+    return {"operator": operator, "coordinator": source, "is_source": True, "is_bounded": True}
 
 
 def caller_location() -> str:

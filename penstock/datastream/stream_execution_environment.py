@@ -18,6 +18,7 @@ from penstock.common.execution_config import (
     ExecutionConfig,
     check_parallelism,
 )
+from penstock.common.io import InputFormat
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.restart_strategy import RestartStrategyConfiguration
@@ -29,6 +30,7 @@ from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.connectors.collection import CollectionSource
 from penstock.datastream.connectors.socket_text import SocketTextSource
 from penstock.datastream.data_stream import DataStream
+from penstock.datastream.data_stream.cached import open_caches
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.execution_plan import plan_json
 from penstock.datastream.executor import (
@@ -327,10 +329,20 @@ class StreamExecutionEnvironment:
             source_func, WatermarkStrategy.no_watermarks(), source_name, type_info
         )
 
-    def create_input(self, input_format: Any, type_info: TypeInformation | None = None) -> Any:
-        raise NotImplementedError(
-            "create_input wraps a Java InputFormat. Use env.from_source with FileSource or an own "
-            "subclass of penstock.datastream.connectors.Source."
+    def create_input(
+        self, input_format: InputFormat, type_info: TypeInformation | None = None
+    ) -> DataStream:
+        """What an AvroInputFormat reads, say, without watermarks."""
+        if not isinstance(input_format, InputFormat):
+            raise TypeError(
+                f"create_input takes an InputFormat such as AvroInputFormat, got {type(input_format).__name__}. Use "
+                "env.from_source with FileSource or a subclass of penstock.datastream.connectors.Source."
+            )
+        return self.from_source(
+            input_format.create_source(),
+            WatermarkStrategy.no_watermarks(),
+            "Custom File Source",
+            type_info,
         )
 
     # ---------------------------------------------------------- running
@@ -370,9 +382,12 @@ class StreamExecutionEnvironment:
 
     def submit(self, job_name: str | None = None) -> JobControl:
         """Check, start, and forget what was added. Not in PyFlink's public API."""
+        opened = open_caches(self)
         control: JobControl = self.run_on(
             lambda host, graph: host.submit(graph, self.settings), job_name
         )
+        for cache in opened:
+            cache.computed_by(control)
         for reader in self.program.readers:
             reader(control)
         self.program.clear()
@@ -408,8 +423,10 @@ class StreamExecutionEnvironment:
         return self._executor
 
     def close(self) -> None:
-        """Forget what was added and not run."""
+        """Forget what was added and not run, and what cached streams have kept."""
         self.program.clear()
+        for cache in self.program.caches.values():
+            cache.invalidate()
 
     # ---------------------------------------------------------- private
 

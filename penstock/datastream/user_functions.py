@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.common.typeinfo import RowTypeInfo, TypeInformation
+from penstock.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 from penstock.datastream.build_checks import (
     arguments_of,
     built,
@@ -54,9 +54,22 @@ def map_function(func: Callable[..., Any] | MapFunction, operator: str = "Map") 
     return _user_function(func, MapFunction, "map", operator)
 
 
-def projection(indexes: tuple[int, ...]) -> UserFunction:
-    """These positions of a tuple."""
-    return map_function(Projection(indexes))
+def projection(
+    type_info: TypeInformation, indexes: tuple[int, ...]
+) -> tuple[UserFunction, TypeInformation]:
+    """These positions of a tuple, and their type. Raises: GraphError: it is no tuple, or has no such position."""
+    if not isinstance(type_info, TupleTypeInfo):
+        raise GraphError(
+            f"Only tuple types can be projected, got {type_info}. Use map(), or declare "
+            f"Types.TUPLE(...) as output type of the operator before. {built('Projection')}."
+        )
+    types = type_info.get_field_types()
+    for index in indexes:
+        if not 0 <= index < len(types):
+            raise GraphError(
+                f"{built('Projection')}: position {index} is not in [0, {len(types) - 1}] of {type_info}."
+            )
+    return map_function(Projection(indexes)), Types.TUPLE([types[index] for index in indexes])
 
 
 def flat_map_function(func: Callable[..., Any] | FlatMapFunction) -> UserFunction:

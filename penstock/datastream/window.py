@@ -3,7 +3,10 @@
 Source: pyflink.datastream.window; differs: evictors and DeltaTrigger exist too, with Flink's names.
 """
 
+from typing import Any
+
 from penstock.common.absent import absent
+from penstock.datastream.functions import ReduceFunction
 from penstock.runtime.windowing.assigners import (
     CountSlidingWindowAssigner,
     CountTumblingWindowAssigner,
@@ -65,6 +68,7 @@ __all__ = [
     "GlobalWindowSerializer",
     "GlobalWindows",
     "MergingWindowAssigner",
+    "Min",
     "NeverTrigger",
     "ProcessingTimeSessionWindows",
     "ProcessingTimeTrigger",
@@ -83,10 +87,17 @@ __all__ = [
     "WindowAssigner",
 ]
 
+
+class Min(ReduceFunction):
+    """The smaller of two values."""
+
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        return min(value1, value2)
+
+
 __getattr__ = absent(
     __name__,
     {
-        "Min": "Give reduce() of the windowed stream a ReduceFunction of your own, or call min().",
         "WindowOperationDescriptor": "It is of PyFlink's inside; a WindowedStream has methods for all that it says.",
     },
     (

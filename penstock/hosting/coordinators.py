@@ -19,7 +19,13 @@ from penstock.hosting.closures import deserialize
 from penstock.hosting.source_coordinator import CoordinatedVertex, SourceCoordinator
 from penstock.machines.watermark_alignment import WatermarkAlignment
 from penstock.model.ids import AttemptId, ExecutionVertexId, JobId, VertexId
-from penstock.model.messages import Committable, FailureInfo, ReportedWatermark, SplitRequest
+from penstock.model.messages import (
+    Committable,
+    FailureInfo,
+    ReportedWatermark,
+    SourceEvent,
+    SplitRequest,
+)
 from penstock.runtime.checkpoint.two_phase_commit import RETRY_AFTER_MS
 from penstock.runtime.sink import Committer, Sink
 from penstock.runtime.source import Source
@@ -69,11 +75,13 @@ class Coordinators:
         for source in self._sources.values():
             self._submit(source.place.name, source.start)
 
-    def from_reader(self, message: SplitRequest | ReportedWatermark) -> None:
+    def from_reader(self, message: SplitRequest | SourceEvent | ReportedWatermark) -> None:
         """What a source's reader asks or tells."""
         source = self._sources[message.node_id]
         if isinstance(message, SplitRequest):
             self._submit(source.place.name, lambda: source.handle_request(message))
+        elif isinstance(message, SourceEvent):
+            self._submit(source.place.name, lambda: source.handle_event(message))
         else:
             self._submit(source.place.name, lambda: source.note_watermark(message))
 

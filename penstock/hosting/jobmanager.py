@@ -54,6 +54,7 @@ from penstock.model.messages import (
     ResourceTick,
     SlotFreed,
     SlotsOffered,
+    SourceEvent,
     SplitRequest,
     StartScheduling,
     TaskManagerRegistered,
@@ -348,7 +349,7 @@ class JobManager:
         for attempt_id, io in message.ios:
             self.shell.job_master.note_io(attempt_id, io)
 
-    def _on_reader(self, message: SplitRequest | ReportedWatermark) -> None:
+    def _on_reader(self, message: SplitRequest | SourceEvent | ReportedWatermark) -> None:
         if message.attempt_id in self.shell.where:
             self.coordinators.from_reader(message)
 
@@ -382,6 +383,7 @@ _TAKEN: Final[dict[type, Callable[[JobManager, Any], None]]] = {
     PartitionDataProduced: lambda own, told: own.shell.feed_job(told),
     OfferSlots: JobManager._on_offers,
     SplitRequest: JobManager._on_reader,
+    SourceEvent: JobManager._on_reader,
     ReportedWatermark: JobManager._on_reader,
     DriverData: JobManager._on_driver_data,
     UserOutput: lambda own, told: own.observer.user_output(told, own.job_graph),

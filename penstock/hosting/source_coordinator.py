@@ -20,6 +20,7 @@ from penstock.model.messages import (
     MaxAllowedWatermark,
     NoMoreSplits,
     ReportedWatermark,
+    SourceEvent,
     SplitRequest,
 )
 from penstock.runtime.source import EnumeratorContext, Source, SplitEnumerator
@@ -111,6 +112,11 @@ class SourceCoordinator:
         if self.enumerator is not None:
             self._register(request.attempt_id)
             self.enumerator.handle_split_request(request.attempt_id.subtask, request.host)
+
+    def handle_event(self, told: SourceEvent) -> None:
+        if self.enumerator is not None:
+            self._register(told.attempt_id)
+            self.enumerator.handle_source_event(told.attempt_id.subtask, told.event)
 
     def note_watermark(self, report: ReportedWatermark) -> None:
         """A reader that was restored with splits may report before it asks for any."""

@@ -28,6 +28,7 @@ class SourceHost(Protocol):
         """So long the source could not read, for its task's outputs were full."""
 
     def request_split(self) -> None: ...
+    def send_source_event(self, event: object) -> None: ...
     def report_watermark(self, watermark_ms: int) -> None: ...
     def wake(self) -> None:
         """The input has to be polled. Any thread."""
@@ -107,6 +108,9 @@ class SourceInput:
 
     def send_split_request(self) -> None:
         self._host.request_split()
+
+    def send_source_event(self, event: object) -> None:
+        self._host.send_source_event(event)
 
     def wake_at(self, monotonic_ms: int) -> None:
         if self.wake_at_ms is None or monotonic_ms < self.wake_at_ms:

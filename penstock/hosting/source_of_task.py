@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.model.graph.chain import ChainedOperator
-from penstock.model.messages import ReportedWatermark, SplitRequest
+from penstock.model.messages import ReportedWatermark, SourceEvent, SplitRequest
 from penstock.runtime.source_operator import SourceSettings
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ class SourceOfTask:
     def request_split(self) -> None:
         host = self._thread.host
         host.send(SplitRequest(self._thread.attempt_id, self._node_id, host.host_name))
+
+    def send_source_event(self, event: object) -> None:
+        self._thread.host.send(SourceEvent(self._thread.attempt_id, self._node_id, event))
 
     def report_watermark(self, watermark_ms: int) -> None:
         message = ReportedWatermark(self._thread.attempt_id, self._node_id, watermark_ms)

@@ -39,10 +39,10 @@ class FetcherThread:
     def add_splits(self, splits: Sequence[Any]) -> None:
         with self._changed:
             self._open_splits += len(splits)
-        self._order(lambda: self._reader.add_splits(splits))
+        self.run(lambda: self._reader.add_splits(splits))
 
     def pause_or_resume_splits(self, to_pause: Sequence[Any], to_resume: Sequence[Any]) -> None:
-        self._order(lambda: self._reader.pause_or_resume_splits(to_pause, to_resume))
+        self.run(lambda: self._reader.pause_or_resume_splits(to_pause, to_resume))
 
     def poll(self) -> Fetched | None:
         with self._changed:
@@ -61,7 +61,7 @@ class FetcherThread:
         self._reader.wake_up()
         self._thread.join(CLOSE_TIMEOUT_S)
 
-    def _order(self, order: Callable[[], None]) -> None:
+    def run(self, order: Callable[[], None]) -> None:
         with self._changed:
             self._orders.append(order)
             self._changed.notify()

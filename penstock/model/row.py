@@ -21,6 +21,11 @@ class RowKind(Enum):
     def __str__(self) -> str:
         return ("+I", "-U", "+U", "-D")[self.value]
 
+    def to_j_row_kind(self) -> Any:
+        raise NotImplementedError(
+            "to_j_row_kind gives an object of Java: a RowKind is itself here."
+        )
+
 
 class Row:
     """Values by position, and by name where names are known.

@@ -60,11 +60,11 @@ class DateTypeInfo(TypeInformation):
     def need_conversion(self) -> bool:
         return True
 
-    def to_internal_type(self, obj: Any) -> Any:
-        return None if obj is None else obj.toordinal() - self.EPOCH_ORDINAL
+    def to_internal_type(self, d: Any) -> Any:
+        return None if d is None else d.toordinal() - self.EPOCH_ORDINAL
 
-    def from_internal_type(self, obj: Any) -> Any:
-        return None if obj is None else dt.date.fromordinal(obj + self.EPOCH_ORDINAL)
+    def from_internal_type(self, v: Any) -> Any:
+        return None if v is None else dt.date.fromordinal(v + self.EPOCH_ORDINAL)
 
 
 class TimeTypeInfo(TypeInformation):
@@ -75,16 +75,16 @@ class TimeTypeInfo(TypeInformation):
     def need_conversion(self) -> bool:
         return True
 
-    def to_internal_type(self, obj: Any) -> Any:
-        if obj is None:
+    def to_internal_type(self, t: Any) -> Any:
+        if t is None:
             return None
-        seconds = (obj.hour * 60 + obj.minute) * 60 + obj.second
-        return seconds * MICROS + obj.microsecond
+        seconds = (t.hour * 60 + t.minute) * 60 + t.second
+        return seconds * MICROS + t.microsecond
 
-    def from_internal_type(self, obj: Any) -> Any:
-        if obj is None:
+    def from_internal_type(self, t: Any) -> Any:
+        if t is None:
             return None
-        seconds, micros = divmod(obj, MICROS)
+        seconds, micros = divmod(t, MICROS)
         minutes, second = divmod(seconds, 60)
         hour, minute = divmod(minutes, 60)
         return dt.time(hour, minute, second, micros)
@@ -96,16 +96,16 @@ class TimestampTypeInfo(TypeInformation):
     def need_conversion(self) -> bool:
         return True
 
-    def to_internal_type(self, obj: Any) -> Any:
-        if obj is None:
+    def to_internal_type(self, dt: Any) -> Any:
+        if dt is None:
             return None
-        stamp = obj.utctimetuple() if obj.tzinfo else obj.timetuple()
-        return calendar.timegm(stamp) * MICROS + obj.microsecond
+        stamp = dt.utctimetuple() if dt.tzinfo else dt.timetuple()
+        return calendar.timegm(stamp) * MICROS + dt.microsecond
 
-    def from_internal_type(self, obj: Any) -> Any:
-        if obj is None:
+    def from_internal_type(self, ts: Any) -> Any:
+        if ts is None:
             return None
-        return dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=obj)  # ruff: ignore[call-datetime-without-tzinfo]
+        return dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=ts)  # ruff: ignore[call-datetime-without-tzinfo]
 
 
 class UtcTimestampTypeInfo(TimestampTypeInfo):

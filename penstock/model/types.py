@@ -229,6 +229,9 @@ class ObjectArrayTypeInfo(ElementTypeInfo):
 class ExternalTypeInfo(ElementTypeInfo):
     """A type in its external form; passes everything on to the wrapped one."""
 
+    def __init__(self, type_info: TypeInformation) -> None:
+        super().__init__(type_info)
+
     def to_internal_type(self, obj: Any) -> Any:
         return self._element_type.to_internal_type(obj)
 

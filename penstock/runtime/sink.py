@@ -54,6 +54,20 @@ class CheckpointedWriter(Protocol):
         """In place of `prepare_commit`, before a checkpoint's barrier."""
 
 
+@runtime_checkable
+class StatefulWriter(Protocol):
+    """A writer that keeps something over checkpoints. Source: Flink StatefulSinkWriter."""
+
+    def snapshot_state(self) -> Sequence[object]:
+        """Plain data, behind what was prepared for the same checkpoint; shared out one by one when the parallelism changes."""
+
+    def restore_state(self, state: Sequence[object]) -> None:
+        """Of all writers that this one follows, before its first record."""
+
+    def end_input(self) -> None:
+        """No record comes any more: what is prepared next is the last."""
+
+
 class Committer(ABC):
     """Runs in the driver, and with checkpoints in the tasks. Commits must be idempotent."""
 

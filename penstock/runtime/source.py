@@ -51,6 +51,9 @@ class SplitEnumerator(ABC):
     def add_reader(self, subtask: int) -> None:
         """A reader registered."""
 
+    def handle_source_event(self, subtask: int, event: object) -> None:
+        """What a reader has sent by `send_source_event`; never in a BATCH job."""
+
     def snapshot_state(self) -> Any:
         """Plain data from which `restore_state` goes on; None: there is nothing to know."""
         return None
@@ -119,6 +122,9 @@ class SplitFetcher(Protocol):
 
     def add_splits(self, splits: Sequence[Any]) -> None: ...
     def pause_or_resume_splits(self, to_pause: Sequence[Any], to_resume: Sequence[Any]) -> None: ...
+    def run(self, order: Callable[[], None]) -> None:
+        """On the thread, between two fetches. What is ordered right before `close` may not be run."""
+
     def poll(self) -> Fetched | None:
         """The next result, or None for now. Raises what the SplitReader raised."""
 
@@ -133,6 +139,11 @@ class ReaderContext(Protocol):
     def now_ms(self) -> int: ...
     def monotonic_ms(self) -> int: ...
     def send_split_request(self) -> None: ...
+    def send_source_event(self, event: object) -> None:
+        """To the enumerator's `handle_source_event`, in one order with split requests. `event`: plain data (tuples, numbers,
+        texts). In a BATCH job nobody listens: all splits are shared out before the readers start.
+        """
+
     def wake_at(self, monotonic_ms: int) -> None:
         """Poll again at this time at the latest (rate limits)."""
 
@@ -190,9 +201,15 @@ class SourceReader(ABC):
             "allow it with pipeline.watermark-alignment.allow-unaligned-source-splits: true."
         )
 
+    def before_checkpoint(self, checkpoint_id: int) -> None:
+        """The next `snapshot_state` is for this checkpoint."""
+
     def snapshot_state(self) -> Sequence[Any]:
         """The splits still to be read, each with its position."""
         return ()
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """What was snapshot for it, and for those before it, is never read again. Some are passed over; must not wait."""
 
     def close(self) -> None:
         """Always called once; must not wait long."""

@@ -24,7 +24,7 @@ from penstock.runtime.elements import (
     EndOfData,
     LatencyMarker,
 )
-from penstock.runtime.operator import Accepts, Operator
+from penstock.runtime.operator import Accepts, Emitted, Operator
 from penstock.runtime.source import ReaderStatus, Source, SourceReader, SplitBatch, SplitFinished
 from penstock.runtime.split_watermarks import SplitWatermarks
 from penstock.runtime.watermarks import WatermarkStrategy
@@ -157,6 +157,15 @@ class SourceOperator(Operator):
     def close(self) -> None:
         if self._reader is not None:
             self._reader.close()
+
+    def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> Emitted:
+        if self._reader is not None:
+            self._reader.before_checkpoint(checkpoint_id)
+        return ()
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        if self._reader is not None:
+            self._reader.notify_checkpoint_complete(checkpoint_id)
 
     def snapshot(self) -> OperatorSnapshot:
         """The splits still to read, with their positions."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from penstock.runtime.elements import Batch
@@ -93,6 +93,11 @@ class SourceReaderBase(SourceReader):
             super().pause_or_resume_splits(to_pause, to_resume)
         if self._fetcher is not None:
             self._fetcher.pause_or_resume_splits(to_pause, to_resume)
+
+    def run_on_fetcher(self, order: Callable[[], None]) -> None:
+        """Between two fetches, if there is a SplitReader: what its client must not be asked from this thread."""
+        if self._fetcher is not None:
+            self._fetcher.run(order)
 
     def snapshot_state(self) -> Sequence[Any]:
         """The open splits behind what `poll_next` gave; what was fetched ahead is fetched again."""

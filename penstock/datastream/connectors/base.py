@@ -6,14 +6,13 @@ classes (`penstock.runtime.source`, `penstock.runtime.sink`), open to users.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from penstock.common.absent import absent
 from penstock.runtime.elements import Batch
 from penstock.runtime.operator import Accepts
 from penstock.runtime.queue_enumerator import QueueEnumerator
@@ -33,6 +32,9 @@ from penstock.runtime.source import (
     SplitReader,
 )
 from penstock.runtime.source_reader_base import SourceReaderBase
+
+if TYPE_CHECKING:
+    from penstock.datastream.data_stream import DataStream
 
 __all__ = [
     "Accepts",
@@ -54,6 +56,8 @@ __all__ = [
     "SplitEnumerator",
     "SplitFinished",
     "SplitReader",
+    "StreamTransformer",
+    "SupportsPreprocessing",
     "WriterContext",
 ]
 
@@ -64,6 +68,21 @@ class DeliveryGuarantee(Enum):
     EXACTLY_ONCE = 0
     AT_LEAST_ONCE = 1
     NONE = 2
+
+
+class StreamTransformer(ABC):
+    """What a sink does with a stream before it takes it."""
+
+    @abstractmethod
+    def apply(self, ds: DataStream) -> DataStream: ...
+
+
+class SupportsPreprocessing(ABC):
+    """A sink that transforms its stream: `sink_to` asks it."""
+
+    @abstractmethod
+    def get_transformer(self) -> StreamTransformer | None:
+        """None: it takes the stream as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +171,3 @@ class PolledSplitReader(SourceReader):
             self._current, self._rows = split, 0
             self._batches = self.read(split)
         return True
-
-
-__getattr__ = absent(
-    __name__,
-    {
-        **dict.fromkeys(
-            ("StreamTransformer", "SupportsPreprocessing"), "Transform the stream before sink_to()."
-        ),
-    },
-)

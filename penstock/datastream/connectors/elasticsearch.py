@@ -1,20 +1,317 @@
-"""Elasticsearch has no connector here."""
+"""ElasticsearchSink: a document for each record, at least once; once where the emitter names a key field.
 
-from penstock.common.absent import OWN_SINK, absent
+Records are dicts, or Rows with named fields. Documents wait for a full request and are sent before each barrier.
+Source: pyflink.datastream.connectors.elasticsearch, Flink's ElasticsearchWriter and MapElasticsearchEmitter; differs: HTTP of
+the standard library, so that no version of a client has to fit the server's.
+"""
 
-__getattr__ = absent(
-    __name__,
-    {
-        **dict.fromkeys(
-            (
-                "Elasticsearch6SinkBuilder",
-                "Elasticsearch7SinkBuilder",
-                "ElasticsearchEmitter",
-                "ElasticsearchSink",
-                "ElasticsearchSinkBuilderBase",
-                "FlushBackoffType",
-            ),
-            OWN_SINK,
-        ),
-    },
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from time import monotonic
+from typing import Any, Final, Self
+
+from penstock.common.typeinfo import RowTypeInfo
+from penstock.datastream.connectors.base import DeliveryGuarantee, Sink, SinkWriter, WriterContext
+from penstock.datastream.connectors.elasticsearch_bulk import (
+    Action,
+    Backoff,
+    BulkClient,
+    Connection,
+    FlushBackoffType,
+    parsed_host,
 )
+from penstock.model.errors import ConfigurationError, UserCodeError
+from penstock.model.row import Row
+from penstock.runtime.elements import Batch, RowBatch
+
+__all__ = [
+    "Elasticsearch6SinkBuilder",
+    "Elasticsearch7SinkBuilder",
+    "ElasticsearchEmitter",
+    "ElasticsearchSink",
+    "ElasticsearchSinkBuilderBase",
+    "FlushBackoffType",
+]
+
+MAX_ACTIONS: Final = 1000
+UNSET: Final = -1
+BYTES_PER_MB: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ElasticsearchEmitter:
+    """Which index a record goes to, and under which id. Exactly one of `index` and `index_field` is set."""
+
+    index: str | None = None
+    index_field: str | None = None
+    key_field: str | None = None
+    doc_type: str | None = None
+
+    @staticmethod
+    def static_index(
+        index: str, key_field: str | None = None, doc_type: str | None = None
+    ) -> ElasticsearchEmitter:
+        """`key_field`: its value is the document's id, under which it is inserted or updated. `doc_type`: Elasticsearch 6 only."""
+        return ElasticsearchEmitter(index, None, key_field, doc_type)
+
+    @staticmethod
+    def dynamic_index(
+        index_field: str, key_field: str | None = None, doc_type: str | None = None
+    ) -> ElasticsearchEmitter:
+        """`index_field`: its value names the index of each record."""
+        return ElasticsearchEmitter(None, index_field, key_field, doc_type)
+
+    def action(self, document: dict[str, Any], record: Any, *, has_types: bool) -> Action:
+        """Raises: KeyError: a field that the emitter names is not there. TypeError: JSON has no form for a value."""
+        index = self.index if self.index_field is None else str(document[self.index_field])
+        place = {"_index": index}
+        if has_types:
+            place["_type"] = self.doc_type or "_doc"
+        body: dict[str, Any]
+        if self.key_field is None:
+            head, body = {"index": place}, document
+        else:
+            head = {"update": {**place, "_id": str(document[self.key_field])}}
+            body = {"doc": document, "doc_as_upsert": True}
+        lines = f"{_json(head)}\n{_json(body)}\n".encode()
+        return Action(lines, f"{record!r:.300}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """What the builder collected; -1: no such bound."""
+
+    emitter: ElasticsearchEmitter | None = None
+    connection: Connection = field(default_factory=Connection)
+    backoff: Backoff = field(default_factory=Backoff)
+    max_actions: int = MAX_ACTIONS
+    max_mb: int = UNSET
+    interval_ms: int = UNSET
+    has_types: bool = False
+
+
+class ElasticsearchSink(Sink):
+    """Made by `Elasticsearch7SinkBuilder` or `Elasticsearch6SinkBuilder`."""
+
+    def __init__(self, settings: _Settings) -> None:
+        self._settings = settings
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        return _DocumentWriter(self._settings, context)
+
+
+class ElasticsearchSinkBuilderBase:
+    """Emitter and hosts are needed. 1,000 documents to a request, no retries, no other bound unless something else is set."""
+
+    _has_types = False
+
+    def __init__(self) -> None:
+        self._settings = _Settings(has_types=self._has_types)
+
+    def get_http_host_class(self) -> Any:
+        raise NotImplementedError(
+            "get_http_host_class names a class of Java; set_hosts takes texts such as 'localhost:9200'."
+        )
+
+    def set_emitter(self, emitter: ElasticsearchEmitter) -> Self:
+        if not isinstance(emitter, ElasticsearchEmitter):
+            raise TypeError(
+                f"set_emitter takes an ElasticsearchEmitter, got {type(emitter).__name__}."
+            )
+        return self._set(emitter=emitter)
+
+    def set_hosts(self, hosts: str | list[str]) -> Self:
+        """`host:port`, or URLs. The next one is asked when one does not answer."""
+        names = tuple([hosts] if isinstance(hosts, str) else hosts)
+        for name in names:
+            parsed_host(name)
+        return self._connect(hosts=names)
+
+    def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> Self:
+        """AT_LEAST_ONCE, which NONE is, too."""
+        if delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE:
+            raise ConfigurationError(
+                "Elasticsearch sink does not support the EXACTLY_ONCE guarantee. Take AT_LEAST_ONCE and a key_field, under "
+                "which a document that is sent again is the same one."
+            )
+        return self
+
+    def set_bulk_flush_max_actions(self, num_max_actions: int) -> Self:
+        """Documents in a request; -1: no bound."""
+        return self._set(max_actions=_bound("set_bulk_flush_max_actions", num_max_actions, 1))
+
+    def set_bulk_flush_max_size_mb(self, max_size_mb: int) -> Self:
+        """MiB of a request; -1: no bound."""
+        return self._set(max_mb=_bound("set_bulk_flush_max_size_mb", max_size_mb, 1))
+
+    def set_bulk_flush_interval(self, interval_millis: int) -> Self:
+        """How old documents get before they are sent when more come, in ms; -1: any age."""
+        return self._set(interval_ms=_bound("set_bulk_flush_interval", interval_millis, 0))
+
+    def set_bulk_flush_backoff_strategy(
+        self, flush_backoff_type: FlushBackoffType, max_retries: int, delay_millis: int
+    ) -> Self:
+        """When what the server was too busy for, or did not answer, is sent again."""
+        if flush_backoff_type is FlushBackoffType.NONE:
+            return self._set(backoff=Backoff())
+        retries = _bound("set_bulk_flush_backoff_strategy: max_retries", max_retries, 1)
+        delay = _bound("set_bulk_flush_backoff_strategy: delay_millis", delay_millis, 1)
+        if UNSET in {retries, delay}:
+            raise ConfigurationError(
+                f"set_bulk_flush_backoff_strategy: {flush_backoff_type.name} needs max_retries and delay_millis of 1 or more."
+            )
+        return self._set(backoff=Backoff(flush_backoff_type, retries, delay))
+
+    def set_connection_username(self, username: str) -> Self:
+        return self._connect(username=username)
+
+    def set_connection_password(self, password: str) -> Self:
+        return self._connect(password=password)
+
+    def set_connection_path_prefix(self, prefix: str) -> Self:
+        """What stands before `/_bulk`, behind a proxy say."""
+        return self._connect(path_prefix=prefix)
+
+    def set_connection_request_timeout(self, timeout: int) -> Self:
+        """Kept for programs that set it: no request waits for a connection of a pool."""
+        _bound("set_connection_request_timeout", timeout, 0)
+        return self
+
+    def set_connection_timeout(self, timeout: int) -> Self:
+        """Until there is a connection, in ms."""
+        return self._connect(
+            connection_timeout_ms=_timeout("set_connection_timeout", timeout),
+        )
+
+    def set_socket_timeout(self, timeout: int) -> Self:
+        """Between two packets, in ms."""
+        return self._connect(socket_timeout_ms=_timeout("set_socket_timeout", timeout))
+
+    def build(self) -> ElasticsearchSink:
+        if self._settings.emitter is None:
+            raise ConfigurationError("ElasticsearchSink: set_emitter is missing before build().")
+        if not self._settings.connection.hosts:
+            raise ConfigurationError("ElasticsearchSink: set_hosts is missing before build().")
+        return ElasticsearchSink(self._settings)
+
+    def _set(self, **changes: Any) -> Self:
+        self._settings = replace(self._settings, **changes)
+        return self
+
+    def _connect(self, **changes: Any) -> Self:
+        return self._set(connection=replace(self._settings.connection, **changes))
+
+
+class Elasticsearch6SinkBuilder(ElasticsearchSinkBuilderBase):
+    """For servers whose documents have types: `doc_type` of the emitter, `_doc` unless set."""
+
+    _has_types = True
+
+
+class Elasticsearch7SinkBuilder(ElasticsearchSinkBuilderBase):
+    """For servers of version 7 and newer."""
+
+
+class _DocumentWriter:
+    """Writer of one subtask."""
+
+    def __init__(self, settings: _Settings, context: WriterContext) -> None:
+        where = f"ElasticsearchSink, subtask {context.subtask} of {context.parallelism}"
+        self.client = BulkClient(settings.connection, settings.backoff, where)
+        self._settings = settings
+        self._where = where
+        kind = context.input_type
+        self._names = kind.get_field_names() if isinstance(kind, RowTypeInfo) else None
+        self._actions: list[Action] = []
+        self._bytes = 0
+        is_bounded = settings.max_mb != UNSET
+        self._max_bytes = settings.max_mb * BYTES_PER_MB if is_bounded else float("inf")
+        self._sent_s = monotonic()
+
+    def write(self, batch: Batch, watermark_ms: int) -> None:
+        assert isinstance(batch, RowBatch), "an ElasticsearchSink accepts rows"
+        settings = self._settings
+        for record in batch.values:
+            action = self._action(record)
+            if self._actions and self._bytes + len(action.lines) > self._max_bytes:
+                self._flush()
+            self._actions.append(action)
+            self._bytes += len(action.lines)
+            if settings.max_actions != UNSET and len(self._actions) >= settings.max_actions:
+                self._flush()
+        age_ms = (monotonic() - self._sent_s) * 1000
+        if settings.interval_ms != UNSET and age_ms >= settings.interval_ms:
+            self._flush()
+
+    def prepare_commit(self) -> Sequence[object]:
+        self._flush()
+        return ()
+
+    def close(self) -> None:
+        self._actions.clear()
+
+    def _flush(self) -> None:
+        """What cannot be sent fails the job, which goes on from a checkpoint before it."""
+        actions, self._actions, self._bytes = self._actions, [], 0
+        self.client.send(actions)
+        self._sent_s = monotonic()
+
+    def _action(self, record: Any) -> Action:
+        emitter = self._settings.emitter
+        assert emitter is not None, "build() asks for an emitter"
+        try:
+            document = _document(record, self._names)
+            return emitter.action(document, record, has_types=self._settings.has_types)
+        except KeyError as error:
+            raise UserCodeError(
+                f"{self._where}: the emitter names the field {error}, which a record does not have: {record!r:.300}"
+            ) from error
+        except (TypeError, ValueError) as error:
+            raise UserCodeError(
+                f"{self._where}: a record is no document: {error}. Expected a dict, or a Row with names. Record: {record!r:.300}"
+            ) from error
+
+
+def _document(record: Any, names: Sequence[str] | None) -> dict[str, Any]:
+    if isinstance(record, dict):
+        return record
+    if isinstance(record, Row) and record._fields is not None:
+        names = record._fields
+    if names is None or not isinstance(record, Row | tuple):
+        raise TypeError(f"got {type(record).__name__} without names of fields")
+    return dict(zip(names, record, strict=True))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), default=_json_form)
+
+
+def _json_form(value: Any) -> Any:
+    """Numbers with a point go as texts, which the server reads as numbers where its mapping says so."""
+    if isinstance(value, dt.datetime | dt.date | dt.time):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode("ascii")
+    if isinstance(value, Row) and value._fields is not None:
+        return dict(zip(value._fields, value, strict=True))
+    raise TypeError(f"JSON has no form for {type(value).__name__}: {value!r:.100}")
+
+
+def _bound(setter: str, value: int, least: int) -> int:
+    if value != UNSET and value < least:
+        raise ConfigurationError(
+            f"{setter}: expected {least} or more, or -1 for none, got {value}."
+        )
+    return value
+
+
+def _timeout(setter: str, value: int) -> int | None:
+    return None if _bound(setter, value, 1) == UNSET else value

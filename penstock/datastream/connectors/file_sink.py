@@ -10,13 +10,10 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from penstock.common.serialization import BulkWriter, BulkWriterFactory, Encoder
 from penstock.datastream.connectors.base import (
@@ -24,7 +21,16 @@ from penstock.datastream.connectors.base import (
     Committer,
     Sink,
     SinkWriter,
+    StreamTransformer,
+    SupportsPreprocessing,
     WriterContext,
+)
+from penstock.datastream.connectors.file_buckets import BucketAssigner
+from penstock.datastream.connectors.file_compaction import (
+    Compaction,
+    FileCompactor,
+    FileCompactStrategy,
+    Part,
 )
 from penstock.datastream.connectors.file_listing import local_path
 from penstock.datastream.connectors.file_sink_names import (
@@ -39,9 +45,6 @@ from penstock.runtime.elements import Batch, RowBatch
 
 DEFAULT_PART_BYTES: Final = 128 * 1024 * 1024
 DEFAULT_INTERVAL_MS: Final = 60_000
-FORMAT_LETTERS: Final = {
-    "yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +95,19 @@ class RollingPolicy:
         part_size: int = DEFAULT_PART_BYTES,
         rollover_interval: int = DEFAULT_INTERVAL_MS,
         inactivity_interval: int = DEFAULT_INTERVAL_MS,
-    ) -> RollingPolicy:
+    ) -> DefaultRollingPolicy:
         """By size in bytes, age, and time without a record; looked at when records come."""
         for value in (part_size, rollover_interval, inactivity_interval):
             if value < 1:
                 raise ConfigurationError(
                     f"rolling policy: sizes and intervals are >= 1, got {value}."
                 )
-        return RollingPolicy(part_size, rollover_interval, inactivity_interval)
+        return DefaultRollingPolicy(part_size, rollover_interval, inactivity_interval)
 
     @staticmethod
-    def on_checkpoint_rolling_policy() -> RollingPolicy:
+    def on_checkpoint_rolling_policy() -> OnCheckpointRollingPolicy:
         """One file per subtask and bucket until the commit."""
-        return RollingPolicy()
+        return OnCheckpointRollingPolicy()
 
     def wants_roll(self, size: int, age_ms: float, idle_ms: float) -> bool:
         return bool(
@@ -114,38 +117,16 @@ class RollingPolicy:
         )
 
 
-class BucketAssigner(ABC):
-    """The directory, under the base path, that records go to by the time they are written."""
+class DefaultRollingPolicy(RollingPolicy):
+    """Made by `RollingPolicy.default_rolling_policy`."""
 
-    @abstractmethod
-    def bucket_at(self, epoch_s: float) -> str: ...
-
-    @staticmethod
-    def base_path_bucket_assigner() -> BucketAssigner:
-        """Everything directly under the base path."""
-        return _BasePath()
-
-    @staticmethod
-    def date_time_bucket_assigner(
-        format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None
-    ) -> BucketAssigner:
-        """A directory per hour, or whatever the format says."""
-        return _DateTime(_strftime_format(format_str), timezone_id)
+    __slots__ = ()
 
 
-class _BasePath(BucketAssigner):
-    def bucket_at(self, epoch_s: float) -> str:
-        return ""
+class OnCheckpointRollingPolicy(RollingPolicy):
+    """Made by `RollingPolicy.on_checkpoint_rolling_policy`."""
 
-
-class _DateTime(BucketAssigner):
-    def __init__(self, pattern: str, timezone_id: str | None) -> None:
-        self._pattern = pattern
-        self._zone = timezone_id
-        _zone(timezone_id)
-
-    def bucket_at(self, epoch_s: float) -> str:
-        return datetime.fromtimestamp(epoch_s, _zone(self._zone)).strftime(self._pattern)
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +140,15 @@ class _SinkSettings:
     buckets: BucketAssigner
     rolling: RollingPolicy
     names: OutputFileConfig
+    compaction: tuple[FileCompactStrategy, FileCompactor] | None = None
 
 
-class FileSink(Sink):
+class FileSink(Sink, SupportsPreprocessing):
     """Made by a builder: `FileSink.for_row_format(path, encoder).build()`."""
 
     def __init__(self, settings: _SinkSettings) -> None:
         self._settings = settings
-        self.accepts = Accepts.ROWS if settings.bulk is None else Accepts.COLUMNS
+        self.accepts = Accepts.ROWS if settings.bulk is None else settings.bulk.accepts
 
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder) -> FileSink.RowFormatBuilder:
@@ -215,13 +197,22 @@ class FileSink(Sink):
             self._settings = replace(self._settings, rolling=rolling_policy)
             return self
 
-        def enable_compact(self, strategy: Any, compactor: Any) -> FileSink.BaseBuilder:
-            raise NotImplementedError(
-                "FileSink compaction is not built yet. A larger part size gives fewer files: "
-                "with_rolling_policy(RollingPolicy.default_rolling_policy(part_size=...))."
-            )
+        def enable_compact(
+            self, strategy: FileCompactStrategy, compactor: FileCompactor
+        ) -> FileSink.BaseBuilder:
+            """Parts of a subtask wait, hidden, until the strategy has them put into one file."""
+            bulk = self._settings.bulk
+            if bulk is not None and compactor.concatenates and not bulk.can_be_concatenated:
+                raise ConfigurationError(
+                    f"FileSink: files of {type(bulk).__name__} are damaged when their bytes are put one after the other. Let parts "
+                    "grow instead, with a longer checkpoint interval, or write a row format."
+                )
+            self._settings = replace(self._settings, compaction=(strategy, compactor))
+            return self
 
         def disable_compact(self) -> FileSink.BaseBuilder:
+            """What waits in a checkpoint that the job begins with becomes visible as it is."""
+            self._settings = replace(self._settings, compaction=None)
             return self
 
         def build(self) -> FileSink:
@@ -244,6 +235,10 @@ class FileSink(Sink):
             ) from error
         if not os.access(base, os.W_OK):
             raise ConfigurationError(f"FileSink: the directory {str(base)!r} is not writable.")
+
+    def get_transformer(self) -> StreamTransformer | None:
+        """None: the writers put their parts together themselves."""
+        return None
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         return _FileWriter(self._settings, context)
@@ -272,13 +267,13 @@ class _PartFile:
         age_ms = (now - self._opened_s) * 1000
         return policy.wants_roll(self._file.tell(), age_ms, (now - self._written_s) * 1000)
 
-    def finish(self) -> tuple[str, str]:
-        """Make the bytes durable; the hidden and the final name."""
+    def finish(self) -> Part:
+        """Make the bytes durable."""
         self._encode.finish()
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        return str(self.hidden), str(self.final)
+        return Part(str(self.hidden), str(self.final))
 
     def discard(self) -> None:
         self._file.close()
@@ -294,7 +289,8 @@ class _FileWriter:
         self._mark = f"{settings.token}.s{context.subtask}"
         self._attempt_prefix = context.attempt_prefix
         self._open: dict[str, _PartFile] = {}
-        self._finished: list[tuple[str, str]] = []
+        self._finished: list[Part] = []
+        self._compaction = Compaction(settings.compaction)
         self._parts = 0
         self._writer = f"{context.attempt}-{uuid.uuid4().hex[:8]}"
         self._unique = unique_name(context, f"{self._mark}.{self._writer}")
@@ -315,28 +311,37 @@ class _FileWriter:
         if part.is_due(policy):
             self._finish(bucket)
 
-    def prepare_commit(self) -> Sequence[tuple[str, str]]:
-        for bucket in list(self._open):
-            self._finish(bucket)
-        prepared, self._finished = self._finished, []
-        return prepared
+    def prepare_commit(self) -> Sequence[object]:
+        self.end_input()
+        return [part.committable for part in self._prepared(lambda part: part)]
 
     def prepare_checkpoint(self, checkpoint_id: int) -> Sequence[object]:
         """The hidden names tell the checkpoint: who restores an earlier one knows what will never be committed."""
-        prepared = []
-        for hidden, final in self.prepare_commit():
-            renamed = f"{hidden.removesuffix(IN_PROGRESS)}.c{checkpoint_id}{PENDING}"
-            Path(hidden).replace(renamed)
-            prepared.append((renamed, final))
-        return prepared
+
+        def named(part: Part) -> Part:
+            renamed = f"{part.hidden.removesuffix(IN_PROGRESS)}.c{checkpoint_id}{PENDING}"
+            Path(part.hidden).replace(renamed)
+            return replace(part, hidden=renamed)
+
+        return [part.committable for part in self._prepared(named)]
+
+    def snapshot_state(self) -> Sequence[object]:
+        """Parts that wait to be compacted."""
+        return self._compaction.snapshot_state()
+
+    def restore_state(self, state: Sequence[object]) -> None:
+        self._compaction.restore_state(state)
+
+    def end_input(self) -> None:
+        self._compaction.end_input()
 
     def close(self) -> None:
         """What was not prepared is of no use: a new attempt writes it again."""
         for part in self._open.values():
             part.discard()
         self._open.clear()
-        for hidden, _final in self._finished:
-            Path(hidden).unlink(missing_ok=True)
+        for finished in self._finished:
+            Path(finished.hidden).unlink(missing_ok=True)
         self._finished.clear()
 
     def _finish(self, bucket: str) -> None:
@@ -344,14 +349,30 @@ class _FileWriter:
         self._finished.append(self._open[bucket].finish())
         del self._open[bucket]
 
+    def _prepared(self, named: Callable[[Part], Part]) -> list[Part]:
+        """What becomes visible next; the rest waits to be compacted. `named`: gives hidden files their names until then."""
+        for bucket in list(self._open):
+            self._finish(bucket)
+        finished, self._finished = self._finished, []
+        for part in finished:
+            self._compaction.add(named(part))
+        ready = []
+        for group in self._compaction.take_due():
+            made = self._compaction.compacted(group, *self._names(group.directory, "compacted-"))
+            ready.append(named(made) if made.replaces else made)
+        return [*ready, *self._compaction.take_plain()]
+
     def _new_part(self, bucket: str) -> _PartFile:
-        directory = Path(self._settings.base_path) / bucket
-        names = self._settings.names
-        number = self._parts
+        hidden, final = self._names(Path(self._settings.base_path) / bucket)
+        return _PartFile(self._settings, hidden, final, self._input_type)
+
+    def _names(self, directory: Path, kind: str = "") -> tuple[Path, Path]:
+        """Hidden and final, of the next file."""
+        names, number = self._settings.names, self._parts
         self._parts += 1
         hidden = f".{self._attempt_prefix}.{self._mark}.{number}.{self._writer}{IN_PROGRESS}"
-        final = f"{names.part_prefix}-{self._unique}-{number}{names.part_suffix}"
-        return _PartFile(self._settings, directory / hidden, directory / final, self._input_type)
+        final = f"{kind}{names.part_prefix}-{self._unique}-{number}{names.part_suffix}"
+        return directory / hidden, directory / final
 
 
 class _FileCommitter(Committer):
@@ -363,14 +384,15 @@ class _FileCommitter(Committer):
 
     def commit(self, committables: Sequence[object]) -> None:
         """Raises: ExternalError: a part is gone, or (before any is renamed) its name is another file's."""
-        parts = [tuple(Path(str(name)) for name in _pair(one)) for one in committables]
-        for hidden, final in parts:
+        parts = [Part.of(one) for one in committables]
+        pairs = [(Path(part.hidden), Path(part.final)) for part in parts]
+        for hidden, final in pairs:
             if final.exists() and hidden.exists():
                 raise ExternalError(
                     f"FileSink: {final} is there already, and not of this run: {hidden} was to get that name. Has another run "
                     "with the same pipeline.fixed-job-id written there? Give each run an id, or a directory, of its own."
                 )
-        for hidden, final in parts:
+        for hidden, final in pairs:
             if hidden.exists():
                 hidden.replace(final)
             elif not final.exists():
@@ -379,6 +401,9 @@ class _FileCommitter(Committer):
                     "committed. Is the directory the same on every machine, and does nobody "
                     "clean it up?"
                 )
+        for part in parts:
+            for replaced in part.replaces:
+                Path(replaced).unlink(missing_ok=True)
 
     def abort(self, job_prefix: str) -> None:
         for leftover in in_progress(self._base, job_prefix, self._token):
@@ -411,54 +436,7 @@ def _encoding(settings: _SinkSettings, file: BinaryIO, input_type: Any) -> _Enco
     return _RowEncoding(settings.encoder, file, input_type)
 
 
-def _pair(committable: object) -> tuple[object, object]:
-    if isinstance(committable, (tuple, list)) and len(committable) == 2:
-        return committable[0], committable[1]
-    raise TypeError(f"a FileSink commits pairs of names, got {committable!r}")
-
-
 def _file_name(text: str, what: str) -> str:
     if "/" in text or "\0" in text:
         raise ConfigurationError(f"part {what} {text!r} must not contain '/' or a zero byte.")
     return text
-
-
-def _zone(timezone_id: str | None) -> tzinfo | None:
-    if timezone_id is None:
-        return None
-    try:
-        return ZoneInfo(timezone_id)
-    except (ZoneInfoNotFoundError, ValueError) as error:
-        raise ConfigurationError(
-            f"unknown time zone {timezone_id!r}; expected a name such as 'Europe/Berlin' or 'UTC'."
-        ) from error
-
-
-def _strftime_format(pattern: str) -> str:
-    """Java's date letters (those of FORMAT_LETTERS, and text in quotes) as Python's."""
-    result: list[str] = []
-    place = 0
-    while place < len(pattern):
-        letter = pattern[place]
-        if letter == "'":
-            end = pattern.find("'", place + 1)
-            if end < 0:
-                raise ConfigurationError(f"date format {pattern!r}: a quote is not closed.")
-            result.append(pattern[place + 1 : end].replace("%", "%%"))
-            place = end + 1
-            continue
-        if not letter.isalpha():
-            result.append("%%" if letter == "%" else letter)
-            place += 1
-            continue
-        run = pattern[place:]
-        length = len(run) - len(run.lstrip(letter))
-        directive = FORMAT_LETTERS.get(letter * length)
-        if directive is None:
-            raise ConfigurationError(
-                f"date format {pattern!r}: {letter * length!r} is not known; known are "
-                f"{', '.join(FORMAT_LETTERS)} and text in single quotes."
-            )
-        result.append(directive)
-        place += length
-    return "".join(result)

@@ -1,10 +1,13 @@
 """Files as sources and sinks: pyflink.datastream.connectors.file_system."""
 
 from penstock.common.absent import absent
+from penstock.datastream.connectors.file_buckets import BucketAssigner
+from penstock.datastream.connectors.file_compaction import FileCompactor, FileCompactStrategy
 from penstock.datastream.connectors.file_formats import BulkFormat, StreamFormat
 from penstock.datastream.connectors.file_sink import (
-    BucketAssigner,
+    DefaultRollingPolicy,
     FileSink,
+    OnCheckpointRollingPolicy,
     OutputFileConfig,
     RollingPolicy,
 )
@@ -14,33 +17,29 @@ from penstock.datastream.connectors.file_source import (
     FileSourceBuilder,
     FileSplitAssignerProvider,
 )
+from penstock.datastream.connectors.streaming_file_sink import StreamingFileSink
 
 __all__ = [
     "BucketAssigner",
     "BulkFormat",
+    "DefaultRollingPolicy",
+    "FileCompactStrategy",
+    "FileCompactor",
     "FileEnumeratorProvider",
     "FileSink",
     "FileSource",
     "FileSourceBuilder",
     "FileSplitAssignerProvider",
+    "OnCheckpointRollingPolicy",
     "OutputFileConfig",
     "RollingPolicy",
     "StreamFormat",
+    "StreamingFileSink",
 ]
 
 __getattr__ = absent(
     __name__,
-    {
-        **dict.fromkeys(
-            ("FileCompactStrategy", "FileCompactor"),
-            "Files are not put together afterwards; a larger part size gives fewer: with_rolling_policy(RollingPolicy.default_rolling_policy(part_size=...)).",
-        ),
-        **dict.fromkeys(
-            ("DefaultRollingPolicy", "OnCheckpointRollingPolicy"),
-            "RollingPolicy makes them: default_rolling_policy() and on_checkpoint_rolling_policy().",
-        ),
-        "StreamingFileSink": "Flink has dropped it, too: use FileSink with sink_to().",
-    },
+    {},
     (
         "penstock.common",
         "penstock.common.serialization",

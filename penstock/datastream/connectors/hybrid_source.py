@@ -1,15 +1,87 @@
-"""One source after the other.
+"""HybridSource: sources one after the other, as if they were one.
 
-Source: pyflink.datastream.connectors.hybrid_source; differs: there is none.
+All subtasks read a source to its end before any begins with the next. Made by `HybridSource.builder(first)`.
+Source: pyflink.datastream.connectors.hybrid_source, Flink HybridSource, HybridSourceSplitEnumerator, HybridSourceReader.
 """
 
-from penstock.common.absent import absent
+from __future__ import annotations
 
-_UNION = "Read the bounded source and the unbounded one as two streams and union() them; or write a subclass of penstock.datastream.connectors.Source whose enumerator hands out the splits of the first before those of the second."
+from collections.abc import Sequence
+from typing import Any
 
-__getattr__ = absent(
-    __name__,
-    {
-        **dict.fromkeys(("HybridSource", "HybridSourceBuilder"), _UNION),
-    },
+from penstock.datastream.connectors.base import (
+    Boundedness,
+    EnumeratorContext,
+    ReaderContext,
+    Source,
 )
+from penstock.datastream.connectors.hybrid_enumerator import BatchEnumerator, HybridEnumerator
+from penstock.datastream.connectors.hybrid_reader import HybridReader
+from penstock.model.errors import ConfigurationError
+
+__all__ = ["HybridSource", "HybridSourceBuilder"]
+
+
+class HybridSource(Source):
+    """Made by `builder`. All sources have one type of records; all but the last are bounded."""
+
+    def __init__(self, sources: Sequence[Source], *, is_batch: bool = False) -> None:
+        self._sources = tuple(sources)
+        self._is_batch = is_batch
+
+    @staticmethod
+    def builder(first_source: Source) -> HybridSourceBuilder:
+        return HybridSourceBuilder(first_source)
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return self._sources[-1].boundedness
+
+    @property
+    def produced_type(self) -> Any:
+        return self._sources[0].produced_type
+
+    def in_batch(self) -> Source:
+        return HybridSource([source.in_batch() for source in self._sources], is_batch=True)
+
+    def validate(self) -> None:
+        for source in self._sources:
+            source.validate()
+
+    def create_enumerator(self, context: EnumeratorContext) -> HybridEnumerator:
+        kind = BatchEnumerator if self._is_batch else HybridEnumerator
+        return kind(context, self._sources)
+
+    def create_reader(self, context: ReaderContext) -> HybridReader:
+        return HybridReader(context, self._sources)
+
+
+class HybridSourceBuilder:
+    """Collects the sources in the order in which they are read."""
+
+    def __init__(self, first_source: Source) -> None:
+        self._sources: list[Source] = []
+        self.add_source(first_source)
+
+    def add_source(self, source: Source) -> HybridSourceBuilder:
+        if not isinstance(source, Source):
+            raise TypeError(
+                f"HybridSource takes Sources of penstock.datastream.connectors, got {type(source).__name__}."
+            )
+        if self._sources:
+            number, before = len(self._sources), self._sources[-1]
+            if before.boundedness is not Boundedness.BOUNDED:
+                raise ConfigurationError(
+                    f"HybridSource: source {number} ({type(before).__name__}) has no end, so that nothing can come behind it. "
+                    "Bound it, or add it last."
+                )
+            if before.produced_type != source.produced_type:
+                raise ConfigurationError(
+                    f"HybridSource: all sources need one type of records, but source {number} has {before.produced_type}, "
+                    f"source {number + 1} ({type(source).__name__}) has {source.produced_type}."
+                )
+        self._sources.append(source)
+        return self
+
+    def build(self) -> HybridSource:
+        return HybridSource(self._sources)

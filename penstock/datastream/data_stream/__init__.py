@@ -1,6 +1,7 @@
 """Streams, what ends them, and results on the client: pyflink.datastream.data_stream."""
 
 from penstock.common.absent import absent
+from penstock.datastream.data_stream.cached import CachedDataStream
 from penstock.datastream.data_stream.connected import (
     BroadcastConnectedStream,
     BroadcastStream,
@@ -16,6 +17,7 @@ __all__ = [
     "AllWindowedStream",
     "BroadcastConnectedStream",
     "BroadcastStream",
+    "CachedDataStream",
     "CloseableIterator",
     "ConnectedStreams",
     "DataStream",
@@ -26,9 +28,7 @@ __all__ = [
 
 __getattr__ = absent(
     __name__,
-    {
-        "CachedDataStream": "Write the stream with sink_to(FileSink...) and read it again with FileSource.",
-    },
+    {},
     (
         "penstock.common",
         "penstock.common.typeinfo",

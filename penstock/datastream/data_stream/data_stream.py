@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
 from penstock.common.execution_config import ExecutionConfig
-from penstock.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.datastream import user_functions as adapt
 from penstock.datastream.build_checks import built, check_columns
+from penstock.datastream.connectors.base import SupportsPreprocessing
 from penstock.datastream.connectors.sinks import CollectingSink
 from penstock.datastream.data_stream.client_values import client_values
 from penstock.datastream.data_stream.iterator import CloseableIterator, take
@@ -43,6 +44,7 @@ from penstock.runtime.sink import Sink
 from penstock.runtime.state_descriptors import MapStateDescriptor
 
 if TYPE_CHECKING:
+    from penstock.datastream.data_stream.cached import CachedDataStream
     from penstock.datastream.data_stream.connected import BroadcastStream
     from penstock.datastream.data_stream.keyed_stream import KeyedStream
     from penstock.datastream.data_stream.windowed_stream import AllWindowedStream
@@ -109,20 +111,7 @@ class DataStream(OperatorSettings):
 
     def project(self, *field_indexes: int) -> DataStream:
         """Some positions of a TUPLE typed stream, as a TUPLE."""
-        if not isinstance(self._element_type, TupleTypeInfo):
-            raise GraphError(
-                f"Only tuple types can be projected, got {self.get_type()}. Use map(), or declare "
-                f"Types.TUPLE(...) as output type of the operator before. {built('Projection')}."
-            )
-        types = self._element_type.get_field_types()
-        for index in field_indexes:
-            if not 0 <= index < len(types):
-                raise GraphError(
-                    f"{built('Projection')}: position {index} is not in [0, {len(types) - 1}] of "
-                    f"{self.get_type()}."
-                )
-        projection = adapt.projection(field_indexes)
-        output_type = Types.TUPLE([types[index] for index in field_indexes])
+        projection, output_type = adapt.projection(self.get_type(), field_indexes)
         return self._then("Projection", ops.MapOperator(projection), output_type)
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
@@ -305,8 +294,10 @@ class DataStream(OperatorSettings):
                 lambda control: sink.read_from(control, stream, client_values(self._element_type))
             )
             return self.collect_into(stream)
-        has_committer = sink.create_committer() is not None
-        coordinator = sink if has_committer else None
+        transformer = sink.get_transformer() if isinstance(sink, SupportsPreprocessing) else None
+        if transformer is not None:
+            return transformer.apply(self).sink_to(sink)
+        coordinator = None if sink.create_committer() is None else sink
         return self._end("Writer", ops.SinkOperator(sink), endpoint=sink, coordinator=coordinator)
 
     def add_sink(self, sink_func: SinkFunction | Sink) -> DataStreamSink:
@@ -353,10 +344,11 @@ class DataStream(OperatorSettings):
             frame.createOrReplaceTempView(name)
         return frame
 
-    def cache(self) -> DataStream:
-        raise NotImplementedError(
-            "cache() is not built yet. Write the stream with sink_to(FileSink...) and read it again with FileSource."
-        )
+    def cache(self) -> CachedDataStream:
+        """The first job that computes this bounded stream keeps it; later ones of this environment read what was kept."""
+        from penstock.datastream.data_stream.cached import cached
+
+        return cached(self)
 
     # ---------------------------------------------------------- for the other stream classes
 

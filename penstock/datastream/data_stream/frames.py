@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.common.job_client import result_of
 from penstock.common.typeinfo import TypeInformation
-from penstock.datastream.connectors.file_sink import BucketAssigner, FileSink
+from penstock.datastream.connectors.file_buckets import BucketAssigner
+from penstock.datastream.connectors.file_sink import FileSink
 from penstock.datastream.formats.parquet import ParquetBulkWriters
 from penstock.datastream.program import Upstream
 from penstock.model.errors import GraphError

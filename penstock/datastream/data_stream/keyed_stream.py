@@ -246,6 +246,9 @@ class KeyedStream(DataStream):
     def disable_chaining(self) -> NoReturn:
         _refuse("disable_chaining", "disable chaining")
 
+    def cache(self) -> NoReturn:
+        _refuse("cache", "keep the records")
+
     def slot_sharing_group(self, slot_sharing_group: Any) -> NoReturn:
         _refuse("slot_sharing_group", "set slot sharing group")
 

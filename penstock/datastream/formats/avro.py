@@ -1,20 +1,264 @@
-"""Avro has no schemas here yet."""
+"""Avro: rows as messages, and files of generic records, which are dicts here. Needs fastavro (`penstock[avro]`).
 
-from penstock.common.absent import absent
+Source: pyflink.datastream.formats.avro; differs: records are declared by schemas only, not by Java classes, and the encoders
+of functions' values take Rows, tuples and dicts alike.
+"""
 
-__getattr__ = absent(
-    __name__,
-    {
-        "AvroInputFormat": "Read the files with Spark (format avro) and take env.from_spark.",
-        "AvroBulkWriters": "Write Parquet: FileSink.for_bulk_format with ParquetBulkWriters.",
-        **dict.fromkeys(
-            (
-                "AvroRowDeserializationSchema",
-                "AvroRowSerializationSchema",
-                "AvroSchema",
-                "GenericRecordAvroTypeInfo",
-            ),
-            "Use JsonRowDeserializationSchema and JsonRowSerializationSchema, or a schema of your own around fastavro.",
-        ),
-    },
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from penstock.common.extras import extra
+from penstock.common.io import InputFormat
+from penstock.common.serialization import (
+    BulkWriter,
+    BulkWriterFactory,
+    DeserializationSchema,
+    SerializationSchema,
 )
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation
+from penstock.datastream.connectors.file_formats import ROWS_PER_BATCH, StreamFormat
+from penstock.datastream.connectors.file_listing import FilePiece
+from penstock.datastream.connectors.file_source import FileSource
+from penstock.datastream.formats.avro_blocks import header_bytes, pieces_of, spliced
+from penstock.datastream.formats.avro_values import Convert, from_avro, to_avro, type_info_of
+from penstock.datastream.utils import ResultTypeQueryable
+from penstock.model.errors import ConfigurationError, UserCodeError
+from penstock.model.types import PickledBytesTypeInfo
+from penstock.runtime.elements import Batch, RowBatch
+from penstock.runtime.operator import Accepts
+
+__all__ = [
+    "AvroBulkWriters",
+    "AvroFormat",
+    "AvroInputFormat",
+    "AvroRowDeserializationSchema",
+    "AvroRowSerializationSchema",
+    "AvroSchema",
+    "GenericRecordAvroTypeInfo",
+]
+
+
+class AvroSchema:
+    """Made by `parse_string` or `parse_file`."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._parsed: Any = None
+
+    @staticmethod
+    def parse_string(json_schema: str) -> AvroSchema:
+        """Raises: ConfigurationError: it is no schema, or fastavro is not installed."""
+        schema = AvroSchema(json_schema)
+        schema.parsed()
+        return schema
+
+    @staticmethod
+    def parse_file(file_path: str) -> AvroSchema:
+        """Raises: as `parse_string`; OSError: the file cannot be read."""
+        return AvroSchema.parse_string(Path(file_path).read_text(encoding="utf-8"))
+
+    def parsed(self) -> Any:
+        """As fastavro takes it. Not in PyFlink."""
+        if self._parsed is None:
+            fastavro = extra("fastavro", "avro", "Avro")
+            try:
+                # A dict of its own: fastavro marks it.
+                self._parsed = fastavro.parse_schema(json.loads(self.text))
+            except (ValueError, KeyError, TypeError, fastavro.schema.UnknownType) as error:
+                raise ConfigurationError(
+                    f"not an Avro schema: {type(error).__name__}: {error}. Got: {self.text[:200]!r}. Expected JSON such as "
+                    '{"type": "record", "name": "User", "fields": [{"name": "id", "type": "int"}]}.'
+                ) from error
+        return self._parsed
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"text": self.text, "_parsed": None}
+
+    def __str__(self) -> str:
+        return json.dumps(json.loads(self.text), separators=(",", ":"))
+
+
+class GenericRecordAvroTypeInfo(PickledBytesTypeInfo):
+    """Generic records of a schema: dicts, which travel as any Python value does."""
+
+    def __init__(self, schema: AvroSchema) -> None:
+        self._schema = schema
+
+    def parts(self) -> tuple[Any, ...]:
+        return (str(self._schema),)
+
+    def __str__(self) -> str:
+        return f'GenericRecord("{self._schema}")'
+
+
+class AvroRowDeserializationSchema(DeserializationSchema):
+    """One record, without its schema, to a Row. Only `avro_schema_string` is known here: records have no Java class."""
+
+    def __init__(
+        self, record_class: str | None = None, avro_schema_string: str | None = None
+    ) -> None:
+        self._schema, self._row_type = _row_schema(type(self), record_class, avro_schema_string)
+        self._convert: Convert | None = None
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return self._row_type
+
+    def deserialize(self, data: bytes) -> Any:
+        """None: an empty message. Raises: ValueError: it is not of the schema."""
+        if not data:
+            return None
+        schema = self._schema.parsed()
+        if self._convert is None:
+            self._convert = from_avro(schema)
+        try:
+            read = extra("fastavro", "avro", "Avro").schemaless_reader
+            return self._convert(read(io.BytesIO(data), schema, None))
+        except Exception as error:  # what a reader stumbles over depends on the bytes
+            raise ValueError(
+                f"a message is not Avro of {self._row_type}: {type(error).__name__}: {error}. Message: {data[:200]!r}"
+            ) from error
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_convert": None}
+
+
+class AvroRowSerializationSchema(SerializationSchema):
+    """A Row to one record, without its schema. As for `AvroRowDeserializationSchema`."""
+
+    def __init__(
+        self, record_class: str | None = None, avro_schema_string: str | None = None
+    ) -> None:
+        self._schema, self._row_type = _row_schema(type(self), record_class, avro_schema_string)
+        self._convert: Convert | None = None
+
+    def serialize(self, value: Any) -> bytes:
+        """Raises: ValueError: it is not of the schema."""
+        schema = self._schema.parsed()
+        if self._convert is None:
+            self._convert = to_avro(schema)
+        made = io.BytesIO()
+        try:
+            write = extra("fastavro", "avro", "Avro").schemaless_writer
+            write(made, schema, self._convert(value))
+        except Exception as error:  # what a writer stumbles over depends on the value
+            raise ValueError(
+                f"a record is not of {self._row_type}: {type(error).__name__}: {error}. Record: {value!r:.200}"
+            ) from error
+        return made.getvalue()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_convert": None}
+
+
+class AvroFormat(StreamFormat):
+    """Object container files as generic records; split where their blocks begin. Not in PyFlink: for FileSource.
+
+    A file that was written with another schema is read as `schema` says: fields by name, missing ones by their defaults.
+    """
+
+    def __init__(self, schema: AvroSchema) -> None:
+        self._schema = schema
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return GenericRecordAvroTypeInfo(self._schema)
+
+    def pieces(self, path: str, split_bytes: int) -> Iterator[FilePiece]:
+        return pieces_of(path, split_bytes)
+
+    def read(self, piece: FilePiece) -> Iterator[Batch]:
+        with Path(piece.path).open("rb") as file:
+            stream = spliced(file, header_bytes(file, piece.path), piece)
+            records = self._records(stream, piece.path)
+            while values := list(islice(records, ROWS_PER_BATCH)):
+                yield RowBatch(values)
+
+    def _records(self, stream: Any, path: str) -> Iterator[Any]:
+        reader = extra("fastavro", "avro", "Avro").reader
+        try:
+            yield from reader(stream, reader_schema=self._schema.parsed())
+        except Exception as error:  # what a reader stumbles over depends on the bytes
+            raise UserCodeError(
+                f"{path}: cannot be read as Avro of {self._schema}: {type(error).__name__}: {error}. Is the file whole, and "
+                "does it have all fields without a default?"
+            ) from error
+
+
+class AvroInputFormat(InputFormat, ResultTypeQueryable):
+    """Files of generic records, for `env.create_input`."""
+
+    def __init__(self, path: str, schema: AvroSchema) -> None:
+        self._path = path
+        self._schema = schema
+
+    def get_produced_type(self) -> GenericRecordAvroTypeInfo:
+        return GenericRecordAvroTypeInfo(self._schema)
+
+    def create_source(self) -> FileSource:
+        return FileSource.for_record_stream_format(AvroFormat(self._schema), self._path).build()
+
+
+class AvroBulkWriters:
+    """For `FileSink.for_bulk_format`."""
+
+    @staticmethod
+    def for_generic_record(schema: AvroSchema) -> BulkWriterFactory:
+        """Object container files, not compressed. Records are dicts, Rows or tuples."""
+        return _AvroWriterFactory(schema)
+
+
+class _AvroWriterFactory(BulkWriterFactory):
+    accepts = Accepts.ROWS
+
+    def __init__(self, schema: AvroSchema) -> None:
+        self._schema = schema
+
+    def create(self, file: BinaryIO, value_type: Any) -> BulkWriter:
+        return _AvroWriter(file, self._schema)
+
+
+class _AvroWriter:
+    def __init__(self, file: BinaryIO, schema: AvroSchema) -> None:
+        self._schema = schema
+        self._convert = to_avro(schema.parsed())
+        self._writer = extra("fastavro.write", "avro", "Avro").Writer(file, schema.parsed())
+
+    def write(self, batch: Batch) -> None:
+        assert isinstance(batch, RowBatch), "Avro is written from rows"
+        for value in batch.values:
+            try:
+                self._writer.write(self._convert(value))
+            except Exception as error:  # what a writer stumbles over depends on the value
+                raise UserCodeError(
+                    f"a record is not of the Avro schema {self._schema}: {type(error).__name__}: {error}. Record: {value!r:.200}"
+                ) from error
+
+    def finish(self) -> None:
+        self._writer.flush()
+
+
+def _row_schema(
+    kind: type, record_class: str | None, text: str | None
+) -> tuple[AvroSchema, RowTypeInfo]:
+    if record_class is not None:
+        raise ConfigurationError(
+            f"{kind.__name__}: record_class {record_class!r} names a class of Java. Give avro_schema_string, the text of the schema."
+        )
+    if text is None:
+        raise TypeError(
+            f"{kind.__name__} needs avro_schema_string, the text of a schema: got None."
+        )
+    schema = AvroSchema.parse_string(text)
+    row_type = type_info_of(schema.parsed())
+    if not isinstance(row_type, RowTypeInfo):
+        raise ConfigurationError(
+            f"{kind.__name__}: expected the schema of a record, got {schema}, which is {row_type}."
+        )
+    return schema, row_type

@@ -13,14 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.common.absent import absent
 from penstock.common.serialization import BulkWriter, BulkWriterFactory
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
-from penstock.datastream.connectors.file_formats import BulkFormat
+from penstock.datastream.connectors.file_formats import ROWS_PER_BATCH, BulkFormat, StreamFormat
 from penstock.datastream.connectors.file_listing import FilePiece
-from penstock.model.errors import ConfigurationError
+from penstock.datastream.formats.avro import AvroSchema, GenericRecordAvroTypeInfo
+from penstock.datastream.formats.avro_values import arrow_type_of, from_arrow, to_avro
+from penstock.model.errors import ConfigurationError, UserCodeError
 from penstock.runtime.convert import arrow_schema, to_columns
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
+from penstock.runtime.operator import Accepts
 
 DEFAULT_BATCH_ROWS: Final = 65_536
 DEFAULT_ROW_GROUP_ROWS: Final = 131_072
@@ -176,14 +178,82 @@ class _ParquetWriter:
         self._waiting_rows = 0
 
 
+class AvroParquetReaders:
+    """For `FileSource.for_record_stream_format`. Needs fastavro."""
+
+    @staticmethod
+    def for_generic_record(schema: AvroSchema) -> StreamFormat:
+        """Records as dicts: the fields of `schema`, those that a file does not have by their defaults."""
+        return _AvroParquetFormat(schema)
+
+
+class AvroParquetWriters:
+    """For `FileSink.for_bulk_format`. Needs fastavro."""
+
+    @staticmethod
+    def for_generic_record(schema: AvroSchema) -> BulkWriterFactory:
+        """Records are dicts, Rows or tuples."""
+        return _AvroParquetFactory(schema)
+
+
+class _AvroParquetFormat(StreamFormat):
+    def __init__(self, schema: AvroSchema) -> None:
+        self._schema = schema
+        self._files = ParquetFormat()
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return GenericRecordAvroTypeInfo(self._schema)
+
+    def pieces(self, path: str, split_bytes: int) -> Iterator[FilePiece]:
+        return self._files.pieces(path, split_bytes)
+
+    def read(self, piece: FilePiece) -> Iterator[Batch]:
+        schema = self._schema.parsed()
+        has = set(pq.read_schema(piece.path).names)
+        fields = schema["fields"]
+        lacks = [field for field in fields if field["name"] not in has]
+        if without := [field["name"] for field in lacks if "default" not in field]:
+            raise UserCodeError(
+                f"{piece.path}: has no columns {without}, and the Avro schema no defaults for them. It has {sorted(has)}."
+            )
+        added = {field["name"]: field["default"] for field in lacks}
+        columns = [field["name"] for field in fields if field["name"] in has]
+        convert = from_arrow(schema)
+        for batch in ParquetFormat(columns, ROWS_PER_BATCH).read(piece):
+            assert isinstance(batch, ColumnBatch)
+            yield RowBatch([convert({**row, **added}) for row in batch.data.to_pylist()])
+
+
+class _AvroParquetFactory(BulkWriterFactory):
+    accepts = Accepts.ROWS
+
+    def __init__(self, schema: AvroSchema) -> None:
+        self._schema = schema
+        arrow_type_of(schema.parsed())  # tells what has no columns
+
+    def create(self, file: BinaryIO, value_type: Any) -> BulkWriter:
+        return _AvroParquetWriter(file, self._schema)
+
+
+class _AvroParquetWriter:
+    def __init__(self, file: BinaryIO, schema: AvroSchema) -> None:
+        parsed = schema.parsed()
+        self._convert = to_avro(parsed)
+        columns = arrow_type_of(parsed)
+        # Under this key Java's readers look for it.
+        self._columns = pa.schema(list(columns), {"parquet.avro.schema": str(schema)})
+        self._writer = _ParquetWriter(file, self._columns, None, "snappy", DEFAULT_ROW_GROUP_ROWS)
+
+    def write(self, batch: Batch) -> None:
+        assert isinstance(batch, RowBatch), "generic records are rows"
+        rows = [self._convert(value) for value in batch.values]
+        data = pa.RecordBatch.from_pylist(rows, schema=self._columns)
+        self._writer.write(ColumnBatch(data, None))
+
+    def finish(self) -> None:
+        self._writer.finish()
+
+
 def _compressed_bytes(group: Any) -> int:
     return sum(group.column(index).total_compressed_size for index in range(group.num_columns))
-
-
-__getattr__ = absent(
-    __name__,
-    {
-        "AvroParquetReaders": "ParquetFormat reads any Parquet file as columns.",
-        "AvroParquetWriters": "ParquetBulkWriters.for_row_type writes rows of a declared type.",
-    },
-)

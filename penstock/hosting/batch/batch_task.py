@@ -108,6 +108,9 @@ class _Host:
     def request_split(self) -> None:
         """That there are no more is told with the splits."""
 
+    def send_source_event(self, event: object) -> None:
+        """Its enumerator is gone: it has shared everything out."""
+
     def report_watermark(self, watermark_ms: int) -> None:
         """Sources of a batch job wait for nobody."""
 

@@ -43,7 +43,7 @@ class _Readers:
 def splits_of(source: Source, name: str, parallelism: int) -> list[list[Any]]:
     """By subtask. Raises: GraphError: the source has no end; what the enumerator raises."""
     readers = _Readers(name, parallelism)
-    enumerator = source.create_enumerator(readers)
+    enumerator = source.in_batch().create_enumerator(readers)
     try:
         enumerator.start()
         for subtask in range(parallelism):

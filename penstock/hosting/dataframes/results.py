@@ -52,7 +52,7 @@ def frame_of_files(spark: SparkSession, folder: str, type_info: TypeInformation)
 
 
 def results_folder(configured: str | None, *, shares_files: bool) -> str:
-    """A new folder for the result of a streaming job. A temporary one goes with this process.
+    """A new folder for the results of a job that are to be read by others. A temporary one goes with this process.
 
     Raises: ConfigurationError: there is none that driver and executors share.
     """
@@ -64,6 +64,7 @@ def results_folder(configured: str | None, *, shares_files: bool) -> str:
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         return folder
     raise ConfigurationError(
-        "to_spark of a streaming job keeps its result in files, and there is no directory that this driver and the executors "
-        f"share: execution.checkpointing.dir is {configured!r}. Set it to a mounted directory, or set the runtime mode to BATCH."
+        "to_spark of a streaming job and cache() keep results in files, and there is no directory that this driver and the "
+        f"executors share: execution.checkpointing.dir is {configured!r}. Set it to a mounted directory. to_spark needs none in "
+        "runtime mode BATCH."
     )

@@ -94,6 +94,15 @@ class SplitRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceEvent:
+    """(wire) A source reader tells its enumerator something of their own. `event`: plain data."""
+
+    attempt_id: AttemptId
+    node_id: int
+    event: object
+
+
+@dataclass(frozen=True, slots=True)
 class ReportedWatermark:
     """(wire) A source with watermark alignment tells how far it is; 2^63-1: idle, or at its end."""
 

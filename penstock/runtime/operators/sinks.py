@@ -9,16 +9,23 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.model.checkpoints import RedistributionMode
-from penstock.model.errors import EngineBug
+from penstock.model.errors import ConfigurationError, EngineBug
 from penstock.runtime.checkpoint.snapshot import ListPart, OperatorSnapshot
 from penstock.runtime.checkpoint.two_phase_commit import CommitterState
 from penstock.runtime.elements import MIN_WATERMARK, Batch, LatencyMarker, RowBatch, Watermark
 from penstock.runtime.operator import Emitted, Operator, OperatorContext
 from penstock.runtime.operators.stateless import rows_of
-from penstock.runtime.sink import CheckpointedWriter, Sink, SinkWriter, WriterContext
+from penstock.runtime.sink import (
+    CheckpointedWriter,
+    Sink,
+    SinkWriter,
+    StatefulWriter,
+    WriterContext,
+)
 from penstock.runtime.text import format_batch
 
 COMMITTABLES: Final = "committables"
+WRITER_STATE: Final = "writer"
 
 
 class SinkOperator(Operator):
@@ -30,6 +37,7 @@ class SinkOperator(Operator):
         self.sink = sink
         self._committer: CommitterState | None = None
         self._restored: list[tuple[int, object]] = []
+        self._restored_state: list[object] = []
         self.accepts = sink.accepts
         self._writer: SinkWriter | None = None
         self._watermark_ms = MIN_WATERMARK
@@ -50,6 +58,8 @@ class SinkOperator(Operator):
         if self._restored:
             self._commit_restored()
         self._writer = self.sink.create_writer(writer_context)
+        if self._restored_state:
+            self._restore_writer(self._writer)
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         assert self._writer is not None, "a sink was fed before it was opened"
@@ -77,6 +87,8 @@ class SinkOperator(Operator):
 
     def finish(self) -> Emitted:
         assert self._writer is not None, "a sink was finished before it was opened"
+        if isinstance(self._writer, StatefulWriter):
+            self._writer.end_input()
         if self._context.has_final_checkpoint:
             return ()
         earlier = [] if self._committer is None else self._committer.take()
@@ -101,19 +113,34 @@ class SinkOperator(Operator):
         return ()
 
     def snapshot(self) -> OperatorSnapshot:
-        """(checkpoint, committable) of everything that is prepared and not committed."""
-        if self._committer is None:
-            return OperatorSnapshot()
-        part = ListPart(RedistributionMode.SPLIT, list(self._committer.pending()))
-        return OperatorSnapshot(lists={COMMITTABLES: part})
+        """(checkpoint, committable) of everything that is prepared and not committed, and what the writer keeps."""
+        lists: dict[str, ListPart] = {}
+        if self._committer is not None:
+            pending = list(self._committer.pending())
+            lists[COMMITTABLES] = ListPart(RedistributionMode.SPLIT, pending)
+        writer = self._writer
+        if writer is not None and isinstance(writer, StatefulWriter):
+            kept = list(writer.snapshot_state())
+            lists[WRITER_STATE] = ListPart(RedistributionMode.SPLIT, kept)
+        return OperatorSnapshot(lists=lists)
 
     def restore(self, snapshot: OperatorSnapshot) -> None:
         self._restored = list(snapshot.elements(COMMITTABLES))
+        self._restored_state = list(snapshot.elements(WRITER_STATE))
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         if self._committer is not None:
             self._committer.complete(checkpoint_id)
             self._schedule(self._committer)
+
+    def _restore_writer(self, writer: SinkWriter) -> None:
+        state, self._restored_state = self._restored_state, []
+        if not isinstance(writer, StatefulWriter):
+            raise ConfigurationError(
+                f"{self._context.operator_name}: the checkpoint has state of another sink's writer: {state[0]!r:.200}. Give "
+                "the new sink another uid, and drop the old one's state (-n)."
+            )
+        writer.restore_state(state)
 
     def _commit_restored(self) -> None:
         """Their checkpoint has completed: whether they were committed then is not known."""

@@ -38,6 +38,7 @@ class FakeReaderContext:
         self._subtask = subtask
         self._parallelism = parallelism
         self.requests = 0
+        self.events = deque()
         self.clock_ms = 0
         self.wake_ups = deque()
 
@@ -55,6 +56,9 @@ class FakeReaderContext:
 
     def send_split_request(self):
         self.requests += 1
+
+    def send_source_event(self, event):
+        self.events.append(event)
 
     def wake_at(self, monotonic_ms):
         self.wake_ups.append(monotonic_ms)
@@ -92,6 +96,8 @@ def run_source(source, parallelism=1, max_polls=100_000):
 
 
 def serve(coordinator, enumerator, context, reader):
+    while context.events:
+        enumerator.handle_source_event(context.subtask(), context.events.popleft())
     while context.requests:
         context.requests -= 1
         enumerator.handle_split_request(context.subtask(), "localhost")

@@ -31,5 +31,5 @@ def test_one_machine_needs_no_directory(configured):
 
 @pytest.mark.parametrize("configured", [None, "s3://bucket/ck"])
 def test_without_a_shared_directory_it_is_refused(configured):
-    with pytest.raises(ConfigurationError, match=r"keeps its result in files.*mounted directory"):
+    with pytest.raises(ConfigurationError, match=r"keep results in files.*mounted directory"):
         results_folder(configured, shares_files=False)

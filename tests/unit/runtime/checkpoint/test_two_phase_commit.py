@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.model.errors import EngineBug
+from penstock.model.errors import ConfigurationError, EngineBug
 from penstock.runtime.checkpoint.snapshot import plain_dumps
 from penstock.runtime.checkpoint.two_phase_commit import CommitterState, TwoPhaseCommit
 from penstock.runtime.elements import Batch
@@ -207,3 +207,46 @@ def test_a_commit_that_is_put_off_is_tried_again_after_a_second():
     op.advance(2000)
     assert parts.committed == ["a"]
     assert op.timers.due is None
+
+
+class Hoarder(Parts):
+    """Prepares nothing before the end."""
+
+    def __init__(self):
+        super().__init__()
+        self.ended = False
+
+    def snapshot_state(self):
+        return list(self.written)
+
+    def restore_state(self, state):
+        self.written += state
+
+    def end_input(self):
+        self.ended = True
+
+    def prepare_commit(self):
+        return super().prepare_commit() if self.ended else []
+
+
+def test_what_a_writer_keeps_is_in_checkpoints_and_shared_out():
+    subtasks = [sink_operator(Hoarder(), subtask=index, parallelism=2) for index in range(2)]
+    for op in subtasks:
+        op.feed([f"of {op.context.subtask}"])
+        op.take(op.operator.prepare_snapshot_pre_barrier(5))
+    snapshots = [op.operator.snapshot().freeze(plain_dumps) for op in subtasks]
+    (one,) = rescaled(snapshots, 1)
+    op = sink_operator(Hoarder(), one, restored_checkpoint_id=5)
+    op.finish()
+    assert sorted(op.committables) == ["of 0", "of 1"]
+    three = [sink_operator(Hoarder(), part) for part in rescaled(snapshots, 3)]
+    assert sorted(len(op.operator.snapshot().elements("writer")) for op in three) == [0, 1, 1]
+
+
+def test_state_of_another_sinks_writer_is_refused():
+    op = sink_operator(Hoarder())
+    op.feed(["kept"])
+    op.take(op.operator.prepare_snapshot_pre_barrier(5))
+    (restored,) = rescaled([op.operator.snapshot().freeze(plain_dumps)], 1)
+    with pytest.raises(ConfigurationError, match=r"state of another sink's writer: 'kept'.* uid"):
+        sink_operator(Parts(), restored, restored_checkpoint_id=5)

@@ -1,0 +1,92 @@
+"""Which directory under a FileSink's base path a record goes to. Knows no file.
+
+Source: Flink BucketAssigner, BasePathBucketAssigner, DateTimeBucketAssigner.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from datetime import datetime, tzinfo
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from penstock.model.errors import ConfigurationError
+
+FORMAT_LETTERS: Final = {
+    "yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S",
+}  # fmt: skip
+
+
+class BucketAssigner(ABC):
+    """The directory, under the base path, that records go to by the time they are written."""
+
+    @abstractmethod
+    def bucket_at(self, epoch_s: float) -> str: ...
+
+    @staticmethod
+    def base_path_bucket_assigner() -> BucketAssigner:
+        """Everything directly under the base path."""
+        return _BasePath()
+
+    @staticmethod
+    def date_time_bucket_assigner(
+        format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None
+    ) -> BucketAssigner:
+        """A directory per hour, or whatever the format says."""
+        return _DateTime(_strftime_format(format_str), timezone_id)
+
+
+class _BasePath(BucketAssigner):
+    def bucket_at(self, epoch_s: float) -> str:
+        return ""
+
+
+class _DateTime(BucketAssigner):
+    def __init__(self, pattern: str, timezone_id: str | None) -> None:
+        self._pattern = pattern
+        self._zone = timezone_id
+        _zone(timezone_id)
+
+    def bucket_at(self, epoch_s: float) -> str:
+        return datetime.fromtimestamp(epoch_s, _zone(self._zone)).strftime(self._pattern)
+
+
+def _zone(timezone_id: str | None) -> tzinfo | None:
+    if timezone_id is None:
+        return None
+    try:
+        return ZoneInfo(timezone_id)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise ConfigurationError(
+            f"unknown time zone {timezone_id!r}; expected a name such as 'Europe/Berlin' or 'UTC'."
+        ) from error
+
+
+def _strftime_format(pattern: str) -> str:
+    """Java's date letters (those of FORMAT_LETTERS, and text in quotes) as Python's."""
+    result: list[str] = []
+    place = 0
+    while place < len(pattern):
+        letter = pattern[place]
+        if letter == "'":
+            end = pattern.find("'", place + 1)
+            if end < 0:
+                raise ConfigurationError(f"date format {pattern!r}: a quote is not closed.")
+            result.append(pattern[place + 1 : end].replace("%", "%%"))
+            place = end + 1
+            continue
+        if not letter.isalpha():
+            result.append("%%" if letter == "%" else letter)
+            place += 1
+            continue
+        run = pattern[place:]
+        length = len(run) - len(run.lstrip(letter))
+        directive = FORMAT_LETTERS.get(letter * length)
+        if directive is None:
+            raise ConfigurationError(
+                f"date format {pattern!r}: {letter * length!r} is not known; known are "
+                f"{', '.join(FORMAT_LETTERS)} and text in single quotes."
+            )
+        result.append(directive)
+        place += length
+    return "".join(result)

@@ -1,0 +1,234 @@
+"""Compaction of a FileSink's parts before they become visible: when, and how. Each subtask compacts its own.
+
+A part that waits is a hidden file and part of checkpoints. What a compacted file stands for is removed when that is committed,
+so that a restore from a checkpoint before finds the parts.
+Source: Flink FileCompactStrategy, CompactorOperator, ConcatFileCompactor, IdenticalFileCompactor; differs: parts of different
+subtasks are not put together, and the writing subtask does the work, before the barrier.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import BinaryIO
+
+from penstock.model.errors import ConfigurationError, ExternalError
+
+
+@dataclass(frozen=True, slots=True)
+class FileCompactStrategy:
+    """When the parts of a bucket are put together: at a number of checkpoints, or a size in bytes; None: not for that reason."""
+
+    checkpoints: int | None = None
+    size_threshold: int | None = None
+    compact_threads: int = 1
+
+    @staticmethod
+    def builder() -> FileCompactStrategy.Builder:
+        return FileCompactStrategy.Builder()
+
+    class Builder:
+        """At least one of the two conditions is needed."""
+
+        def __init__(self) -> None:
+            self._strategy = FileCompactStrategy()
+
+        def build(self) -> FileCompactStrategy:
+            if self._strategy.checkpoints is None and self._strategy.size_threshold is None:
+                raise ConfigurationError(
+                    "FileCompactStrategy: at least one condition is needed: call enable_compaction_on_checkpoint or "
+                    "set_size_threshold before build()."
+                )
+            return self._strategy
+
+        def enable_compaction_on_checkpoint(
+            self, num_checkpoints_before_compaction: int
+        ) -> FileCompactStrategy.Builder:
+            """Compact at every so many checkpoints."""
+            checkpoints = _at_least(
+                1, num_checkpoints_before_compaction, "enable_compaction_on_checkpoint"
+            )
+            self._strategy = replace(self._strategy, checkpoints=checkpoints)
+            return self
+
+        def set_size_threshold(self, size_threshold: int) -> FileCompactStrategy.Builder:
+            """Compact as soon as the parts of a bucket have so many bytes; looked at with each checkpoint."""
+            size = _at_least(0, size_threshold, "set_size_threshold")
+            self._strategy = replace(self._strategy, size_threshold=size)
+            return self
+
+        def set_num_compact_threads(self, num_compact_threads: int) -> FileCompactStrategy.Builder:
+            """Kept for programs that set it: each subtask compacts by itself."""
+            threads = _at_least(1, num_compact_threads, "set_num_compact_threads")
+            self._strategy = replace(self._strategy, compact_threads=threads)
+            return self
+
+
+class FileCompactor(ABC):
+    """Several files to one. One of your own defines `compact`."""
+
+    concatenates = False
+    """Whether it puts bytes behind each other, which not every format can stand."""
+
+    @abstractmethod
+    def compact(self, files: Sequence[str], output: BinaryIO) -> None:
+        """Write what `files` (paths, in the order in which they were written) have to `output`."""
+
+    @staticmethod
+    def concat_file_compactor(file_delimiter: bytes | None = None) -> FileCompactor:
+        """One after the other, with `file_delimiter` in between."""
+        return _Concatenation(file_delimiter or b"")
+
+    @staticmethod
+    def identical_file_compactor() -> FileCompactor:
+        """A file as it is; for strategies that never have more than one."""
+        return _Identity()
+
+
+class _Concatenation(FileCompactor):
+    concatenates = True
+
+    def __init__(self, delimiter: bytes) -> None:
+        self._delimiter = delimiter
+
+    def compact(self, files: Sequence[str], output: BinaryIO) -> None:
+        for number, name in enumerate(files):
+            if number:
+                output.write(self._delimiter)
+            with Path(name).open("rb") as file:
+                shutil.copyfileobj(file, output)
+
+
+class _Identity(FileCompactor):
+    def compact(self, files: Sequence[str], output: BinaryIO) -> None:
+        if len(files) != 1:
+            raise ConfigurationError(
+                f"identical_file_compactor takes one file, got {len(files)}: {list(files)[:3]}. Use concat_file_compactor, or "
+                "set_size_threshold(0) with parts that roll at checkpoints only."
+            )
+        with Path(files[0]).open("rb") as file:
+            shutil.copyfileobj(file, output)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A finished file, its name once it is visible, and the hidden files that it stands for."""
+
+    hidden: str
+    final: str
+    replaces: tuple[str, ...] = ()
+
+    @property
+    def committable(self) -> tuple[object, ...]:
+        """As plain data."""
+        return (self.hidden, self.final, self.replaces)
+
+    @staticmethod
+    def of(committable: object) -> Part:
+        """Pairs of names are those of checkpoints that were taken before files could be compacted."""
+        if not isinstance(committable, tuple | list) or len(committable) not in {2, 3}:
+            raise TypeError(f"a FileSink commits names of files, got {committable!r}")
+        hidden, final, *rest = committable
+        return Part(str(hidden), str(final), tuple(rest[0]) if rest else ())
+
+
+@dataclass(slots=True)
+class Group:
+    """Parts of one bucket, and how many checkpoints it has waited for."""
+
+    directory: Path
+    parts: list[Part] = field(default_factory=list)
+    checkpoints: int = 0
+
+
+class Compaction:
+    """What waits in one writer. Without a strategy nothing does."""
+
+    def __init__(self, how: tuple[FileCompactStrategy, FileCompactor] | None) -> None:
+        self._how = how
+        self._waiting: dict[Path, Group] = {}
+        self._plain: list[Part] = []
+        self._has_ended = False
+
+    def add(self, part: Part) -> None:
+        if self._how is None:
+            self._plain.append(part)
+            return
+        directory = Path(part.hidden).parent
+        self._waiting.setdefault(directory, Group(directory)).parts.append(part)
+
+    def end_input(self) -> None:
+        """All that waits is due."""
+        self._has_ended = True
+
+    def take_plain(self) -> list[Part]:
+        """What is not to be compacted."""
+        plain, self._plain = self._plain, []
+        return plain
+
+    def take_due(self) -> list[Group]:
+        """At each checkpoint, and at the end."""
+        for group in self._waiting.values():
+            group.checkpoints += 1
+        due = [group for group in self._waiting.values() if self._is_due(group)]
+        for group in due:
+            del self._waiting[group.directory]
+        return due
+
+    def compacted(self, group: Group, hidden: Path, final: Path) -> Part:
+        """One file of a group, durable. Raises: ExternalError: a part is gone; what the compactor raises."""
+        assert self._how is not None, "nothing waits without a compactor"
+        names = [part.hidden for part in group.parts]
+        if len(names) == 1:
+            return Part(names[0], str(final))
+        try:
+            with hidden.open("wb") as output:
+                self._how[1].compact(names, output)
+                output.flush()
+                os.fsync(output.fileno())
+        except FileNotFoundError as error:
+            raise ExternalError(
+                f"FileSink: {error.filename} is to be compacted and gone. Is the directory the same on every machine, and does "
+                "nobody clean it up?"
+            ) from error
+        return Part(str(hidden), str(final), tuple(names))
+
+    def snapshot_state(self) -> list[object]:
+        return [
+            (part.hidden, part.final, group.checkpoints)
+            for group in self._waiting.values()
+            for part in group.parts
+        ]
+
+    def restore_state(self, state: Sequence[object]) -> None:
+        for one in state:
+            assert isinstance(one, tuple), "parts are kept as tuples"
+            hidden, final, checkpoints = one
+            self.add(Part(hidden, final))
+            group = self._waiting.get(Path(hidden).parent)
+            if group is not None:
+                group.checkpoints = max(group.checkpoints, checkpoints)
+
+    def _is_due(self, group: Group) -> bool:
+        assert self._how is not None, "nothing waits without a strategy"
+        strategy = self._how[0]
+        if self._has_ended:
+            return True
+        if strategy.checkpoints is not None and group.checkpoints >= strategy.checkpoints:
+            return True
+        limit = strategy.size_threshold
+        return limit is not None and _bytes(group.parts) >= limit
+
+
+def _bytes(parts: Sequence[Part]) -> int:
+    return sum(os.path.getsize(part.hidden) for part in parts)
+
+
+def _at_least(least: int, value: int, setter: str) -> int:
+    if value < least:
+        raise ConfigurationError(f"{setter}: expected {least} or more, got {value}.")
+    return value

@@ -1,0 +1,168 @@
+"""CachedDataStream: a bounded stream whose records the first job that computes them keeps, so that later ones read them.
+
+They lie in files of a directory that driver and tasks share, which goes with the environment. A job counts when it has
+FINISHED; until then, and when the files are gone, others compute the records themselves.
+Source: pyflink.datastream.data_stream.CachedDataStream, Flink CacheTransformation; differs: a bounded job in runtime mode STREAMING
+keeps them, too.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NoReturn
+
+from penstock.common.serialization import BulkWriter, BulkWriterFactory
+from penstock.common.typeinfo import TypeInformation
+from penstock.datastream.connectors.file_buckets import BucketAssigner
+from penstock.datastream.connectors.file_formats import BulkFormat
+from penstock.datastream.connectors.file_listing import FilePiece
+from penstock.datastream.connectors.file_sink import FileSink
+from penstock.datastream.connectors.file_source import FileSource
+from penstock.datastream.data_stream.data_stream import DataStream
+from penstock.datastream.program import Upstream
+from penstock.hosting.closures import dumps_records, loads_records
+from penstock.model.errors import GraphError
+from penstock.model.program import FrameExecutor, JobControl
+from penstock.model.states import JobStatus
+from penstock.model.types import is_pickled
+from penstock.runtime import operators as ops
+from penstock.runtime.elements import Batch
+from penstock.runtime.operator import Accepts
+
+if TYPE_CHECKING:
+    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+LENGTH_BYTES: Final = 8
+
+
+class CachedDataStream(DataStream):
+    """What `cache()` gives. Settings belong on the operator before it, as in PyFlink."""
+
+    def __init__(
+        self,
+        environment: StreamExecutionEnvironment,
+        upstream: Upstream,
+        element_type: TypeInformation | None,
+        kept: KeptRecords,
+    ) -> None:
+        super().__init__(environment, (upstream,), element_type)
+        self._kept = kept
+
+    def cache(self) -> CachedDataStream:
+        return self
+
+    def invalidate(self) -> None:
+        """Forget the records; the next job computes and keeps them again."""
+        self._kept.invalidate()
+
+    def _node(self, method: str) -> NoReturn:
+        raise GraphError(
+            f"{method}() on a CachedDataStream: it is no operator. Call {method}() on the operator before cache() or after it."
+        )
+
+
+class KeptRecords:
+    """`program.Cache`: files of one cached stream."""
+
+    def __init__(self, sink_id: int) -> None:
+        self.sink_id = sink_id
+        self._folder: str | None = None
+        self._job: JobControl | None = None
+
+    def open(self, folder: str) -> None:
+        """The next job keeps its records there."""
+        self._folder, self._job = folder, None
+
+    def computed_by(self, job: JobControl) -> None:
+        self._job = job
+
+    def source(self) -> FileSource | None:
+        is_there = self._folder is not None and os.path.isdir(self._folder)
+        if not is_there or self._job is None or self._job.status() is not JobStatus.FINISHED:
+            return None
+        assert self._folder is not None
+        return FileSource.for_bulk_file_format(_KeptFormat(), self._folder).build()
+
+    def sink(self) -> FileSink | None:
+        if self._folder is None or self._job is not None:
+            return None
+        builder = FileSink.for_bulk_format(self._folder, _KeptWriters())
+        return builder.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner()).build()
+
+    def invalidate(self) -> None:
+        """The files of a job that still runs stay until the driver ends."""
+        folder, job = self._folder, self._job
+        self._folder = self._job = None
+        if folder is not None and (job is None or job.status().is_terminal):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def cached(stream: DataStream) -> CachedDataStream:
+    """A node that stands for what the stream keeps."""
+    environment = stream.get_execution_environment()
+    program = environment.program
+    declared = None if is_pickled(stream.get_type()) else stream.get_type()
+    node = program.add_cache(ops.CollectOperator(), stream.upstreams(), declared, KeptRecords)
+    kept = program.caches[node.node_id]
+    assert isinstance(kept, KeptRecords)
+    return CachedDataStream(environment, Upstream(node.node_id), declared, kept)
+
+
+def open_caches(environment: StreamExecutionEnvironment) -> list[KeptRecords]:
+    """Those whose records the job that is to be submitted computes. Raises: GraphError: it has no end."""
+    caches = environment.program.caches
+    if not caches:
+        return []
+    nodes = environment.stream_graph().nodes
+    wanted = [
+        cache
+        for node_id, cache in caches.items()
+        if node_id in nodes and not nodes[node_id].is_source and isinstance(cache, KeptRecords)
+    ]
+    endless = [node.name for node in nodes.values() if node.is_source and not node.is_bounded]
+    if wanted and endless:
+        raise GraphError(
+            f"cache() keeps the records of bounded streams, and {endless[0]!r} has no end. Bound it, or leave cache() out."
+        )
+    host = environment.executor
+    if not isinstance(host, FrameExecutor):  # it only shows plans
+        return []
+    for cache in wanted:
+        cache.open(host.results_folder(environment.settings))
+    return wanted
+
+
+class _KeptWriters(BulkWriterFactory):
+    accepts = Accepts.ANY
+
+    def create(self, file: BinaryIO, value_type: Any) -> BulkWriter:
+        return _KeptWriter(file)
+
+
+class _KeptWriter:
+    """Batches as they come, each behind its length."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def write(self, batch: Batch) -> None:
+        data = dumps_records(batch)
+        self._file.write(len(data).to_bytes(LENGTH_BYTES, "big"))
+        self._file.write(data)
+
+    def finish(self) -> None:
+        return
+
+
+class _KeptFormat(BulkFormat):
+    def pieces(self, path: str, split_bytes: int) -> Iterator[FilePiece]:
+        yield FilePiece(path, 0, None, os.path.getsize(path))
+
+    def read(self, piece: FilePiece) -> Iterator[Batch]:
+        with Path(piece.path).open("rb") as file:
+            while head := file.read(LENGTH_BYTES):
+                batch: Batch = loads_records(file.read(int.from_bytes(head, "big")))
+                yield batch

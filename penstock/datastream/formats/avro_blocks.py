@@ -1,0 +1,100 @@
+"""Where the blocks of an Avro object container file lie, so that it can be read in parts. Knows no schema.
+
+A file is a header (magic, metadata, a sync marker of 16 bytes) and blocks (count, size, bytes, the marker again).
+Source: Avro 1.12, "Object Container Files".
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from penstock.datastream.connectors.file_listing import FilePiece
+from penstock.model.errors import UserCodeError
+
+MAGIC: Final = b"Obj\x01"
+SYNC_BYTES: Final = 16
+
+
+def header_bytes(file: BinaryIO, path: str) -> bytes:
+    """The header of a file that stands at its start. Raises: UserCodeError: it has none."""
+    if file.read(len(MAGIC)) != MAGIC:
+        raise UserCodeError(
+            f"{path}: not an Avro object container file: it does not begin with {MAGIC!r}. Take it out of the source's "
+            "directory, or read it with the format that it has."
+        )
+    while count := _long(file, path):
+        if count < 0:
+            _long(file, path)  # how many bytes they take
+        for _ in range(2 * abs(count)):
+            _skip(file, _long(file, path), path)
+    _skip(file, SYNC_BYTES, path)
+    stop = file.tell()
+    file.seek(0)
+    return file.read(stop)
+
+
+def pieces_of(path: str, split_bytes: int) -> Iterator[FilePiece]:
+    """Runs of blocks of about `split_bytes`; none for a file without records."""
+    size = os.path.getsize(path)
+    with Path(path).open("rb") as file:
+        start = len(header_bytes(file, path))
+        while (stop := file.tell()) < size:
+            _long(file, path)
+            _skip(file, _long(file, path) + SYNC_BYTES, path)
+            if file.tell() > size:
+                raise _cut_off(path)
+            if stop > start and file.tell() - start > split_bytes:
+                yield FilePiece(path, start, stop, stop - start)
+                start = stop
+        if stop > start:
+            yield FilePiece(path, start, stop, stop - start)
+
+
+def spliced(file: BinaryIO, header: bytes, piece: FilePiece) -> _Spliced:
+    """A file of the same header with the blocks of `piece` only, as far as a reader needs one."""
+    file.seek(max(piece.start, len(header)))
+    return _Spliced(file, header, piece.stop)
+
+
+class _Spliced:
+    def __init__(self, file: BinaryIO, header: bytes, stop: int | None) -> None:
+        self._file = file
+        self._header = memoryview(header)
+        self._stop = stop
+
+    def read(self, size: int) -> bytes:
+        """Fewer bytes at the end only."""
+        first = bytes(self._header[:size])
+        self._header = self._header[size:]
+        left = size - len(first)
+        if self._stop is not None:
+            left = min(left, self._stop - self._file.tell())
+        return first + self._file.read(left) if left else first
+
+
+def _long(file: BinaryIO, path: str) -> int:
+    """A number in zigzag coding, seven bits to a byte."""
+    number = shift = 0
+    while True:
+        byte = file.read(1)
+        if not byte:
+            raise _cut_off(path)
+        number |= (byte[0] & 0x7F) << shift
+        if not byte[0] & 0x80:
+            return (number >> 1) ^ -(number & 1)
+        shift += 7
+
+
+def _skip(file: BinaryIO, size: int, path: str) -> None:
+    if size < 0:
+        raise UserCodeError(f"{path}: damaged: a length of {size} bytes at byte {file.tell()}.")
+    file.seek(size, os.SEEK_CUR)
+
+
+def _cut_off(path: str) -> UserCodeError:
+    return UserCodeError(
+        f"{path}: ends in the middle of a block, at byte {os.path.getsize(path)}. Is it still being written, or was it copied in part?"
+    )

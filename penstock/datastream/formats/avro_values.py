@@ -1,0 +1,286 @@
+"""What an Avro schema means here: the type of its records, and values to and from what fastavro and pyarrow take.
+
+Knows no file. Schemas are those that `fastavro.parse_schema` gave: names are full ones.
+Source: Flink AvroSchemaConverter, AvroRowDeserializationSchema, AvroRowSerializationSchema; differs: a union of several
+types is any Python value.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from penstock.common.typeinfo import TypeInformation, Types
+from penstock.datastream.formats.text_values import naive_utc
+from penstock.model.errors import ConfigurationError
+from penstock.model.row import Row, make_row
+
+Schema: TypeAlias = Any
+Convert: TypeAlias = Callable[[Any], Any]
+
+_PRIMITIVES: Final[dict[str, Callable[[], TypeInformation]]] = {
+    "string": Types.STRING,
+    "enum": Types.STRING,
+    "int": Types.INT,
+    "long": Types.LONG,
+    "float": Types.FLOAT,
+    "double": Types.DOUBLE,
+    "boolean": Types.BOOLEAN,
+    "null": Types.PICKLED_BYTE_ARRAY,
+    "bytes": lambda: Types.PRIMITIVE_ARRAY(Types.BYTE()),
+    "fixed": lambda: Types.PRIMITIVE_ARRAY(Types.BYTE()),
+}
+_ZONED: Final = frozenset({"timestamp-millis", "timestamp-micros"})
+_LOGICAL: Final[dict[str, Callable[[], TypeInformation]]] = {
+    "date": Types.SQL_DATE,
+    "time-millis": Types.SQL_TIME,
+    "time-micros": Types.SQL_TIME,
+    "decimal": Types.BIG_DEC,
+    **dict.fromkeys(_ZONED, Types.SQL_TIMESTAMP),
+    "local-timestamp-millis": Types.SQL_TIMESTAMP,
+    "local-timestamp-micros": Types.SQL_TIMESTAMP,
+}
+_ARROW: Final[dict[str, pa.DataType]] = {
+    "string": pa.string(),
+    "enum": pa.string(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "null": pa.null(),
+    "bytes": pa.binary(),
+    "date": pa.date32(),
+    "time-millis": pa.time32("ms"),
+    "time-micros": pa.time64("us"),
+    "timestamp-millis": pa.timestamp("ms", "UTC"),
+    "timestamp-micros": pa.timestamp("us", "UTC"),
+    "local-timestamp-millis": pa.timestamp("ms"),
+    "local-timestamp-micros": pa.timestamp("us"),
+}
+
+
+class AvroNames:
+    """The named types of a schema, met so far, and those that are being looked into."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Schema] = {}
+        self._open: list[str] = []
+        self._converters: dict[str, Convert] = {}
+
+    def resolved(self, schema: Schema) -> tuple[str, Schema]:
+        """Kind (record, array, union, int ...) and the schema behind a name."""
+        if isinstance(schema, list):
+            return "union", schema
+        if isinstance(schema, str):
+            if schema not in self._known:
+                return schema, {"type": schema}
+            schema = self._known[schema]
+        kind = schema["type"]
+        if not isinstance(kind, str) or kind in self._known:
+            return self.resolved(kind)
+        if "name" in schema:
+            self._known[schema["name"]] = schema
+        return kind, schema
+
+    def fields(self, record: Schema, each: Callable[[Schema], Any]) -> dict[str, Any]:
+        """`each` of the types of a record's fields. Raises: ConfigurationError: the record contains itself."""
+        name = record.get("name", "")
+        if name in self._open:
+            raise ConfigurationError(
+                f"the Avro record {name!r} contains itself, for which there is no type of rows and columns. Read and write it as "
+                "generic records (AvroInputFormat, AvroBulkWriters), or leave that field out of the schema."
+            )
+        self._open.append(name)
+        made = {field["name"]: each(field["type"]) for field in record["fields"]}
+        self._open.pop()
+        return made
+
+    def converter(
+        self,
+        record: Schema,
+        each: Callable[[Schema], Convert],
+        make: Callable[[dict[str, Convert]], Convert],
+    ) -> Convert:
+        """`make` of the converters of its fields; a record may contain itself."""
+        name, known = record.get("name", ""), self._converters
+        if name in self._open:
+            return lambda value: known[name](value)  # ruff: ignore[unnecessary-lambda] - it is not there yet
+        known[name] = make(self.fields(record, each))
+        return known[name]
+
+
+def type_info_of(schema: Schema, names: AvroNames | None = None) -> TypeInformation:
+    """Raises: ConfigurationError: a record contains itself."""
+    names = names or AvroNames()
+    kind, schema = names.resolved(schema)
+
+    def inner(part: Schema) -> TypeInformation:
+        return type_info_of(part, names)
+
+    if kind == "union":
+        only = _optional(schema)
+        return Types.PICKLED_BYTE_ARRAY() if only is None else inner(only)
+    if kind == "record":
+        types = names.fields(schema, inner)
+        return Types.ROW_NAMED(list(types), list(types.values()))
+    if kind == "array":
+        return Types.OBJECT_ARRAY(inner(schema["items"]))
+    if kind == "map":
+        return Types.MAP(Types.STRING(), inner(schema["values"]))
+    return (_LOGICAL.get(schema.get("logicalType", "")) or _PRIMITIVES[kind])()
+
+
+def from_avro(schema: Schema, names: AvroNames | None = None) -> Convert:
+    """What fastavro reads, as a value of `type_info_of`: dicts of records as Rows, times of UTC without a zone."""
+    names = names or AvroNames()
+    kind, schema = names.resolved(schema)
+
+    def inner(part: Schema) -> Convert:
+        return from_avro(part, names)
+
+    if kind == "union":
+        only = _optional(schema)
+        return _same if only is None else _or_none(inner(only))
+    if kind == "record":
+        return names.converter(schema, inner, _row_reader)
+    if kind == "array":
+        element = inner(schema["items"])
+        return lambda found: [element(one) for one in found]
+    if kind == "map":
+        value = inner(schema["values"])
+        return lambda found: {key: value(one) for key, one in found.items()}
+    if schema.get("logicalType") in _ZONED:
+        return naive_utc
+    return str if schema.get("logicalType") == "uuid" else _same
+
+
+def to_avro(schema: Schema, names: AvroNames | None = None) -> Convert:
+    """A value of a function, as fastavro takes it: Rows, tuples and dicts as dicts of records, times without a zone as of
+    UTC, where fastavro would take them as the machine's own.
+    """
+    names = names or AvroNames()
+    kind, schema = names.resolved(schema)
+
+    def inner(part: Schema) -> Convert:
+        return to_avro(part, names)
+
+    if kind == "union":
+        only = _optional(schema)
+        return _same if only is None else _or_none(inner(only))
+    if kind == "record":
+        return names.converter(schema, inner, _record_writer)
+    if kind == "array":
+        element = inner(schema["items"])
+        return lambda value: [element(one) for one in value]
+    if kind == "map":
+        write = inner(schema["values"])
+        return lambda value: {key: write(one) for key, one in value.items()}
+    return _zoned if schema.get("logicalType") in _ZONED else _same
+
+
+def arrow_type_of(schema: Schema, names: AvroNames | None = None) -> pa.DataType:
+    """Raises: ConfigurationError: a union of several types, which no column holds; a record that contains itself."""
+    names = names or AvroNames()
+    kind, schema = names.resolved(schema)
+
+    def inner(part: Schema) -> pa.DataType:
+        return arrow_type_of(part, names)
+
+    if kind == "union":
+        only = _optional(schema)
+        if only is None:
+            raise ConfigurationError(
+                f"Parquet has no columns for a union of several types: got {schema}. Expected null and one type."
+            )
+        return inner(only)
+    if kind == "record":
+        fields = names.fields(schema, lambda part: (inner(part), _takes_null(part)))
+        return pa.struct([pa.field(name, *one) for name, one in fields.items()])
+    if kind == "array":
+        return pa.list_(inner(schema["items"]))
+    if kind == "map":
+        return pa.map_(pa.string(), inner(schema["values"]))
+    return _single_arrow_type(kind, schema)
+
+
+def from_arrow(schema: Schema, names: AvroNames | None = None) -> Convert:
+    """What pyarrow makes of a column's value, as a generic record has it: maps are dicts."""
+    names = names or AvroNames()
+    kind, schema = names.resolved(schema)
+
+    def inner(part: Schema) -> Convert:
+        return from_arrow(part, names)
+
+    if kind == "union":
+        only = _optional(schema)
+        return _same if only is None else _or_none(inner(only))
+    if kind == "record":
+        return names.converter(schema, inner, _dict_reader)
+    if kind == "array":
+        element = inner(schema["items"])
+        return lambda found: [element(one) for one in found]
+    if kind == "map":
+        value = inner(schema["values"])
+        return lambda found: {key: value(one) for key, one in dict(found).items()}
+    return _same
+
+
+def _single_arrow_type(kind: str, schema: Schema) -> pa.DataType:
+    logical = schema.get("logicalType", "")
+    if logical == "decimal":
+        return pa.decimal128(schema["precision"], schema.get("scale", 0))
+    if kind == "fixed":
+        return pa.binary(schema["size"])
+    return _ARROW.get(logical) or _ARROW[kind]
+
+
+def _row_reader(readers: Mapping[str, Convert]) -> Convert:
+    fields = tuple(readers)
+    return lambda found: make_row(fields, [readers[name](found[name]) for name in fields])
+
+
+def _dict_reader(readers: Mapping[str, Convert]) -> Convert:
+    return lambda found: {name: read(found[name]) for name, read in readers.items()}
+
+
+def _record_writer(writers: Mapping[str, Convert]) -> Convert:
+    fields = tuple(writers)
+
+    def write(value: Any) -> dict[str, Any]:
+        if isinstance(value, Mapping):  # what is missing gets the schema's default
+            return {name: writers[name](value[name]) for name in fields if name in value}
+        if not isinstance(value, Row | tuple | list):
+            raise TypeError(f"expected a Row, a tuple or a dict with {list(fields)}, got {value!r}")
+        values = list(value)
+        if len(values) != len(fields):
+            raise ValueError(f"expected {len(fields)} fields {list(fields)}, got {value!r}")
+        return {name: writers[name](one) for name, one in zip(fields, values, strict=True)}
+
+    return write
+
+
+def _optional(union: list[Schema]) -> Schema | None:
+    """The one type of a union besides null; None: there are several."""
+    others = [one for one in union if one != "null"]
+    return others[0] if len(others) == 1 else None
+
+
+def _takes_null(schema: Schema) -> bool:
+    return schema == "null" or (isinstance(schema, list) and "null" in schema)
+
+
+def _or_none(convert: Convert) -> Convert:
+    return lambda value: None if value is None else convert(value)
+
+
+def _zoned(value: Any) -> Any:
+    is_naive = isinstance(value, dt.datetime) and value.tzinfo is None
+    return value.replace(tzinfo=dt.UTC) if is_naive else value
+
+
+def _same(value: Any) -> Any:
+    return value

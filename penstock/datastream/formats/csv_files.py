@@ -1,0 +1,360 @@
+"""Files of comma-separated values: their columns, a format to read them with FileSource, writers for FileSink.
+
+Source: pyflink.datastream.formats.csv, Jackson's CsvSchema; differs: the types of columns are those of `Types`, where PyFlink
+has those of its Table API.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from penstock.common.serialization import BulkWriter, BulkWriterFactory
+from penstock.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TypeInformation, Types
+from penstock.datastream.connectors.file_formats import (
+    DECOMPRESSORS,
+    ROWS_PER_BATCH,
+    StreamFormat,
+)
+from penstock.datastream.connectors.file_listing import FilePiece
+from penstock.datastream.formats.csv_values import (
+    Form,
+    Parse,
+    character,
+    field_format,
+    field_parser,
+    line_of,
+    parsed,
+    quoted,
+    text_of,
+)
+from penstock.model.errors import ConfigurationError, UserCodeError
+from penstock.runtime.elements import Batch, RowBatch
+from penstock.runtime.operator import Accepts
+
+_B: Final = BasicType
+_NUMBERS: Final = frozenset({
+    _B.BYTE, _B.SHORT, _B.INT, _B.LONG, _B.FLOAT, _B.DOUBLE, _B.BIG_INT, _B.BIG_DEC,
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """`separator`: between the elements of an array; "" for none, None: the file's own."""
+
+    name: str
+    type_info: TypeInformation
+    separator: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CsvSchema:
+    """Columns and form of files. Made by `builder()`."""
+
+    columns: tuple[_Column, ...] = ()
+    form: Form = field(default_factory=Form)
+    has_header: bool = False
+    is_header_strict: bool = False
+    skips_first_row: bool = False
+    any_property: str | None = None
+
+    @staticmethod
+    def builder() -> CsvSchemaBuilder:
+        return CsvSchemaBuilder()
+
+    def size(self) -> int:
+        """How many columns there are."""
+        return len(self.columns)
+
+    @property
+    def row_type(self) -> RowTypeInfo:
+        """Of the records. Not in PyFlink."""
+        names = [column.name for column in self.columns]
+        return Types.ROW_NAMED(names, [column.type_info for column in self.columns])
+
+    def form_of(self, column: _Column) -> Form:
+        """With the separator of this column's elements. Not in PyFlink."""
+        if column.separator is None:
+            return self.form
+        return replace(self.form, element_delimiter=column.separator or None)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{column.name}: {column.type_info}" for column in self.columns)
+
+
+class CsvSchemaBuilder:
+    """Comma, double quotes, no escape character, no header, and ';' between the elements of arrays unless something else is set."""
+
+    def __init__(self) -> None:
+        self._schema = CsvSchema()
+
+    def build(self) -> CsvSchema:
+        """Raises: ConfigurationError: there is no column."""
+        if not self._schema.columns:
+            raise ConfigurationError(
+                "CsvSchema has no columns: call add_string_column, add_number_column, add_boolean_column or "
+                "add_array_column before build()."
+            )
+        return self._schema
+
+    def size(self) -> int:
+        return self._schema.size()
+
+    # ---------------------------------------------------------- columns
+
+    def add_array_column(
+        self, name: str, separator: str = ";", element_type: TypeInformation | None = None
+    ) -> CsvSchemaBuilder:
+        """Lists. `element_type`: as of Types, texts by default. `separator` "": the whole field is one element."""
+        kind = Types.STRING() if element_type is None else _type("add_array_column", element_type)
+        return self._add(_Column(name, Types.LIST(kind), separator))
+
+    def add_boolean_column(self, name: str) -> CsvSchemaBuilder:
+        return self._add(_Column(name, Types.BOOLEAN()))
+
+    def add_number_column(
+        self, name: str, number_type: TypeInformation | None = None
+    ) -> CsvSchemaBuilder:
+        """`number_type`: as of Types, LONG by default."""
+        kind = Types.LONG() if number_type is None else _type("add_number_column", number_type)
+        if not isinstance(kind, BasicTypeInfo) or kind.basic_type not in _NUMBERS:
+            raise TypeError(
+                f"add_number_column({name!r}): expected a type of numbers such as Types.INT() or Types.DOUBLE(), got {kind}."
+            )
+        return self._add(_Column(name, kind))
+
+    def add_string_column(self, name: str) -> CsvSchemaBuilder:
+        return self._add(_Column(name, Types.STRING()))
+
+    def add_columns_from(self, schema: CsvSchema) -> CsvSchemaBuilder:
+        for column in schema.columns:
+            self._add(column)
+        return self
+
+    def clear_columns(self) -> CsvSchemaBuilder:
+        return self._set(columns=())
+
+    # ---------------------------------------------------------- form
+
+    def set_allow_comments(self, allow: bool = True) -> CsvSchemaBuilder:
+        """Lines that begin with '#' are no records."""
+        return self._set_form(allows_comments=allow)
+
+    def set_any_property_name(self, name: str) -> CsvSchemaBuilder:
+        """Fields behind the last column are allowed, and passed over: a Row has no place for them."""
+        return self._set(any_property=text_of("set_any_property_name", name))
+
+    def disable_array_element_separator(self) -> CsvSchemaBuilder:
+        return self._set_form(element_delimiter=None)
+
+    def remove_array_element_separator(self, index: int) -> CsvSchemaBuilder:
+        """Of the column at this position, from 0: its whole field is one element."""
+        columns = list(self._schema.columns)
+        if not 0 <= index < len(columns):
+            raise ConfigurationError(
+                f"remove_array_element_separator: there is no column {index}, only {len(columns)} so far."
+            )
+        columns[index] = replace(columns[index], separator="")
+        return self._set(columns=tuple(columns))
+
+    def set_array_element_separator(self, separator: str) -> CsvSchemaBuilder:
+        """Of arrays whose column says none."""
+        return self._set_form(element_delimiter=text_of("set_array_element_separator", separator))
+
+    def set_column_separator(self, char: str) -> CsvSchemaBuilder:
+        return self._set_form(delimiter=character("set_column_separator", char))
+
+    def disable_escape_char(self) -> CsvSchemaBuilder:
+        return self._set_form(escape=None)
+
+    def set_escape_char(self, char: str) -> CsvSchemaBuilder:
+        return self._set_form(escape=character("set_escape_char", char))
+
+    def set_line_separator(self, separator: str) -> CsvSchemaBuilder:
+        r"""For writing. Any of \n, \r and \r\n ends a line that is read."""
+        return self._set_form(line_delimiter=text_of("set_line_separator", separator))
+
+    def set_null_value(self, null_value: str) -> CsvSchemaBuilder:
+        """Fields with this text are None."""
+        return self._set_form(null=null_value)
+
+    def disable_quote_char(self) -> CsvSchemaBuilder:
+        return self._set_form(quote=None)
+
+    def set_quote_char(self, char: str) -> CsvSchemaBuilder:
+        return self._set_form(quote=character("set_quote_char", char))
+
+    def set_skip_first_data_row(self, skip: bool = True) -> CsvSchemaBuilder:
+        return self._set(skips_first_row=skip)
+
+    def set_strict_headers(self, strict: bool = True) -> CsvSchemaBuilder:
+        """A header must have the names of the columns, in their order."""
+        return self._set(is_header_strict=strict)
+
+    def set_use_header(self, use: bool = True) -> CsvSchemaBuilder:
+        """The first line of a file has names: it is passed over when read, and written."""
+        return self._set(has_header=use)
+
+    def _add(self, column: _Column) -> CsvSchemaBuilder:
+        if column.name in {one.name for one in self._schema.columns}:
+            raise ConfigurationError(f"CsvSchema: there is a column {column.name!r} already.")
+        return self._set(columns=(*self._schema.columns, column))
+
+    def _set(self, **changes: Any) -> CsvSchemaBuilder:
+        self._schema = replace(self._schema, **changes)
+        return self
+
+    def _set_form(self, **changes: Any) -> CsvSchemaBuilder:
+        return self._set(form=replace(self._schema.form, **changes))
+
+
+class CsvReaderFormat(StreamFormat):
+    """Rows of a file, for `FileSource.for_record_stream_format`. A file is read as a whole: a quoted field may have several lines."""
+
+    def __init__(self, schema: CsvSchema) -> None:
+        self._schema = schema
+
+    @staticmethod
+    def for_schema(schema: CsvSchema) -> CsvReaderFormat:
+        return CsvReaderFormat(_checked(schema, "CsvReaderFormat"))
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return self._schema.row_type
+
+    def pieces(self, path: str, split_bytes: int) -> Iterator[FilePiece]:
+        size = Path(path).stat().st_size
+        if size:
+            yield FilePiece(path, 0, None, size)
+
+    def read(self, piece: FilePiece) -> Iterator[Batch]:
+        schema = self._schema
+        names = [column.name for column in schema.columns]
+        parsers = [field_parser(one.type_info, schema.form_of(one)) for one in schema.columns]
+        opened = DECOMPRESSORS.get(Path(piece.path).suffix, io.FileIO)
+        with opened(piece.path) as raw, io.BufferedReader(raw) as file:
+            records = _Records(io.TextIOWrapper(file, "utf-8", newline=""), schema, piece.path)
+            rows: list[Any] = []
+            for fields in records.data(names):
+                rows.append(records.row(fields, names, parsers))
+                if len(rows) == ROWS_PER_BATCH:
+                    yield RowBatch(rows)
+                    rows = []
+            if rows:
+                yield RowBatch(rows)
+
+
+class _Records:
+    """The records of one file: lists of texts."""
+
+    def __init__(self, file: io.TextIOWrapper, schema: CsvSchema, path: str) -> None:
+        self._file = file
+        self._schema = schema
+        self._path = path
+        self._is_between = True
+        self._reader = schema.form.reader(self._lines())
+
+    def data(self, names: list[str]) -> Iterator[list[str]]:
+        """Without the header and what is to be skipped."""
+        records = self._all()
+        if self._schema.has_header:
+            header = next(records, None)
+            if self._schema.is_header_strict and header is not None and header != names:
+                raise self._error(f"the header has {header}, the schema {names}")
+        if self._schema.skips_first_row:
+            next(records, None)
+        yield from records
+
+    def row(self, fields: list[str], names: list[str], parsers: list[Parse]) -> Any:
+        if self._schema.any_property is not None:
+            fields = fields[: len(names)]
+        try:
+            return parsed(fields, names, parsers)
+        except ValueError as error:
+            raise self._error(f"{error}. The record: {fields!r:.200}") from error
+
+    def _all(self) -> Iterator[list[str]]:
+        while True:
+            self._is_between = True
+            try:
+                fields = next(self._reader, None)
+            except (csv.Error, UnicodeDecodeError) as error:
+                raise self._error(str(error)) from error
+            if fields is None:
+                return
+            if fields:  # a blank line has none
+                yield fields
+
+    def _lines(self) -> Iterator[str]:
+        """All but comments, which begin where a record would: a quoted field may have such a line."""
+        allows_comments = self._schema.form.allows_comments
+        for line in self._file:
+            if not (allows_comments and self._is_between and line.startswith("#")):
+                self._is_between = False
+                yield line
+
+    def _error(self, what: str) -> UserCodeError:
+        return UserCodeError(
+            f"{self._path}: record that ends at line {self._reader.line_num} is not CSV of ({self._schema}): {what}"
+        )
+
+
+class CsvBulkWriters:
+    """For `FileSink.for_bulk_format`."""
+
+    @staticmethod
+    def for_schema(schema: CsvSchema) -> BulkWriterFactory:
+        """Rows, or tuples, with the schema's columns by position."""
+        return _CsvWriterFactory(_checked(schema, "CsvBulkWriters"))
+
+
+class _CsvWriterFactory(BulkWriterFactory):
+    accepts = Accepts.ROWS
+
+    def __init__(self, schema: CsvSchema) -> None:
+        self._schema = schema
+        self.can_be_concatenated = not schema.has_header
+
+    def create(self, file: BinaryIO, value_type: Any) -> BulkWriter:
+        return _CsvWriter(file, self._schema)
+
+
+class _CsvWriter:
+    def __init__(self, file: BinaryIO, schema: CsvSchema) -> None:
+        self._file = file
+        self._form = schema.form
+        self._formats = [field_format(one.type_info, schema.form_of(one)) for one in schema.columns]
+        if schema.has_header:
+            names = [quoted(column.name, schema.form) for column in schema.columns]
+            self._write(self._form.delimiter.join(names) + self._form.line_delimiter)
+
+    def write(self, batch: Batch) -> None:
+        assert isinstance(batch, RowBatch), "CSV is written from rows"
+        lines = [line_of(value, self._formats, self._form) for value in batch.values]
+        self._write("".join(lines))
+
+    def finish(self) -> None:
+        return
+
+    def _write(self, text: str) -> None:
+        self._file.write(text.encode())
+
+
+def _type(method: str, type_info: Any) -> TypeInformation:
+    if not isinstance(type_info, TypeInformation):
+        raise TypeError(
+            f"{method} takes a type such as Types.INT(), got {type_info!r}. What PyFlink writes DataTypes.INT() is Types.INT() here."
+        )
+    return type_info
+
+
+def _checked(schema: Any, where: str) -> CsvSchema:
+    if not isinstance(schema, CsvSchema):
+        raise TypeError(
+            f"{where} takes a CsvSchema, made by CsvSchema.builder(), got {type(schema).__name__}."
+        )
+    return schema

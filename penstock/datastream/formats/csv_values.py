@@ -1,0 +1,162 @@
+"""Lines of comma-separated values: their form, and single fields by their declared types. Knows no schema and no file.
+
+Source: Flink's CsvRowDeserializationSchema and CsvRowSerializationSchema; the csv module does the work.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation
+from penstock.datastream.formats.text_values import formatter_of, parser_of
+from penstock.model import types as t
+from penstock.model.errors import ConfigurationError
+from penstock.model.row import make_row
+
+Parse: TypeAlias = Callable[[str], Any]
+Format: TypeAlias = Callable[[Any], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a line is written. `null` None: nothing stands for None, and an empty field is an empty text. `element_delimiter`
+    None: an array is one element.
+    """
+
+    delimiter: str = ","
+    quote: str | None = '"'
+    escape: str | None = None
+    element_delimiter: str | None = ";"
+    null: str | None = None
+    line_delimiter: str = "\n"
+    allows_comments: bool = False
+
+    def reader(self, lines: Iterable[str]) -> Any:
+        """Of lines with their ends: lists of texts."""
+        return csv.reader(
+            lines,
+            delimiter=self.delimiter,
+            quotechar=self.quote,
+            escapechar=self.escape,
+            quoting=csv.QUOTE_NONE if self.quote is None else csv.QUOTE_MINIMAL,
+            strict=True,
+        )
+
+
+def parsed(fields: Sequence[str], names: Sequence[str], parsers: Sequence[Parse]) -> Any:
+    """A Row. Raises: ValueError: as many fields as names are expected, or naming the field that cannot be read."""
+    if len(fields) != len(names):
+        raise ValueError(f"row length mismatch: {len(names)} fields expected but was {len(fields)}")
+    values = []
+    for name, parse, field in zip(names, parsers, fields, strict=True):
+        try:
+            values.append(parse(field))
+        except ValueError as error:
+            raise ValueError(f"field '{name}': {error}") from error
+    return make_row(tuple(names), values)
+
+
+def line_of(value: Any, formats: Sequence[Format], form: Form) -> str:
+    """With its end. Raises: ValueError: the row has another number of fields."""
+    values = list(value)
+    if len(values) != len(formats):
+        raise ValueError(
+            f"row length mismatch: {len(formats)} fields expected but was {len(values)}: {value!r}"
+        )
+    fields = [make(one) for make, one in zip(formats, values, strict=True)]
+    return form.delimiter.join(fields) + form.line_delimiter
+
+
+def field_parser(type_info: TypeInformation, form: Form) -> Parse:
+    parse = _value_parser(type_info, form)
+    null = form.null
+    if null is None:
+        is_text = type_info == t.Types.STRING()
+        return parse if is_text else lambda text: None if not text else parse(text)
+    return lambda text: None if text == null else parse(text)
+
+
+def _value_parser(type_info: TypeInformation, form: Form) -> Parse:
+    try:
+        return parser_of(type_info)
+    except TypeError:
+        kinds = _element_types(type_info)
+    if isinstance(type_info, t.ElementTypeInfo):
+        element = field_parser(kinds[0], form)
+        return lambda text: [element(one) for one in _elements(text, form)] if text else []
+    assert isinstance(type_info, RowTypeInfo)
+    names = tuple(type_info.get_field_names())
+    parsers = [field_parser(kind, form) for kind in kinds]
+
+    def parse_row(text: str) -> Any:
+        pieces = _elements(text, form)
+        if len(pieces) != len(names):
+            raise ValueError(f"expected {len(names)} values in {text!r}, got {len(pieces)}")
+        return make_row(names, [parse(one) for parse, one in zip(parsers, pieces, strict=True)])
+
+    return parse_row
+
+
+def field_format(type_info: TypeInformation, form: Form) -> Format:
+    plain = _value_format(type_info, form)
+    null = form.null or ""
+    return lambda value: null if value is None else quoted(plain(value), form)
+
+
+def _value_format(type_info: TypeInformation, form: Form) -> Format:
+    try:
+        return formatter_of(type_info, zoned=False)
+    except TypeError:
+        kinds = _element_types(type_info)
+    null, delimiter = form.null or "", form.element_delimiter or ""
+    formats = [_value_format(kind, form) for kind in kinds]
+
+    def format_all(value: Any) -> str:
+        items = list(value)
+        used = formats if isinstance(type_info, RowTypeInfo) else formats * len(items)
+        return delimiter.join(
+            null if item is None else make(item) for make, item in zip(used, items, strict=True)
+        )
+
+    return format_all
+
+
+def _elements(text: str, form: Form) -> list[str]:
+    return [text] if form.element_delimiter is None else text.split(form.element_delimiter)
+
+
+def _element_types(type_info: TypeInformation) -> Sequence[TypeInformation]:
+    if isinstance(type_info, RowTypeInfo):
+        return type_info.get_field_types()
+    if isinstance(type_info, t.ElementTypeInfo):
+        return [type_info.element_type]
+    raise TypeError(f"CSV has no form for {type_info}")
+
+
+def quoted(text: str, form: Form) -> str:
+    """With quotes where the line could not be read again without them."""
+    quote, escape = form.quote, form.escape
+    if escape is not None:
+        text = text.replace(escape, escape * 2)
+    if quote is None:
+        return text
+    special = (form.delimiter, quote, "\r", "\n")
+    if not any(one in text for one in special):
+        return text
+    inner = text.replace(quote, (escape or quote) + quote)
+    return f"{quote}{inner}{quote}"
+
+
+def character(setter: str, text: str) -> str:
+    if not isinstance(text, str) or len(text) != 1:
+        raise ConfigurationError(f"{setter}: expected one character, got {text!r}.")
+    return text
+
+
+def text_of(setter: str, text: str) -> str:
+    if not isinstance(text, str) or not text:
+        raise ConfigurationError(f"{setter}: expected a text that is not empty, got {text!r}.")
+    return text
