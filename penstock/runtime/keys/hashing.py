@@ -46,6 +46,7 @@ _DOUBLE_BITS: Final = struct.Struct(">Q")
 _NAN_BITS: Final = 0x7FF8000000000000
 _CHANGEABLE: Final = b""
 """Stands among the parts of a key's encoding for what can be changed in place."""
+_MORE_BYTES, _FIRST_OF_TWO, _FIRST_OF_FOUR = 0x80, 0xC0, 0xF0  # bytes of UTF-8, from these on
 _INT32_KINDS: Final = frozenset({BasicType.INT, BasicType.SHORT, BasicType.BYTE})
 
 
@@ -367,6 +368,18 @@ def hash_units(units: NDArray[Any], lengths: NDArray[np.int64]) -> UInt32s:
     terms *= powers[exponents]
     hashes[filled] = np.add.reduceat(terms, (ends - lengths)[filled])
     return hashes
+
+
+def hash_utf8(text: NDArray[np.uint8], offsets: NDArray[np.int64]) -> UInt32s:
+    """`hash32` of strings that lie one behind the other, without making any. `offsets`: where each begins, and the last one ends."""
+    if not len(text) or text.max() < _MORE_BYTES:
+        return hash_units(text, np.diff(offsets))
+    # In UTF-16, of which Java's hash is, a character's first byte stands for one unit, or for two from four bytes on.
+    units = (text < _MORE_BYTES) | (text >= _FIRST_OF_TWO)
+    counts = units.astype(np.int64) + (text >= _FIRST_OF_FOUR)
+    ends = np.concatenate([[0], np.cumsum(counts)])[offsets]
+    wide = np.frombuffer(text.tobytes().decode("utf-8").encode("utf-16-le"), np.uint16)
+    return hash_units(wide, np.diff(ends))
 
 
 def hash_strings(texts: Sequence[str]) -> UInt32s:

@@ -28,7 +28,7 @@ from penstock.runtime.keys.hashing import (
     hash_doubles,
     hash_longs,
     hash_strings,
-    hash_units,
+    hash_utf8,
     is_int32_type,
 )
 
@@ -169,10 +169,8 @@ def _hash_string_array(array: pa.Array) -> UInt32s:
     offsets = np.frombuffer(offsets_buffer, width)[array.offset : array.offset + len(array) + 1]
     if data is None:
         return np.zeros(len(array), np.uint32)
-    units = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
-    if len(units) and units.max() >= 128:
-        return hash_strings(array.to_pylist())
-    return hash_units(units, np.diff(offsets).astype(np.int64))
+    text = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
+    return hash_utf8(text, (offsets - offsets[0]).astype(np.int64))
 
 
 def _key_values(array: pa.Array, selection: KeySelection) -> list[Any]:
