@@ -1,5 +1,6 @@
 """Files as sources and sinks: pyflink.datastream.connectors.file_system."""
 
+from penstock.common.absent import absent
 from penstock.datastream.connectors.file_buckets import BucketAssigner
 from penstock.datastream.connectors.file_compaction import FileCompactor, FileCompactStrategy
 from penstock.datastream.connectors.file_formats import BulkFormat
@@ -36,3 +37,14 @@ __all__ = [
     "StreamFormat",
     "StreamingFileSink",
 ]
+
+__getattr__ = absent(
+    __name__,
+    {},
+    (
+        "penstock.common",
+        "penstock.common.serialization",
+        "penstock.datastream.connectors",
+        "penstock.datastream.functions",
+    ),
+)
