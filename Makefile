@@ -7,7 +7,7 @@ SECONDS ?= 60
 PY := .venv/bin/python
 STAMP := .venv/.ready
 
-.PHONY: run test test-all check sim bench soak chaos plan q5 clean java postgres zookeeper
+.PHONY: run test test-all check sim bench peers soak chaos plan q5 clean java postgres zookeeper
 
 run: $(STAMP) java
 	$(PY) examples/word_count.py $(if $(INPUT),--input "$(INPUT)") $(ARGS)
@@ -44,6 +44,9 @@ chaos: $(STAMP) java
 
 bench: $(STAMP) java
 	$(PY) -m benchmarks $(ARGS)
+
+peers: $(STAMP) java
+	$(PY) -m benchmarks.peers $(ARGS)
 
 plan: $(STAMP)
 	.venv/bin/penstock plan examples/word_count.py --taskmanagers 2 --slots 3

@@ -87,7 +87,7 @@ def main() -> None:
             print(figure.json_line(), flush=True)
         sections.append(Section(name, figures, ABOUT.get(name, ON_SPARK)))
     if arguments.write:
-        write_results(sections, arguments.runs, list(BENCHMARKS))
+        write_results(sections, arguments.runs, ["peers", *BENCHMARKS])
 
 
 if __name__ == "__main__":

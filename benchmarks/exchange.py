@@ -33,9 +33,9 @@ from penstock.runtime.operator import Accepts
 
 COLUMN_ROWS = 32_768
 COLUMN_NAMES = ("auction", "bidder", "price", "date_time")
-COLUMN_BATCHES = 4_000
+COLUMN_BATCHES = 16_000
 ROWS = 2_048
-ROW_BATCHES = 4_000
+ROW_BATCHES = 20_000
 
 
 def columns() -> pa.RecordBatch:

@@ -37,7 +37,7 @@ class RangeSource(Source):
 class _RangeReader(PolledSplitReader):
     def __init__(self, context: ReaderContext, batches: BatchesOf) -> None:
         super().__init__(context)
-        self._batches = batches
+        self._made = batches
 
     def read(self, split: tuple[int, int]) -> Iterator[Batch]:
-        yield from self._batches(*split)
+        yield from self._made(*split)

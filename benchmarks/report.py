@@ -33,11 +33,12 @@ _HEADING = "## "
 
 @dataclass(frozen=True)
 class Section:
-    """One benchmark of this call. `about`: what the figures are."""
+    """One benchmark of this call. `about`: what the figures are. `module`: what is called."""
 
     name: str
     figures: Sequence[Figure]
     about: str = ON_SPARK
+    module: str = "benchmarks"
 
 
 def write_results(sections: Sequence[Section], runs: int, order: Sequence[str]) -> None:
@@ -63,7 +64,7 @@ def _joined(bodies: Mapping[str, str], order: Sequence[str]) -> str:
 
 
 def _body(section: Section, runs: int) -> str:
-    command = shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]])
+    command = shlex.join(["python", "-m", section.module, *sys.argv[1:]])
     packages = ", ".join(f"{name} {version(name)}" for name in ("pyspark", "pyarrow", "numpy"))
     machine = f"{os.cpu_count()} cores ({_processor()}), {_memory_gib():.0f} GiB"
     lines = [

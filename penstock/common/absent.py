@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import importlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 OWN_SOURCE: Final = (
@@ -15,10 +16,13 @@ OWN_SINK: Final = (
 )
 
 
-def absent(module: str, instead: Mapping[str, str]) -> Callable[[str], Any]:
+def absent(
+    module: str, instead: Mapping[str, str], also: Sequence[str] = ()
+) -> Callable[[str], Any]:
     """`__getattr__` for `module`, so that importing one of these names raises NotImplementedError.
 
-    `instead`: by name, a sentence that says what to use. `{...}` of str.format is not read in it.
+    `instead`: by name, a sentence that says what to use. `{...}` of str.format is not read in it. `also`: modules whose names
+    PyFlink's module has too, because it imports them, so that programs import them from there.
     """
 
     def lookup(name: str) -> Any:
@@ -27,6 +31,9 @@ def absent(module: str, instead: Mapping[str, str]) -> Callable[[str], Any]:
             raise NotImplementedError(
                 f"{pyflinks}.{name} has no counterpart in Penstock. {instead[name]}"
             )
+        for place in map(importlib.import_module, also):
+            if name in vars(place) and not name.startswith("_"):
+                return getattr(place, name)
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     return lookup

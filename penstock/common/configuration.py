@@ -8,70 +8,78 @@ ConfigurationError naming the key.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from penstock.model.config import parse_duration_ms
+from penstock.model.config import OLD_NAMES, parse_duration_ms
 from penstock.model.errors import ConfigurationError
 
 T = TypeVar("T")
 
 
-class Configuration:
-    """Keys and values in Flink's text form."""
+Value: TypeAlias = str | int | float | bool | bytearray
 
-    def __init__(self, values: Mapping[str, str] | None = None) -> None:
-        self._values: dict[str, str] = {}
-        for key, value in (values or {}).items():
-            self._values[_checked_key(key)] = _text(value)
+
+class Configuration:
+    """Keys and values, which have Flink's text form."""
+
+    def __init__(self, other: Configuration | Mapping[str, str] | None = None) -> None:
+        """With the values of `other`."""
+        self._values: dict[str, Value] = {}
+        if isinstance(other, Configuration):
+            self.add_all(other)
+        else:
+            for key, value in (other or {}).items():
+                self._put(key, value)
 
     @classmethod
     def from_dict(cls, map: dict[str, str]) -> Configuration:
         return cls(map)
 
     def get_string(self, key: str, default_value: str) -> str:
-        return self._values.get(key, default_value)
+        found = self._value(key)
+        return default_value if found is None else _text(found)
 
     def set_string(self, key: str, value: str) -> Configuration:
-        self._values[_checked_key(key)] = _text(value)
-        return self
+        return self._put(key, value)
 
     def get_integer(self, key: str, default_value: int) -> int:
         return self._parsed(key, default_value, int, "a whole number")
 
     def set_integer(self, key: str, value: int) -> Configuration:
-        return self.set_string(key, str(int(value)))
+        return self._put(key, int(value))
 
     def get_boolean(self, key: str, default_value: bool) -> bool:
         return self._parsed(key, default_value, _boolean, "true or false")
 
     def set_boolean(self, key: str, value: bool) -> Configuration:
-        return self.set_string(key, "true" if value else "false")
+        return self._put(key, bool(value))
 
     def get_float(self, key: str, default_value: float) -> float:
         return self._parsed(key, default_value, float, "a number")
 
     def set_float(self, key: str, value: float) -> Configuration:
-        return self.set_string(key, repr(float(value)))
+        return self._put(key, float(value))
 
     def get_duration_ms(self, key: str, default_ms: int) -> int:
         """A duration in Flink's text (`5 min`, `200 ms`, plain milliseconds). Not in PyFlink."""
-        text = self._values.get(key)
-        return default_ms if text is None else parse_duration_ms(text, key)
+        found = self._value(key)
+        return default_ms if found is None else parse_duration_ms(_text(found), key)
 
     def get_bytearray(self, key: str, default_value: bytearray) -> bytearray:
         return self._parsed(key, default_value, bytearray.fromhex, "bytes in hex")
 
     def set_bytearray(self, key: str, value: bytearray) -> Configuration:
-        return self.set_string(key, bytes(value).hex())
+        return self._put(key, bytearray(value))
 
     def key_set(self) -> set[str]:
         return set(self._values)
 
     def add_all_to_dict(self, target_dict: dict[str, Any]) -> None:
+        """The values as they were set: what `set_integer` set is an int there."""
         target_dict.update(self._values)
 
     def add_all(self, other: Configuration, prefix: str | None = None) -> Configuration:
-        for key, value in other.to_dict().items():
+        for key, value in other._values.items():
             self._values[f"{prefix or ''}{key}"] = value
         return self
 
@@ -79,33 +87,53 @@ class Configuration:
         return key in self._values
 
     def to_dict(self) -> dict[str, str]:
-        return dict(self._values)
+        return {key: _text(value) for key, value in self._values.items()}
 
     def remove_config(self, key: str) -> bool:
         return self._values.pop(key, None) is not None
 
     @staticmethod
-    def parse_list_value(value: str) -> list[str]:
-        """Items of `a;b` or of `[a, b]`, which newer files write."""
-        text = value.strip()
+    def parse_list_value(value: str | None) -> list[str]:
+        """Items of `a;b`, or of a YAML list: `[a, b]`, or lines that begin with a dash."""
+        text = (value or "").strip()
         separator = ";"
         if text.startswith("[") and text.endswith("]"):
             text, separator = text[1:-1], ","
+        elif text.startswith("- "):
+            text, separator = f"\n{text}", "\n- "
         return [item.strip().strip("'\"") for item in text.split(separator) if item.strip()]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Configuration) and self._values == other._values
+        return isinstance(other, Configuration) and self.to_dict() == other.to_dict()
 
     def __hash__(self) -> int:
-        return hash(frozenset(self._values.items()))
+        return hash(frozenset(self.to_dict().items()))
 
     def __str__(self) -> str:
-        return str(self._values)
+        """As in Java: `{key=value, other=value}`."""
+        return f"{{{', '.join(f'{key}={value}' for key, value in self.to_dict().items())}}}"
+
+    def _put(self, key: str, value: Value) -> Configuration:
+        if not isinstance(key, str) or not key:
+            raise ConfigurationError(
+                f"a configuration key must be a non-empty string, got {key!r}."
+            )
+        self._values[key] = value if isinstance(value, int | float | bytearray) else str(value)
+        return self
+
+    def _value(self, key: str) -> Value | None:
+        """What is set by this name, else by a former one of it."""
+        found = self._values.get(key)
+        if found is None:
+            former = [old for old, present in OLD_NAMES.items() if present == key]
+            found = next((self._values[old] for old in former if old in self._values), None)
+        return found
 
     def _parsed(self, key: str, default: T, parse: Callable[[str], T], expected: str) -> T:
-        text = self._values.get(key)
-        if text is None:
+        found = self._value(key)
+        if found is None:
             return default
+        text = _text(found)
         try:
             return parse(text)
         except ValueError as error:
@@ -115,16 +143,12 @@ class Configuration:
             ) from error
 
 
-def _checked_key(key: str) -> str:
-    if not isinstance(key, str) or not key:
-        raise ConfigurationError(f"a configuration key must be a non-empty string, got {key!r}.")
-    return key
-
-
-def _text(value: object) -> str:
+def _text(value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value)
+    if isinstance(value, bytearray):
+        return value.hex()
+    return repr(value) if isinstance(value, float) else str(value)
 
 
 def _boolean(text: str) -> bool:

@@ -30,6 +30,16 @@ class ExecutionConfig:
         self._configuration = Configuration() if configuration is None else configuration
         self._job_parameters: dict[str, str] = {}
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ExecutionConfig) and self._settings() == other._settings()
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._settings().items()))
+
+    def _settings(self) -> dict[str, str]:
+        parameters = {f"parameter {key}": value for key, value in self._job_parameters.items()}
+        return self._configuration.to_dict() | parameters
+
     # ---------------------------------------------------------- parallelism
 
     def get_parallelism(self) -> int:

@@ -8,15 +8,17 @@ them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO, Protocol
+
+import pyarrow as pa
 
 from penstock.common.absent import absent
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.model.errors import ConfigurationError
 from penstock.runtime.elements import Batch
 from penstock.runtime.operator import Accepts
-from penstock.runtime.text import format_batch
+from penstock.runtime.text import format_batch, java_text
 
 
 class SerializationSchema(ABC):
@@ -30,7 +32,14 @@ class DeserializationSchema(ABC):
     """Bytes to one value of `produced_type`."""
 
     @abstractmethod
-    def deserialize(self, data: bytes) -> Any: ...
+    def deserialize(self, data: bytes) -> Any:
+        """None: there is no record."""
+
+    def deserialize_columns(self, messages: Sequence[bytes | None]) -> pa.RecordBatch | None:
+        """All of these at once, a row for each in order, in the Arrow form of `produced_type`. None: take them one by one,
+        which is what tells a bad one. Not in PyFlink.
+        """
+        return None
 
     @property
     def produced_type(self) -> TypeInformation:
@@ -69,15 +78,18 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
 
 
 class RowFieldExtractorSchema(SerializationSchema):
-    """The bytes in one field of a Row."""
+    """One field of a Row: bytes as they are, other values as text; nothing of a Row or field that is None."""
 
     def __init__(self, field_index: int) -> None:
         if field_index < 0:
-            raise ConfigurationError(f"field_index must be 0 or more, got {field_index}.")
+            raise ValueError(f"Field index must be non-negative, got {field_index}.")
         self.field_index = field_index
 
     def serialize(self, value: Any) -> bytes:
-        return bytes(value[self.field_index])
+        field = None if value is None else value[self.field_index]
+        if field is None:
+            return b""
+        return bytes(field) if isinstance(field, bytes | bytearray) else java_text(field).encode()
 
 
 class Encoder(ABC):

@@ -10,4 +10,5 @@ __getattr__ = absent(
     {
         "AssignerWithPeriodicWatermarksWrapper": "It wraps a Java class; use a WatermarkStrategy.",
     },
+    ("penstock.common.time",),
 )

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.common.typeinfo import TypeInformation
+from penstock.datastream.build_checks import check_call, check_is_object, check_methods
 from penstock.datastream.data_stream.data_stream import DataStream
 from penstock.datastream.data_stream.keyed_stream import KeyedStream
 from penstock.datastream.functions import AsyncFunction, AsyncRetryStrategy
@@ -109,9 +110,12 @@ def _add(
 
 
 def _function(async_function: Any) -> UserFunction:
+    check_is_object(async_function, AsyncFunction, "async wait operator")
     if isinstance(async_function, AsyncFunction):
+        check_methods(async_function, AsyncFunction, "async wait operator")
         return UserFunction(async_function.async_invoke, async_function)
     if callable(async_function):
+        check_call(async_function, 1, "async wait operator")
         return UserFunction(async_function)
     raise TypeError(
         f"The input must be an AsyncFunction or a callable function, got {type(async_function).__name__}."

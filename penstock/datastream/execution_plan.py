@@ -2,21 +2,36 @@
 
 Source: Flink JSONGenerator, with PyFlink's merging of operators.
 
-Python operators that run in one chain are shown as one node, their names joined by `, `.
+Python operators that run in one chain are shown as one node, their names joined by `, `. What PyFlink does to a record in operators of
+their own, taking its key and letting go of it again, is shown as those operators, though it is part of their neighbours here.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
+from penstock.datastream.user_functions import Projection
 from penstock.model.graph.partitioning import ShipStrategy
-from penstock.model.graph.stream_graph import ChainingStrategy, StreamEdge, StreamGraph
+from penstock.model.graph.stream_graph import (
+    ChainingStrategy,
+    StreamEdge,
+    StreamGraph,
+    StreamNode,
+)
+from penstock.runtime.keys import KeySelection
+from penstock.runtime.operators import MapOperator
+
+TAKES_KEY: Final = "_stream_key_by_map_operator"
+TAKES_CHANNEL: Final = "_partition_custom_map_operator"
+LETS_GO: Final = "_keyed_stream_values_operator"
 
 
 def plan_json(graph: StreamGraph, is_sink: Callable[[int], bool], default_parallelism: int) -> str:
     """`default_parallelism` stands for operators that have none."""
+    graph = with_key_operators(graph)
     shapes = _Shapes(graph, is_sink, default_parallelism)
     heads = {node_id: shapes.head_of(node_id) for node_id in graph.nodes}
     nodes = []
@@ -25,6 +40,60 @@ def plan_json(graph: StreamGraph, is_sink: Callable[[int], bool], default_parall
             members = [member for member, head in heads.items() if head == node_id]
             nodes.append(shapes.describe(node_id, members, heads))
     return json.dumps({"nodes": nodes}, indent=2)
+
+
+def with_key_operators(graph: StreamGraph) -> StreamGraph:
+    """The graph with an operator that takes the key (or channel) in front of each partitioning by a function, one for all that read
+    it; and one that lets go of it again in front of operators that are not keyed.
+    """
+    shown = replace(graph, nodes={}, edges=[])
+    made: dict[Any, int] = {}
+
+    def shown_as(name: str, edge: StreamEdge, source: int) -> int:
+        keys = edge.partitioning and (edge.partitioning.key_selector, edge.partitioning.custom)
+        place = (name, source, edge.tag, *map(id, keys or ()))
+        if place not in made:
+            made[place] = max(graph.nodes) + 1 + len(made)
+            parallelism = -1 if name == LETS_GO else shown.nodes[source].parallelism
+            shown.nodes[made[place]] = StreamNode(made[place], name, None, parallelism)
+            partitioning = edge.partitioning if name == LETS_GO else None
+            tag = None if name == LETS_GO else edge.tag
+            shown.edges.append(StreamEdge(source, made[place], partitioning, tag=tag))
+        return made[place]
+
+    for node_id, node in graph.nodes.items():
+        edges = []
+        for edge in graph.inputs_of(node_id):
+            if (name := _name_of_step(edge)) is not None:
+                source = shown_as(name, edge, edge.source)
+                edge = replace(edge, source=source, tag=None)  # ruff: ignore[redefined-loop-name]
+                if name == TAKES_CHANNEL or not _is_keyed(node):
+                    source = shown_as(LETS_GO, edge, source)
+                    edge = replace(edge, source=source, partitioning=None)  # ruff: ignore[redefined-loop-name]
+            edges.append(edge)
+        shown.nodes[node_id] = node
+        shown.edges += edges
+    return shown
+
+
+def _name_of_step(edge: StreamEdge) -> str | None:
+    """What PyFlink calls the operator that finds out where a record goes; None: there is none."""
+    partitioning = edge.partitioning
+    if partitioning is None or not isinstance(partitioning.key_selector, KeySelection):
+        return None
+    if partitioning.strategy is ShipStrategy.CUSTOM:
+        return TAKES_CHANNEL
+    return TAKES_KEY if partitioning.key_selector.columns is None else None
+
+
+def _is_keyed(node: StreamNode) -> bool:
+    return getattr(node.operator, "keys", None) is not None
+
+
+def _is_java(node: StreamNode) -> bool:
+    """Whether PyFlink leaves it to the JVM, so that it is never merged with a Python operator."""
+    operator = node.operator
+    return isinstance(operator, MapOperator) and isinstance(operator.function.call, Projection)
 
 
 class _Shapes:
@@ -82,7 +151,13 @@ class _Shapes:
         before = self._graph.nodes[edge.source]
         has_other_place = node.slot_sharing_group not in {None, before.slot_sharing_group}
         is_alone = edge.tag is None and len(self._graph.outputs_of(edge.source)) == 1
-        if before.is_source or has_other_place or not is_alone:
+        if (
+            before.is_source
+            or has_other_place
+            or not is_alone
+            or _is_java(node)
+            or _is_java(before)
+        ):
             return None
         may_chain = (
             self._ship_strategy(edge) is ShipStrategy.FORWARD

@@ -252,7 +252,9 @@ class IntervalJoined:
     def process(
         self, process_join_function: ProcessJoinFunction, output_type: TypeInformation | None = None
     ) -> DataStream:
-        function = adapt.method_of(process_join_function, ProcessJoinFunction, "process_element")
+        function = adapt.method_of(
+            process_join_function, ProcessJoinFunction, "process_element", "Interval Join"
+        )
         operator = ops.IntervalJoinOperator(
             function,
             _side_keys(self._keyed),

@@ -12,32 +12,40 @@ from penstock.model.errors import ConfigurationError
 from penstock.model.slot_size import SlotSize, slot_size
 
 KIB: Final = 1024
+_UNITS: Final = ("bytes", "kb", "mb", "gb", "tb")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class MemorySize:
     """An amount of memory in bytes."""
 
-    bytes_count: int
+    bytes_size: int
 
     @staticmethod
     def of_mebi_bytes(mebi_bytes: int) -> MemorySize:
         return MemorySize(mebi_bytes * KIB**2)
 
+    def __str__(self) -> str:
+        """In the largest unit of which it is a whole number: `100 mb`."""
+        count, unit = self.bytes_size, 0
+        while count and count % KIB == 0 and unit < len(_UNITS) - 1:
+            count, unit = count // KIB, unit + 1
+        return f"{count} {_UNITS[unit]}"
+
     def get_bytes(self) -> int:
-        return self.bytes_count
+        return self.bytes_size
 
     def get_kibi_bytes(self) -> int:
-        return self.bytes_count // KIB
+        return self.bytes_size // KIB
 
     def get_mebi_bytes(self) -> int:
-        return self.bytes_count // KIB**2
+        return self.bytes_size // KIB**2
 
     def get_gibi_bytes(self) -> int:
-        return self.bytes_count // KIB**3
+        return self.bytes_size // KIB**3
 
     def get_tebi_bytes(self) -> int:
-        return self.bytes_count // KIB**4
+        return self.bytes_size // KIB**4
 
 
 @dataclass(frozen=True, slots=True)

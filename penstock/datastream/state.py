@@ -47,4 +47,5 @@ __getattr__ = absent(
     {
         "OperatorStateStore": "Broadcast state is had from the context of a BroadcastProcessFunction: ctx.get_broadcast_state(descriptor).",
     },
+    ("penstock.common",),
 )

@@ -127,6 +127,10 @@ class StreamExecutionEnvironment:
         type(self)._local_parallelism = parallelism  # ruff: ignore[private-member-access]
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
+        if not isinstance(execution_mode, RuntimeExecutionMode):
+            raise TypeError(
+                f"set_runtime_mode takes a RuntimeExecutionMode such as RuntimeExecutionMode.BATCH, got {execution_mode!r}."
+            )
         self._configuration.set_string(RUNTIME_MODE_KEY, execution_mode.name)
         self._check_runtime_mode()
         return self

@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.common.typeinfo import TypeInformation
+from penstock.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
+from penstock.datastream.build_checks import (
+    arguments_of,
+    built,
+    check_call,
+    check_columns,
+    check_is_object,
+    check_methods,
+)
 from penstock.datastream.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -19,48 +27,87 @@ from penstock.datastream.functions import (
     Partitioner,
     ReduceFunction,
 )
+from penstock.datastream.program import caller_location
 from penstock.model.errors import GraphError
+from penstock.model.row import Row, make_row
+from penstock.model.types import is_pickled
 from penstock.runtime.columns import Column, ColumnAggregate, col
 from penstock.runtime.context import UserFunction
 from penstock.runtime.keys import KeySelection
 
 
-def map_function(func: Callable[..., Any] | MapFunction) -> UserFunction:
-    return _user_function(func, MapFunction, "map")
+def declared_type(
+    output_type: TypeInformation | list[TypeInformation] | None, where: str
+) -> TypeInformation | None:
+    """An `output_type` as the graph has it: a list is a ROW of those types, and undeclared is None."""
+    if isinstance(output_type, list):
+        output_type = RowTypeInfo(output_type)
+    if output_type is not None and not isinstance(output_type, TypeInformation):
+        raise TypeError(
+            f"{built(where)}: output_type must be None, a TypeInformation such as Types.INT(), or a list of them, got "
+            f"{output_type!r}."
+        )
+    return None if is_pickled(output_type) else output_type
 
 
-def projection(indexes: tuple[int, ...]) -> UserFunction:
-    """These positions of a tuple."""
-    return map_function(_Projection(indexes))
+def map_function(func: Callable[..., Any] | MapFunction, operator: str = "Map") -> UserFunction:
+    return _user_function(func, MapFunction, "map", operator)
+
+
+def projection(
+    type_info: TypeInformation, indexes: tuple[int, ...]
+) -> tuple[UserFunction, TypeInformation]:
+    """These positions of a tuple, and their type. Raises: GraphError: it is no tuple, or has no such position."""
+    if not isinstance(type_info, TupleTypeInfo):
+        raise GraphError(
+            f"Only tuple types can be projected, got {type_info}. Use map(), or declare "
+            f"Types.TUPLE(...) as output type of the operator before. {built('Projection')}."
+        )
+    types = type_info.get_field_types()
+    for index in indexes:
+        if not 0 <= index < len(types):
+            raise GraphError(
+                f"{built('Projection')}: position {index} is not in [0, {len(types) - 1}] of {type_info}."
+            )
+    return map_function(Projection(indexes)), Types.TUPLE([types[index] for index in indexes])
 
 
 def flat_map_function(func: Callable[..., Any] | FlatMapFunction) -> UserFunction:
-    return _user_function(func, FlatMapFunction, "flat_map")
+    return _user_function(func, FlatMapFunction, "flat_map", "FlatMap")
 
 
 def filter_function(func: Callable[..., Any] | FilterFunction) -> UserFunction:
-    return _user_function(func, FilterFunction, "filter")
+    return _user_function(func, FilterFunction, "filter", "Filter")
 
 
-def reduce_function(func: Callable[..., Any] | ReduceFunction) -> UserFunction:
-    return _user_function(func, ReduceFunction, "reduce")
+def reduce_function(
+    func: Callable[..., Any] | ReduceFunction, operator: str = "Reduce"
+) -> UserFunction:
+    return _user_function(func, ReduceFunction, "reduce", operator)
+
+
+def has_open(func: object) -> bool:
+    """A Function with an `open` of its own, where it may ask for state."""
+    return isinstance(func, Function) and type(func).open is not Function.open
 
 
 def join_function(func: Callable[..., Any] | Function, kind: type[Function]) -> UserFunction:
-    return _user_function(func, kind, "join")
+    return _user_function(func, kind, "join", "join")
 
 
 def co_group_function(func: Callable[..., Any] | Function, kind: type[Function]) -> UserFunction:
-    return _user_function(func, kind, "co_group")
+    return _user_function(func, kind, "co_group", "co_group")
 
 
-def method_of(func: object, kind: type[Function], method: str) -> UserFunction:
-    """`method` of a Function object of this kind; a plain callable does not do."""
+def method_of(func: object, kind: type[Function], method: str, operator: str) -> UserFunction:
+    """`method` of a Function object of this kind; a plain callable does not do. `operator`: its name, for errors."""
+    check_is_object(func, kind, operator)
     if not isinstance(func, kind):
         raise TypeError(
             f"The input must be a {kind.__name__}, got {type(func).__name__}. "
-            f"Make a class that extends {kind.__name__} and defines {method}()."
+            f"Make a class that extends {kind.__name__} and defines {method}(). {built(operator)}."
         )
+    check_methods(func, kind, operator)
     return UserFunction(getattr(func, method), func)
 
 
@@ -73,15 +120,21 @@ def keys_of(
     """Keys by a function of the value, or by columns."""
     if isinstance(key_selector, Column):
         columns = (key_selector, *(c for c in (key_type, *more_columns) if c is not None))
-        return KeySelection(_column_names(columns), None, input_type)
+        names = _column_names(columns)
+        check_columns(names, input_type, "key_by")
+        return KeySelection(names, None, input_type)
     if key_type is not None and not isinstance(key_type, TypeInformation):
         raise TypeError(
             f"key_by: key_type must be a TypeInformation, got {type(key_type).__name__}."
         )
+    check_is_object(key_selector, KeySelector, "key_by")
     if isinstance(key_selector, KeySelector):
-        return KeySelection(key_selector.get_key, key_type, input_type)
+        check_methods(key_selector, KeySelector, "key_by")
+        get_key = _opened(key_selector, key_selector.get_key)
+        return KeySelection(get_key, key_type, input_type, caller_location())
     if callable(key_selector):
-        return KeySelection(key_selector, key_type, input_type)
+        check_call(key_selector, 1, "key_by")
+        return KeySelection(key_selector, key_type, input_type, caller_location())
     hint = ""
     if isinstance(key_selector, str):
         hint = f" For a column of a column stream write key_by(col({key_selector!r}))."
@@ -90,11 +143,13 @@ def keys_of(
         hint += " for a column of a column stream write key_by(col('name'))."
     raise TypeError(
         "Parameter key_selector should be type of KeySelector or a callable function, got "
-        f"{type(key_selector).__name__}.{hint}"
+        f"{type(key_selector).__name__}.{hint} {built('key_by')}."
     )
 
 
-def selections(columns: tuple[object, ...], named: dict[str, Column]) -> tuple[Column, ...]:
+def selections(
+    columns: tuple[object, ...], named: dict[str, Column], input_type: TypeInformation | None
+) -> tuple[Column, ...]:
     """Names and expressions of `select`, each as an expression that has a name."""
     chosen = [col(column) if isinstance(column, str) else column for column in columns]
     for column in (*chosen, *named.values()):
@@ -110,6 +165,8 @@ def selections(columns: tuple[object, ...], named: dict[str, Column]) -> tuple[C
             f"select: got the result columns {names}; expected at least one, and each name once. "
             "Rename with .alias('name')."
         )
+    for column in expressions:
+        check_columns(column.columns_read(), input_type, "Select")
     return tuple(expressions)
 
 
@@ -120,9 +177,12 @@ def is_column_aggregate(value: object) -> bool:
 def partitioner_function(
     partitioner: Callable[[Any, int], int] | Partitioner,
 ) -> Callable[[Any, int], int]:
+    check_is_object(partitioner, Partitioner, "partition_custom")
     if isinstance(partitioner, Partitioner):
-        return partitioner.partition
+        check_methods(partitioner, Partitioner, "partition_custom")
+        return _opened(partitioner, partitioner.partition)
     if callable(partitioner):
+        check_call(partitioner, 2, "partition_custom")
         return partitioner
     raise TypeError(
         "Parameter partitioner should be a type of Partitioner or a callable function, got "
@@ -137,6 +197,38 @@ def without_key(function: UserFunction) -> UserFunction:
         return UserFunction(processing.process, processing)
     applying = _WholeStreamApply(function.owner)
     return UserFunction(applying.apply, applying)
+
+
+def _opened(function: Function, method: Callable[..., Any]) -> Callable[..., Any]:
+    return _OpenedFirst(function, method) if has_open(function) else method
+
+
+class _OpenedFirst:
+    """A KeySelector or Partitioner that has an `open`: called before the first record, in each task that asks it.
+
+    It has no `close`: what takes keys outside of operators has no end that is told to it.
+    """
+
+    def __init__(self, function: Function, method: Callable[..., Any]) -> None:
+        self._function = function
+        self._method = method
+        self._is_open = False
+
+    def __call__(self, *values: Any) -> Any:
+        if not self._is_open:
+            self._function.open(_NoRuntimeContext())  # type: ignore[arg-type]  # it only says that it is none
+            self._is_open = True
+        return self._method(*values)
+
+
+class _NoRuntimeContext:
+    """What key selectors and partitioners are opened with."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(
+            f"{name} is not known to a key selector or partitioner, which runs outside of operators too. Ask for it in a map "
+            "before, and put what the key needs into the record."
+        )
 
 
 class _WholeStream:
@@ -165,13 +257,16 @@ class _WholeStreamProcess(_WholeStream):
         self.function.clear(context)
 
 
-def _user_function(func: Any, kind: type[Function], method: str) -> UserFunction:
+def _user_function(func: Any, kind: type[Function], method: str, operator: str) -> UserFunction:
+    check_is_object(func, kind, operator)
     if isinstance(func, kind):
+        check_methods(func, kind, operator)
         return UserFunction(getattr(func, method), func)
     if callable(func):
+        check_call(func, arguments_of(kind, method), operator)
         return UserFunction(func, None)
     raise TypeError(
-        f"The input must be a {kind.__name__} or a callable function, got {type(func).__name__}."
+        f"The input must be a {kind.__name__} or a callable function, got {type(func).__name__}. {built(operator)}."
     )
 
 
@@ -189,7 +284,17 @@ def _column_names(columns: tuple[object, ...]) -> tuple[str, ...]:
     return tuple(names)
 
 
-class _Projection:
+class Renaming:
+    """Rows with other field names."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = names
+
+    def __call__(self, row: Row) -> Row:
+        return make_row(self._names, list(row), row.get_row_kind())
+
+
+class Projection:
     """Positions of a tuple, as a tuple."""
 
     def __init__(self, indexes: tuple[int, ...]) -> None:

@@ -100,4 +100,11 @@ __getattr__ = absent(
     {
         "WindowOperationDescriptor": "It is of PyFlink's inside; a WindowedStream has methods for all that it says.",
     },
+    (
+        "penstock.common",
+        "penstock.datastream.functions",
+        "penstock.datastream.state",
+        "penstock.datastream.output_tag",
+        "penstock.metrics",
+    ),
 )

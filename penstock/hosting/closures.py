@@ -23,6 +23,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, Final
 
+from penstock.hosting.checkpoints.files import local_path
 from penstock.model.errors import ConfigurationError, GraphError
 
 MODULES_LIMIT_BYTES: Final = 32 * 1024 * 1024
@@ -106,7 +107,7 @@ def user_modules_archive(python_files: Sequence[str] = ()) -> bytes:
     """
     contents = _beside_main() | _loaded_modules()
     for path in python_files:
-        contents.update(_named_file(Path(path.removeprefix("file://"))))
+        contents.update(_named_file(Path(local_path(path) or path)))
     if not contents:
         return b""
     total = sum(map(len, contents.values()))

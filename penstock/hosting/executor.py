@@ -37,7 +37,7 @@ from penstock.hosting.ha_settings import ha_settings_of, recovery_directory_of
 from penstock.hosting.ha_store import Ended
 from penstock.hosting.job_observer import JobObserver
 from penstock.hosting.jobmanager import JobManager
-from penstock.hosting.minicluster import ThreadProvider, refuse_files
+from penstock.hosting.minicluster import ThreadProvider, import_here, refuse_files
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.settings_builder import (
     HOST_DEFAULTS,
@@ -234,6 +234,8 @@ class ClusterExecutor:
         job_graph = build_job_graph(graph, JobId(fixed_id or uuid.uuid4().hex), serialize)
         _check_sizes(job_graph)
         files = python_files(settings, program)
+        if not self._host.ships_modules:
+            import_here(files)
         return graph, SubmittedJob(
             job_graph,
             tuple(coordinated_vertices(job_graph.vertices, graph.nodes)),

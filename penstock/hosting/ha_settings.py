@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import stat
 import sys
 from dataclasses import dataclass
@@ -12,12 +11,12 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from penstock.hosting.checkpoints.files import local_path
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 
 _KINDS: Final = ("NONE", "FILE", "ZOOKEEPER")
 _ZOOKEEPER: Final = "high-availability.zookeeper."
-_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _KEY_BYTES_MIN: Final = 16
 
 
@@ -111,19 +110,18 @@ def _root(settings: Settings, kind: str) -> Path:
             f"high-availability.type is {kind}, so high-availability.storageDir must name a directory "
             "that all drivers share."
         )
-    path = storage.removeprefix("file://")
-    scheme = _SCHEME.match(path)
-    if scheme is not None:
+    path = local_path(storage)
+    if path is None:
         raise ConfigurationError(
             f"high-availability.storageDir is {storage!r}, but {kind} takes a local or mounted "
-            f"directory, not {scheme[1]}://: drivers settle who leads by renaming, which object stores cannot do in one "
+            f"directory, not {storage.partition(':')[0]}://: drivers settle who leads by renaming, which object stores cannot do in one "
             "step. Name a directory such as file:///mnt/ha (NFS will do). Checkpoints may lie elsewhere: "
             "execution.checkpointing.dir."
         )
     cluster = (settings.get_str("high-availability.cluster-id") or "").strip("/")
     if not cluster or cluster in {".", ".."}:
         raise ConfigurationError("high-availability.cluster-id must name the cluster.")
-    return Path(path).absolute() / quote(cluster, safe="")
+    return Path(path) / quote(cluster, safe="")
 
 
 def _key(settings: Settings) -> bytes:

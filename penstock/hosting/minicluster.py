@@ -5,9 +5,12 @@ For tests and the debugger (`breakpoint()` in a user function works); never the 
 
 from __future__ import annotations
 
+import importlib
+import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from penstock.hosting.addresses import Endpoint
@@ -95,6 +98,22 @@ class ThreadProvider:
             self.stop(resource_id)
         for thread in self._threads:
             thread.join(_STOP_WAIT_S)
+
+
+def import_here(python_files: Sequence[str]) -> None:
+    """Have this process import the modules that a program names for its functions, which run in it.
+
+    They stay importable after the job. Raises: ConfigurationError for a missing file.
+    """
+    for path in [Path(one.removeprefix("file://")).absolute() for one in python_files]:
+        if not path.exists():
+            raise ConfigurationError(
+                f"add_python_file: there is no file or directory {str(path)!r}"
+            )
+        place = str(path.parent if path.suffix == ".py" else path)
+        if place not in sys.path:
+            sys.path.insert(0, place)
+    importlib.invalidate_caches()
 
 
 def refuse_files(program: ProgramSettings) -> None:

@@ -89,6 +89,18 @@ OPTIONS: Final[Mapping[str, Option]] = {
 }
 
 
+OLD_NAMES: Final[Mapping[str, str]] = {
+    "execution.buffer-timeout": "execution.buffer-timeout.interval",
+    "execution.checkpointing.alignment-timeout": "execution.checkpointing.aligned-checkpoint-timeout",
+    "execution.checkpointing.unaligned": "execution.checkpointing.unaligned.enabled",
+    "high-availability": "high-availability.type",
+    "pipeline.operator-chaining": "pipeline.operator-chaining.enabled",
+    "restart-strategy": "restart-strategy.type",
+    "state.backend": "state.backend.type",
+}
+"""What options were called before, by Flink's withDeprecatedKeys: read where the present name is not set."""
+
+
 def parse_duration_ms(text: str, key: str = "") -> int:
     """Milliseconds of `5 min`, `200 ms`, `1 h`, `20`; parts below a millisecond are cut off."""
     return int(parse_fine_duration_ms(text, key))
@@ -129,9 +141,9 @@ class Settings:
     ) -> None:
         """`spark`: Spark's configuration, all of it. `defaults`: what the host sets."""
         self._layers: tuple[tuple[Layer, dict[str, object]], ...] = (
-            (Layer.PROGRAM, dict(program or {})),
-            (Layer.COMMAND_LINE, dict(command_line or {})),
-            (Layer.SPARK, _from_spark(spark or {})),
+            (Layer.PROGRAM, _renamed(program or {})),
+            (Layer.COMMAND_LINE, _renamed(command_line or {})),
+            (Layer.SPARK, _renamed(_from_spark(spark or {}))),
             (Layer.DEFAULT, dict(defaults or {})),
         )
         for _, values in self._layers:
@@ -206,6 +218,14 @@ class Settings:
         return merged
 
 
+def _renamed(values: Mapping[str, object]) -> dict[str, object]:
+    found = {key: value for key, value in values.items() if key not in OLD_NAMES}
+    for old, present in OLD_NAMES.items():
+        if old in values:
+            found.setdefault(present, values[old])
+    return found
+
+
 def _from_spark(spark: Mapping[str, object]) -> dict[str, object]:
     """`spark.penstock.slot.idle.timeout` sets slot.idle.timeout, `spark.penstock.x` penstock.x."""
     found: dict[str, object] = {}
@@ -213,7 +233,9 @@ def _from_spark(spark: Mapping[str, object]) -> dict[str, object]:
     for key, value in spark.items():
         if key.startswith(prefix):
             short = key.removeprefix(prefix)
-            found[short if short in OPTIONS else PENSTOCK_PREFIX + short] = value
+            found[short if short in OPTIONS or short in OLD_NAMES else PENSTOCK_PREFIX + short] = (
+                value
+            )
     return found
 
 

@@ -76,7 +76,15 @@ class Row:
         _set_fields(self, tuple(field_names))
 
     def get_fields_by_names(self, names: Sequence[str]) -> list[Any]:
-        return [self._values[self._position(name)] for name in names]
+        """In the order of the names; all of them of a Row that has no names. Raises: ValueError: there is no such field."""
+        if self._fields is None:
+            return self._values
+        missing = [name for name in names if name not in self._fields]
+        if missing:
+            raise ValueError(
+                f"field names {missing} do not exist in {list(self._fields)}, the names of {self!r:.200}"
+            )
+        return [self._values[self._fields.index(name)] for name in names]
 
     def __call__(self, *args: Any) -> Row:
         if len(args) > len(self._values):
@@ -128,12 +136,14 @@ class Row:
         return len(self._values)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Row)
-            and self._values == other._values
-            and self._fields == other._fields
-            and self._row_kind is other._row_kind
-        )
+        """Of one kind, with the same values by position; by name where both have names, whatever their order."""
+        if not isinstance(other, Row) or self._row_kind is not other._row_kind:
+            return False
+        if self._fields == other._fields:
+            return self._values == other._values
+        if self._fields is None or other._fields is None:
+            return False
+        return self.as_dict() == other.as_dict()
 
     def __hash__(self) -> int:
         return hash(tuple(self._values))

@@ -97,7 +97,10 @@ class Time:
         return hash(("Time", self._millis))
 
     def __repr__(self) -> str:
-        return f"Time({self._millis} ms)"
+        return f"Time({self})"
+
+    def __str__(self) -> str:
+        return f"{self._millis} ms"
 
 
 class Instant:

@@ -340,15 +340,19 @@ class RowTypeInfo(TypeInformation):
         return True
 
     def to_internal_type(self, obj: Any) -> Any:
-        """A tuple of plain values. Takes Row, tuple, list, or dict by name."""
+        """A tuple of plain values. Takes Row, tuple, list, or by name a dict or the attributes of an object."""
         if obj is None:
             return None
         if isinstance(obj, dict):
             obj = [obj.get(name) for name in self._field_names]
-        elif isinstance(obj, Row) and obj._fields is not None:
-            obj = [obj[name] if name in obj else obj[i] for i, name in enumerate(self._field_names)]
-        elif not isinstance(obj, Row | tuple | list):
-            raise ValueError(f"unexpected value {obj!r} for {self}: expected a Row, tuple or list")
+        elif isinstance(obj, Row):
+            obj = obj.get_fields_by_names(self._field_names)
+        elif not isinstance(obj, tuple | list):
+            if not hasattr(obj, "__dict__"):
+                raise ValueError(
+                    f"unexpected value {obj!r} for {self}: expected a Row, tuple or list"
+                )
+            obj = [vars(obj).get(name) for name in self._field_names]
         return _each(self._field_types, obj, "to_internal_type")
 
     def from_internal_type(self, obj: Any) -> Any:

@@ -10,11 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from penstock.model.parametrised import Parametrised
+
 ResultPredicate: TypeAlias = Callable[[list[Any]], bool]
 ExceptionPredicate: TypeAlias = Callable[[BaseException], bool]
 
 
-class AsyncRetryPredicate(ABC):
+class AsyncRetryPredicate(Parametrised, ABC):
     """Which results and which errors ask for another attempt."""
 
     @abstractmethod
@@ -26,7 +28,7 @@ class AsyncRetryPredicate(ABC):
         """`(error) -> whether to try again`; None: never because of errors."""
 
 
-class AsyncRetryStrategy(ABC):
+class AsyncRetryStrategy(Parametrised, ABC):
     """How often and after what time. Attempts count from 1."""
 
     @abstractmethod

@@ -274,9 +274,7 @@ class RecordCodec(Codec):
     def coerce(self, value: Any) -> Any:
         if value is None:
             return None
-        if isinstance(value, dict):
-            value = [value.get(name) for name in self.names]
-        items = list(value)
+        items = self._items(value)
         if len(items) != len(self.fields):
             raise ValueError(f"{value!r:.200} has {len(items)} fields, {self.type_info} needs "
                              f"{len(self.fields)}")  # fmt: skip
@@ -287,6 +285,16 @@ class RecordCodec(Codec):
         if isinstance(value, Row):
             row.set_row_kind(value.get_row_kind())
         return row
+
+    def _items(self, value: Any) -> list[Any]:
+        """Fields of what stands for a record: by name of a dict, a named Row, an object's attributes; else in order."""
+        if self.row_names is not None and isinstance(value, Row):
+            return self._in_order(value)
+        if isinstance(value, dict):
+            return [value.get(name) for name in self.names]
+        if isinstance(value, tuple | list | Row) or not hasattr(value, "__dict__"):
+            return list(value)
+        return [vars(value).get(name) for name in self.names]
 
     def plain(self, values: Sequence[Any]) -> Sequence[Any]:
         present = [v for v in values if v is not None]
@@ -312,7 +320,8 @@ class RecordCodec(Codec):
                     f"a value of type {type(value).__qualname__} does not fit the declared type "
                     f"{self.type_info}: expected {expected.__name__}, got {value!r:.200}"
                 )
-        if set(map(len, values)) - {len(self.fields)}:
+        rows = values if self.row_names is None else self._all_in_order(values)
+        if set(map(len, rows)) - {len(self.fields)}:
             wrong = next(v for v in values if len(v) != len(self.fields))
             raise AssertionError(
                 f"{wrong!r:.200} has {len(wrong)} fields, the declared type {self.type_info} has "
@@ -320,8 +329,22 @@ class RecordCodec(Codec):
             )
         if not values:
             return [() for _ in self.fields]
-        rows = values if self.row_names is None else [row._values for row in values]  # ruff: ignore[private-member-access] - hot
         return list(zip(*rows, strict=True))
+
+    def _all_in_order(self, rows: Sequence[Row]) -> list[list[Any]]:
+        if {row._fields for row in rows} <= {None, self.names}:
+            return [row._values for row in rows]  # ruff: ignore[private-member-access] - hot
+        return list(map(self._in_order, rows))
+
+    def _in_order(self, row: Row) -> list[Any]:
+        """Values of a Row by the type's names, if it has names: they may come in another order. Source: PyFlink's RowCoder.
+
+        Raises: ValueError: the Row has other names.
+        """
+        fields = row._fields
+        if fields is None or fields == self.names:
+            return row._values  # ruff: ignore[private-member-access] - hot
+        return row.get_fields_by_names(self.names)
 
     def records(
         self, columns: Sequence[Sequence[Any]], count: int, like: Sequence[Any] | None = None

@@ -37,6 +37,16 @@ class Column:
         """How the result is called in `select`: its alias, its column, or its own text."""
         return self._name or self.column_name or str(self)
 
+    def columns_read(self) -> set[str]:
+        """Names of the columns that it needs."""
+        if self.operation == "col":
+            return {self.args[0]}
+        found: set[str] = set()
+        for arg in self.args if self.operation != "lit" else ():
+            for part in arg if isinstance(arg, tuple | list) else (arg,):
+                found |= part.columns_read() if isinstance(part, Column) else set()
+        return found
+
     def alias(self, name: str) -> Column:
         """The same with a name."""
         return Column(self.operation, self.args, name)

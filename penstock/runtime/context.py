@@ -56,23 +56,27 @@ class UserFunction:
         return found if callable(found) else None
 
 
-class Counter:
+class Metric:
+    """What functions count with."""
+
+
+class Counter(Metric):
     """A number that goes up and down."""
 
     def __init__(self) -> None:
         self._count = 0
 
-    def inc(self, value: int = 1) -> None:
-        self._count += value
+    def inc(self, n: int = 1) -> None:
+        self._count += n
 
-    def dec(self, value: int = 1) -> None:
-        self._count -= value
+    def dec(self, n: int = 1) -> None:
+        self._count -= n
 
     def get_count(self) -> int:
         return self._count
 
 
-class Distribution:
+class Distribution(Metric):
     """Sum, count, minimum and maximum of ints."""
 
     def __init__(self) -> None:
@@ -88,7 +92,7 @@ class Distribution:
         self.max = value if self.max is None else max(self.max, value)
 
 
-class Meter:
+class Meter(Metric):
     """Counts events; rates are for whoever has a clock."""
 
     def __init__(self, time_span_in_seconds: int = 60) -> None:
@@ -138,23 +142,29 @@ class KeyedStateStore:
         self._backend = backend
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState:
-        return self._keyed().get_state(state_descriptor)
+        return self._keyed(state_descriptor, ValueStateDescriptor).get_state(state_descriptor)
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState:
-        return self._keyed().get_list_state(state_descriptor)
+        return self._keyed(state_descriptor, ListStateDescriptor).get_list_state(state_descriptor)
 
     def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState:
-        return self._keyed().get_map_state(state_descriptor)
+        return self._keyed(state_descriptor, MapStateDescriptor).get_map_state(state_descriptor)
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState:
-        return self._keyed().get_reducing_state(state_descriptor)
+        return self._keyed(state_descriptor, ReducingStateDescriptor).get_reducing_state(
+            state_descriptor
+        )
 
     def get_aggregating_state(
         self, state_descriptor: AggregatingStateDescriptor
     ) -> AggregatingState:
-        return self._keyed().get_aggregating_state(state_descriptor)
+        return self._keyed(state_descriptor, AggregatingStateDescriptor).get_aggregating_state(
+            state_descriptor
+        )
 
-    def _keyed(self) -> KeyedStateBackend:
+    def _keyed(self, descriptor: object, expected: type) -> KeyedStateBackend:
+        if not isinstance(descriptor, expected):
+            raise TypeError(f"this kind of state takes a {expected.__name__}, got {descriptor!r}")
         if self._backend is None:
             raise RuntimeError(_NOT_KEYED)
         return self._backend

@@ -1,11 +1,17 @@
-"""OutputTag: the name of a side output. Knows no operator.
+"""OutputTag: the name of a side output; and what goes to one taken out of an operator's results. Knows no operator.
 
 Source: Flink OutputTag, PyFlink pyflink.datastream.output_tag; differs: in nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
 from penstock.model.types import PickledBytesTypeInfo, RowTypeInfo, TypeInformation
+from penstock.runtime.elements import Element, RowBatch, Tagged
 
 
 class OutputTag:
@@ -39,3 +45,66 @@ class OutputTag:
 
     def __repr__(self) -> str:
         return f"OutputTag({self.tag_id!r}, {self.type_info})"
+
+
+def is_tagged(value: Any) -> bool:
+    """Whether a result is meant for a side output: (tag, value)."""
+    return type(value) is tuple and len(value) == 2 and isinstance(value[0], OutputTag)
+
+
+class AsideCollector:
+    """What goes to side outputs beside a batch of results, each with its timestamp."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, tuple[list[Any], list[int]]] = {}
+
+    def add(self, tag_id: str, value: Any, stamp: int) -> None:
+        values, stamps = self._held.setdefault(tag_id, ([], []))
+        values.append(value)
+        stamps.append(stamp)
+
+    def untagged(self, results: Iterable[Any], stamp: int) -> Iterator[Any]:
+        """The results for the main output, while the others are collected."""
+        for result in results:
+            if is_tagged(result):
+                self.add(result[0].tag_id, result[1], stamp)
+            else:
+                yield result
+
+    def take(self, tags: tuple[str, ...]) -> Iterator[Tagged]:
+        """What was collected for these tags; what for others is dropped."""
+        held, self._held = self._held, {}
+        for tag_id, (values, stamps) in held.items():
+            if tag_id in tags:
+                yield Tagged(tag_id, RowBatch(values, np.array(stamps, np.int64)))
+
+
+def separated(
+    batches: Iterable[RowBatch], tags: tuple[str, ...]
+) -> Iterable[Element | Tagged | None]:
+    """Tagged tuples out of the main output, if anybody reads a side output; tags not read are dropped."""
+    if not tags:
+        return batches
+    return _separate(batches, tags)
+
+
+def _separate(
+    batches: Iterable[RowBatch], tags: tuple[str, ...]
+) -> Iterable[Element | Tagged | None]:
+    for batch in batches:
+        sides: dict[str | None, list[int]] = {}
+        for index, value in enumerate(batch.values):
+            if is_tagged(value):
+                sides.setdefault(value[0].tag_id, []).append(index)
+            else:
+                sides.setdefault(None, []).append(index)
+        if set(sides) == {None}:
+            yield batch
+            continue
+        for tag, indexes in sides.items():
+            stamps = None if batch.timestamps is None else batch.timestamps[np.array(indexes)]
+            values = [batch.values[index] for index in indexes]
+            if tag is None:
+                yield RowBatch(values, stamps)
+            elif tag in tags:
+                yield Tagged(tag, RowBatch([value[1] for value in values], stamps))

@@ -79,6 +79,9 @@ class Committer(ABC):
     def abort(self, job_prefix: str) -> None:
         """The job ended without commit, or starts again: drop what its attempts left behind."""
 
+    def close(self) -> None:
+        """When its task ends, however it does. On the driver `abort` comes last."""
+
 
 class Sink(ABC):
     """Where records go: picklable, made in the driver."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from penstock.model.errors import UserError
+from penstock.model.parametrised import Parametrised
 from penstock.runtime.checkpoint.snapshot import KeyedPart, RestoredDatabase, StateInfo
 from penstock.runtime.keys.hashing import key_group, state_key
 from penstock.runtime.state_descriptors import (
@@ -50,7 +51,7 @@ Snapshot: TypeAlias = "dict[str, KeyedPart]"
 """State by name and key group: (key, namespace, value)."""
 
 
-class State(ABC):
+class State(Parametrised, ABC):
     """Base of all kinds. Every call is about the current key and namespace."""
 
     @abstractmethod

@@ -223,6 +223,8 @@ class StateDescriptor:
     def __init__(self, name: str, type_info: TypeInformation | None = None) -> None:
         if not isinstance(name, str) or not name:
             raise ValueError(f"a state needs a non-empty name, got {name!r}")
+        if type_info is not None and not isinstance(type_info, TypeInformation):
+            raise TypeError(f"state {name!r} takes a type such as Types.INT(), got {type_info!r}")
         self.name = name
         self.type_info = type_info or PickledBytesTypeInfo()
         self._ttl_config: StateTtlConfig | None = None

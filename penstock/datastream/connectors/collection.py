@@ -22,6 +22,7 @@ from penstock.runtime.elements import Batch, RowBatch
 
 ROWS_PER_BATCH: Final = 4096
 ONLY_SPLIT: Final = "collection"
+_REFUSALS: Final = (TypeError, ValueError, AssertionError, OverflowError)
 
 
 class CollectionSource(Source):
@@ -34,9 +35,15 @@ class CollectionSource(Source):
     @classmethod
     def of(cls, values: Iterable[Any], type_info: TypeInformation | None) -> CollectionSource:
         """Values brought to the declared type: tuples become Rows, numbers wrap to its width."""
+        if not isinstance(values, Iterable):
+            raise TypeError(f"from_collection takes a list of values, got {values!r:.200}.")
         copied = list(values)
         if type_info is not None:
-            copied = list(coerce_collection(copied, type_info))
+            try:
+                copied = list(coerce_collection(copied, type_info))
+            except _REFUSALS as error:
+                kind = next(kind for kind in _REFUSALS if isinstance(error, kind))
+                raise kind(f"from_collection: {error}") from error
         return cls(copied, type_info)
 
     @property

@@ -21,7 +21,7 @@ from penstock.datastream.connectors.base import (
     ReaderContext,
     Source,
 )
-from penstock.datastream.connectors.file_formats import BulkFormat, FileFormat, StreamFormat
+from penstock.datastream.connectors.file_formats import BulkFormat, FileFormat
 from penstock.datastream.connectors.file_listing import (
     DEFAULT_SPLIT_BYTES,
     FileSplit,
@@ -52,7 +52,7 @@ class FileSource(Source):
         self._settings = settings
 
     @staticmethod
-    def for_record_stream_format(stream_format: StreamFormat, *paths: str) -> FileSourceBuilder:
+    def for_record_stream_format(stream_format: FileFormat, *paths: str) -> FileSourceBuilder:
         return FileSourceBuilder(stream_format, paths)
 
     @staticmethod

@@ -1,8 +1,9 @@
 """Files as sources and sinks: pyflink.datastream.connectors.file_system."""
 
+from penstock.common.absent import absent
 from penstock.datastream.connectors.file_buckets import BucketAssigner
 from penstock.datastream.connectors.file_compaction import FileCompactor, FileCompactStrategy
-from penstock.datastream.connectors.file_formats import BulkFormat, StreamFormat
+from penstock.datastream.connectors.file_formats import BulkFormat
 from penstock.datastream.connectors.file_sink import (
     DefaultRollingPolicy,
     FileSink,
@@ -16,6 +17,7 @@ from penstock.datastream.connectors.file_source import (
     FileSourceBuilder,
     FileSplitAssignerProvider,
 )
+from penstock.datastream.connectors.stream_format import StreamFormat
 from penstock.datastream.connectors.streaming_file_sink import StreamingFileSink
 
 __all__ = [
@@ -35,3 +37,14 @@ __all__ = [
     "StreamFormat",
     "StreamingFileSink",
 ]
+
+__getattr__ = absent(
+    __name__,
+    {},
+    (
+        "penstock.common",
+        "penstock.common.serialization",
+        "penstock.datastream.connectors",
+        "penstock.datastream.functions",
+    ),
+)

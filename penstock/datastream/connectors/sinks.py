@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.datastream.connectors.base import Accepts, Sink, SinkWriter, WriterContext
@@ -69,18 +69,25 @@ class CollectingSink(Sink):
         """Forget what came."""
         self._values.clear()
 
-    def read_from(self, control: JobControl, stream: str) -> None:
-        """Take the records of a job that runs, as they come."""
+    def read_from(
+        self, control: JobControl, stream: str, values: Callable[[list[Any]], list[Any]]
+    ) -> None:
+        """Take the records of a job that runs, as they come. `values`: makes a batch what the client gets."""
         thread = threading.Thread(
-            target=self._read, args=(control, stream), name="penstock-collecting-sink", daemon=True
+            target=self._read,
+            args=(control, stream, values),
+            name="penstock-collecting-sink",
+            daemon=True,
         )
         self._reading.append((control, thread))
         thread.start()
 
-    def _read(self, control: JobControl, stream: str) -> None:
+    def _read(
+        self, control: JobControl, stream: str, values: Callable[[list[Any]], list[Any]]
+    ) -> None:
         with contextlib.suppress(PenstockError):  # execute() tells the job's failure
             for batch in control.collect(stream):
-                self._values += batch
+                self._values += values(batch)
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         raise AssertionError("its records go to the driver: see DataStream.sink_to")

@@ -1,5 +1,6 @@
 """Streams, what ends them, and results on the client: pyflink.datastream.data_stream."""
 
+from penstock.common.absent import absent
 from penstock.datastream.data_stream.cached import CachedDataStream
 from penstock.datastream.data_stream.connected import (
     BroadcastConnectedStream,
@@ -24,3 +25,19 @@ __all__ = [
     "KeyedStream",
     "WindowedStream",
 ]
+
+__getattr__ = absent(
+    __name__,
+    {},
+    (
+        "penstock.common",
+        "penstock.common.typeinfo",
+        "penstock.common.watermark_strategy",
+        "penstock.datastream.functions",
+        "penstock.datastream.state",
+        "penstock.datastream.window",
+        "penstock.datastream.output_tag",
+        "penstock.datastream.slot_sharing_group",
+        "penstock.datastream.connectors",
+    ),
+)

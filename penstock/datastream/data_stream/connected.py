@@ -10,6 +10,7 @@ from typing import Any
 
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream import user_functions as adapt
+from penstock.datastream.build_checks import built
 from penstock.datastream.data_stream.data_stream import DataStream
 from penstock.datastream.data_stream.keyed_stream import KeyedStream
 from penstock.datastream.functions import (
@@ -23,6 +24,7 @@ from penstock.datastream.functions.broadcast import (
     KeyedBroadcastProcessFunction,
 )
 from penstock.model.errors import GraphError
+from penstock.model.types import is_pickled
 from penstock.runtime import operators as ops
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operator import Operator
@@ -33,6 +35,8 @@ class ConnectedStreams:
     """Made by `connect`. Both streams are keyed, or none is."""
 
     def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
+        if not isinstance(stream2, DataStream):
+            raise TypeError(f"connect takes a DataStream, got {type(stream2).__name__}.")
         if stream1.get_execution_environment() is not stream2.get_execution_environment():
             raise GraphError("connect: the streams belong to different environments.")
         self.stream1 = stream1
@@ -46,7 +50,7 @@ class ConnectedStreams:
         return ConnectedStreams(keyed1, self.stream2.key_by(key_selector2, key_type))
 
     def map(self, func: CoMapFunction, output_type: TypeInformation | None = None) -> DataStream:
-        function, keys = adapt.method_of(func, CoMapFunction, "map1"), self._keys()
+        function, keys = adapt.method_of(func, CoMapFunction, "map1", "Co-Map"), self._keys()
         if keys is None:
             return self._then("Co-Map", ops.CoMapOperator(function), output_type)
         return self._then("Co-Map", ops.KeyedCoMapOperator(function, keys), output_type)
@@ -54,7 +58,8 @@ class ConnectedStreams:
     def flat_map(
         self, func: CoFlatMapFunction, output_type: TypeInformation | None = None
     ) -> DataStream:
-        function, keys = adapt.method_of(func, CoFlatMapFunction, "flat_map1"), self._keys()
+        function = adapt.method_of(func, CoFlatMapFunction, "flat_map1", "Co-Flat Map")
+        keys = self._keys()
         if keys is None:
             return self._then("Co-Flat Map", ops.CoFlatMapOperator(function), output_type)
         return self._then("Co-Flat Map", ops.KeyedCoFlatMapOperator(function, keys), output_type)
@@ -67,14 +72,16 @@ class ConnectedStreams:
         """A CoProcessFunction; on keyed streams a KeyedCoProcessFunction, with state and timers."""
         keys = self._keys()
         if keys is None:
-            function = adapt.method_of(func, CoProcessFunction, "process_element1")
+            function = adapt.method_of(func, CoProcessFunction, "process_element1", "Co-Process")
             return self._then("Co-Process", ops.CoProcessOperator(function), output_type)
-        function = adapt.method_of(func, KeyedCoProcessFunction, "process_element1")
+        function = adapt.method_of(
+            func, KeyedCoProcessFunction, "process_element1", "Keyed Co-Process"
+        )
         keyed = ops.KeyedCoProcessOperator(function, keys)
         return self._then("Keyed Co-Process", keyed, output_type)
 
     def _keys(self) -> tuple[KeySelection, KeySelection] | None:
-        """None: no stream is keyed. Raises GraphError: only one is."""
+        """None: no stream is keyed. Raises GraphError: only one is, or their keys are of different types."""
         keys = [
             stream.keys
             for stream in (self.stream1, self.stream2)
@@ -84,6 +91,12 @@ class ConnectedStreams:
             raise GraphError(
                 "connect: one stream is keyed, the other is not. Key both: "
                 "a.connect(b).key_by(selector_of_a, selector_of_b)."
+            )
+        types = [one.key_type for one in keys if not is_pickled(one.key_type)]
+        if len(types) == 1 or types[:1] != types[1:]:
+            raise GraphError(
+                f"connect: the keys are of different types: {keys[0].key_type or 'pickled'} and "
+                f"{keys[1].key_type or 'pickled'}, so equal ones would not meet. Give both key_by the same key_type. {built('connect')}."
             )
         return (keys[0], keys[1]) if keys else None
 
@@ -128,14 +141,15 @@ class BroadcastConnectedStream:
         stream = self.non_broadcast_stream
         names = tuple(descriptor.get_name() for descriptor in self.broadcast_state_descriptors)
         operator: Operator
+        name = "Co-Process-Broadcast"
         if isinstance(stream, KeyedStream):
-            function = adapt.method_of(func, KeyedBroadcastProcessFunction, "process_element")
+            name = f"Keyed-{name}"
+            kind = KeyedBroadcastProcessFunction
+            function = adapt.method_of(func, kind, "process_element", name)
             operator = ops.KeyedBroadcastProcessOperator(function, stream.keys, names)
         else:
-            function = adapt.method_of(func, BroadcastProcessFunction, "process_element")
+            function = adapt.method_of(func, BroadcastProcessFunction, "process_element", name)
             operator = ops.BroadcastProcessOperator(function, names)
         to_all = self.broadcast_stream.input_stream.upstreams()
         second = (replace(upstream, input_index=1) for upstream in to_all)
-        return stream.add_operator(
-            "Co-Process-Broadcast", operator, output_type, (*stream.upstreams(), *second)
-        )
+        return stream.add_operator(name, operator, output_type, (*stream.upstreams(), *second))

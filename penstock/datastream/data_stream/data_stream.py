@@ -11,20 +11,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
-from penstock.common.execution_config import (
-    ExecutionConfig,
-    check_max_parallelism,
-    check_parallelism,
-)
-from penstock.common.typeinfo import TypeInformation, Types
+from penstock.common.execution_config import ExecutionConfig
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.datastream import user_functions as adapt
+from penstock.datastream.build_checks import built, check_columns
 from penstock.datastream.connectors.base import SupportsPreprocessing
 from penstock.datastream.connectors.sinks import CollectingSink
+from penstock.datastream.data_stream.client_values import client_values
 from penstock.datastream.data_stream.iterator import CloseableIterator, take
-from penstock.datastream.data_stream.projection import projected_type
+from penstock.datastream.data_stream.operator_settings import OperatorSettings
 from penstock.datastream.data_stream.side_outputs import request_side_output
-from penstock.datastream.data_stream.sink import DataStreamSink, group_name
+from penstock.datastream.data_stream.sink import DataStreamSink
 from penstock.datastream.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -36,10 +34,8 @@ from penstock.datastream.functions import (
 )
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.program import Upstream
-from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.model.errors import GraphError
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy, StreamExchangeMode
-from penstock.model.graph.stream_graph import ChainingStrategy, StreamNode
 from penstock.runtime import operators as ops
 from penstock.runtime.columns import Column
 from penstock.runtime.context import UserFunction
@@ -59,7 +55,7 @@ if TYPE_CHECKING:
 DRIVER_PRINT_STREAM = "print"
 
 
-class DataStream:
+class DataStream(OperatorSettings):
     """A stream of records of one type."""
 
     def __init__(
@@ -68,77 +64,8 @@ class DataStream:
         upstreams: Sequence[Upstream],
         element_type: TypeInformation | None,
     ) -> None:
-        self._environment = environment
-        self._upstreams = tuple(upstreams)
+        super().__init__(environment, upstreams)
         self._element_type = element_type
-
-    # ---------------------------------------------------------- settings of the operator
-
-    def get_name(self) -> str:
-        return self._node("get_name").name
-
-    def name(self, name: str) -> DataStream:
-        self._node("name").name = name
-        return self
-
-    def uid(self, uid: str) -> DataStream:
-        self._node("uid").uid = uid
-        return self
-
-    def set_uid_hash(self, uid_hash: str) -> DataStream:
-        return self.uid(uid_hash)
-
-    def set_parallelism(self, parallelism: int) -> DataStream:
-        check_parallelism(parallelism)
-        node = self._node("set_parallelism")
-        if node.is_parallelism_fixed and parallelism != node.parallelism:
-            raise GraphError(
-                f"operator '{node.name}' (built at {node.defined_at}) runs with parallelism "
-                f"{node.parallelism} only, got {parallelism}. Leave it, or call rebalance() and "
-                "set the parallelism of the next operator."
-            )
-        node.parallelism = parallelism
-        return self
-
-    def set_max_parallelism(self, max_parallelism: int) -> DataStream:
-        check_max_parallelism(max_parallelism)
-        self._node("set_max_parallelism").max_parallelism = max_parallelism
-        return self
-
-    def force_non_parallel(self) -> DataStream:
-        node = self._node("force_non_parallel")
-        node.parallelism = node.max_parallelism = 1
-        node.is_parallelism_fixed = True
-        return self
-
-    def set_buffer_timeout(self, timeout_millis: int) -> DataStream:
-        """-1: flush full buffers only; 0: after each batch."""
-        self._node("set_buffer_timeout").buffer_timeout_ms = timeout_millis
-        return self
-
-    def start_new_chain(self) -> DataStream:
-        self._node("start_new_chain").chaining_strategy = ChainingStrategy.HEAD
-        return self
-
-    def disable_chaining(self) -> DataStream:
-        self._node("disable_chaining").chaining_strategy = ChainingStrategy.NEVER
-        return self
-
-    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> DataStream:
-        if isinstance(slot_sharing_group, SlotSharingGroup):
-            self._environment.register_slot_sharing_group(slot_sharing_group)
-        node = self._node("slot_sharing_group")
-        node.slot_sharing_group = group_name(slot_sharing_group)
-        return self
-
-    def set_co_location_group(self, key: str | None) -> DataStream:
-        """Subtask i of all operators with this key runs in one slot. Java API only in Flink."""
-        self._node("set_co_location_group").co_location_key = key
-        return self
-
-    def set_description(self, description: str) -> DataStream:
-        self._node("set_description").description = description
-        return self
 
     def get_type(self) -> TypeInformation:
         return self._element_type or Types.PICKLED_BYTE_ARRAY()
@@ -170,6 +97,7 @@ class DataStream:
     def filter(self, func: Callable[[Any], Any] | FilterFunction | Column) -> DataStream:
         """Keep what `func` (or the column expression) says true of; the type stays."""
         if isinstance(func, Column):
+            check_columns(func.columns_read(), self._element_type, "Filter")
             return self._then("Filter", ops.ColumnFilterOperator(func), self._element_type)
         return self._then(
             "Filter", ops.FilterOperator(adapt.filter_function(func)), self._element_type
@@ -178,16 +106,19 @@ class DataStream:
     def process(
         self, func: ProcessFunction, output_type: TypeInformation | None = None
     ) -> DataStream:
-        function = adapt.method_of(func, ProcessFunction, "process_element")
+        function = adapt.method_of(func, ProcessFunction, "process_element", "PROCESS")
         return self._then("PROCESS", ops.ProcessOperator(function), output_type)
 
     def project(self, *field_indexes: int) -> DataStream:
         """Some positions of a TUPLE typed stream, as a TUPLE."""
-        output_type = projected_type(self.get_type(), field_indexes)
-        projection = adapt.projection(field_indexes)
+        projection, output_type = adapt.projection(self.get_type(), field_indexes)
         return self._then("Projection", ops.MapOperator(projection), output_type)
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
+        if not isinstance(watermark_strategy, WatermarkStrategy):
+            raise TypeError(
+                f"assign_timestamps_and_watermarks takes a WatermarkStrategy, got {watermark_strategy!r}."
+            )
         operator = ops.TimestampsAndWatermarksOperator(watermark_strategy)
         return self._then("Timestamps/Watermarks", operator, self._element_type)
 
@@ -207,7 +138,7 @@ class DataStream:
 
     def select(self, *columns: Column | str, **named: Column) -> DataStream:
         """Columns by name or expression; `name=expression` names the result."""
-        operator = ops.SelectOperator(adapt.selections(columns, named))
+        operator = ops.SelectOperator(adapt.selections(columns, named, self._element_type))
         return self._then("Select", operator, None)
 
     # ---------------------------------------------------------- partitioning
@@ -263,6 +194,11 @@ class DataStream:
         from penstock.datastream.data_stream.connected import BroadcastStream
 
         descriptors = [broadcast_state_descriptor, *other_broadcast_state_descriptors]
+        for descriptor in descriptors:
+            if not isinstance(descriptor, MapStateDescriptor):
+                raise TypeError(
+                    f"broadcast: broadcast_state_descriptor must be MapStateDescriptor, got {type(descriptor).__name__}."
+                )
         return BroadcastStream(to_all, descriptors)
 
     def with_exchange_mode(self, mode: StreamExchangeMode) -> DataStream:
@@ -282,13 +218,17 @@ class DataStream:
     def union(self, *streams: DataStream) -> DataStream:
         upstreams = list(self._upstreams)
         for stream in streams:
-            other = stream.values()
+            if not isinstance(stream, DataStream):
+                raise TypeError(f"union takes DataStreams, got {type(stream).__name__}.")
+            other = stream.in_partitions()
             if other.get_execution_environment() is not self._environment:
                 raise GraphError("union: the streams belong to different environments.")
+            if isinstance(self._element_type, RowTypeInfo):
+                other = other._with_names_of(self._element_type)  # ruff: ignore[private-member-access]
             if other.get_type() != self.get_type():
                 raise GraphError(
                     f"Cannot union streams of different types: {self.get_type()} and "
-                    f"{other.get_type()}. Bring them to one type with map(..., output_type=...)."
+                    f"{other.get_type()}. Bring them to one type with map(..., output_type=...). {built('union')}."
                 )
             upstreams.extend(other._upstreams)  # ruff: ignore[private-member-access]
         return DataStream(self._environment, upstreams, self._element_type)
@@ -325,10 +265,11 @@ class DataStream:
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
         """What the operator sent to this tag. From now on tagged results leave its main output."""
+        if not isinstance(output_tag, OutputTag):
+            raise TypeError(f"get_side_output takes an OutputTag, got {output_tag!r}.")
         node = self._node("get_side_output")
-        request_side_output(node, output_tag.tag_id)
         declared = self._environment.program.declared(node, output_tag.type_info)
-        node.side_output_types[output_tag.tag_id] = declared
+        request_side_output(node, output_tag.tag_id, declared)
         upstream = Upstream(node.node_id, tag=output_tag.tag_id)
         return DataStream(self._environment, (upstream,), output_tag.type_info)
 
@@ -350,7 +291,7 @@ class DataStream:
         if isinstance(sink, CollectingSink):
             stream = self._environment.program.new_collect_stream()
             self._environment.program.readers.append(
-                lambda control: sink.read_from(control, stream)
+                lambda control: sink.read_from(control, stream, client_values(self._element_type))
             )
             return self.collect_into(stream)
         transformer = sink.get_transformer() if isinstance(sink, SupportsPreprocessing) else None
@@ -385,7 +326,7 @@ class DataStream:
         stream = self._environment.program.new_collect_stream()
         self.collect_into(stream)
         control = self._environment.submit(job_execution_name)
-        iterator = CloseableIterator(control, stream)
+        iterator = CloseableIterator(control, stream, self.get_type())
         return iterator if limit is None else take(iterator, limit)
 
     def to_spark(self, name: str | None = None, output_type: TypeInformation | None = None) -> Any:
@@ -420,11 +361,41 @@ class DataStream:
             ops.CollectOperator(),
             driver_stream=stream,
             output_type=kind,
+            parallelism=collected._parallelism(),  # ruff: ignore[private-member-access]
         )
 
     def values(self) -> DataStream:
         """The stream without its key. Not in PyFlink's public API."""
         return self
+
+    def passed_on(self) -> DataStream:
+        return self._then("Map", ops.MapOperator(adapt.map_function(_same)), self._element_type)
+
+    def _with_names_of(self, row_type: RowTypeInfo) -> DataStream:
+        """The stream with the names of that ROW type, if its own differs in nothing else."""
+        own = self._element_type
+        if own == row_type or not isinstance(own, RowTypeInfo):
+            return self
+        if own.get_field_types() != row_type.get_field_types():
+            return self
+        renaming = adapt.map_function(adapt.Renaming(tuple(row_type.get_field_names())))
+        return self.add_beside("Map", ops.MapOperator(renaming), row_type)
+
+    def in_partitions(self) -> DataStream:
+        """The stream as its readers get it, without its key. Not in PyFlink's public API."""
+        return self
+
+    def add_beside(
+        self, name: str, operator: Operator, output_type: TypeInformation | None
+    ) -> DataStream:
+        """`add_operator` with as many subtasks as what is before it has, so that the order of records stays. Not in PyFlink."""
+        return self.add_operator(name, operator, output_type, parallelism=self._parallelism())
+
+    def _parallelism(self) -> int:
+        """Of the operator whose output this is; -1: not set, or there is no single one."""
+        if len(self._upstreams) != 1 or self._upstreams[0].partitioning is not None:
+            return -1
+        return self._environment.program.nodes[self._upstreams[0].node_id].parallelism
 
     def upstreams(self) -> tuple[Upstream, ...]:
         """The operators that this stream comes from. Not in PyFlink's public API."""
@@ -439,7 +410,7 @@ class DataStream:
         **fields: Any,
     ) -> DataStream:
         """An own operator behind this stream (or `upstreams`). Not in PyFlink."""
-        declared = None if output_type == Types.PICKLED_BYTE_ARRAY() else output_type
+        declared = adapt.declared_type(output_type, name)
         node = self._environment.program.add_operator(
             name,
             operator,
@@ -474,18 +445,6 @@ class DataStream:
         upstreams = self.partitioned(partitioning)
         return DataStream(self._environment, upstreams, self._element_type)
 
-    def _node(self, method: str) -> StreamNode:
-        """The operator that this stream is the main output of."""
-        if len(self._upstreams) != 1:
-            raise GraphError(
-                f"{method}() on a union: it is no operator. Call {method}() on the streams before "
-                "union(...), or on the operator after it."
-            )
-        upstream = self._upstreams[0]
-        if upstream.tag is not None or upstream.partitioning is not None:
-            what = "a side output" if upstream.tag is not None else "a partitioning"
-            raise GraphError(
-                f"{method}() on {what}: it is no operator. Call {method}() on the operator before "
-                "or after it."
-            )
-        return self._environment.program.nodes[upstream.node_id]
+
+def _same(value: Any) -> Any:
+    return value

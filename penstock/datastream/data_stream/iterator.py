@@ -11,15 +11,19 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock.common.job_client import JobClient, result_of
+from penstock.common.typeinfo import TypeInformation
+from penstock.datastream.data_stream.client_values import client_values
 from penstock.model.program import JobControl
 
 
 class CloseableIterator:
     """Use it in `with`. The job's failure is raised by the iteration."""
 
-    def __init__(self, control: JobControl, stream: str) -> None:
+    def __init__(
+        self, control: JobControl, stream: str, type_info: TypeInformation | None = None
+    ) -> None:
         self._control = control
-        self._batches = control.collect(stream)
+        self._batches = map(client_values(type_info), control.collect(stream))
         self._values: Iterator[Any] = iter(())
         self._is_exhausted = False
         self._is_closed = False

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.common.types import Row
 from penstock.datastream import user_functions as adapt
+from penstock.datastream.build_checks import check_field
 from penstock.datastream.data_stream.data_stream import DataStream
 from penstock.datastream.data_stream.sink import DataStreamSink
 from penstock.datastream.functions import (
@@ -88,13 +89,14 @@ class KeyedStream(DataStream):
 
     def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction) -> DataStream:
         """A running result per element; the first of a key passes unchanged."""
-        operator = ops.ReduceOperator(adapt.reduce_function(func), self.keys)
+        made = ops.StatefulReduceOperator if adapt.has_open(func) else ops.ReduceOperator
+        operator: Operator = made(adapt.reduce_function(func), self.keys)
         return self._then("Reduce", operator, self._element_type)
 
     def process(  # type: ignore[override]  # as in PyFlink: another kind of function
         self, func: KeyedProcessFunction, output_type: TypeInformation | None = None
     ) -> DataStream:
-        function = adapt.method_of(func, KeyedProcessFunction, "process_element")
+        function = adapt.method_of(func, KeyedProcessFunction, "process_element", "KEYED PROCESS")
         return self._then(
             "KEYED PROCESS", ops.KeyedProcessOperator(function, self.keys), output_type
         )
@@ -159,25 +161,32 @@ class KeyedStream(DataStream):
     ) -> KeyedStream:
         return self.values().key_by(key_selector, key_type, *more_columns)
 
+    def in_partitions(self) -> DataStream:
+        """The stream without its key, of which each subtask that reads it has all records of some keys. Not in PyFlink's public
+        API.
+        """
+        return DataStream(self._environment, self._upstreams, self._element_type)
+
     def union(self, *streams: DataStream) -> DataStream:
-        return self.values().union(*streams)
+        return self.in_partitions().union(*streams)
 
     def project(self, *field_indexes: int) -> DataStream:
-        return self.values().project(*field_indexes)
+        return self.in_partitions().project(*field_indexes)
 
     def window_all(self, window_assigner: WindowAssigner) -> Any:
         return self.values().window_all(window_assigner)
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
-        return self.values().print(sink_identifier)
+        return self.in_partitions().print(sink_identifier)
 
     def sink_to(self, sink: Sink) -> DataStreamSink:
-        return self.values().sink_to(sink)
+        """A writer gets all records of some keys, in their order."""
+        return self.in_partitions().sink_to(sink)
 
     def _collected(self) -> DataStream:
         """`Row(f0=key, f1=value)`, as PyFlink gives a keyed stream to the client."""
         operator = ops.MapOperator(adapt.map_function(_KeyedRow(self.keys)))
-        return self._then("_stream_key_by_map_operator", operator, None)
+        return self.values().add_beside("_stream_key_by_map_operator", operator, None)
 
     def get_type(self) -> TypeInformation:
         """ROW(key, value)."""
@@ -186,61 +195,61 @@ class KeyedStream(DataStream):
 
     # ---------------------------------------------------------- what a keyed stream cannot do
 
-    def shuffle(self) -> DataStream:
+    def shuffle(self) -> NoReturn:
         _refuse("shuffle", "override partitioning")
 
-    def rescale(self) -> DataStream:
+    def rescale(self) -> NoReturn:
         _refuse("rescale", "override partitioning")
 
-    def rebalance(self) -> DataStream:
+    def rebalance(self) -> NoReturn:
         _refuse("rebalance", "override partitioning")
 
-    def forward(self) -> DataStream:
+    def forward(self) -> NoReturn:
         _refuse("forward", "override partitioning")
 
-    def global_(self) -> DataStream:
+    def global_(self) -> NoReturn:
         _refuse("global_", "override partitioning")
 
-    def broadcast(self, *args: Any) -> DataStream:
+    def broadcast(self, *args: Any) -> NoReturn:
         _refuse("broadcast", "override partitioning")
 
-    def partition_custom(self, partitioner: Any, key_selector: Any) -> DataStream:
+    def partition_custom(self, partitioner: Any, key_selector: Any) -> NoReturn:
         _refuse("partition_custom", "override partitioning")
 
-    def set_parallelism(self, parallelism: int) -> DataStream:
+    def set_parallelism(self, parallelism: int) -> NoReturn:
         _refuse("set_parallelism", "set parallelism")
 
-    def set_max_parallelism(self, max_parallelism: int) -> DataStream:
+    def set_max_parallelism(self, max_parallelism: int) -> NoReturn:
         _refuse("set_max_parallelism", "set max parallelism")
 
-    def name(self, name: str) -> DataStream:
+    def name(self, name: str) -> NoReturn:
         _refuse("name", "set name")
 
-    def get_name(self) -> str:
+    def get_name(self) -> NoReturn:
         _refuse("get_name", "get name")
 
-    def uid(self, uid: str) -> DataStream:
+    def uid(self, uid: str) -> NoReturn:
         _refuse("uid", "set uid")
 
-    def set_uid_hash(self, uid_hash: str) -> DataStream:
+    def set_uid_hash(self, uid_hash: str) -> NoReturn:
         _refuse("set_uid_hash", "set uid hash")
 
-    def force_non_parallel(self) -> DataStream:
+    def force_non_parallel(self) -> NoReturn:
         _refuse("force_non_parallel", "set parallelism")
 
-    def set_buffer_timeout(self, timeout_millis: int) -> DataStream:
+    def set_buffer_timeout(self, timeout_millis: int) -> NoReturn:
         _refuse("set_buffer_timeout", "set buffer timeout")
 
-    def start_new_chain(self) -> DataStream:
+    def start_new_chain(self) -> NoReturn:
         _refuse("start_new_chain", "start a new chain")
 
-    def disable_chaining(self) -> DataStream:
+    def disable_chaining(self) -> NoReturn:
         _refuse("disable_chaining", "disable chaining")
 
     def cache(self) -> NoReturn:
         _refuse("cache", "keep the records")
 
-    def slot_sharing_group(self, slot_sharing_group: Any) -> DataStream:
+    def slot_sharing_group(self, slot_sharing_group: Any) -> NoReturn:
         _refuse("slot_sharing_group", "set slot sharing group")
 
     # ---------------------------------------------------------- private
@@ -253,6 +262,7 @@ class KeyedStream(DataStream):
             )
         if isinstance(field, int) and field < 0:
             raise GraphError(f"{kind.name.lower()}: the position must be 0 or more, got {field}.")
+        check_field(field, self._element_type, kind.name.lower())
         operator: Operator = ops.KeyedAggregateOperator(kind.name, field, self.keys)
         return self._then("Reduce", operator, self._element_type)
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.datastream.build_checks import built
 from penstock.model.errors import GraphError
 from penstock.model.graph.stream_graph import StreamNode
 
 
-def request_side_output(node: StreamNode, tag_id: str) -> None:
-    """Tell the operator that this tag is read."""
+def request_side_output(node: StreamNode, tag_id: str, type_info: object) -> None:
+    """Tell the operator that this tag is read, as what type. Raises: GraphError: it is read as another one already."""
+    former = node.side_output_types.setdefault(tag_id, type_info)
+    if former != type_info:
+        raise GraphError(
+            f"operator '{node.name}' (built at {node.defined_at}) has a side output {tag_id!r} of type {former} already, got "
+            f"{type_info}. Give each of the two OutputTags an id of its own. {built('get_side_output')}."
+        )
     operator: Any = node.operator
     requested = getattr(operator, "has_side_outputs", None)
     if requested is not None:
@@ -18,6 +25,6 @@ def request_side_output(node: StreamNode, tag_id: str) -> None:
     elif getattr(operator, "late_tag", None) != tag_id:
         raise GraphError(
             f"operator '{node.name}' (built at {node.defined_at}) has no side output {tag_id!r}. "
-            "Call get_side_output on the result of process(...), or of a window with "
-            "side_output_late_data(OutputTag(...)) of that tag."
+            "Call get_side_output on the result of process(...), map, flat_map or a window, whose functions may "
+            "give (tag, value); late records need side_output_late_data(tag), too."
         )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream import user_functions as adapt
+from penstock.datastream.build_checks import built, check_columns, check_is_object
 from penstock.datastream.data_stream.data_stream import DataStream
 from penstock.datastream.functions import (
     AggregateFunction,
@@ -66,13 +67,27 @@ class _Windowed:
         self._lateness_ms = 0
         self._late_tag: OutputTag | None = None
 
+    @property
+    def _name(self) -> str:
+        """Of the operator."""
+        return type(self._assigner).__name__
+
     def get_execution_environment(self) -> StreamExecutionEnvironment:
         return self._stream.get_execution_environment()
 
     def get_input_type(self) -> TypeInformation:
         return self._stream.values().get_type()
 
+    def _set_late_tag(self, output_tag: OutputTag) -> None:
+        if not isinstance(output_tag, OutputTag):
+            raise TypeError(f"side_output_late_data takes an OutputTag, got {output_tag!r}.")
+        self._late_tag = output_tag
+
     def _set_trigger(self, trigger: Trigger) -> None:
+        if not isinstance(trigger, Trigger):
+            raise TypeError(
+                f"trigger takes a Trigger such as CountTrigger.of(10), got {trigger!r}."
+            )
         if isinstance(self._assigner, MergingWindowAssigner) and not trigger.can_merge():
             raise GraphError(
                 f"A merging window assigner ({type(self._assigner).__name__}) cannot be used with "
@@ -99,9 +114,10 @@ class _Windowed:
                 folded = ops.FoldedWindow(contents, window_function)
                 window_function = UserFunction(folded.process, folded)
             contents = ops.ListContents(evicting=self._evictor)
+        environment = self.get_execution_environment()
         return ops.WindowOperator(
             assigner=self._assigner,
-            trigger=self._trigger,
+            trigger=self._trigger or self._assigner.get_default_trigger(environment),
             allowed_lateness_ms=self._lateness_ms,
             late_tag=None if self._late_tag is None else self._late_tag.tag_id,
             contents=contents,
@@ -114,23 +130,25 @@ class _Windowed:
             return None
         applied, processed = self._functions
         if isinstance(function, applied):
-            return adapt.method_of(function, applied, "apply")
+            return adapt.method_of(function, applied, "apply", self._name)
         if isinstance(function, processed):
-            return adapt.method_of(function, processed, "process")
+            return adapt.method_of(function, processed, "process", self._name)
+        check_is_object(function, processed, self._name)
         raise TypeError(
             f"The window function must be a {applied.__name__} or a {processed.__name__}, got "
-            f"{type(function).__name__}."
+            f"{type(function).__name__}. {built(self._name)}."
         )
 
     def _reduced(self, reduce_function: Any, function: Any, output_type: Any) -> DataStream:
-        contents = ops.ReduceContents(adapt.reduce_function(reduce_function))
+        contents = ops.ReduceContents(adapt.reduce_function(reduce_function, self._name))
         declared = output_type
         if function is None and output_type is None:
             declared = self._stream.values()._element_type  # ruff: ignore[private-member-access]
         return self._add(self._operator(contents, self._window_function(function)), declared)
 
     def _aggregated(self, aggregate: Any, function: Any, output_type: Any) -> DataStream:
-        contents = ops.AggregateContents(adapt.method_of(aggregate, AggregateFunction, "add"))
+        function_of = adapt.method_of(aggregate, AggregateFunction, "add", self._name)
+        contents = ops.AggregateContents(function_of)
         return self._add(self._operator(contents, self._window_function(function)), output_type)
 
     def _listed(self, function: Any, output_type: Any) -> DataStream:
@@ -138,8 +156,7 @@ class _Windowed:
         return self._add(self._operator(ops.ListContents(), window_function), output_type)
 
     def _add(self, operator: Any, output_type: TypeInformation | None) -> DataStream:
-        name = type(self._assigner).__name__
-        return self._stream.add_operator(name, operator, output_type)
+        return self._stream.add_operator(self._name, operator, output_type)
 
 
 class WindowedStream(_Windowed):
@@ -163,7 +180,7 @@ class WindowedStream(_Windowed):
 
     def side_output_late_data(self, output_tag: OutputTag) -> WindowedStream:
         """Elements that come after the allowed lateness go to this tag."""
-        self._late_tag = output_tag
+        self._set_late_tag(output_tag)
         return self
 
     def reduce(
@@ -211,6 +228,8 @@ class WindowedStream(_Windowed):
                 "column aggregates know no trigger, no evictor and no late side output. Leave those out, or "
                 "use an AggregateFunction."
             )
+        read = [aggregate.column for aggregate in aggregates]
+        check_columns(read, self._stream.values()._element_type, self._name)  # ruff: ignore[private-member-access]
         operator = ops.ColumnWindowOperator(
             self._assigner, self._keys, tuple(aggregates), self._lateness_ms
         )
@@ -218,7 +237,7 @@ class WindowedStream(_Windowed):
             ShipStrategy.HASH, key_selector=self._keys, columns=operator.input_columns
         )
         pruned = self._stream.partitioned(partitioning)
-        return self._stream.add_operator(type(self._assigner).__name__, operator, None, pruned)
+        return self._stream.add_operator(self._name, operator, None, pruned)
 
 
 class AllWindowedStream(_Windowed):
@@ -245,7 +264,7 @@ class AllWindowedStream(_Windowed):
 
     def side_output_late_data(self, output_tag: OutputTag) -> AllWindowedStream:
         """Elements that come after the allowed lateness go to this tag."""
-        self._late_tag = output_tag
+        self._set_late_tag(output_tag)
         return self
 
     def reduce(
@@ -286,7 +305,7 @@ class AllWindowedStream(_Windowed):
         partitioning = Partitioning(ShipStrategy.GLOBAL)
         to_one = self._stream.partitioned(partitioning)
         return self._stream.add_operator(
-            type(self._assigner).__name__,
+            self._name,
             operator,
             output_type,
             to_one,

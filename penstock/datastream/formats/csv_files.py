@@ -15,12 +15,9 @@ from typing import Any, BinaryIO, Final
 
 from penstock.common.serialization import BulkWriter, BulkWriterFactory
 from penstock.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TypeInformation, Types
-from penstock.datastream.connectors.file_formats import (
-    DECOMPRESSORS,
-    ROWS_PER_BATCH,
-    FileFormat,
-)
+from penstock.datastream.connectors.file_formats import FileFormat
 from penstock.datastream.connectors.file_listing import FilePiece
+from penstock.datastream.connectors.text_lines import DECOMPRESSORS, ROWS_PER_BATCH
 from penstock.datastream.formats.csv_values import (
     Form,
     Parse,

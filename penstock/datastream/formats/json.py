@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+import pyarrow as pa
+
 from penstock.common.serialization import DeserializationSchema, SerializationSchema
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
+from penstock.datastream.formats.json_columns import json_schema_of, read_json_columns
 from penstock.datastream.formats.json_schema import type_of_schema
 from penstock.datastream.formats.text_values import (
     checked_int,
@@ -75,6 +78,11 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             raise ValueError(
                 f"a message is not JSON of {self._row_type}: {error}. Message: {shown!r}"
             ) from error
+
+    def deserialize_columns(self, messages: Sequence[bytes | None]) -> pa.RecordBatch | None:
+        """Where all are objects, and all fields strings, booleans, doubles or whole numbers of up to 64 bits."""
+        schema = None if self._fails_on_missing_field else json_schema_of(self._row_type)
+        return None if schema is None else read_json_columns(messages, schema)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_convert": None}

@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 
 from penstock.common.serialization import BulkWriter, BulkWriterFactory
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
-from penstock.datastream.connectors.file_formats import ROWS_PER_BATCH, BulkFormat, FileFormat
+from penstock.datastream.connectors.file_formats import BulkFormat, FileFormat
 from penstock.datastream.connectors.file_listing import FilePiece
+from penstock.datastream.connectors.text_lines import ROWS_PER_BATCH
 from penstock.datastream.formats.avro import AvroSchema, GenericRecordAvroTypeInfo
 from penstock.datastream.formats.avro_values import arrow_type_of, from_arrow, to_avro
 from penstock.model.errors import ConfigurationError, UserCodeError

@@ -101,4 +101,5 @@ __getattr__ = absent(
         ),
         "JavaFunctionWrapper": "It wraps a Java function; extend the Python function of the same kind.",
     },
+    ("penstock.datastream.state", "penstock.metrics"),
 )

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from penstock.datastream.time_domain import TimeDomain
 from penstock.datastream.timerservice import TimerService
+from penstock.model.parametrised import Parametrised
 from penstock.runtime.async_retry import AsyncRetryStrategy
 from penstock.runtime.context import KeyedStateStore, RuntimeContext
 
@@ -250,7 +251,7 @@ class PassThroughAllWindowFunction(AllWindowFunction[IN, IN, W]):
 class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
     """All values of a window of one key, with a context."""
 
-    class Context(ABC):
+    class Context(Parametrised, ABC):
         """Of one window."""
 
         @abstractmethod
@@ -280,7 +281,7 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
 class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
     """All values of a window of an unkeyed stream, with a context."""
 
-    class Context(ABC):
+    class Context(Parametrised, ABC):
         """Of one window."""
 
         @abstractmethod
@@ -321,7 +322,7 @@ class SinkFunction:
         )
 
 
-class AsyncFunction(Function):
+class AsyncFunction(Parametrised, Function):
     """A coroutine per value; many run at once on one event loop. `open` runs on the task's thread.
 
     A method without `async` runs on a pool of threads instead.

@@ -10,13 +10,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from penstock.datastream.functions.base import Function
+from penstock.model.parametrised import Parametrised
 from penstock.runtime.broadcast_state import BroadcastState, ReadOnlyBroadcastState
 from penstock.runtime.operators import TimerService
 from penstock.runtime.state_descriptors import MapStateDescriptor
 from penstock.runtime.timers import TimeDomain
 
 
-class BaseBroadcastProcessFunction(Function):
+class BaseBroadcastProcessFunction(Parametrised, Function):
     """What both kinds share: their contexts."""
 
     class BaseContext(ABC):

@@ -68,10 +68,9 @@ def open_files(uri: str) -> tuple[Files, str]:
             "execution.checkpointing.dir is empty. Give a directory that driver and executors share, such as "
             "file:///mnt/checkpoints or s3://bucket/checkpoints."
         )
-    if not is_uri(uri):
-        return LocalFiles(), str(Path(uri).absolute())
-    if uri.startswith("file:"):
-        return LocalFiles(), _local_path(uri)
+    local = local_path(uri)
+    if local is not None:
+        return LocalFiles(), local
     from pyarrow import ArrowInvalid, ArrowNotImplementedError, fs
 
     try:
@@ -85,8 +84,11 @@ def open_files(uri: str) -> tuple[Files, str]:
     return ArrowFiles(system, uri[:at] if at > 0 else "", uri[at + len(path) :]), path
 
 
-def _local_path(uri: str) -> str:
-    return "/" + uri.removeprefix("file:").lstrip("/")
+def local_path(uri: str) -> str | None:
+    """The path on a file system that is mounted here. None: the URI is of another one."""
+    if uri.startswith("file:"):
+        return "/" + uri.removeprefix("file:").lstrip("/")
+    return None if is_uri(uri) else str(Path(uri).absolute())
 
 
 def is_uri(path: str) -> bool:
@@ -139,7 +141,7 @@ class LocalFiles:
         return path
 
     def path_of(self, uri: str) -> str | None:
-        return _local_path(uri) if uri.startswith("file:") else None
+        return local_path(uri) if uri.startswith("file:") else None
 
     def create(self, path: str) -> ByteSink:
         with _io_errors(f"create {path}"):

@@ -21,7 +21,7 @@ from pyspark import RDD, Accumulator, InheritableThread, cloudpickle
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.hosting.checkpoints.files import is_uri, joined, open_files
+from penstock.hosting.checkpoints.files import joined, local_path, open_files
 from penstock.hosting.dataframes import feed_task
 from penstock.hosting.dataframes.feed_reader import FeedFailed, FeedHosts, FeedPlace
 from penstock.hosting.dataframes.feed_server import FeedServer
@@ -190,8 +190,9 @@ class _Spool:
         self._folder = folder
         self._name = name
         self._group = f"penstock-spool-{id(self):x}"
-        if not is_uri(folder):  # nobody else may look into it
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+        path = local_path(folder)
+        if path is not None:  # nobody else may look into it
+            os.makedirs(path, mode=0o700, exist_ok=True)
         self._written: Accumulator[list[Any]] = self._context.accumulator([], Appended())
         self._failure: Exception | None = None
         self._is_closed = False

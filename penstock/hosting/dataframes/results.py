@@ -14,7 +14,7 @@ from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
 from penstock.hosting.batch import spark_task
-from penstock.hosting.checkpoints.files import is_uri, joined, open_files
+from penstock.hosting.checkpoints.files import joined, local_path
 from penstock.hosting.dataframes.schemas import schema_of
 from penstock.model.errors import ConfigurationError
 from penstock.model.types import TypeInformation
@@ -57,12 +57,13 @@ def results_folder(configured: str | None, *, shares_files: bool) -> str:
     Raises: ConfigurationError: there is none that driver and executors share.
     """
     name = f"{_PREFIX}{secrets.token_hex(8)}"
-    if configured is not None and (configured.startswith("file:") or not is_uri(configured)):
-        return joined(open_files(configured)[1], name)
+    folder = None if configured is None else local_path(configured)
+    if folder is not None:
+        return joined(folder, name)
     if shares_files:
-        folder = tempfile.mkdtemp(prefix=_PREFIX)
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        return folder
+        own = tempfile.mkdtemp(prefix=_PREFIX)
+        atexit.register(shutil.rmtree, own, ignore_errors=True)
+        return own
     raise ConfigurationError(
         "to_spark of a streaming job and cache() keep results in files, and there is no directory that this driver and the "
         f"executors share: execution.checkpointing.dir is {configured!r}. Set it to a mounted directory. to_spark needs none in "

@@ -54,7 +54,8 @@ class SpoolStream:
         """Raises: CheckpointDamaged: the file is not there, or not what it was."""
         self._files, self._path = open_files(joined(file.folder, file.name))
         self._file = file
-        self._buffer = b""
+        self._block = memoryview(b"")
+        self._at = 0
         self._offset = 0
         self.position = Position()
         self.is_over = False
@@ -79,18 +80,23 @@ class SpoolStream:
         return message
 
     def close(self) -> None:
-        self._buffer = b""
+        self._block = memoryview(b"")
 
     def _take(self, size: int) -> bytes:
-        if len(self._buffer) < size:
-            wanted = max(_BLOCK, size - len(self._buffer))
-            wanted = min(wanted, self._file.bytes - self._offset)
-            self._buffer += self._files.read(self._path, self._offset, wanted)
-            self._offset += wanted
-        if len(self._buffer) < size:
+        if len(self._block) - self._at < size:
+            self._read(size)
+        begin, self._at = self._at, self._at + size
+        return bytes(self._block[begin : self._at])
+
+    def _read(self, least: int) -> None:
+        """The next block, of so many bytes at least, behind what is left of the one before."""
+        rest = bytes(self._block[self._at :])
+        wanted = min(max(_BLOCK, least - len(rest)), self._file.bytes - self._offset)
+        read = self._files.read(self._path, self._offset, wanted)
+        self._offset += wanted
+        self._block, self._at = memoryview(rest + read), 0
+        if len(self._block) < least:
             self._damaged(self.position)
-        taken, self._buffer = self._buffer[:size], self._buffer[size:]
-        return taken
 
     def _damaged(self, expected: Position) -> None:
         raise CheckpointDamaged(

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from penstock.hosting import spark_executor
 from penstock.hosting.addresses import addresses_of
+from penstock.hosting.checkpoints.files import local_path
 from penstock.hosting.doctor.findings import (
     LEAST,
     DriverFacts,
@@ -194,8 +195,8 @@ class _Probes:
         folder = self._settings.get_str("execution.checkpointing.dir")
         if folder is None or self._is_local:
             return []
-        path = folder.removeprefix("file://")
-        return [] if "://" in path else [path]
+        path = local_path(folder)
+        return [] if path is None else [path]
 
     def _submit(self, order: Mapping[str, Any]) -> list[dict[str, Any]]:
         context = self._context

@@ -5,9 +5,10 @@ The hash is the same in every process, for rows and for columns, and never Pytho
 * int (and every undeclared int that fits 64 bits): Flink's long rule; declared INT, SHORT, BYTE: the value;
 * str: the 31-polynomial over UTF-16 units; bool: 1231 or 1237; float: the long rule on its bits
   (-0.0 and 0.0 differ, all NaN are one key), as in Java;
-* all others: CRC-32 of the canonical encoding (`canonical_bytes`).
+* all others: CRC-32 of the canonical encoding (`canonical_bytes`), which for classes that it does not know are the pickled
+  attributes, as for every undeclared key of PyFlink.
 
-None is refused, and so is every type without a canonical encoding. 1, 1.0 and True are three keys unless
+None is refused, and so is what cannot be pickled. 1, 1.0 and True are three keys unless
 a declared key type makes them one. Knows no channel object and no state.
 Source: Flink KeyGroupRangeAssignment, MathUtils.murmurHash; differs: a batch at a time.
 """
@@ -16,9 +17,12 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
+import io
+import pickle
 import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from decimal import Decimal
 from enum import Enum
 from typing import Any, Final, TypeAlias
@@ -40,6 +44,9 @@ _PLAIN: Final = frozenset({str, int, bytes})
 _DOUBLE: Final = struct.Struct(">d")
 _DOUBLE_BITS: Final = struct.Struct(">Q")
 _NAN_BITS: Final = 0x7FF8000000000000
+_CHANGEABLE: Final = b""
+"""Stands among the parts of a key's encoding for what can be changed in place."""
+_MORE_BYTES, _FIRST_OF_TWO, _FIRST_OF_FOUR = 0x80, 0xC0, 0xF0  # bytes of UTF-8, from these on
 _INT32_KINDS: Final = frozenset({BasicType.INT, BasicType.SHORT, BasicType.BYTE})
 
 
@@ -111,16 +118,21 @@ def canonical_bytes(key: Any) -> bytes:
     """The identity of a key as bytes: a tag, then the content with its length where that varies.
 
     Two keys are one key exactly when these bytes are equal. Names of a Row's fields and its kind do
-    not count; 1.0 and 1.00 as Decimals do differ.
-    Raises: TypeError for None (at the top) and for every type that is not named here.
+    not count; 1.0 and 1.00 as Decimals do differ. Dicts and sets have no order; objects of other classes are one key when
+    their classes have one name and what they pickle is equal.
+    Raises: TypeError for None (at the top) and for what cannot be pickled.
     """
+    return b"".join(_parts(key))
+
+
+def _parts(key: Any) -> list[bytes]:
     if key is None:
         raise TypeError(
             "a key must not be None; make the key selector return another value, or filter before key_by"
         )
     out: list[bytes] = []
     _encode(key, out.append)
-    return b"".join(out)
+    return out
 
 
 def state_key(key: Any) -> Any:
@@ -131,8 +143,11 @@ def state_key(key: Any) -> Any:
         return state_key(key.item())
     if isinstance(key, str | int) and not isinstance(key, bool | Enum):
         return "".join(key) if isinstance(key, str) else int(key) + 0
-    made = OtherKey((canonical_bytes(key),))
+    parts = _parts(key)
+    made = OtherKey((b"".join(parts),))
     made.key = key
+    if _CHANGEABLE in parts:  # the user's function may do so when the record has passed
+        made.key = deepcopy(key)
     return made
 
 
@@ -190,6 +205,45 @@ def _encode_enum(key: Enum, put: Callable[[bytes], Any]) -> None:
     put(_sized(b"E", f"{kind.__module__}.{kind.__qualname__}.{key.name}".encode()))
 
 
+def _encode_list(key: list[Any], put: Callable[[bytes], Any]) -> None:
+    put(_CHANGEABLE)
+    _encode_items(b"[", key, put)
+
+
+def _encode_unordered(tag: bytes, items: Iterable[Any], put: Callable[[bytes], Any]) -> None:
+    put(_CHANGEABLE)
+    parts = []
+    for item in items:
+        out: list[bytes] = []
+        _encode(item, out.append)
+        parts.append(b"".join(out))
+    put(tag + len(parts).to_bytes(4, "big") + b"".join(sorted(parts)))
+
+
+class _KeyPickler(pickle.Pickler):
+    """Writes equal objects alike: what they share plays no part (`fast` keeps no memo), and classes are their names."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, protocol=5)
+        self.fast = True
+
+    def persistent_id(self, obj: Any) -> str | None:
+        return f"{obj.__module__}.{obj.__qualname__}" if isinstance(obj, type) else None
+
+
+def _encode_object(key: Any, put: Callable[[bytes], Any]) -> None:
+    file = io.BytesIO()
+    try:
+        _KeyPickler(file).dump(key)
+    except Exception as error:  # user classes may raise anything here
+        raise TypeError(
+            f"a key cannot contain a value of type {type(key).__qualname__}, which cannot be pickled ({error}): "
+            f"{key!r:.200}. Have the key selector return what it is told by: str, int, tuple or Row."
+        ) from error
+    put(_CHANGEABLE)
+    put(_sized(b"P", file.getvalue()))
+
+
 _ENCODERS: Final[list[tuple[Any, Callable[[Any, Callable[[bytes], Any]], Any]]]] = [
     (type(None), lambda _key, put: put(b"N")),
     (bool, lambda key, put: put(b"T" if key else b"F")),
@@ -207,6 +261,11 @@ _ENCODERS: Final[list[tuple[Any, Callable[[Any, Callable[[bytes], Any]], Any]]]]
     (dt.timedelta, lambda key, put: _encode_items(b"l", (key.days, key.seconds, key.microseconds), put)),
     (Instant, lambda key, put: _encode_items(b"I", (key.seconds, key.nanos), put)),
     (np.generic, lambda key, put: _encode(key.item(), put)),
+    (list, _encode_list),
+    (dict, lambda key, put: _encode_unordered(b"{", key.items(), put)),
+    (frozenset, lambda key, put: _encode_unordered(b"<", key, put)),
+    (set, lambda key, put: _encode_unordered(b">", key, put)),
+    (object, _encode_object),
 ]  # fmt: skip
 _ENCODER_OF: Final = dict(_ENCODERS)
 
@@ -214,15 +273,7 @@ _ENCODER_OF: Final = dict(_ENCODERS)
 def _encode(key: Any, put: Callable[[bytes], Any]) -> None:
     encoder = _ENCODER_OF.get(type(key))
     if encoder is None:
-        for kind, candidate in _ENCODERS:
-            if isinstance(key, kind):
-                encoder = candidate
-                break
-        else:
-            raise TypeError(
-                f"a key cannot contain a value of type {type(key).__qualname__}: {key!r:.200}. "
-                "Use str, int, float, bool, bytes, Decimal, dates and times, Enum, tuple or Row."
-            )
+        encoder = next(found for kind, found in _ENCODERS if isinstance(key, kind))
     encoder(key, put)
 
 
@@ -317,6 +368,18 @@ def hash_units(units: NDArray[Any], lengths: NDArray[np.int64]) -> UInt32s:
     terms *= powers[exponents]
     hashes[filled] = np.add.reduceat(terms, (ends - lengths)[filled])
     return hashes
+
+
+def hash_utf8(text: NDArray[np.uint8], offsets: NDArray[np.int64]) -> UInt32s:
+    """`hash32` of strings that lie one behind the other, without making any. `offsets`: where each begins, and the last one ends."""
+    if not len(text) or text.max() < _MORE_BYTES:
+        return hash_units(text, np.diff(offsets))
+    # In UTF-16, of which Java's hash is, a character's first byte stands for one unit, or for two from four bytes on.
+    units = (text < _MORE_BYTES) | (text >= _FIRST_OF_TWO)
+    counts = units.astype(np.int64) + (text >= _FIRST_OF_FOUR)
+    ends = np.concatenate([[0], np.cumsum(counts)])[offsets]
+    wide = np.frombuffer(text.tobytes().decode("utf-8").encode("utf-16-le"), np.uint16)
+    return hash_units(wide, np.diff(ends))
 
 
 def hash_strings(texts: Sequence[str]) -> UInt32s:

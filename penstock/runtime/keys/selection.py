@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ from penstock.runtime.keys.hashing import (
     hash_doubles,
     hash_longs,
     hash_strings,
-    hash_units,
+    hash_utf8,
     is_int32_type,
 )
 
@@ -48,6 +48,8 @@ class KeySelection:
     selector: Callable[[Any], Any] | tuple[str, ...]
     key_type: TypeInformation | None = None
     input_type: TypeInformation | None = None
+    defined_at: str = field(default="", compare=False)
+    """The program's line, for errors."""
 
     @property
     def columns(self) -> tuple[str, ...] | None:
@@ -72,7 +74,11 @@ class KeySelection:
         """Keys in the declared key type."""
         if is_pickled(self.key_type):
             return keys
-        return enforce_values(keys, self.key_type)
+        try:
+            return enforce_values(keys, self.key_type)
+        except (TypeError, AssertionError, OverflowError) as error:
+            where = f", built at {self.defined_at}" if self.defined_at else ""
+            raise type(error)(f"the key of key_by{where}: {error}") from error
 
     def keys_of(self, batch: Batch) -> list[Any]:
         """Keys of either kind of batch, as Python values."""
@@ -163,10 +169,8 @@ def _hash_string_array(array: pa.Array) -> UInt32s:
     offsets = np.frombuffer(offsets_buffer, width)[array.offset : array.offset + len(array) + 1]
     if data is None:
         return np.zeros(len(array), np.uint32)
-    units = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
-    if len(units) and units.max() >= 128:
-        return hash_strings(array.to_pylist())
-    return hash_units(units, np.diff(offsets).astype(np.int64))
+    text = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
+    return hash_utf8(text, (offsets - offsets[0]).astype(np.int64))
 
 
 def _key_values(array: pa.Array, selection: KeySelection) -> list[Any]:

@@ -32,6 +32,7 @@ from penstock.runtime.operators.process import (
 )
 from penstock.runtime.operators.reduce import AggregateKind, KeyedAggregateOperator, ReduceOperator
 from penstock.runtime.operators.sinks import CollectOperator, PrintOperator, SinkOperator
+from penstock.runtime.operators.stateful_reduce import StatefulReduceOperator
 from penstock.runtime.operators.stateless import (
     FilterOperator,
     FlatMapOperator,
@@ -104,6 +105,7 @@ __all__ = [
     "ReduceOperator",
     "SelectOperator",
     "SinkOperator",
+    "StatefulReduceOperator",
     "TaggedUnion",
     "TimerService",
     "TimestampsAndWatermarksOperator",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -99,8 +100,7 @@ class ColumnReduction:
         if values.null_count:
             return False
         if pa.types.is_floating(values.type):
-            has_nan: bool = pc.any(pc.is_nan(values)).as_py() or False
-            return not has_nan
+            return not bool(np.isnan(values.to_numpy(zero_copy_only=False)).any())
         if not pa.types.is_signed_integer(values.type):
             return False
         if self._function != "sum" or not len(values):
@@ -119,8 +119,8 @@ class ColumnReduction:
 
 
 def _largest(values: pa.Array | pa.ChunkedArray) -> int:
-    ends = pc.min_max(values).as_py()
-    return max(abs(int(ends["min"] or 0)), abs(int(ends["max"] or 0)))
+    numbers = values.to_numpy()
+    return max(abs(int(numbers.min())), abs(int(numbers.max()))) if len(numbers) else 0
 
 
 def _is_key(array: pa.Array) -> bool:

@@ -75,7 +75,7 @@ class GridWindowOperator(WindowOperator):
                 skeys, values = [skeys[i] for i in numbers], [values[i] for i in numbers]
             yield from self._by_run(skeys, values, stamps, cuts, collector)
         yield from collector.take()
-        yield from self.take_late()
+        yield from self.take_aside()
 
     def _by_run(
         self,
@@ -193,7 +193,7 @@ class GridWindowOperator(WindowOperator):
             self._forget(TimeWindow(start, start + size))
         yield watermark
 
-    def _fire(self, window: TimeWindow, rows: Iterable[tuple[Any, Any]]) -> Iterator[RowBatch]:
+    def _fire(self, window: TimeWindow, rows: Iterable[tuple[Any, Any]]) -> Emitted:
         if self.output is None:
             yield from self._passed(window, (kept for _, kept in rows))
             return
@@ -201,6 +201,7 @@ class GridWindowOperator(WindowOperator):
         for skey, kept in rows:
             yield from self.call_window(skey, window, self._elements(kept), collector)
         yield from collector.take()
+        yield from self.take_aside()
 
     def _passed(self, window: TimeWindow, kept: Iterator[Any]) -> Iterator[RowBatch]:
         """Accumulators are the results."""

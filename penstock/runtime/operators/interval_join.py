@@ -26,10 +26,10 @@ from penstock.runtime.elements import (
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operator import Emitted, OperatorContext
 from penstock.runtime.operators.keyed import KeyedOperator
-from penstock.runtime.operators.process import separated
 from penstock.runtime.operators.stateless import StampedCollector, rows_of
 from penstock.runtime.operators.two_input import TwoInputs
 from penstock.runtime.raw_state import RawMapState
+from penstock.runtime.side_output import separated
 from penstock.runtime.state_descriptors import MapStateDescriptor
 
 LEFT: Final = 0

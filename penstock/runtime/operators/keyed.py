@@ -24,6 +24,7 @@ from penstock.runtime.operators.stateless import (
     rows_of,
     whole,
 )
+from penstock.runtime.side_output import separated
 from penstock.runtime.state import KeyedStateBackend
 from penstock.runtime.timers import BatchTimerService, InternalTimerService
 
@@ -106,22 +107,27 @@ def restore_backend(
 
 
 class KeyedMapOperator(KeyedOperator):
-    """Map with keyed state at hand."""
+    """Map with keyed state at hand. `has_side_outputs`: ids of the tags that are read."""
+
+    has_side_outputs: tuple[str, ...] = ()
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
         results = whole(map(self.function.call, self.entering(rows)), len(rows.values))
-        return (RowBatch(results, rows.timestamps),)
+        return separated((RowBatch(results, rows.timestamps),), self.has_side_outputs)
 
 
 class KeyedFlatMapOperator(KeyedOperator):
-    """Flat map with keyed state at hand."""
+    """Flat map with keyed state at hand. `has_side_outputs`: ids of the tags that are read."""
+
+    has_side_outputs: tuple[str, ...] = ()
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
         call = self.function.call
         results = map(call, self.entering(rows))
-        return expand(self, results, rows.timestamps, is_generator=isgeneratorfunction(call))
+        made = expand(self, results, rows.timestamps, is_generator=isgeneratorfunction(call))
+        return separated(made, self.has_side_outputs)
 
 
 class KeyedFilterOperator(KeyedOperator):

@@ -8,12 +8,10 @@ in the main output unless some side output is read.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from inspect import isgeneratorfunction
 from itertools import repeat
 from typing import Any, Protocol
-
-import numpy as np
 
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import (
@@ -21,14 +19,13 @@ from penstock.runtime.elements import (
     NO_TIMESTAMP,
     Batch,
     RowBatch,
-    Tagged,
     Watermark,
 )
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operator import MAX_EMIT, Emitted, Operator, OperatorContext
 from penstock.runtime.operators.keyed import KeyedOperator
 from penstock.runtime.operators.stateless import Collector, FunctionOperator, expand, pull, rows_of
-from penstock.runtime.side_output import OutputTag
+from penstock.runtime.side_output import separated
 from penstock.runtime.timers import InternalTimerService, TimeDomain
 
 
@@ -285,33 +282,6 @@ def collect_timers(
             yield from collector.take()
     for batch in collector.take():
         yield batch if is_event_time else RowBatch(batch.values)
-
-
-def separated(batches: Iterable[RowBatch], tags: tuple[str, ...]) -> Emitted:
-    """Tagged tuples out of the main output, if anybody reads a side output; tags not read are dropped."""
-    if not tags:
-        return batches
-    return _separate(batches, tags)
-
-
-def _separate(batches: Iterable[RowBatch], tags: tuple[str, ...]) -> Emitted:
-    for batch in batches:
-        sides: dict[str | None, list[int]] = {}
-        for index, value in enumerate(batch.values):
-            if type(value) is tuple and len(value) == 2 and isinstance(value[0], OutputTag):
-                sides.setdefault(value[0].tag_id, []).append(index)
-            else:
-                sides.setdefault(None, []).append(index)
-        if set(sides) == {None}:
-            yield batch
-            continue
-        for tag, indexes in sides.items():
-            stamps = None if batch.timestamps is None else batch.timestamps[np.array(indexes)]
-            values = [batch.values[index] for index in indexes]
-            if tag is None:
-                yield RowBatch(values, stamps)
-            elif tag in tags:
-                yield Tagged(tag, RowBatch([value[1] for value in values], stamps))
 
 
 __all__ = [

@@ -83,7 +83,7 @@ class RecordWindowOperator(WindowOperator):
         assigner = self.assigner
         self._assigner = assigner
         self._merging = assigner if isinstance(assigner, MergingWindowAssigner) else None
-        self._trigger = self.trigger or assigner.get_default_trigger()
+        self._trigger = self.trigger or assigner.get_default_trigger(None)
         if self._merging is not None and not self._trigger.can_merge():
             raise ValueError(
                 f"{type(assigner).__name__} merges windows, but {type(self._trigger).__name__} cannot: "
@@ -114,7 +114,7 @@ class RecordWindowOperator(WindowOperator):
             if is_skipped:
                 self.late(value, stamp)
         yield from collector.take()
-        yield from self.take_late()
+        yield from self.take_aside()
 
     def _add(
         self, windows: Iterable[Any], value: Any, collector: StampedCollector
@@ -222,6 +222,7 @@ class RecordWindowOperator(WindowOperator):
                     continue  # merged into another one since
             yield from self._on_timer(stamp, window, state_window, collector, is_event_time)
         yield from collector.take()
+        yield from self.take_aside()
 
     def _on_timer(
         self,

@@ -60,7 +60,7 @@ class ReduceOperator(FunctionOperator):
         restored, self._restored = self._restored, OperatorSnapshot()
         restore_backend(self._state, restored, "")
         self._table = self._state.table(REDUCE_TABLE, REDUCED)
-        self._call = _named(self.function.call, context)
+        self._call = named(self.function.call, context)
         return RuntimeContext(context)
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ class FinalReduceOperator(ReduceOperator):
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         self._results: dict[Any, Any] = {}
         self._type = context.input_types[0] if context.input_types else None
-        self._call = _named(self.function.call, context)
+        self._call = named(self.function.call, context)
         return RuntimeContext(context)
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
@@ -350,7 +350,7 @@ class Aggregate:
         return value
 
 
-def _named(call: Callable[[Any, Any], Any], context: OperatorContext) -> Callable[[Any, Any], Any]:
+def named(call: Callable[[Any, Any], Any], context: OperatorContext) -> Callable[[Any, Any], Any]:
     """What a function makes is its next first argument: a Row has the names of the declared type there, as typed state gives it
     back. A result's type is that of the records; where keys go along with them one of the two is not declared.
     """

@@ -6,6 +6,7 @@ collected values leave the task as batches on a driver stream.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from penstock.model.checkpoints import RedistributionMode
@@ -36,6 +37,7 @@ class SinkOperator(Operator):
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
         self._committer: CommitterState | None = None
+        self._close_committer: Callable[[], None] = _nothing
         self._restored: list[tuple[int, object]] = []
         self._restored_state: list[object] = []
         self.accepts = sink.accepts
@@ -159,6 +161,7 @@ class SinkOperator(Operator):
             committer = self.sink.create_committer()
             if committer is not None:
                 self._committer = CommitterState(committer.commit)
+                self._close_committer = committer.close
         return self._committer
 
     def _schedule(self, committer: CommitterState) -> None:
@@ -168,8 +171,15 @@ class SinkOperator(Operator):
 
     def close(self) -> None:
         writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.close()
+        try:
+            if writer is not None:
+                writer.close()
+        finally:
+            self._close_committer()
+
+
+def _nothing() -> None:
+    """There is no committer."""
 
 
 class PrintOperator(Operator):

@@ -18,6 +18,7 @@ import numpy as np
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import Batch, Int64s, RowBatch
 from penstock.runtime.operator import MAX_EMIT, Emitted, Operator, OperatorContext
+from penstock.runtime.side_output import separated
 
 _REPR_LIMIT = 500
 
@@ -126,12 +127,14 @@ class FunctionOperator(Operator):
 
 
 class MapOperator(FunctionOperator):
-    """One result per record."""
+    """One result per record. `has_side_outputs`: ids of the tags that are read."""
+
+    has_side_outputs: tuple[str, ...] = ()
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
         results = whole(map(self.function.call, self.watched(rows.values)), len(rows.values))
-        return (RowBatch(results, rows.timestamps),)
+        return separated((RowBatch(results, rows.timestamps),), self.has_side_outputs)
 
 
 class FilterOperator(FunctionOperator):
@@ -150,13 +153,19 @@ class FilterOperator(FunctionOperator):
 
 
 class FlatMapOperator(FunctionOperator):
-    """Any number of results per record; lists are taken whole, other iterables are pulled bit by bit."""
+    """Any number of results per record; lists are taken whole, other iterables are pulled bit by bit.
+
+    `has_side_outputs`: ids of the tags that are read.
+    """
+
+    has_side_outputs: tuple[str, ...] = ()
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
         call = self.function.call
         results = map(call, self.watched(rows.values))
-        return expand(self, results, rows.timestamps, is_generator=isgeneratorfunction(call))
+        made = expand(self, results, rows.timestamps, is_generator=isgeneratorfunction(call))
+        return separated(made, self.has_side_outputs)
 
 
 def expand(

@@ -15,7 +15,8 @@ from penstock.runtime.keys import KeySelection
 from penstock.runtime.operator import Emitted, Operator, OperatorContext
 from penstock.runtime.operators.keyed import KeyedOperator
 from penstock.runtime.operators.process import KeyedProcessOperator, ProcessOperator
-from penstock.runtime.operators.stateless import FunctionOperator, expand, rows_of, whole
+from penstock.runtime.operators.stateless import FunctionOperator, expand, kept_of, rows_of, whole
+from penstock.runtime.side_output import separated
 from penstock.runtime.watermark_valve import CombinedWatermark
 
 
@@ -60,18 +61,25 @@ class CoFunctionOperator(TwoInputs, FunctionOperator):
 
 
 class CoMapOperator(CoFunctionOperator):
-    """One result per record."""
+    """One result per record; None is none, other than with `map`. `has_side_outputs`: ids of the tags that are read."""
+
+    has_side_outputs: tuple[str, ...] = ()
 
     methods = ("map1", "map2")
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
-        results = map(self.call_of(input_index), self.entered(rows, input_index))
-        return (RowBatch(whole(results, len(rows.values)), rows.timestamps),)
+        calls = map(self.call_of(input_index), self.entered(rows, input_index))
+        results = whole(calls, len(rows.values))
+        made = RowBatch(results, rows.timestamps)
+        kept = kept_of(made, (result is not None for result in results))
+        return separated(kept, self.has_side_outputs)
 
 
 class CoFlatMapOperator(CoFunctionOperator):
-    """Any number of results per record; None is none."""
+    """Any number of results per record; None is none. `has_side_outputs`: ids of the tags that are read."""
+
+    has_side_outputs: tuple[str, ...] = ()
 
     methods = ("flat_map1", "flat_map2")
 
@@ -79,7 +87,8 @@ class CoFlatMapOperator(CoFunctionOperator):
         rows = rows_of(batch)
         entered = self.entered(rows, input_index)
         results = map(self.call_of(input_index), entered)
-        return expand(self, results, rows.timestamps, takes_none=True)
+        made = expand(self, results, rows.timestamps, takes_none=True)
+        return separated(made, self.has_side_outputs)
 
 
 class CoProcessOperator(CoFunctionOperator, ProcessOperator):

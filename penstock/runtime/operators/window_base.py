@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Self
 
-import numpy as np
-
 from penstock.model.errors import UserError
 from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, StateInfo
 from penstock.runtime.context import RuntimeContext, UserFunction
@@ -26,6 +24,7 @@ from penstock.runtime.operators.window_functions import (
     caller,
     clearer,
 )
+from penstock.runtime.side_output import AsideCollector
 from penstock.runtime.state import KeyedStateBackend
 from penstock.runtime.windowing.assigners import (
     MergingWindowAssigner,
@@ -53,6 +52,7 @@ class WindowOperator(KeyedOperator):
 
     `function`: its call is `(key, window, elements)` (apply) or `(key, context, elements)` (process);
     None: the contents themselves are the results. `late_tag`: id of the side output for late records.
+    `has_side_outputs`: ids of the tags that are read.
     """
 
     def __new__(cls, **kwargs: Any) -> Self:
@@ -98,12 +98,13 @@ class WindowOperator(KeyedOperator):
         self.trigger = trigger
         self.allowed_lateness_ms = allowed_lateness_ms
         self.late_tag = late_tag
+        self.has_side_outputs: tuple[str, ...] = ()
         self.contents = contents
         self.evictor = contents.evictor
         self.output = function
         self.windows: KeyedStateBackend
         self.context: WindowContext
-        self._late: list[tuple[Any, int]] = []
+        self._aside = AsideCollector()
 
     def open(self, context: OperatorContext) -> None:
         runtime_context = self.runtime_context(context)
@@ -184,17 +185,14 @@ class WindowOperator(KeyedOperator):
         if stamp + self.allowed_lateness_ms > self.timers.current_watermark:
             return
         if self.late_tag is not None:
-            self._late.append((value, stamp))
+            self._aside.add(self.late_tag, value, stamp)
         elif self._count_late is not None:
             self._count_late.inc()
 
-    def take_late(self) -> Iterator[Tagged]:
-        """Late records for the side output."""
-        if self._late and self.late_tag is not None:
-            values = [value for value, _ in self._late]
-            stamps = np.array([stamp for _, stamp in self._late], np.int64)
-            self._late = []
-            yield Tagged(self.late_tag, RowBatch(values, stamps))
+    def take_aside(self) -> Iterator[Tagged]:
+        """Late records, and what the window function has tagged, for the side outputs that are read."""
+        tags = self.has_side_outputs
+        return self._aside.take(tags if self.late_tag is None else (*tags, self.late_tag))
 
     def call_window(
         self, skey: Any, window: Any, elements: list[Any], collector: StampedCollector
@@ -204,8 +202,11 @@ class WindowOperator(KeyedOperator):
         self.context.watermark_now = self.timers.current_watermark
         result = self._call(self.state.key, window, elements)
         stamp = window.max_timestamp()
-        if result is not None:
-            yield from collector.add(result, stamp)
+        if result is None:
+            return
+        if self.has_side_outputs:
+            result = self._aside.untagged(result, stamp)
+        yield from collector.add(result, stamp)
 
     def clear_window_state(self, skey: Any, window: Any) -> None:
         """The user's own clean-up."""

@@ -171,7 +171,7 @@ def clearer(function: UserFunction | None) -> Callable[[Any], Any] | None:
 class _NoWindowState(KeyedStateStore):
     """Where windows merge: what one of them had would be left behind."""
 
-    def _keyed(self) -> KeyedStateBackend:
+    def _keyed(self, descriptor: object, expected: type) -> KeyedStateBackend:
         raise RuntimeError(
             "window_state() cannot be used with windows that merge (sessions), whose state would be left behind: use "
             "context.global_state(), or windows that do not merge"

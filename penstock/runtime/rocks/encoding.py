@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import importlib
+import io
 import pickle
 import struct
 from collections.abc import Callable
@@ -196,6 +197,18 @@ class _Decoder:
 def _enum_member(name: str) -> Any:
     """`module.Class.NAME`, the class perhaps in others."""
     path, _, member = name.rpartition(".")
+    return _class_of(path)[member]
+
+
+class _KeyUnpickler(pickle.Unpickler):
+    """Reads what keys of other classes were written as: see `_KeyPickler` of `keys/hashing.py`."""
+
+    def persistent_load(self, pid: Any) -> Any:
+        return _class_of(pid)
+
+
+def _class_of(path: str) -> Any:
+    """`module.Class`, the class perhaps in others."""
     parts = path.split(".")
     for length in range(len(parts) - 1, 0, -1):
         try:
@@ -204,8 +217,8 @@ def _enum_member(name: str) -> Any:
             continue
         for part in parts[length:]:
             found = getattr(found, part)
-        return found[member]
-    raise ValueError(f"the class of the key {name} cannot be imported here")
+        return found
+    raise ValueError(f"the class {path} of a key cannot be imported here")
 
 
 _DECODERS: Final[dict[str, Callable[[_Decoder], Any]]] = {
@@ -225,4 +238,9 @@ _DECODERS: Final[dict[str, Callable[[_Decoder], Any]]] = {
     "h": lambda decoder: dt.time.fromisoformat(decoder.text()),
     "l": lambda decoder: dt.timedelta(*decoder.items()),
     "I": lambda decoder: Instant(*decoder.items()),
+    "[": _Decoder.items,
+    "{": lambda decoder: dict(decoder.items()),
+    "<": lambda decoder: frozenset(decoder.items()),
+    ">": lambda decoder: set(decoder.items()),
+    "P": lambda decoder: _KeyUnpickler(io.BytesIO(decoder.sized())).load(),
 }

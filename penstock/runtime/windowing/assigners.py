@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+from penstock.model.parametrised import Parametrised
 from penstock.model.time import millis_of
 from penstock.runtime.elements import NO_TIMESTAMP
 from penstock.runtime.state_descriptors import ValueStateDescriptor
@@ -29,7 +30,7 @@ from penstock.runtime.windowing.triggers import (
 from penstock.runtime.windowing.windows import CountWindow, GlobalWindow, TimeWindow, Window
 
 
-class WindowAssigner(ABC):
+class WindowAssigner(Parametrised, ABC):
     """Which windows a record belongs to."""
 
     class WindowAssignerContext(ABC):
@@ -65,7 +66,7 @@ class WindowAssigner(ABC):
 class MergingWindowAssigner(WindowAssigner):
     """An assigner whose windows may merge (sessions)."""
 
-    class MergeCallback(ABC):
+    class MergeCallback(Parametrised, ABC):
         """Told what merges."""
 
         @abstractmethod
@@ -207,6 +208,9 @@ class _Sessions(MergingWindowAssigner):
             raise ValueError(f"a session gap must be positive, got {gap} ms for {element!r:.200}")
         return [TimeWindow(start, start + gap)]
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._gap_of!r})"
+
     def merge_windows(self, windows: Iterable[TimeWindow], callback: Any) -> None:
         TimeWindow.merge_windows(windows, callback)
 
@@ -227,6 +231,9 @@ class _FixedGap:
 
     def __call__(self, element: Any) -> int:
         return self._gap
+
+    def __repr__(self) -> str:
+        return str(self._gap)
 
 
 class EventTimeSessionWindows(_Sessions):
@@ -292,6 +299,9 @@ class DynamicProcessingTimeSessionWindows(_Sessions):
 class GlobalWindows(WindowAssigner):
     """Everything in one window, which fires only by a trigger that the program sets."""
 
+    def __repr__(self) -> str:
+        return "GlobalWindows()"
+
     @staticmethod
     def create() -> GlobalWindows:
         return GlobalWindows()
@@ -323,6 +333,9 @@ class _CountWindows(WindowAssigner):
         self._window_slide = window_slide
         self._counter = ValueStateDescriptor("__window_count__")
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._window_size}, {self._window_slide})"
+
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> Collection[CountWindow]:
@@ -349,6 +362,9 @@ class CountTumblingWindowAssigner(_CountWindows):
 
     def __init__(self, window_size: int) -> None:
         super().__init__(window_size, window_size)
+
+    def __repr__(self) -> str:
+        return f"CountTumblingWindowAssigner({self._window_size})"
 
     @staticmethod
     def of(window_size: int) -> CountTumblingWindowAssigner:

@@ -9,6 +9,7 @@ import struct
 from abc import ABC, abstractmethod
 from typing import Any, BinaryIO, Final
 
+from penstock.model.parametrised import Parametrised
 from penstock.runtime.windowing.windows import CountWindow, GlobalWindow, TimeWindow
 
 _LONG: Final = struct.Struct(">q")
@@ -16,7 +17,7 @@ _TIMES: Final = struct.Struct(">qq")
 _NOTHING: Final = b"\x00"
 
 
-class TypeSerializer(ABC):
+class TypeSerializer(Parametrised, ABC):
     """Values of one type, one after the other in a stream of bytes."""
 
     @abstractmethod

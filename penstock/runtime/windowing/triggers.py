@@ -11,6 +11,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
+from penstock.model.parametrised import Parametrised
 from penstock.model.time import millis_of
 from penstock.runtime.state_descriptors import (
     ReducingStateDescriptor,
@@ -37,7 +38,7 @@ class TriggerResult(Enum):
 _CONTINUE, _FIRE = TriggerResult.CONTINUE, TriggerResult.FIRE
 
 
-class Trigger(ABC):
+class Trigger(Parametrised, ABC):
     """Decides for one key and window."""
 
     class TriggerContext(ABC):

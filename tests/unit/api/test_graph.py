@@ -184,7 +184,7 @@ def test_union_gives_several_edges_into_one_input(env, executor):
     assert [(edge.source, edge.input_index) for edge in executor.graph.edges] == [
         (1, 0), (2, 0), (3, 0),
     ]  # fmt: skip
-    assert [edge[2] for edge in edges_of(executor.graph)] == [None, "REBALANCE", None]
+    assert [edge[2] for edge in edges_of(executor.graph)] == [None, "REBALANCE", "HASH"]
 
 
 def test_union_refuses_different_types_and_environments(env):
@@ -213,10 +213,10 @@ def test_a_side_output_is_an_edge_with_a_tag_and_the_operator_knows(env, executo
     assert main.get_side_output(typed).get_type() == Types.STRING()
 
 
-def test_only_process_functions_have_side_outputs(env):
-    stream = env.from_collection([1]).map(same)
+def test_operators_whose_function_makes_no_results_have_no_side_outputs(env):
+    stream = env.from_collection([1]).filter(same)
     with pytest.raises(
-        GraphError, match=r"'Map' \(built at .*test_graph.py:\d+\) has no side output 'x'"
+        GraphError, match=r"'Filter' \(built at .*test_graph.py:\d+\) has no side output 'x'"
     ):
         stream.get_side_output(OutputTag("x"))
 
@@ -316,7 +316,8 @@ def test_a_keyed_stream_is_printed_and_sunk_without_its_key(env, executor):
     keyed.sink_to(DiscardingSink())
     keyed.union(env.from_collection([2])).map(same)
     env.execute()
-    assert all(edge[2] is None for edge in edges_of(executor.graph))
+    by_key = [edge for edge in edges_of(executor.graph) if edge[2] is not None]
+    assert [edge[2] for edge in by_key] == ["HASH"] * 3
 
 
 def test_timestamps_and_watermarks_are_an_operator_that_keeps_the_type(env, executor):
@@ -339,7 +340,7 @@ def test_the_plan_shows_chains_of_python_operators_as_one_node(env):
     shown = [(node["pact"], node["contents"], node["parallelism"]) for node in plan["nodes"]]
     assert shown == [
         ("Data Source", "Source: Collection Source", 1),
-        ("Operator", "Map, Filter", 2),
+        ("Operator", "Map, Filter, _stream_key_by_map_operator", 2),
         ("Operator", "Reduce, Map", 2),
         ("Data Sink", "Sink: Print to Std. Out", 2),
     ]
@@ -347,6 +348,50 @@ def test_the_plan_shows_chains_of_python_operators_as_one_node(env):
     assert ships == ["REBALANCE", "HASH", "FORWARD"]
     ids = {node["id"] for node in plan["nodes"]}
     assert all(p["id"] in ids for node in plan["nodes"] for p in node.get("predecessors", ()))
+
+
+def shown_in_plan(env):
+    nodes = json.loads(env.get_execution_plan())["nodes"]
+    types = {node["id"]: node["type"] for node in nodes}
+    return [
+        (
+            node["type"],
+            node["parallelism"],
+            [(types[p["id"]], p["ship_strategy"]) for p in node.get("predecessors", ())],
+        )
+        for node in nodes
+    ]
+
+
+def test_the_plan_shows_where_pyflink_takes_keys_and_lets_go_of_them(env):
+    env.set_parallelism(2)
+    keyed = env.from_collection([1]).key_by(same)
+    keyed.map(same).set_parallelism(3)
+    keyed.sink_to(DiscardingSink()).set_parallelism(4)
+    source, takes, lets_go = (
+        "Source: Collection Source",
+        "_stream_key_by_map_operator",
+        "_keyed_stream_values_operator",
+    )
+    assert shown_in_plan(env) == [
+        (source, 1, []),
+        (takes, 1, [(source, "FORWARD")]),
+        ("Map", 3, [(takes, "HASH")]),
+        (lets_go, 2, [(takes, "HASH")]),
+        ("Sink: Writer", 4, [(lets_go, "REBALANCE")]),
+    ]
+
+
+def test_the_plan_shows_own_partitioners_and_projections_by_themselves(env):
+    env.set_parallelism(1)
+    pairs = env.from_collection([(1, 2)], Types.TUPLE([Types.INT(), Types.INT()]))
+    pairs.project(1).map(same).partition_custom(lambda key, n: 0, same).filter(same)
+    assert [name for name, _, _ in shown_in_plan(env)] == [
+        "Source: Collection Source",
+        "Projection",
+        "Map, _partition_custom_map_operator",
+        "_keyed_stream_values_operator, Filter",
+    ]
 
 
 def test_the_exchange_mode_belongs_to_the_edges_that_leave_a_stream(env):

@@ -1,8 +1,9 @@
-"""Databases for the SQL sink: a SQLite file and a real PostgreSQL server."""
+"""Databases for the SQL sink: a SQLite file and a real PostgreSQL server. A Kafka broker for its connector."""
 
 import pytest
 import sqlalchemy as sa
 
+from tests.kafka_broker import running_broker
 from tests.postgres import postgres_server
 
 
@@ -23,3 +24,9 @@ def url(request, tmp_path):
         connection.execute(sa.text("DROP SCHEMA public CASCADE"))
         connection.execute(sa.text("CREATE SCHEMA public"))
     return server
+
+
+@pytest.fixture
+def broker():
+    with running_broker() as found:
+        yield found

@@ -130,6 +130,12 @@ def test_a_cluster_id_is_one_directory(tmp_path):
     assert (found.lease_ms, found.renew_ms) == (5000, 1000)
 
 
+@pytest.mark.parametrize("form", ["file:{}", "file://{}", "{}"])
+def test_a_storage_directory_may_be_a_uri(tmp_path, form):
+    told = settings(tmp_path, **{"high-availability.storageDir": form.format(tmp_path)})
+    assert ha_settings_of(told).root == tmp_path / "nightly%2Fa"
+
+
 @pytest.mark.parametrize(
     ("key", "value", "told"),
     [

@@ -110,3 +110,18 @@ def test_a_fetch_that_does_not_wake_up_is_left_behind_and_closes_its_reader_late
 def test_closing_ends_before_a_cancelled_task_counts_as_stuck():
     seconds = float(str(HOST_DEFAULTS["task.cancellation.timeout"]).removesuffix(" s"))
     assert seconds > split_fetcher.CLOSE_TIMEOUT_S
+
+
+def test_an_order_is_carried_out_on_the_thread_also_without_a_split():
+    fetching = Fetching(Numbers(last=5))
+    done, seen = threading.Event(), []
+
+    def order():
+        seen.append(threading.get_ident())
+        done.set()
+
+    fetching.fetcher.run(order)
+    assert done.wait(WAIT_S)
+    assert seen[0] != threading.get_ident()
+    fetching.fetcher.close()
+    assert fetching.reader.closed_on == seen[0]

@@ -216,3 +216,29 @@ def test_splits_that_are_read_side_by_side_hold_the_watermark_from_when_they_are
     assert watermarks(polled_at(operator, clock, 0, 200)) == []
     operator._reader.polled.append(batch("b", 50))
     assert watermarks(polled_at(operator, clock, 400)) == [49]
+
+
+def test_the_reader_is_told_of_a_checkpoint_before_its_snapshot_and_when_it_is_complete():
+    class Told(FakeReader):
+        def __init__(self) -> None:
+            super().__init__()
+            self.calls = []
+
+        def before_checkpoint(self, checkpoint_id):
+            self.calls.append(("before", checkpoint_id))
+
+        def snapshot_state(self):
+            self.calls.append("snapshot")
+            return ()
+
+        def notify_checkpoint_complete(self, checkpoint_id):
+            self.calls.append(("complete", checkpoint_id))
+
+    operator, reader = SourceOperator(NoSource(), MONOTONOUS), Told()
+    assert list(operator.prepare_snapshot_pre_barrier(3)) == [], "it has not started"
+    operator.notify_checkpoint_complete(3)
+    operator.start(reader, Clock(), SourceSettings())
+    assert list(operator.prepare_snapshot_pre_barrier(4)) == []
+    operator.snapshot()
+    operator.notify_checkpoint_complete(4)
+    assert reader.calls == [("before", 4), "snapshot", ("complete", 4)]

@@ -250,3 +250,17 @@ def test_state_of_another_sinks_writer_is_refused():
     (restored,) = rescaled([op.operator.snapshot().freeze(plain_dumps)], 1)
     with pytest.raises(ConfigurationError, match=r"state of another sink's writer: 'kept'.* uid"):
         sink_operator(Parts(), restored, restored_checkpoint_id=5)
+
+
+def test_a_committer_is_closed_with_its_task():
+    class Closing(Parts):
+        closed = 0
+
+        def close(self):
+            self.closed += 1
+
+    parts = Closing()
+    op = sink_operator(parts)
+    op.take(op.operator.prepare_snapshot_pre_barrier(1))
+    op.operator.close()
+    assert parts.closed == 2, "once as a writer, once as a committer"

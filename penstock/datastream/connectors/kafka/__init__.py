@@ -1,0 +1,42 @@
+"""Kafka as a source and as a sink. Needs confluent-kafka (`penstock[kafka]`) where a job runs.
+
+Source: pyflink.datastream.connectors.kafka.
+"""
+
+from penstock.datastream.connectors.kafka.legacy import (
+    FlinkKafkaConsumer,
+    FlinkKafkaConsumerBase,
+    FlinkKafkaProducer,
+    FlinkKafkaProducerBase,
+    Semantic,
+)
+from penstock.datastream.connectors.kafka.offsets import (
+    KafkaOffsetResetStrategy,
+    KafkaOffsetsInitializer,
+)
+from penstock.datastream.connectors.kafka.serialization import (
+    KafkaRecordSerializationSchema,
+    KafkaRecordSerializationSchemaBuilder,
+    KafkaTopicSelector,
+)
+from penstock.datastream.connectors.kafka.sink import KafkaSink, KafkaSinkBuilder
+from penstock.datastream.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
+from penstock.datastream.connectors.kafka.splits import KafkaTopicPartition
+
+__all__ = [
+    "FlinkKafkaConsumer",
+    "FlinkKafkaConsumerBase",
+    "FlinkKafkaProducer",
+    "FlinkKafkaProducerBase",
+    "KafkaOffsetResetStrategy",
+    "KafkaOffsetsInitializer",
+    "KafkaRecordSerializationSchema",
+    "KafkaRecordSerializationSchemaBuilder",
+    "KafkaSink",
+    "KafkaSinkBuilder",
+    "KafkaSource",
+    "KafkaSourceBuilder",
+    "KafkaTopicPartition",
+    "KafkaTopicSelector",
+    "Semantic",
+]

@@ -1,0 +1,215 @@
+"""Kafka's client, confluent-kafka (librdkafka), as one process sees it: made from properties, asked about topics and offsets.
+
+Optional: `pip install 'penstock[kafka]'` on the driver and on every executor. Knows no source and no sink.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from penstock.datastream.connectors.kafka.properties import (
+    API_TIMEOUT_MS,
+    AUTO_OFFSET_RESET,
+    BOOTSTRAP_SERVERS,
+    GROUP_ID,
+    client_properties,
+    int_of,
+)
+from penstock.datastream.connectors.kafka.splits import KafkaTopicPartition
+from penstock.model.errors import ConfigurationError, ExternalError
+
+API_TIMEOUT_DEFAULT_MS: Final = 30_000
+NO_GROUP: Final = "penstock-no-group"
+EARLIEST: Final = -2
+LATEST: Final = -1
+
+
+def import_kafka(where: str) -> Any:
+    """The module. Raises: ConfigurationError naming what to install where."""
+    try:
+        import confluent_kafka
+    except ImportError as error:
+        raise ConfigurationError(
+            f"{where} needs confluent-kafka, which {sys.executable} does not have: {error}. Install it on the driver and "
+            "on every executor: pip install 'penstock[kafka]'."
+        ) from error
+    return confluent_kafka
+
+
+class LastError:
+    """What the client said last of its connections: the reason why a request has timed out."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def __call__(self, error: Any) -> None:
+        self.text = str(error)
+
+    def reason(self) -> str:
+        return f" The client's last error: {self.text}." if self.text else ""
+
+
+def make_client(
+    kind: str, properties: Mapping[str, str], where: str, **more: Any
+) -> tuple[Any, LastError]:
+    """A Consumer or Producer (`kind`), which connects later. `more`: of librdkafka's, dots written as __.
+
+    Raises: ConfigurationError: no librdkafka, or a property that it does not know or take.
+    """
+    kafka = import_kafka(where)
+    last = LastError()
+    settings: dict[str, Any] = {"error_cb": last, **client_properties(properties, where)}
+    settings.update((key.replace("__", "."), value) for key, value in more.items())
+    try:
+        return getattr(kafka, kind)(settings), last
+    except (kafka.KafkaException, TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"{where}: the client refuses these properties: {text_of(error)}. They are named as in librdkafka "
+            "(CONFIGURATION.md of librdkafka); most of Java's client have the same names."
+        ) from error
+
+
+def make_consumer(properties: Mapping[str, str], where: str, **more: Any) -> tuple[Any, LastError]:
+    """One that joins no group: partitions are given to it. What it does where there is no offset is `more`'s to say."""
+    usual = {
+        GROUP_ID: NO_GROUP,  # librdkafka wants one, also where nothing is committed
+        "enable.auto.commit": "false",
+        AUTO_OFFSET_RESET: "error",
+        # A reader that is held back by a full output is no dead member of anything.
+        "max.poll.interval.ms": "86400000",
+        "queued.max.messages.kbytes": "16384",
+    }
+    given = {key: value for key, value in properties.items() if key != AUTO_OFFSET_RESET}
+    return make_client("Consumer", {**usual, **given}, where, **more)
+
+
+@contextmanager
+def kafka_errors(kafka: Any, what: str, last: LastError) -> Generator[None]:
+    """The client's error as ours: ExternalError, with its own as the cause."""
+    try:
+        yield
+    except kafka.KafkaException as error:
+        raise ExternalError(f"{what}: {text_of(error)}.{last.reason()}") from error
+
+
+def text_of(error: BaseException) -> str:
+    """Of a KafkaException, what its KafkaError says."""
+    inner: Any = error.args[0] if error.args else None
+    return f"{inner.str()} ({inner.name()})" if hasattr(inner, "name") else str(error)
+
+
+class Cluster:
+    """Topics, partitions and offsets of a cluster. One thread; requests wait at most `default.api.timeout.ms` (30 s)."""
+
+    def __init__(self, properties: Mapping[str, str], where: str) -> None:
+        self._kafka = import_kafka(where)
+        self._where = where
+        self._servers = properties.get(BOOTSTRAP_SERVERS, "")
+        self.group_id = properties.get(GROUP_ID)
+        self._timeout_s = int_of(properties, API_TIMEOUT_MS, API_TIMEOUT_DEFAULT_MS) / 1000
+        self._consumer, self._last = make_consumer(properties, where, enable__auto__commit="false")
+
+    def topics(self) -> list[str]:
+        """All that this client may see, without Kafka's own."""
+        found = self._asked(
+            "cannot list topics", lambda: self._consumer.list_topics(timeout=self._timeout_s)
+        )
+        own = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+        return sorted(name for name in found.topics if name not in own)
+
+    def partitions(self, topic: str) -> list[KafkaTopicPartition]:
+        """Raises: UnknownTopic; ExternalError."""
+        found = self._asked(
+            f"cannot look up the topic {topic!r}",
+            lambda: self._consumer.list_topics(topic, timeout=self._timeout_s),
+        ).topics[topic]
+        if found.error is not None:
+            name = found.error.name()
+            kind = (
+                UnknownTopic
+                if name in {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"}
+                else ExternalError
+            )
+            raise kind(
+                f"{self._where}: cannot read the topic {topic!r} of {self._servers}: {found.error.str()} ({name}). Is its "
+                "name right, and may this client read it? Create it before the job starts."
+            )
+        return [KafkaTopicPartition(topic, number) for number in sorted(found.partitions)]
+
+    def earliest(self, partitions: Sequence[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+        return self._bounds(partitions, 0)
+
+    def latest(self, partitions: Sequence[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+        """One behind the last record that a reader of this isolation level can see."""
+        return self._bounds(partitions, 1)
+
+    def at_time(
+        self, partitions: Sequence[KafkaTopicPartition], timestamp_ms: int
+    ) -> dict[KafkaTopicPartition, int]:
+        """First record whose timestamp is at or behind this, or the end where there is none."""
+        wanted = [self._place(one, timestamp_ms) for one in partitions]
+        found = self._listed(
+            f"cannot find the offsets for the time {timestamp_ms}",
+            lambda: (
+                self._consumer.offsets_for_times(wanted, timeout=self._timeout_s) if wanted else []
+            ),
+        )
+        missing = [one for one in partitions if found.get(one, -1) < 0]
+        return {**found, **self.latest(missing)}
+
+    def committed(
+        self, partitions: Sequence[KafkaTopicPartition]
+    ) -> dict[KafkaTopicPartition, int]:
+        """Of those that the group has committed; the others are missing. Without a group there are none."""
+        if self.group_id is None or not partitions:
+            return {}
+        wanted = [self._place(one) for one in partitions]
+        found = self._listed(
+            f"cannot read what the group {self.group_id!r} has committed",
+            lambda: self._consumer.committed(wanted, timeout=self._timeout_s),
+        )
+        return {one: offset for one, offset in found.items() if offset >= 0}
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _bounds(
+        self, partitions: Sequence[KafkaTopicPartition], side: int
+    ) -> dict[KafkaTopicPartition, int]:
+        return {
+            one: self._asked(
+                f"cannot find the first and last offset of {one}",
+                lambda one=one: self._consumer.get_watermark_offsets(  # type: ignore[misc]
+                    self._place(one), timeout=self._timeout_s
+                ),
+            )[side]
+            for one in partitions
+        }
+
+    def _place(self, partition: KafkaTopicPartition, offset: int = -1001) -> Any:
+        """-1001: librdkafka's word for none."""
+        return self._kafka.TopicPartition(partition.topic, partition.partition, offset)
+
+    def _listed(self, what: str, ask: Callable[[], Any]) -> dict[KafkaTopicPartition, int]:
+        found = self._asked(what, ask)
+        for one in found:
+            if one.error is not None:
+                raise ExternalError(
+                    f"{self._where}: {what}, {one.topic}[{one.partition}]: {one.error.str()}."
+                )
+        return {KafkaTopicPartition(one.topic, one.partition): one.offset for one in found}
+
+    def _asked(self, what: str, ask: Callable[[], Any]) -> Any:
+        at = f"{self._where}: {what} at {self._servers} (waited up to {self._timeout_s:g} s)"
+        with kafka_errors(self._kafka, at, self._last):
+            found = ask()
+            if found is None:
+                raise ExternalError(f"{at}: no answer.{self._last.reason()}")
+            return found
+
+
+class UnknownTopic(ExternalError):
+    """There is no such topic, or this client may not see it."""

@@ -1,0 +1,176 @@
+"""FlinkKafkaConsumer and FlinkKafkaProducer: KafkaSource and KafkaSink under the names and with the setters of former days.
+
+Source: pyflink.datastream.connectors.kafka; differs: they are sources and sinks, for from_source and sink_to as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from enum import Enum
+from typing import Any, Final
+
+from penstock.common.serialization import DeserializationSchema, SerializationSchema
+from penstock.common.typeinfo import TypeInformation
+from penstock.datastream.connectors.base import DeliveryGuarantee
+from penstock.datastream.connectors.kafka.enumerator import Subscription
+from penstock.datastream.connectors.kafka.offsets import (
+    KafkaOffsetResetStrategy,
+    KafkaOffsetsInitializer,
+)
+from penstock.datastream.connectors.kafka.properties import (
+    AUTO_OFFSET_RESET,
+    COMMIT_ON_CHECKPOINT,
+    DISCOVERY_INTERVAL_MS,
+    GROUP_ID,
+    checked_properties,
+)
+from penstock.datastream.connectors.kafka.serialization import KafkaRecordSerializationSchema
+from penstock.datastream.connectors.kafka.sink import KafkaSink, SinkSettings
+from penstock.datastream.connectors.kafka.source import KafkaSource, SourceSettings
+from penstock.model.errors import ConfigurationError
+
+_DISCOVERY: Final = "flink.partition-discovery.interval-millis"
+_RESETS: Final = {
+    "earliest": KafkaOffsetResetStrategy.EARLIEST,
+    "latest": KafkaOffsetResetStrategy.LATEST,
+    "none": KafkaOffsetResetStrategy.NONE,
+}
+
+
+class FlinkKafkaConsumerBase(KafkaSource):
+    """The setters, which change the source that they are called on."""
+
+    def set_commit_offsets_on_checkpoints(
+        self, commit_on_checkpoints: bool
+    ) -> FlinkKafkaConsumerBase:
+        """True by default, where there is a group.id."""
+        return self._with_property(COMMIT_ON_CHECKPOINT, str(commit_on_checkpoints).lower())
+
+    def set_start_from_earliest(self) -> FlinkKafkaConsumerBase:
+        return self._starting(KafkaOffsetsInitializer.earliest())
+
+    def set_start_from_latest(self) -> FlinkKafkaConsumerBase:
+        return self._starting(KafkaOffsetsInitializer.latest())
+
+    def set_start_from_timestamp(self, startup_offsets_timestamp: int) -> FlinkKafkaConsumerBase:
+        """Epoch ms."""
+        return self._starting(KafkaOffsetsInitializer.timestamp(startup_offsets_timestamp))
+
+    def set_start_from_group_offsets(self) -> FlinkKafkaConsumerBase:
+        """The default; where nothing is committed, by the property auto.offset.reset (latest)."""
+        return self._starting(_group_offsets(self._settings.properties))
+
+    def disable_filter_restored_partitions_with_subscribed_topics(self) -> FlinkKafkaConsumerBase:
+        """Kept for programs that call it: restored partitions are always read on."""
+        return self
+
+    def get_produced_type(self) -> TypeInformation | None:
+        return self.produced_type
+
+    def _starting(self, rule: KafkaOffsetsInitializer) -> FlinkKafkaConsumerBase:
+        self._settings = replace(self._settings, starting=rule)
+        return self
+
+    def _with_property(self, key: str, value: str) -> FlinkKafkaConsumerBase:
+        properties = {**self._settings.properties, key: value}
+        self._settings = replace(self._settings, properties=properties)
+        return self
+
+
+class FlinkKafkaConsumer(FlinkKafkaConsumerBase):
+    """Reads topics from what the group has committed on, without an end."""
+
+    def __init__(
+        self,
+        topics: str | Sequence[str],
+        deserialization_schema: DeserializationSchema,
+        properties: Mapping[str, Any],
+    ) -> None:
+        """Partitions that come later are looked for only if flink.partition-discovery.interval-millis is set."""
+        names = (topics,) if isinstance(topics, str) else tuple(topics)
+        found = checked_properties(properties, "FlinkKafkaConsumer")
+        interval = found.get(_DISCOVERY, "-1")
+        super().__init__(
+            SourceSettings(
+                {DISCOVERY_INTERVAL_MS: interval, **found},
+                Subscription(topics=names) if names else None,
+                _group_offsets(found),
+                schema=deserialization_schema,
+                name="FlinkKafkaConsumer",
+            )
+        )
+
+
+class Semantic(Enum):
+    """Of a FlinkKafkaProducer; as DeliveryGuarantee."""
+
+    EXACTLY_ONCE = 0
+    AT_LEAST_ONCE = 1
+    NONE = 2
+
+
+class FlinkKafkaProducerBase(KafkaSink):
+    """The setters, which change the sink that they are called on."""
+
+    def set_log_failures_only(self, log_failures_only: bool) -> FlinkKafkaProducerBase:
+        """A record that cannot be delivered is shown, and lost. Not with EXACTLY_ONCE, which writes all or nothing."""
+        return self._with(only_shows_failures=log_failures_only)
+
+    def set_flush_on_checkpoint(self, flush_on_checkpoint: bool) -> FlinkKafkaProducerBase:
+        """True by default; without it records that are on their way at a checkpoint can be lost."""
+        return self._with(flushes_on_checkpoint=flush_on_checkpoint)
+
+    def set_write_timestamp_to_kafka(
+        self, write_timestamp_to_kafka: bool
+    ) -> FlinkKafkaProducerBase:
+        """False by default: records have the time at which they are sent."""
+        return self._with(writes_timestamps=write_timestamp_to_kafka)
+
+    def _with(self, **changes: Any) -> FlinkKafkaProducerBase:
+        self._settings = replace(self._settings, **changes)
+        return self
+
+
+class FlinkKafkaProducer(FlinkKafkaProducerBase):
+    """Writes values to one topic."""
+
+    def __init__(
+        self,
+        topic: str,
+        serialization_schema: SerializationSchema,
+        producer_config: Mapping[str, Any],
+        kafka_producer_pool_size: int = 5,
+        semantic: Semantic = Semantic.AT_LEAST_ONCE,
+    ) -> None:
+        """`kafka_producer_pool_size`: kept for programs that set it; no transaction is open between checkpoints here."""
+        if not isinstance(semantic, Semantic):
+            raise ConfigurationError(f"FlinkKafkaProducer: expected a Semantic, got {semantic!r}.")
+        serializer = KafkaRecordSerializationSchema(topic, serialization_schema)
+        super().__init__(
+            SinkSettings(
+                checked_properties(producer_config, "FlinkKafkaProducer"),
+                serializer,
+                DeliveryGuarantee[semantic.name],
+                transactional_id_prefix=f"penstock-{topic}"[:200],
+                writes_timestamps=False,
+                name="FlinkKafkaProducer",
+            )
+        )
+
+    def ignore_failures_after_transaction_timeout(self) -> FlinkKafkaProducer:
+        """Kept for programs that call it: a commit comes again until it is done, whatever has timed out before."""
+        return self
+
+
+def _group_offsets(properties: Mapping[str, str]) -> KafkaOffsetsInitializer:
+    """Without a group there are none, and all partitions begin by the reset strategy."""
+    word = properties.get(AUTO_OFFSET_RESET, "latest")
+    if word not in _RESETS:
+        raise ConfigurationError(
+            f"FlinkKafkaConsumer: {AUTO_OFFSET_RESET!r} is one of {', '.join(_RESETS)}, got {word!r}."
+        )
+    if GROUP_ID in properties or _RESETS[word] is KafkaOffsetResetStrategy.NONE:
+        return KafkaOffsetsInitializer.committed_offsets(_RESETS[word])
+    earliest = _RESETS[word] is KafkaOffsetResetStrategy.EARLIEST
+    return KafkaOffsetsInitializer.earliest() if earliest else KafkaOffsetsInitializer.latest()

@@ -1,0 +1,155 @@
+"""Where reading begins and ends: rules that are turned into offsets when partitions are found.
+
+Source: pyflink.datastream.connectors.kafka, Flink's OffsetsInitializer; differs: the driver looks every offset up, once, so
+that a reader that starts again begins where the first one did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol, TypeAlias
+
+from penstock.datastream.connectors.kafka.splits import KafkaTopicPartition
+from penstock.model.errors import ConfigurationError, ExternalError
+
+Offsets: TypeAlias = "dict[KafkaTopicPartition, int]"
+
+
+class Lookup(Protocol):
+    """What a cluster is asked; `client.Cluster`."""
+
+    def earliest(self, partitions: Sequence[KafkaTopicPartition]) -> Offsets: ...
+    def latest(self, partitions: Sequence[KafkaTopicPartition]) -> Offsets: ...
+    def at_time(self, partitions: Sequence[KafkaTopicPartition], timestamp_ms: int) -> Offsets: ...
+    def committed(self, partitions: Sequence[KafkaTopicPartition]) -> Offsets:
+        """Partitions of which nothing is committed are missing."""
+
+
+class KafkaOffsetResetStrategy(Enum):
+    """What takes the place of an offset that is not there."""
+
+    LATEST = 0
+    EARLIEST = 1
+    NONE = 2
+
+
+_RESET_PROPERTY = {
+    KafkaOffsetResetStrategy.LATEST: "latest",
+    KafkaOffsetResetStrategy.EARLIEST: "earliest",
+    KafkaOffsetResetStrategy.NONE: "error",
+}
+
+
+class _Kind(Enum):
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    COMMITTED = "committed"
+    TIMESTAMP = "timestamp"
+    OFFSETS = "offsets"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaOffsetsInitializer:
+    """Made by its static methods."""
+
+    kind: _Kind
+    reset: KafkaOffsetResetStrategy
+    timestamp_ms: int = 0
+    given: tuple[tuple[KafkaTopicPartition, int], ...] = ()
+
+    @staticmethod
+    def committed_offsets(
+        offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE,
+    ) -> KafkaOffsetsInitializer:
+        """What the group has committed; where it has not, by the strategy. NONE: that is an error."""
+        _checked_strategy("committed_offsets", offset_reset_strategy)
+        return KafkaOffsetsInitializer(_Kind.COMMITTED, offset_reset_strategy)
+
+    @staticmethod
+    def timestamp(timestamp: int) -> KafkaOffsetsInitializer:
+        """The first record at or behind this time, epoch ms; the end where there is none."""
+        if isinstance(timestamp, bool) or not isinstance(timestamp, int) or timestamp < 0:
+            raise ConfigurationError(
+                f"KafkaOffsetsInitializer.timestamp: expected epoch milliseconds from 0, got {timestamp!r}."
+            )
+        return KafkaOffsetsInitializer(
+            _Kind.TIMESTAMP, KafkaOffsetResetStrategy.LATEST, timestamp_ms=timestamp
+        )
+
+    @staticmethod
+    def earliest() -> KafkaOffsetsInitializer:
+        return KafkaOffsetsInitializer(_Kind.EARLIEST, KafkaOffsetResetStrategy.EARLIEST)
+
+    @staticmethod
+    def latest() -> KafkaOffsetsInitializer:
+        """Behind the last record there is when the job starts."""
+        return KafkaOffsetsInitializer(_Kind.LATEST, KafkaOffsetResetStrategy.LATEST)
+
+    @staticmethod
+    def offsets(
+        offsets: Mapping[KafkaTopicPartition, int],
+        offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST,
+    ) -> KafkaOffsetsInitializer:
+        """These; where there is none, what the group has committed; else by the strategy."""
+        _checked_strategy("offsets", offset_reset_strategy)
+        for partition, offset in offsets.items():
+            is_number = isinstance(offset, int) and not isinstance(offset, bool) and offset >= 0
+            if not isinstance(partition, KafkaTopicPartition) or not is_number:
+                raise ConfigurationError(
+                    "KafkaOffsetsInitializer.offsets: expected KafkaTopicPartitions with offsets from 0, got "
+                    f"{partition!r}: {offset!r}."
+                )
+        return KafkaOffsetsInitializer(
+            _Kind.OFFSETS, offset_reset_strategy, given=tuple(offsets.items())
+        )
+
+    @property
+    def needs_group(self) -> bool:
+        """Nothing is committed where there is no group."""
+        return self.kind is _Kind.COMMITTED
+
+    @property
+    def auto_offset_reset(self) -> str:
+        """Librdkafka's word for what a reader does whose offset is no longer there."""
+        return _RESET_PROPERTY[self.reset]
+
+    def look_up(self, partitions: Sequence[KafkaTopicPartition], lookup: Lookup) -> Offsets:
+        """Of each of these. Raises: ExternalError: one has none, by the rules, or the cluster does not answer."""
+        match self.kind:
+            case _Kind.EARLIEST:
+                return lookup.earliest(partitions)
+            case _Kind.LATEST:
+                return lookup.latest(partitions)
+            case _Kind.TIMESTAMP:
+                return lookup.at_time(partitions, self.timestamp_ms)
+            case _Kind.COMMITTED:
+                found: Offsets = {}
+            case _Kind.OFFSETS:
+                given = dict(self.given)
+                found = {one: given[one] for one in partitions if one in given}
+        unknown = [one for one in partitions if one not in found]
+        found.update(lookup.committed(unknown))
+        return found | self._reset([one for one in partitions if one not in found], lookup)
+
+    def _reset(self, partitions: Sequence[KafkaTopicPartition], lookup: Lookup) -> Offsets:
+        if not partitions:
+            return {}
+        match self.reset:
+            case KafkaOffsetResetStrategy.EARLIEST:
+                return lookup.earliest(partitions)
+            case KafkaOffsetResetStrategy.LATEST:
+                return lookup.latest(partitions)
+            case KafkaOffsetResetStrategy.NONE:
+                raise ExternalError(
+                    f"Kafka: no offset is known for {', '.join(map(str, partitions))}: the group has committed none, and the "
+                    "offset reset strategy is NONE. Choose KafkaOffsetResetStrategy.EARLIEST or LATEST to begin there."
+                )
+
+
+def _checked_strategy(method: str, strategy: object) -> None:
+    if not isinstance(strategy, KafkaOffsetResetStrategy):
+        raise ConfigurationError(
+            f"KafkaOffsetsInitializer.{method}: expected a KafkaOffsetResetStrategy, got {strategy!r}."
+        )

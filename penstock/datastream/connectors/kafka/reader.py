@@ -1,0 +1,232 @@
+"""Reads partitions in a subtask: one consumer on a fetcher's thread, many messages at a time, and commits to the group.
+
+Source: Flink KafkaSourceReader, KafkaPartitionSplitReader; differs: the consumer hands over what it has at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from penstock.common.serialization import DeserializationSchema
+from penstock.datastream.connectors.base import (
+    Fetched,
+    ReaderContext,
+    SourceReaderBase,
+    SplitBatch,
+    SplitReader,
+)
+from penstock.datastream.connectors.kafka.client import import_kafka, make_consumer
+from penstock.datastream.connectors.kafka.properties import (
+    CLIENT_ID_PREFIX,
+    COMMIT_ON_CHECKPOINT,
+    GROUP_ID,
+    flag_of,
+)
+from penstock.datastream.connectors.kafka.records import batch_of
+from penstock.datastream.connectors.kafka.splits import KafkaSplit, KafkaTopicPartition
+from penstock.model.errors import ExternalError
+from penstock.runtime.source import Polled
+
+MAX_MESSAGES: Final = 4096
+MAX_BATCH_BYTES: Final = 1 << 20
+WAIT_S: Final = 0.1
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderSettings:
+    """`properties`: as set, with Flink's own. `has_stops`: some partitions end."""
+
+    properties: Mapping[str, str]
+    schema: DeserializationSchema
+    auto_offset_reset: str
+    has_stops: bool
+
+    @property
+    def commits_on_checkpoint(self) -> bool:
+        return GROUP_ID in self.properties and flag_of(self.properties, COMMIT_ON_CHECKPOINT, True)
+
+
+class KafkaReader(SourceReaderBase):
+    """Positions are those behind what `poll_next` gave; they are committed to the group when their checkpoint is complete."""
+
+    def __init__(self, context: ReaderContext, settings: ReaderSettings) -> None:
+        super().__init__(context)
+        self._settings = settings
+        self._positions: dict[KafkaTopicPartition, int] = {}
+        self._to_commit: dict[int, dict[KafkaTopicPartition, int]] = {}
+        self._split_reader: KafkaSplitReader | None = None
+
+    def create_split_reader(self) -> SplitReader:
+        self._split_reader = KafkaSplitReader(self._settings, self.context.subtask())
+        return self._split_reader
+
+    def split_id(self, split: KafkaSplit) -> KafkaTopicPartition:
+        return split.partition
+
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        self._positions.update((split.partition, split.offset) for split in splits)
+        super().add_splits(splits)
+
+    def poll_next(self) -> Polled:
+        polled = super().poll_next()
+        if isinstance(polled, SplitBatch) and polled.behind is not None:
+            self._positions[polled.split_id] = polled.behind.offset
+        return polled
+
+    def before_checkpoint(self, checkpoint_id: int) -> None:
+        """Splits that are read to their end are among them."""
+        if self._settings.commits_on_checkpoint:
+            self._to_commit[checkpoint_id] = dict(self._positions)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        done = [one for one in self._to_commit if one <= checkpoint_id]
+        offsets = self._to_commit[max(done)] if done else {}
+        for one in done:
+            del self._to_commit[one]
+        if offsets and self._split_reader is not None:
+            self._split_reader.offsets_to_commit = offsets
+            self.run_on_fetcher(self._split_reader.commit)
+
+
+class KafkaSplitReader(SplitReader):
+    """A consumer that partitions are given to; it is in no group, whatever its group id commits for.
+
+    `offsets_to_commit`: for the next `commit`; set by any thread. The consumer itself is for one thread alone: one that calls it
+    while another waits in it never comes back.
+    """
+
+    def __init__(self, settings: ReaderSettings, subtask: int) -> None:
+        self._where = f"KafkaSource, subtask {subtask}"
+        self._kafka = import_kafka(self._where)
+        self._schema = settings.schema
+        properties = dict(settings.properties)
+        prefix = properties.get(CLIENT_ID_PREFIX, properties.get(GROUP_ID, "penstock"))
+        properties.setdefault("client.id", f"{prefix}-{subtask}")
+        self._consumer, self._last = make_consumer(
+            properties,
+            self._where,
+            auto__offset__reset=settings.auto_offset_reset,
+            enable__partition__eof="true" if settings.has_stops else "false",
+            on_commit=self._note_commit,
+        )
+        self._open: dict[tuple[str, int], KafkaSplit] = {}
+        self._over: list[KafkaTopicPartition] = []
+        self.offsets_to_commit: Mapping[KafkaTopicPartition, int] = {}
+        self._count = MAX_MESSAGES
+
+    # ------------------------------------------------------------------ the fetcher's thread
+
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        self._over += [split.partition for split in splits if split.is_over]
+        new = [split for split in splits if not split.is_over]
+        self._open.update((_key(split.partition), split) for split in new)
+        if new:
+            self._consumer.incremental_assign([
+                self._place(split.partition, split.offset) for split in new
+            ])
+
+    def pause_or_resume_splits(self, to_pause: Sequence[Any], to_resume: Sequence[Any]) -> None:
+        for partitions, order in (
+            (to_pause, self._consumer.pause),
+            (to_resume, self._consumer.resume),
+        ):
+            places = [self._place(one) for one in partitions if _key(one) in self._open]
+            if places:
+                order(places)
+
+    def fetch(self) -> Fetched:
+        messages = self._consumer.consume(self._count, 0)
+        if not messages and not self._over:
+            messages = self._consumer.consume(1, WAIT_S)  # which comes back with the first one
+            messages += self._consumer.consume(self._count, 0) if messages else []
+        by_partition: dict[tuple[str, int], list[Any]] = {}
+        for message in messages:
+            if message.error() is None:
+                by_partition.setdefault((message.topic(), message.partition()), []).append(message)
+            else:
+                self._on_error(message)
+        batches = [
+            batch
+            for key, found in by_partition.items()
+            if key in self._open
+            for batch in self._taken(key, found)
+        ]
+        finished, self._over = self._over, []
+        return Fetched(batches, finished)
+
+    def commit(self) -> None:
+        """Tell the group; waits for nobody. What a job goes on from is in its checkpoints, so that a failure costs nothing."""
+        offsets, self.offsets_to_commit = self.offsets_to_commit, {}
+        places = [self._place(partition, offset) for partition, offset in offsets.items()]
+        try:
+            if places:
+                self._consumer.commit(offsets=places, asynchronous=True)
+        except self._kafka.KafkaException as error:
+            _LOG.warning("where=%s commit=FAILED cause=%s", self._where, error)
+
+    def close(self) -> None:
+        try:
+            self.commit()
+        finally:
+            self._consumer.close()
+
+    def _taken(self, key: tuple[str, int], messages: list[Any]) -> list[SplitBatch]:
+        split = self._open[key]
+        last = messages[-1].offset()
+        if split.stop is not None and last >= split.stop:
+            messages = [one for one in messages if one.offset() < split.stop]
+        behind = split.at(last + 1 if split.stop is None else min(last + 1, split.stop))
+        batch = batch_of(messages, self._schema) if messages else None
+        self._size_next(messages)
+        self._move(key, behind)
+        return [] if batch is None else [SplitBatch(batch, split.partition, behind)]
+
+    def _move(self, key: tuple[str, int], split: KafkaSplit) -> None:
+        """Its reading has come so far."""
+        self._open[key] = split
+        if split.is_over:
+            del self._open[key]
+            self._over.append(split.partition)
+            self._consumer.incremental_unassign([self._place(split.partition)])
+
+    def _size_next(self, messages: Sequence[Any]) -> None:
+        """So many messages that they are about as large as a batch may be."""
+        size = sum(len(message) for message in messages) // max(1, len(messages))
+        self._count = max(1, min(MAX_MESSAGES, MAX_BATCH_BYTES // max(1, size)))
+
+    def _on_error(self, message: Any) -> None:
+        error, kafka = message.error(), self._kafka.KafkaError
+        key = (message.topic(), message.partition())
+        # Reached by what no reader sees too: the marker of a transaction, say, is the last before the stop.
+        if error.code() == kafka._PARTITION_EOF:  # ruff: ignore[private-member-access] - its public name
+            split = self._open.get(key)
+            if split is not None and split.stop is not None and message.offset() >= split.stop:
+                self._move(key, split.at(split.stop))
+            return
+        if error.retriable() and not error.fatal():
+            return
+        if error.code() == kafka._AUTO_OFFSET_RESET:  # ruff: ignore[private-member-access] - its public name
+            split = self._open.get(key)
+            at = "its offset" if split is None else f"offset {split.offset}"
+            raise ExternalError(
+                f"{self._where}: {key[0]}[{key[1]}] has no record at {at} any more, or not yet: {error.str()}. It was removed by "
+                "the topic's retention, or the topic was made anew. With an offset reset strategy of EARLIEST or LATEST reading "
+                "goes on there."
+            )
+        at = f" of {key[0]}[{key[1]}]" if key[0] else ""
+        raise ExternalError(f"{self._where}: cannot read{at}: {error.str()} ({error.name()}).")
+
+    def _place(self, partition: KafkaTopicPartition, offset: int = -1001) -> Any:
+        return self._kafka.TopicPartition(partition.topic, partition.partition, offset)
+
+    def _note_commit(self, error: Any, places: Sequence[Any]) -> None:
+        if error is not None:
+            _LOG.warning("where=%s commit=FAILED cause=%s", self._where, error)
+
+
+def _key(partition: KafkaTopicPartition) -> tuple[str, int]:
+    return partition.topic, partition.partition

@@ -1,0 +1,154 @@
+"""Values as records of Kafka: topic, key and value.
+
+Source: pyflink.datastream.connectors.kafka, Flink's KafkaRecordSerializationSchemaBuilder; differs: whole batches.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from penstock.common.serialization import SerializationSchema
+from penstock.model.errors import ConfigurationError
+from penstock.runtime.elements import Int64s
+
+
+class KafkaTopicSelector(ABC):
+    """Names the topic that a value goes to."""
+
+    @abstractmethod
+    def apply(self, data: Any) -> str: ...
+
+
+Select: TypeAlias = "Callable[[Any], str]"
+
+
+@dataclass(frozen=True, slots=True)
+class ProducedRecords:
+    """Columns of equal length; `keys` and `timestamps` None: no record has one."""
+
+    topics: Sequence[str]
+    keys: Sequence[bytes | None] | None
+    values: Sequence[bytes | None]
+    timestamps: Int64s | None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+class KafkaRecordSerializationSchema(SerializationSchema):
+    """Made by `builder()`."""
+
+    def __init__(
+        self,
+        topic: str | Select,
+        value_schema: SerializationSchema,
+        key_schema: SerializationSchema | None = None,
+    ) -> None:
+        self._topic = topic
+        self._value_schema = value_schema
+        self._key_schema = key_schema
+
+    @staticmethod
+    def builder() -> KafkaRecordSerializationSchemaBuilder:
+        return KafkaRecordSerializationSchemaBuilder()
+
+    @property
+    def topic(self) -> str | None:
+        """None: it is chosen by value."""
+        return self._topic if isinstance(self._topic, str) else None
+
+    def serialize(self, value: Any) -> bytes:
+        """The record's value alone."""
+        return self._value_schema.serialize(value)
+
+    def records(self, values: Sequence[Any], timestamps: Int64s | None) -> ProducedRecords:
+        """A record for each value. Raises: what the schemas and the selector raise; TypeError: a topic is no text."""
+        select, key_schema = self._topic, self._key_schema
+        if isinstance(select, str):
+            topics = [select] * len(values)
+        else:
+            topics = [_checked_topic(select(value), value) for value in values]
+        keys = None if key_schema is None else list(map(key_schema.serialize, values))
+        return ProducedRecords(
+            topics, keys, list(map(self._value_schema.serialize, values)), timestamps
+        )
+
+
+class KafkaRecordSerializationSchemaBuilder:
+    """A topic or a selector, and the serializer of values are needed."""
+
+    def __init__(self) -> None:
+        self._topic: str | Select | None = None
+        self._value_schema: SerializationSchema | None = None
+        self._key_schema: SerializationSchema | None = None
+
+    def build(self) -> KafkaRecordSerializationSchema:
+        """Raises: ConfigurationError."""
+        if self._topic is None:
+            raise ConfigurationError(
+                "KafkaRecordSerializationSchema: no topic is set: call set_topic('name') or set_topic_selector(function)."
+            )
+        if self._value_schema is None:
+            raise ConfigurationError(
+                "KafkaRecordSerializationSchema: no serializer of values is set: call "
+                "set_value_serialization_schema(SimpleStringSchema()), or with another SerializationSchema."
+            )
+        return KafkaRecordSerializationSchema(self._topic, self._value_schema, self._key_schema)
+
+    def set_topic(self, topic: str) -> KafkaRecordSerializationSchemaBuilder:
+        if not isinstance(topic, str) or not topic:
+            raise ConfigurationError(f"set_topic: expected the name of a topic, got {topic!r}.")
+        return self._set_topic("set_topic", topic)
+
+    def set_topic_selector(
+        self, topic_selector: Select | KafkaTopicSelector
+    ) -> KafkaRecordSerializationSchemaBuilder:
+        if isinstance(topic_selector, KafkaTopicSelector):
+            return self._set_topic("set_topic_selector", topic_selector.apply)
+        if not callable(topic_selector):
+            raise TypeError(
+                f"set_topic_selector: expected a function or a KafkaTopicSelector, got {topic_selector!r}."
+            )
+        return self._set_topic("set_topic_selector", topic_selector)
+
+    def set_key_serialization_schema(
+        self, key_serialization_schema: SerializationSchema
+    ) -> KafkaRecordSerializationSchemaBuilder:
+        """Of the whole value; RowFieldExtractorSchema takes one field."""
+        self._key_schema = _checked_schema(
+            "set_key_serialization_schema", key_serialization_schema, self._key_schema
+        )
+        return self
+
+    def set_value_serialization_schema(
+        self, value_serialization_schema: SerializationSchema
+    ) -> KafkaRecordSerializationSchemaBuilder:
+        self._value_schema = _checked_schema(
+            "set_value_serialization_schema", value_serialization_schema, self._value_schema
+        )
+        return self
+
+    def _set_topic(self, setter: str, topic: str | Select) -> KafkaRecordSerializationSchemaBuilder:
+        if self._topic is not None:
+            raise ConfigurationError(f"{setter}: the topic is set already: {self._topic!r}.")
+        self._topic = topic
+        return self
+
+
+def _checked_schema(
+    setter: str, schema: object, before: SerializationSchema | None
+) -> SerializationSchema:
+    if not isinstance(schema, SerializationSchema):
+        raise TypeError(f"{setter}: expected a SerializationSchema, got {type(schema).__name__}.")
+    if before is not None:
+        raise ConfigurationError(f"{setter}: it is set already: {type(before).__name__}.")
+    return schema
+
+
+def _checked_topic(topic: object, value: object) -> str:
+    if not isinstance(topic, str) or not topic:
+        raise TypeError(f"the topic selector gave {topic!r} for {value!r}; expected a topic's name")
+    return topic

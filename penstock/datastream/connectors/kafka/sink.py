@@ -1,0 +1,237 @@
+"""KafkaSink: records to topics, each once, at least once, or as it comes. Needs confluent-kafka (`penstock[kafka]`).
+
+At least once: records are sent as they come, and all are delivered before a checkpoint's barrier goes on.
+Exactly once: records wait in the checkpoint and are written, in one transaction, when it is complete (`staging`).
+Source: pyflink.datastream.connectors.kafka, Flink's KafkaSink; differs: no transaction is open between checkpoints, so none
+can time out, and none stands in front of readers.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from penstock.datastream.connectors.base import (
+    Accepts,
+    Committer,
+    DeliveryGuarantee,
+    Sink,
+    SinkWriter,
+    WriterContext,
+)
+from penstock.datastream.connectors.kafka.client import make_client
+from penstock.datastream.connectors.kafka.producing import RecordProducer
+from penstock.datastream.connectors.kafka.properties import (
+    BOOTSTRAP_SERVERS,
+    TRANSACTIONAL_ID,
+    checked_property,
+)
+from penstock.datastream.connectors.kafka.serialization import (
+    KafkaRecordSerializationSchema,
+    ProducedRecords,
+)
+from penstock.datastream.connectors.kafka.staging import (
+    CommitterSettings,
+    KafkaCommitter,
+    StagedRecords,
+)
+from penstock.model.errors import ConfigurationError
+from penstock.runtime.elements import Batch, RowBatch
+
+MAX_PREFIX: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSettings:
+    """What the builder collected. `only_shows_failures`: a record that cannot be delivered is printed, and no error.
+
+    `flushes_on_checkpoint` False: at least once becomes maybe. `writes_timestamps`: those of the records.
+    """
+
+    properties: Mapping[str, str] = field(default_factory=dict)
+    serializer: KafkaRecordSerializationSchema | None = None
+    guarantee: DeliveryGuarantee = DeliveryGuarantee.NONE
+    transactional_id_prefix: str | None = None
+    only_shows_failures: bool = False
+    flushes_on_checkpoint: bool = True
+    writes_timestamps: bool = True
+    name: str = "KafkaSink"
+
+    @property
+    def is_exactly_once(self) -> bool:
+        return self.guarantee is DeliveryGuarantee.EXACTLY_ONCE
+
+
+class KafkaSink(Sink):
+    """Made by `builder()`."""
+
+    accepts = Accepts.ROWS
+
+    def __init__(self, settings: SinkSettings) -> None:
+        """Raises: ConfigurationError: something is missing, or goes not together."""
+        self._settings = _checked(settings)
+
+    @staticmethod
+    def builder() -> KafkaSinkBuilder:
+        return KafkaSinkBuilder()
+
+    def get_transformer(self) -> None:
+        """None: topics are selected in the sink itself."""
+        return
+
+    def validate(self) -> None:
+        """Raises: ConfigurationError: confluent-kafka is missing, or refuses the properties."""
+        settings, more = self._settings, {}
+        if settings.is_exactly_once:
+            more["transactional__id"] = settings.transactional_id_prefix
+        make_client("Producer", settings.properties, f"{settings.name} on the driver", **more)
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        if self._settings.is_exactly_once:
+            return _StagingWriter(self._settings, context)
+        return _DirectWriter(self._settings, context)
+
+    def create_committer(self) -> Committer | None:
+        settings = self._settings
+        if not settings.is_exactly_once:
+            return None
+        return KafkaCommitter(CommitterSettings(settings.properties, settings.name))
+
+
+class KafkaSinkBuilder:
+    """Servers and the serializer are needed, and for EXACTLY_ONCE a prefix of transactional ids."""
+
+    def __init__(self) -> None:
+        self._settings = SinkSettings()
+
+    def build(self) -> KafkaSink:
+        """Raises: ConfigurationError."""
+        return KafkaSink(self._settings)
+
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSinkBuilder:
+        """host:port, several separated by commas."""
+        return self.set_property(BOOTSTRAP_SERVERS, bootstrap_servers)
+
+    def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
+        """NONE by default, which sends as AT_LEAST_ONCE does."""
+        if not isinstance(delivery_guarantee, DeliveryGuarantee):
+            raise ConfigurationError(
+                f"set_delivery_guarantee: expected a DeliveryGuarantee, got {delivery_guarantee!r}."
+            )
+        return self._with(guarantee=delivery_guarantee)
+
+    def set_transactional_id_prefix(self, transactional_id_prefix: str) -> KafkaSinkBuilder:
+        """Transactional ids, and the groups of the markers, begin with it: who restricts access allows it for both."""
+        prefix = transactional_id_prefix
+        if not isinstance(prefix, str) or not 0 < len(prefix) <= MAX_PREFIX:
+            raise ConfigurationError(
+                f"set_transactional_id_prefix: expected a text of up to {MAX_PREFIX} characters, got {prefix!r}."
+            )
+        return self._with(transactional_id_prefix=prefix)
+
+    def set_record_serializer(
+        self, record_serializer: KafkaRecordSerializationSchema
+    ) -> KafkaSinkBuilder:
+        return self._with(serializer=record_serializer)
+
+    def set_property(self, key: str, value: str) -> KafkaSinkBuilder:
+        """Of Kafka's client. transaction.timeout.ms (60,000): how long the writing of one checkpoint's records may take."""
+        key, value = checked_property(key, value, "set_property")
+        return self._with(properties={**self._settings.properties, key: value})
+
+    def _with(self, **changes: Any) -> KafkaSinkBuilder:
+        self._settings = replace(self._settings, **changes)
+        return self
+
+
+class _Writer:
+    """Makes Kafka's records of a stream's."""
+
+    def __init__(self, settings: SinkSettings) -> None:
+        assert settings.serializer is not None, "checked when the sink was made"
+        self._serializer = settings.serializer
+        self._writes_timestamps = settings.writes_timestamps
+
+    def _records(self, batch: Batch) -> ProducedRecords:
+        assert isinstance(batch, RowBatch), "a KafkaSink accepts rows"
+        stamps = batch.timestamps if self._writes_timestamps else None
+        return self._serializer.records(batch.values, stamps)
+
+
+class _DirectWriter(_Writer):
+    """Sends as records come."""
+
+    def __init__(self, settings: SinkSettings, context: WriterContext) -> None:
+        super().__init__(settings)
+        where = f"{settings.name}, subtask {context.subtask} of {context.parallelism}"
+        self._flushes = settings.flushes_on_checkpoint
+        self._producer = RecordProducer(
+            settings.properties, where, only_shows_failures=settings.only_shows_failures
+        )
+
+    def write(self, batch: Batch, watermark_ms: int) -> None:
+        self._producer.send(self._records(batch))
+
+    def prepare_commit(self) -> Sequence[object]:
+        """At the end of the job."""
+        self._producer.flush()
+        return ()
+
+    def prepare_checkpoint(self, checkpoint_id: int) -> Sequence[object]:
+        if self._flushes:
+            self._producer.flush()
+        return ()
+
+    def close(self) -> None:
+        """What is not delivered comes again, from the last checkpoint on."""
+        self._producer.drop()
+
+
+class _StagingWriter(_Writer):
+    """Its name is unique, so that whoever commits its stagings, at any time, can tell which are written."""
+
+    def __init__(self, settings: SinkSettings, context: WriterContext) -> None:
+        super().__init__(settings)
+        self._name = f"{settings.transactional_id_prefix}-{context.subtask}-{uuid.uuid4().hex[:16]}"
+        self._staged = StagedRecords()
+        self._number = 0
+
+    def write(self, batch: Batch, watermark_ms: int) -> None:
+        self._staged.add(self._records(batch))
+
+    def prepare_commit(self) -> Sequence[object]:
+        """At most one, so that its records are written together."""
+        pieces = self._staged.take()
+        if not pieces:
+            return ()
+        self._number += 1
+        return ((self._name, self._staged.first_topic, self._number, pieces),)
+
+    def close(self) -> None:
+        """Nothing outside knows of it."""
+
+
+def _checked(settings: SinkSettings) -> SinkSettings:
+    """Raises: ConfigurationError."""
+    name = settings.name
+    if not settings.properties.get(BOOTSTRAP_SERVERS):
+        raise ConfigurationError(
+            f"{name}: the property {BOOTSTRAP_SERVERS!r} is required: call set_bootstrap_servers('host:9092')."
+        )
+    if not isinstance(settings.serializer, KafkaRecordSerializationSchema):
+        raise ConfigurationError(
+            f"{name}: a record serializer is required, got {settings.serializer!r}: call "
+            "set_record_serializer(KafkaRecordSerializationSchema.builder()...build())."
+        )
+    if settings.is_exactly_once and settings.transactional_id_prefix is None:
+        raise ConfigurationError(
+            f"{name}: EXACTLY_ONCE needs a prefix of transactional ids, another one for each sink that writes to the "
+            "same cluster: call set_transactional_id_prefix('...')."
+        )
+    if TRANSACTIONAL_ID in settings.properties:
+        raise ConfigurationError(
+            f"{name}: {TRANSACTIONAL_ID!r} is set by the sink. Call set_transactional_id_prefix('...') in its place."
+        )
+    return settings

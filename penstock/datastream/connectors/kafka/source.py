@@ -1,0 +1,272 @@
+"""KafkaSource: records of topics, from offset to offset, each once. Needs confluent-kafka (`penstock[kafka]`).
+
+Positions lie in checkpoints; what is committed to the group besides is for others to see, and for a job that begins there.
+Source: pyflink.datastream.connectors.kafka, Flink's KafkaSource.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
+
+from penstock.common.serialization import DeserializationSchema
+from penstock.common.typeinfo import TypeInformation
+from penstock.datastream.connectors.base import (
+    Boundedness,
+    EnumeratorContext,
+    ReaderContext,
+    Source,
+    SourceReader,
+    SplitEnumerator,
+)
+from penstock.datastream.connectors.kafka.client import Cluster, UnknownTopic
+from penstock.datastream.connectors.kafka.enumerator import (
+    EnumeratorSettings,
+    KafkaEnumerator,
+    Subscription,
+)
+from penstock.datastream.connectors.kafka.offsets import KafkaOffsetsInitializer
+from penstock.datastream.connectors.kafka.properties import (
+    BOOTSTRAP_SERVERS,
+    CLIENT_ID_PREFIX,
+    COMMIT_ON_CHECKPOINT,
+    DISCOVERY_INTERVAL_MS,
+    GROUP_ID,
+    checked_properties,
+    checked_property,
+    flag_of,
+    int_of,
+)
+from penstock.datastream.connectors.kafka.reader import KafkaReader, ReaderSettings
+from penstock.datastream.connectors.kafka.splits import KafkaTopicPartition
+from penstock.model.errors import ConfigurationError, ExternalError
+
+DISCOVERY_INTERVAL_DEFAULT_MS: Final = 5 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """What the builder collected. `stopping` None: never."""
+
+    properties: Mapping[str, str] = field(default_factory=dict)
+    subscription: Subscription | None = None
+    starting: KafkaOffsetsInitializer = field(default_factory=KafkaOffsetsInitializer.earliest)
+    stopping: KafkaOffsetsInitializer | None = None
+    is_bounded: bool = False
+    schema: DeserializationSchema | None = None
+    name: str = "KafkaSource"
+
+
+class KafkaSource(Source):
+    """Made by `builder()`."""
+
+    def __init__(self, settings: SourceSettings) -> None:
+        """Raises: ConfigurationError: something is missing, or goes not together."""
+        self._settings = _checked(settings)
+
+    @staticmethod
+    def builder() -> KafkaSourceBuilder:
+        return KafkaSourceBuilder()
+
+    @property
+    def boundedness(self) -> Boundedness:
+        if self._settings.is_bounded:
+            return Boundedness.BOUNDED
+        return Boundedness.CONTINUOUS_UNBOUNDED
+
+    @property
+    def produced_type(self) -> TypeInformation | None:
+        schema = self._settings.schema
+        return None if schema is None else schema.produced_type
+
+    def validate(self) -> None:
+        """Looks at the topics. Raises: ConfigurationError: the cluster does not answer, or they are not there."""
+        cluster = self._connect()
+        try:
+            self._enumerator_settings().subscription.find(cluster)
+        except UnknownTopic as error:
+            raise ConfigurationError(str(error)) from error
+        except ExternalError as error:
+            raise ConfigurationError(
+                f"{error} The driver and all executors must reach the brokers by the names that these give themselves "
+                "(advertised.listeners)."
+            ) from error
+        finally:
+            cluster.close()
+
+    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
+        return KafkaEnumerator(context, self._enumerator_settings(), self._connect)
+
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        settings = self._settings
+        assert settings.schema is not None, "checked when it was made"
+        reader = ReaderSettings(
+            settings.properties,
+            settings.schema,
+            settings.starting.auto_offset_reset,
+            settings.stopping is not None,
+        )
+        return KafkaReader(context, reader)
+
+    def _connect(self) -> Cluster:
+        return Cluster(self._settings.properties, f"{self._settings.name} on the driver")
+
+    def _enumerator_settings(self) -> EnumeratorSettings:
+        settings = self._settings
+        assert settings.subscription is not None, "checked when it was made"
+        interval_ms = int_of(
+            settings.properties, DISCOVERY_INTERVAL_MS, DISCOVERY_INTERVAL_DEFAULT_MS
+        )
+        return EnumeratorSettings(
+            settings.subscription,
+            settings.starting,
+            settings.stopping,
+            settings.is_bounded,
+            0 if settings.is_bounded else interval_ms,
+        )
+
+
+class KafkaSourceBuilder:
+    """Servers, what to read, and the deserializer are needed; without starting offsets reading begins at the first record."""
+
+    def __init__(self) -> None:
+        self._settings = SourceSettings()
+
+    def build(self) -> KafkaSource:
+        """Raises: ConfigurationError."""
+        return KafkaSource(self._settings)
+
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder:
+        """host:port, several separated by commas."""
+        return self.set_property(BOOTSTRAP_SERVERS, bootstrap_servers)
+
+    def set_group_id(self, group_id: str) -> KafkaSourceBuilder:
+        """What offsets are committed for when checkpoints complete. Readers do not join the group."""
+        return self.set_property(GROUP_ID, group_id)
+
+    def set_topics(self, *topics: str) -> KafkaSourceBuilder:
+        if not topics or not all(isinstance(one, str) and one for one in topics):
+            raise ConfigurationError(f"set_topics: expected names of topics, got {topics!r}.")
+        return self._subscribe("set_topics", Subscription(topics=tuple(dict.fromkeys(topics))))
+
+    def set_topic_pattern(self, topic_pattern: str) -> KafkaSourceBuilder:
+        """A regular expression for whole names. Topics that come later are found by partition.discovery.interval.ms."""
+        try:
+            re.compile(topic_pattern)
+        except (re.error, TypeError) as error:
+            raise ConfigurationError(
+                f"set_topic_pattern: {topic_pattern!r} is no regular expression: {error}."
+            ) from error
+        return self._subscribe("set_topic_pattern", Subscription(pattern=topic_pattern))
+
+    def set_partitions(self, partitions: AbstractSet[KafkaTopicPartition]) -> KafkaSourceBuilder:
+        found = frozenset(partitions)
+        if not found or not all(isinstance(one, KafkaTopicPartition) for one in found):
+            raise ConfigurationError(
+                f"set_partitions: expected a set of KafkaTopicPartition, got {partitions!r}."
+            )
+        return self._subscribe("set_partitions", Subscription(partitions=found))
+
+    def set_starting_offsets(
+        self, starting_offsets_initializer: KafkaOffsetsInitializer
+    ) -> KafkaSourceBuilder:
+        rule = _checked_rule("set_starting_offsets", starting_offsets_initializer)
+        return self._with(starting=rule)
+
+    def set_unbounded(
+        self, stopping_offsets_initializer: KafkaOffsetsInitializer
+    ) -> KafkaSourceBuilder:
+        """Read each partition up to there; the job goes on, for partitions may come."""
+        rule = _checked_rule("set_unbounded", stopping_offsets_initializer)
+        return self._with(stopping=rule, is_bounded=False)
+
+    def set_bounded(
+        self, stopping_offsets_initializer: KafkaOffsetsInitializer
+    ) -> KafkaSourceBuilder:
+        """Read each partition up to there, then end."""
+        rule = _checked_rule("set_bounded", stopping_offsets_initializer)
+        return self._with(stopping=rule, is_bounded=True)
+
+    def set_value_only_deserializer(
+        self, deserialization_schema: DeserializationSchema
+    ) -> KafkaSourceBuilder:
+        return self._with(schema=deserialization_schema)
+
+    def set_client_id_prefix(self, prefix: str) -> KafkaSourceBuilder:
+        return self.set_property(CLIENT_ID_PREFIX, prefix)
+
+    def set_property(self, key: str, value: str) -> KafkaSourceBuilder:
+        """Of Kafka's client, or Flink's: partition.discovery.interval.ms (300,000; below 1: never), commit.offsets.on.checkpoint
+        (true).
+        """
+        key, value = checked_property(key, value, "set_property")
+        return self._with(properties={**self._settings.properties, key: value})
+
+    def set_properties(self, props: dict[str, Any]) -> KafkaSourceBuilder:
+        found = checked_properties(props, "set_properties")
+        return self._with(properties={**self._settings.properties, **found})
+
+    def _subscribe(self, setter: str, subscription: Subscription) -> KafkaSourceBuilder:
+        if self._settings.subscription is not None:
+            raise ConfigurationError(
+                f"{setter}: what to read is set already: {self._settings.subscription}. Call one of set_topics, "
+                "set_topic_pattern and set_partitions, once."
+            )
+        return self._with(subscription=subscription)
+
+    def _with(self, **changes: Any) -> KafkaSourceBuilder:
+        self._settings = replace(self._settings, **changes)
+        return self
+
+
+def _checked(settings: SourceSettings) -> SourceSettings:
+    """Raises: ConfigurationError: as Flink's builder finds it before it builds."""
+    name, properties = settings.name, settings.properties
+    if not properties.get(BOOTSTRAP_SERVERS):
+        raise ConfigurationError(
+            f"{name}: the property {BOOTSTRAP_SERVERS!r} is required: call set_bootstrap_servers('host:9092')."
+        )
+    if settings.subscription is None:
+        raise ConfigurationError(
+            f"{name}: nothing to read. Call one of set_topics, set_topic_pattern and set_partitions."
+        )
+    if not isinstance(settings.schema, DeserializationSchema):
+        raise ConfigurationError(
+            f"{name}: a deserializer is required, got {settings.schema!r}: call "
+            "set_value_only_deserializer(SimpleStringSchema()), or with another DeserializationSchema."
+        )
+    needs = partial(_require_group, name, properties)
+    _check_group(settings, needs)
+    int_of(properties, DISCOVERY_INTERVAL_MS, DISCOVERY_INTERVAL_DEFAULT_MS)
+    return settings
+
+
+def _check_group(settings: SourceSettings, needs_group: Callable[[str], None]) -> None:
+    properties = settings.properties
+    if settings.starting.needs_group:
+        needs_group("committed offsets as starting offsets")
+    if settings.stopping is not None and settings.stopping.needs_group:
+        needs_group("committed offsets as stopping offsets")
+    if COMMIT_ON_CHECKPOINT in properties and flag_of(properties, COMMIT_ON_CHECKPOINT, True):
+        needs_group(f"{COMMIT_ON_CHECKPOINT}=true")
+    if flag_of(properties, "enable.auto.commit", False):
+        needs_group("enable.auto.commit=true")
+
+
+def _require_group(name: str, properties: Mapping[str, str], what: str) -> None:
+    if not properties.get(GROUP_ID):
+        raise ConfigurationError(
+            f"{name}: the property {GROUP_ID!r} is required for {what}: call set_group_id('...')."
+        )
+
+
+def _checked_rule(setter: str, rule: object) -> KafkaOffsetsInitializer:
+    if not isinstance(rule, KafkaOffsetsInitializer):
+        raise ConfigurationError(
+            f"{setter}: expected a KafkaOffsetsInitializer such as KafkaOffsetsInitializer.latest(), got {rule!r}."
+        )
+    return rule

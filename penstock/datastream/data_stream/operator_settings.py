@@ -1,0 +1,123 @@
+"""What can be set on the operator behind a stream: its name, uid, parallelism, chain and slot. Builds the graph, runs nothing.
+
+Source: pyflink.datastream.data_stream.DataStream, whose methods these are.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from penstock.common.execution_config import check_max_parallelism, check_parallelism
+from penstock.datastream.data_stream.sink import group_name
+from penstock.datastream.program import Upstream
+from penstock.datastream.slot_sharing_group import SlotSharingGroup
+from penstock.model.errors import GraphError
+from penstock.model.graph.partitioning import ShipStrategy
+from penstock.model.graph.stream_graph import ChainingStrategy, StreamNode
+
+if TYPE_CHECKING:
+    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+
+class OperatorSettings(ABC):
+    """Of the operator whose output a stream is. The methods return the stream itself."""
+
+    def __init__(
+        self, environment: StreamExecutionEnvironment, upstreams: Sequence[Upstream]
+    ) -> None:
+        self._environment = environment
+        self._upstreams = tuple(upstreams)
+
+    def get_name(self) -> str:
+        return self._node("get_name").name
+
+    def name(self, name: str) -> Self:
+        self._node("name").name = name
+        return self
+
+    def uid(self, uid: str) -> Self:
+        self._node("uid").uid = uid
+        return self
+
+    def set_uid_hash(self, uid_hash: str) -> Self:
+        return self.uid(uid_hash)
+
+    def set_parallelism(self, parallelism: int) -> Self:
+        check_parallelism(parallelism)
+        node = self._node("set_parallelism")
+        if node.is_parallelism_fixed and parallelism != node.parallelism:
+            raise GraphError(
+                f"operator '{node.name}' (built at {node.defined_at}) runs with parallelism "
+                f"{node.parallelism} only, got {parallelism}. Leave it, or call rebalance() and "
+                "set the parallelism of the next operator."
+            )
+        node.parallelism = parallelism
+        return self
+
+    def set_max_parallelism(self, max_parallelism: int) -> Self:
+        check_max_parallelism(max_parallelism)
+        self._node("set_max_parallelism").max_parallelism = max_parallelism
+        return self
+
+    def force_non_parallel(self) -> Self:
+        node = self._node("force_non_parallel")
+        node.parallelism = node.max_parallelism = 1
+        node.is_parallelism_fixed = True
+        return self
+
+    def set_buffer_timeout(self, timeout_millis: int) -> Self:
+        """-1: flush full buffers only; 0: after each batch."""
+        self._node("set_buffer_timeout").buffer_timeout_ms = timeout_millis
+        return self
+
+    def start_new_chain(self) -> Self:
+        self._node("start_new_chain").chaining_strategy = ChainingStrategy.HEAD
+        return self
+
+    def disable_chaining(self) -> Self:
+        self._node("disable_chaining").chaining_strategy = ChainingStrategy.NEVER
+        return self
+
+    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:
+        if isinstance(slot_sharing_group, SlotSharingGroup):
+            self._environment.register_slot_sharing_group(slot_sharing_group)
+        node = self._node("slot_sharing_group")
+        node.slot_sharing_group = group_name(slot_sharing_group)
+        return self
+
+    def set_co_location_group(self, key: str | None) -> Self:
+        """Subtask i of all operators with this key runs in one slot. Java API only in Flink."""
+        self._node("set_co_location_group").co_location_key = key
+        return self
+
+    def set_description(self, description: str) -> Self:
+        self._node("set_description").description = description
+        return self
+
+    @abstractmethod
+    def passed_on(self) -> Any:
+        """The same stream behind an operator that passes everything on. Not in PyFlink's public API."""
+
+    def _node(self, method: str) -> StreamNode:
+        """The operator that this stream is the main output of.
+
+        In PyFlink a side output and what partition_custom gives end with a map; here it is made when somebody sets something on it.
+        """
+        if len(self._upstreams) != 1:
+            raise GraphError(
+                f"{method}() on a union: it is no operator. Call {method}() on the streams before "
+                "union(...), or on the operator after it."
+            )
+        upstream = self._upstreams[0]
+        partitioning = upstream.partitioning
+        is_custom = partitioning is not None and partitioning.strategy is ShipStrategy.CUSTOM
+        if upstream.tag is not None or is_custom:
+            self._upstreams = self.passed_on().upstreams()
+        elif partitioning is not None:
+            raise GraphError(
+                f"{method}() on a partitioning: it is no operator. Call {method}() on the operator before "
+                "or after it."
+            )
+        return self._environment.program.nodes[self._upstreams[0].node_id]

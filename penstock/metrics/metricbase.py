@@ -1,0 +1,8 @@
+"""Counter, Meter, Distribution and their MetricGroup, which functions get of their RuntimeContext.
+
+Source: pyflink.metrics.metricbase; differs: these are the metrics themselves, not their interfaces.
+"""
+
+from penstock.runtime.context import Counter, Distribution, Meter, Metric, MetricGroup
+
+__all__ = ["Counter", "Distribution", "Meter", "Metric", "MetricGroup"]

@@ -1,0 +1,69 @@
+"""Reduce with a function that has keyed state of its own, which it asks for in `open`. Knows no window.
+
+Source: PyFlink's ReduceProcessKeyedProcessFunctionAdapter, which opens every reduce function so; differs: functions that have no
+`open` go the shorter way of `reduce.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from penstock.model.row import copied
+from penstock.runtime.context import RuntimeContext, UserFunction
+from penstock.runtime.elements import MAX_WATERMARK, Batch, RowBatch
+from penstock.runtime.keys import KeySelection
+from penstock.runtime.operator import MAX_EMIT, Emitted, OperatorContext
+from penstock.runtime.operators.keyed import KeyedOperator
+from penstock.runtime.operators.reduce import REDUCE_TABLE, REDUCED, named
+from penstock.runtime.operators.stateless import rows_of, whole
+from penstock.runtime.state import KeyTable
+
+_MISSING: Final = object()
+
+
+class StatefulReduceOperator(KeyedOperator):
+    """Emits the running result of each record's key; with `is_final` one result for each key, at the end of the input.
+
+    Nothing combines before an exchange: the function would have its state in two places.
+    """
+
+    def __init__(
+        self, function: UserFunction, keys: KeySelection, *, is_final: bool = False
+    ) -> None:
+        super().__init__(function, keys)
+        self._is_final = is_final
+        self._final: dict[Any, Any] = {}
+        self._results: KeyTable = self._final
+
+    def in_batch(self) -> StatefulReduceOperator:
+        return StatefulReduceOperator(self.function, self.keys, is_final=True)
+
+    def runtime_context(self, context: OperatorContext) -> RuntimeContext:
+        made = super().runtime_context(context)
+        self._call = named(self.function.call, context)
+        if not self._is_final:
+            self._results = self.state.table(REDUCE_TABLE, REDUCED)
+        return made
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        rows = rows_of(batch)
+        results = whole(map(self._reduced, self.entering(rows)), len(rows.values))
+        return () if self._is_final else (RowBatch(results, rows.timestamps),)
+
+    def finish(self) -> Emitted:
+        values = list(self._final.values())
+        self._final.clear()
+        for start in range(0, len(values), MAX_EMIT):
+            piece = values[start : start + MAX_EMIT]
+            yield RowBatch(piece, np.full(len(piece), MAX_WATERMARK, np.int64))
+
+    def _reduced(self, value: Any) -> Any:
+        skey = self.state.skey
+        old = self._results.get(skey, _MISSING)
+        if old is _MISSING:
+            self._results[skey] = copied(value)
+            return value
+        self._results[skey] = reduced = self._call(old, value)
+        return copied(old) if reduced is old else reduced

@@ -1,0 +1,33 @@
+"""Kafka from the processes of a real Spark: read and written by TaskManagers, committed once."""
+
+import pytest
+
+from penstock.common import WatermarkStrategy
+from penstock.datastream.connectors import DeliveryGuarantee
+from tests.kafka_broker import running_broker
+from tests.spark.programs import environment
+from tests.unit.connectors.kafka_tools import bounded, produce, sink_builder, texts
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.usefixtures("spark")
+def test_records_go_from_topic_to_topic_once(tmp_path):
+    with running_broker() as broker:
+        broker.create("in", 2)
+        broker.create("out", 2)
+        for partition in range(2):
+            produce(broker, "in", *[f"{partition}:{n}" for n in range(500)], partition=partition)
+        settings = {
+            "execution.checkpointing.interval": "200 ms",
+            "execution.checkpointing.dir": str(tmp_path),
+        }
+        env = environment(2, **settings)
+        source = bounded(broker.servers, "in").set_group_id("g").build()
+        sink = sink_builder(broker.servers, "out", DeliveryGuarantee.EXACTLY_ONCE).build()
+        stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "in")
+        stream.map(lambda text: text).sink_to(sink)
+        env.execute("copy")
+        wanted = sorted(f"{partition}:{n}" for partition in range(2) for n in range(500))
+        assert sorted(texts(broker.servers, "out", range(2))) == wanted
+        assert [broker.offset("g", "in", partition) for partition in range(2)] == [500, 500]

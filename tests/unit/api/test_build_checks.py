@@ -1,0 +1,257 @@
+"""Errors that a program gets where it is built: each names the operator and the line."""
+
+import operator
+import re
+import sys
+
+import pytest
+
+from penstock.common import Row, Time, Types
+from penstock.datastream import (
+    CoMapFunction,
+    FilterFunction,
+    KeyedProcessFunction,
+    KeySelector,
+    MapFunction,
+    OutputTag,
+    ProcessAllWindowFunction,
+    ProcessFunction,
+    ReduceFunction,
+    StreamExecutionEnvironment,
+)
+from penstock.datastream.columns import col, sum_
+from penstock.datastream.state import ListStateDescriptor, ValueStateDescriptor
+from penstock.datastream.window import TumblingEventTimeWindows
+from penstock.hosting.executor import MiniCluster
+from penstock.model.errors import GraphError, JobExecutionError
+
+NAMED = Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.STRING()])
+WINDOW = TumblingEventTimeWindows.of(Time.seconds(1))
+
+
+@pytest.fixture
+def env():
+    cluster = MiniCluster()
+    return StreamExecutionEnvironment.get_execution_environment().use_executor(cluster.executor())
+
+
+@pytest.fixture
+def rows(env):
+    return env.from_collection([(1, "x"), (2, "y")], NAMED)
+
+
+def first_of(value):
+    return value[0]
+
+
+def line():
+    """Of who calls, as errors name it."""
+    return f"{__file__}:{sys._getframe(1).f_lineno}"
+
+
+class Kept(FilterFunction):
+    def filter(self, value):
+        return True
+
+
+class Doubled(MapFunction):
+    def map(self, value):
+        return 2 * value
+
+
+class NoContext(ProcessFunction):
+    def process_element(self, value):
+        yield value
+
+
+class NoKey(KeyedProcessFunction):
+    def process_element(self, value, ctx):
+        yield value
+
+    def on_timer(self, timestamp):
+        yield timestamp
+
+
+class OneValue(ReduceFunction):
+    def reduce(self, value):
+        return value
+
+
+class TwoOfThree(ProcessAllWindowFunction):
+    def process(self, key, context, elements):
+        yield key
+
+
+class Same(CoMapFunction):
+    def map1(self, value):
+        return value
+
+    def map2(self, value):
+        return value
+
+
+class OpensAlone(MapFunction):
+    def open(self):
+        pass
+
+    def map(self, value):
+        return value
+
+
+COLUMNS = {
+    "Select": lambda rows: rows.select("a", col("c") + 1),
+    "Filter": lambda rows: rows.filter((col("a") > 1) & (col("c") > 1)),
+    "key_by": lambda rows: rows.key_by(col("a"), col("c")),
+    "TumblingEventTimeWindows": lambda rows: (
+        rows.key_by(col("a")).window(WINDOW).aggregate(sum_(col("c")).alias("sum"))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_an_unknown_column_is_named_with_those_that_there_are(rows, name):
+    with pytest.raises(GraphError) as error:
+        COLUMNS[name](rows)
+    text = str(error.value)
+    assert text.startswith(f"{name}, built at {__file__}:")
+    assert "column 'c' is not in this stream" in text
+    assert text.endswith("has the columns a, b.")
+
+
+def test_known_columns_and_those_of_undeclared_streams_are_taken(env, rows):
+    rows.select("a", (col("b") == "x").alias("is_x")).filter(col("is_x"))
+    env.from_collection([1]).select("anything")
+    env.from_collection([1], Types.INT()).filter(col("value") > 0)
+    env.from_collection([(1, 2)], Types.TUPLE([Types.INT(), Types.INT()])).select("f1")
+
+
+@pytest.mark.parametrize("field", ["c", 2])
+def test_an_aggregate_of_a_field_that_is_not_there_is_refused(env, rows, field):
+    with pytest.raises(GraphError, match=rf"sum, built at .*: .* has no field {field!r}.*of a, b"):
+        rows.key_by(first_of).sum(field)
+    pairs = env.from_collection([(1, 2)], Types.TUPLE([Types.INT(), Types.INT()]))
+    with pytest.raises(GraphError, match=r"has no field .*Take a position in \[0, 1\]\.$"):
+        pairs.key_by(first_of).max_by(field)
+    with pytest.raises(TypeError, match="field selected on a basic type"):
+        env.from_collection([1], Types.INT()).key_by(bool).min(field)
+
+
+ARITIES = {
+    "Map": lambda rows: rows.map(lambda a, b: a),
+    "FlatMap": lambda rows: rows.flat_map(lambda: [1]),
+    "Filter": lambda rows: rows.key_by(first_of).filter(lambda a, b: a),
+    "Reduce": lambda rows: rows.key_by(first_of).reduce(OneValue()),
+    "PROCESS": lambda rows: rows.process(NoContext()),
+    "KEYED PROCESS": lambda rows: rows.key_by(first_of).process(NoKey()),
+    "key_by": lambda rows: rows.key_by(lambda a, b: a),
+    "partition_custom": lambda rows: rows.partition_custom(lambda key: 0, first_of),
+    "TumblingEventTimeWindows": lambda rows: rows.window_all(WINDOW).process(TwoOfThree()),
+}
+
+
+@pytest.mark.parametrize("name", ARITIES)
+def test_a_function_of_another_arity_is_refused(rows, name):
+    with pytest.raises(TypeError, match="and takes another number") as error:
+        ARITIES[name](rows)
+    assert str(error.value).startswith(f"{name}, built at {__file__}:")
+
+
+def test_an_open_without_a_context_is_refused_by_its_name(rows):
+    with pytest.raises(TypeError, match=r"OpensAlone\.open\(\) is called with 1 argument"):
+        rows.map(OpensAlone())
+
+
+@pytest.mark.parametrize("func", [str, repr, max, operator.itemgetter(0), lambda *every: every])
+def test_functions_of_c_and_those_that_take_anything_are_taken(rows, func):
+    assert rows.map(func).get_name() == "Map"
+
+
+KINDS = {
+    "Map": lambda rows: rows.map(Kept()),
+    "PROCESS": lambda rows: rows.process(NoKey()),
+    "KEYED PROCESS": lambda rows: rows.key_by(first_of).process(NoContext()),
+    "Co-Map": lambda rows: rows.connect(rows).map(first_of),
+    "TumblingEventTimeWindows": lambda rows: rows.key_by(first_of).window(WINDOW).apply(Kept()),
+    "key_by": lambda rows: rows.key_by("a"),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_function_of_the_wrong_kind_is_refused(rows, name):
+    with pytest.raises(TypeError) as error:
+        KINDS[name](rows)
+    assert re.search(rf"{re.escape(name)}, built at {re.escape(__file__)}:\d+\.$", str(error.value))
+
+
+@pytest.mark.parametrize(
+    "take", [lambda rows: rows.map(Doubled), lambda rows: rows.key_by(KeySelector)]
+)
+def test_a_class_instead_of_an_object_is_refused(rows, take):
+    with pytest.raises(TypeError, match=r"got the class (Doubled|KeySelector) itself: write "):
+        take(rows)
+
+
+def test_the_keys_of_connected_streams_are_of_one_type(rows):
+    typed, pickled = rows.key_by(first_of, Types.INT()), rows.key_by(first_of)
+    with pytest.raises(GraphError, match="keys are of different types: Integer and pickled"):
+        typed.connect(pickled).map(Same())
+    assert typed.connect(rows.key_by(first_of, Types.INT())).map(Same()).get_name() == "Co-Map"
+    assert pickled.connect(pickled).map(Same()).get_name() == "Co-Map"
+
+
+def test_a_key_that_does_not_fit_its_type_names_the_line_of_key_by(env, rows):
+    keyed, where = rows.key_by(first_of, Types.STRING()), line()
+    keyed.sum().print()
+    with pytest.raises(
+        JobExecutionError, match=f"the key of key_by, built at {re.escape(where)}: "
+    ):
+        env.execute()
+
+
+def test_an_output_tag_is_used_again_with_another_type(rows):
+    class Tagging(ProcessFunction):
+        def process_element(self, value, ctx):
+            yield OutputTag("side", Types.INT()), value
+
+    processed = rows.process(Tagging()).name("Tagging")
+    processed.get_side_output(OutputTag("side", Types.INT()))
+    processed.get_side_output(OutputTag("side", Types.INT()))
+    with pytest.raises(GraphError, match=r"'Tagging' \(built at .* 'side' of type Integer already"):
+        processed.get_side_output(OutputTag("side", Types.STRING()))
+    rows.process(Tagging()).get_side_output(OutputTag("side", Types.STRING()))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (lambda env, rows: env.set_runtime_mode("BATCH"), "takes a RuntimeExecutionMode"),
+        (lambda env, rows: env.from_collection(5), "takes a list of values, got 5"),
+        (lambda env, rows: env.from_collection(["x"], Types.INT()), "from_collection: a value of"),
+        (lambda env, rows: rows.assign_timestamps_and_watermarks(5), "takes a WatermarkStrategy"),
+        (lambda env, rows: rows.union(5), "union takes DataStreams, got int"),
+        (lambda env, rows: rows.connect(5), "connect takes a DataStream, got int"),
+        (lambda env, rows: rows.get_side_output("late"), "takes an OutputTag, got 'late'"),
+        (lambda env, rows: rows.window_all(WINDOW).trigger(5), "takes a Trigger"),
+        (
+            lambda env, rows: rows.window_all(WINDOW).side_output_late_data("x"),
+            "takes an OutputTag",
+        ),
+        (lambda env, rows: ValueStateDescriptor("x", int), "takes a type such as"),
+    ],
+)
+def test_what_is_no_argument_of_a_method_is_told(env, rows, wrong, text):
+    with pytest.raises(TypeError, match=text):
+        wrong(env, rows)
+
+
+def test_a_descriptor_of_another_kind_of_state_is_refused(env, rows):
+    class Asks(KeyedProcessFunction):
+        def open(self, runtime_context):
+            runtime_context.get_state(ListStateDescriptor("x", Types.INT()))
+
+        def process_element(self, value, ctx):
+            yield Row(1)
+
+    rows.key_by(first_of).process(Asks()).print()
+    with pytest.raises(JobExecutionError, match="takes a ValueStateDescriptor, got <"):
+        env.execute()

@@ -1,0 +1,73 @@
+"""JSON objects read as columns are what they are one by one, or are not read so."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.common import Types
+from penstock.datastream.formats.json import JsonRowDeserializationSchema
+from penstock.runtime.convert import to_rows
+from penstock.runtime.elements import ColumnBatch
+
+WIDE = Types.ROW_NAMED(
+    ["s", "b", "i", "l", "d"],
+    [Types.STRING(), Types.BOOLEAN(), Types.INT(), Types.LONG(), Types.DOUBLE()],
+)
+
+
+def schema(row_type=WIDE, **flags):
+    return JsonRowDeserializationSchema(row_type, **flags)
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "s": st.none() | st.text(),
+                "b": st.none() | st.booleans(),
+                "i": st.none() | st.integers(-(2**31), 2**31 - 1),
+                "l": st.none() | st.integers(-(2**63), 2**63 - 1),
+                "d": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+                "more": st.lists(st.none() | st.integers()),
+            },
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    st.booleans(),
+)
+def test_plain_objects_are_the_same_rows_either_way(items, is_ascii):
+    messages = [
+        json.dumps(item, ensure_ascii=is_ascii).encode("utf-8", "replace") for item in items
+    ]
+    one_by_one = [schema().deserialize(message) for message in messages]
+    columns = schema().deserialize_columns(messages)
+    if columns is not None:
+        assert to_rows(ColumnBatch(columns), WIDE).values == one_by_one
+
+
+def test_ordinary_objects_are_read_as_columns():
+    messages = [b'{"s": "a", "i": 1, "d": 0.5, "b": true, "l": 5}', b'{"z": {"y": null}}', b"{}"]
+    assert schema().deserialize_columns(messages).num_rows == 3
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        None, b"", b"null", b"[1]", b"5", b"x", b'{"s": 5}', b'{"i": 1.0}', b'{"i": "1"}', b'{"i": 3000000000}', b'{"d": NaN}',
+        b'{"d": 1e999}', b'{"b": 1}', b'{"s": "\xff"}', b'{"s":\n"a"}', b'{"s":"a"}{"s":"b"}', b'{"s":"a"} null {}', b'{"i": 1, "i": 2}',
+        b'{"s": "a"', b"{]}", b'{"s": "\\ud800"}',
+    ],
+)  # fmt: skip
+def test_anything_odd_is_left_to_be_read_one_by_one(message):
+    assert schema().deserialize_columns([b'{"s": "a"}', message]) is None
+
+
+def test_only_what_is_read_alike_is_read_as_columns():
+    message = [b'{"s": "a"}']
+    assert schema(fails_on_missing_field=True).deserialize_columns(message) is None
+    for kind in (Types.FLOAT(), Types.BIG_DEC(), Types.LIST(Types.INT()), Types.SQL_DATE()):
+        assert schema(Types.ROW_NAMED(["s"], [kind])).deserialize_columns(message) is None
