@@ -24,6 +24,7 @@ from benchmarks import (
     startup,
     word_count,
 )
+from benchmarks.peers import SECTION_OF
 from benchmarks.report import ON_SPARK, Section, write_results
 
 BENCHMARKS = {
@@ -87,7 +88,7 @@ def main() -> None:
             print(figure.json_line(), flush=True)
         sections.append(Section(name, figures, ABOUT.get(name, ON_SPARK)))
     if arguments.write:
-        write_results(sections, arguments.runs, ["peers", *BENCHMARKS])
+        write_results(sections, arguments.runs, [*SECTION_OF.values(), *BENCHMARKS])
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import Figure
+from benchmarks.peers import SECTION_OF
 from benchmarks.peers.data import SIZES, prepared
 from benchmarks.peers.environments import OURS, python_of, variables
 from benchmarks.peers.programs.checks import WORKLOADS
@@ -127,16 +128,18 @@ def main() -> None:
     if unknown:
         parser.error(f"no workload {sorted(unknown)}; there are {', '.join(WORKLOADS)}")
     comparison = Comparison(arguments.root.absolute(), arguments.size, arguments.runs)
-    figures = []
-    for contest in CONTESTS:
-        if not arguments.workloads or contest.workload in arguments.workloads:
-            figures += comparison.figures(contest)
-    for figure in figures:
-        print(figure.json_line(), flush=True)
-    if arguments.write:
-        write_results(
-            [Section("peers", figures, ABOUT, "benchmarks.peers")], arguments.runs, ["peers"]
-        )
+    for workload in arguments.workloads or WORKLOADS:
+        figures = [
+            figure
+            for contest in CONTESTS
+            if contest.workload == workload
+            for figure in comparison.figures(contest)
+        ]
+        for figure in figures:
+            print(figure.json_line(), flush=True)
+        if arguments.write:
+            section = Section(SECTION_OF[workload], figures, ABOUT, "benchmarks.peers")
+            write_results([section], arguments.runs, list(SECTION_OF.values()))
 
 
 if __name__ == "__main__":
