@@ -4,6 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmarks.peers.environments import OURS
+from benchmarks.peers.programs.checks import WORKLOADS
+
+SECTION_OF = {workload: f"peers: {workload}" for workload in WORKLOADS}
+"""Of RESULTS.md."""
 
 
 @dataclass(frozen=True)
