@@ -185,7 +185,7 @@ class AvroParquetReaders:
     @staticmethod
     def for_generic_record(schema: AvroSchema) -> FileFormat:
         """Records as dicts: the fields of `schema`, those that a file does not have by their defaults."""
-        return _AvroParquetFormat(schema)
+        return _AvroParquetFormat(_of_record(schema, "AvroParquetReaders"))
 
 
 class AvroParquetWriters:
@@ -194,7 +194,7 @@ class AvroParquetWriters:
     @staticmethod
     def for_generic_record(schema: AvroSchema) -> BulkWriterFactory:
         """Records are dicts, Rows or tuples."""
-        return _AvroParquetFactory(schema)
+        return _AvroParquetFactory(_of_record(schema, "AvroParquetWriters"))
 
 
 class _AvroParquetFormat(FileFormat):
@@ -254,6 +254,15 @@ class _AvroParquetWriter:
 
     def finish(self) -> None:
         self._writer.finish()
+
+
+def _of_record(schema: AvroSchema, where: str) -> AvroSchema:
+    parsed = schema.parsed()
+    if not isinstance(parsed, dict) or parsed["type"] != "record":
+        raise ConfigurationError(
+            f"{where}: expected the schema of a record, whose fields are the columns, got {schema}."
+        )
+    return schema
 
 
 def _compressed_bytes(group: Any) -> int:

@@ -277,6 +277,9 @@ def test_parquet_is_read_as_the_schema_says_and_keeps_its_rules(tmp_path):
         rows(run_source(FileSource.for_record_stream_format(form, path).build()))
     with pytest.raises(Exception, match="non-nullable"):
         written(tmp_path, factory, [{"id": None, "name": "a"}], attempt=1)
+    for kind in (AvroParquetReaders, AvroParquetWriters):
+        with pytest.raises(ConfigurationError, match='schema of a record.*got "int"'):
+            kind.for_generic_record(AvroSchema.parse_string('"int"'))
     with pytest.raises(ConfigurationError, match="union of several types"):
         AvroParquetWriters.for_generic_record(
             AvroSchema.parse_string(wanted % '{"name": "u", "type": ["int", "string"]}')

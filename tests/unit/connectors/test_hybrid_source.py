@@ -2,7 +2,8 @@
 
 import pytest
 
-from penstock.common import Types
+from penstock.common import Types, WatermarkStrategy
+from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors import NumberSequenceSource
 from penstock.datastream.connectors.base import Boundedness, SourceReaderBase
 from penstock.datastream.connectors.file_system import FileSource, StreamFormat
@@ -14,11 +15,13 @@ from penstock.datastream.connectors.hybrid_enumerator import (
 )
 from penstock.datastream.connectors.hybrid_source import HybridSource
 from penstock.hosting.batch.splits import splits_of
+from penstock.hosting.executor import MiniCluster
 from penstock.model.errors import ConfigurationError, GraphError
 from penstock.runtime.elements import RowBatch
 from penstock.runtime.source import ReaderStatus, SplitBatch, SplitFinished
 
 from .fakes import FakeEnumeratorContext, FakeReaderContext, rows, run_source, serve, values
+from .kafka_tools import bounded, produce
 
 
 def lines(path, name, *texts):
@@ -250,6 +253,19 @@ def test_splits_of_a_source_that_is_over_hold_no_watermark_back():
     assert reader._inner.told == [("before", 7), ("complete", 7)]
     assert reader.poll_next() == SplitFinished((0, "only"))
     reader.pause_or_resume_splits([(0, "only")], [])
+
+
+def test_a_job_reads_history_from_files_and_then_kafka(broker, tmp_path):
+    broker.create("live", 2)
+    for partition in range(2):
+        produce(broker, "live", f"live {partition}", "more", partition=partition)
+    history = lines(tmp_path, "history", "old", "older")
+    source = HybridSource.builder(history).add_source(bounded(broker.servers, "live").build())
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.use_executor(MiniCluster(parallelism=2).executor()).enable_checkpointing(20)
+    stream = env.from_source(source.build(), WatermarkStrategy.no_watermarks(), "both")
+    with stream.execute_and_collect("history, then live") as results:
+        assert sorted(results) == ["live 0", "live 1", "more", "more", "old", "older"]
 
 
 def test_wrong_sources_are_refused(tmp_path):
