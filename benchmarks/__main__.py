@@ -24,7 +24,7 @@ from benchmarks import (
     startup,
     word_count,
 )
-from benchmarks.peers import SECTION_OF
+from benchmarks.peers.runs import SECTION_OF
 from benchmarks.report import ON_SPARK, Section, write_results
 
 BENCHMARKS = {

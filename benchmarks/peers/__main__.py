@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import Figure
-from benchmarks.peers import SECTION_OF
 from benchmarks.peers.data import SIZES, prepared
 from benchmarks.peers.environments import OURS, python_of, variables
 from benchmarks.peers.programs.checks import WORKLOADS
-from benchmarks.peers.runs import CONTESTS, Contest, Peer
+from benchmarks.peers.runs import CONTESTS, SECTION_OF, Contest, Peer
 from benchmarks.report import Section, write_results
 
 ABOUT = """\

@@ -19,8 +19,8 @@ from penstock.datastream.connectors.file_formats import FileFormat
 from penstock.datastream.connectors.file_listing import FilePiece
 from penstock.datastream.connectors.text_lines import ROWS_PER_BATCH, TextLineFormat, split_lines
 from penstock.datastream.formats.json import JsonRowDeserializationSchema
+from penstock.datastream.formats.json_columns import json_schema_of, read_lines
 from penstock.model.errors import ConfigurationError, UserCodeError
-from penstock.runtime.convert import arrow_schema, is_columnar
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
 
 _BLOCK_BYTES: Final = 1 << 20
@@ -35,7 +35,7 @@ class JsonLinesFormat(FileFormat):
         self._text = TextLineFormat(charset_name, _BLOCK_BYTES)
         self._type = type_info
         self._timestamps = timestamps
-        self._schema = _schema_of(type_info)
+        self._schema = json_schema_of(type_info)
         self._parse: Callable[[str], Any] = json.loads
         if isinstance(type_info, RowTypeInfo):
             self._parse = _RowParser(JsonRowDeserializationSchema(type_info))
@@ -62,17 +62,9 @@ class JsonLinesFormat(FileFormat):
 
     def _columns(self, text: str | bytes, schema: pa.Schema) -> ColumnBatch | None:
         """None: this block is one to read line by line."""
-        block = self._text.as_utf8(text)
-        lines = _objects_in(block)
-        if not lines:
+        data = read_lines(self._text.as_utf8(text), schema)
+        if data is None:
             return None
-        try:
-            table = _parse(block, schema)
-        except pa.ArrowInvalid:
-            return None
-        if table.num_rows != lines:
-            return None
-        data = table.select(schema.names).combine_chunks().to_batches()[0]
         if self._timestamps is None:
             return ColumnBatch(data, None)
         stamps = data.column(self._timestamps)
@@ -99,47 +91,10 @@ class JsonLinesFormat(FileFormat):
         return np.array(stamps, np.int64)
 
 
-def _schema_of(type_info: TypeInformation | None) -> pa.Schema | None:
-    """None: JSON has no values of such a type, or Arrow has not."""
-    if not isinstance(type_info, RowTypeInfo) or not is_columnar(type_info):
-        return None
-    schema = arrow_schema(type_info)
-    return schema if all(_is_plain(field.type) for field in schema) else None
-
-
-def _is_plain(kind: pa.DataType) -> bool:
-    if pa.types.is_struct(kind):
-        return all(_is_plain(field.type) for field in kind)
-    if pa.types.is_list(kind):
-        return _is_plain(kind.value_type)
-    is_number = pa.types.is_signed_integer(kind) or pa.types.is_floating(kind)
-    return bool(is_number or pa.types.is_boolean(kind) or pa.types.is_string(kind))
-
-
 def _is_long(schema: pa.Schema | None, name: str) -> bool:
     if schema is None or name not in schema.names:
         return False
     return bool(pa.types.is_int64(schema.field(name).type))
-
-
-def _objects_in(block: bytes) -> int:
-    """How many lines, if an object begins at the very start of each; else 0. (A block that begins with `null` crashes pyarrow.)"""
-    behind = block.count(b"\n") - block.endswith(b"\n")
-    is_object = block.startswith(b"{") and block.count(b"\n{") == behind
-    return behind + 1 if is_object else 0
-
-
-def _parse(block: bytes, schema: pa.Schema) -> pa.Table:
-    """Raises: pyarrow.ArrowInvalid."""
-    from pyarrow import json as pa_json  # costs time to load, and few need it
-
-    return pa_json.read_json(
-        pa.BufferReader(block),
-        read_options=pa_json.ReadOptions(use_threads=False, block_size=len(block) + 1),
-        parse_options=pa_json.ParseOptions(
-            explicit_schema=schema, unexpected_field_behavior="ignore"
-        ),
-    )
 
 
 def _is_blank(line: str) -> bool:

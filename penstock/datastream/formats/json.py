@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from penstock.common.serialization import DeserializationSchema, SerializationSchema
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
-from penstock.datastream.formats.json_columns import json_schema_of, read_json_columns
+from penstock.datastream.formats.json_columns import json_schema_of, read_messages
 from penstock.datastream.formats.json_schema import type_of_schema
 from penstock.datastream.formats.text_values import (
     checked_int,
@@ -80,9 +80,9 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             ) from error
 
     def deserialize_columns(self, messages: Sequence[bytes | None]) -> pa.RecordBatch | None:
-        """Where all are objects, and all fields strings, booleans, doubles or whole numbers of up to 64 bits."""
+        """Where all are objects, and all fields strings, booleans, doubles, whole numbers of up to 64 bits, or lists and rows of them."""
         schema = None if self._fails_on_missing_field else json_schema_of(self._row_type)
-        return None if schema is None else read_json_columns(messages, schema)
+        return None if schema is None else read_messages(messages, schema)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_convert": None}

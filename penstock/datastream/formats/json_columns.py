@@ -1,53 +1,88 @@
-"""Many JSON objects of one flat type as columns at once, without a Python object for each. Knows no connector.
+"""Many JSON objects as columns at once, without a Python object for each. Knows no connector.
 
 Reads only what it reads exactly as one after the other would be read; for all else it says None. Source: pyarrow.json.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.json
 
-from penstock.model import types as t
-from penstock.runtime.convert import arrow_schema
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation
+from penstock.runtime.convert import arrow_schema, is_columnar
 
-_B: Final = t.BasicType
-_KINDS: Final = frozenset({_B.STRING, _B.BOOLEAN, _B.BYTE, _B.SHORT, _B.INT, _B.LONG, _B.DOUBLE})
 # Words of Python's JSON that no JSON has, which pyarrow takes for numbers.
-_STRANGE: Final = (b"NaN", b"Inf")
+_STRANGE: Final = re.compile(rb"[:\[,]\s*-?(?:NaN|Inf)")
 
 
-def json_schema_of(row_type: t.RowTypeInfo) -> pa.Schema | None:
-    """The columns, if all fields are of types that are read alike; None: take the messages one by one."""
-    kinds = row_type.get_field_types()
-    is_flat = all(isinstance(one, t.BasicTypeInfo) and one.basic_type in _KINDS for one in kinds)
-    return arrow_schema(row_type) if is_flat and kinds else None
-
-
-def read_json_columns(messages: Sequence[bytes | None], schema: pa.Schema) -> pa.RecordBatch | None:
-    """A row for each message. None: one of them is no plain object of these columns."""
-    for message in messages:
-        # What is not an object can end the process inside pyarrow, so it does not get there.
-        if not message or message[0] != 0x7B or message[-1] != 0x7D:
-            return None
-    data = b"\n".join(messages)  # type: ignore[arg-type] # None was sent back above
-    if data.count(b"\n") != len(messages) - 1 or any(word in data for word in _STRANGE):
+def json_schema_of(type_info: TypeInformation | None) -> pa.Schema | None:
+    """The columns, if all fields are of types that are read alike; None: take the objects one by one."""
+    if not isinstance(type_info, RowTypeInfo) or not is_columnar(type_info):
         return None
+    schema = arrow_schema(type_info)
+    return schema if len(schema) and all(_is_read_alike(field.type) for field in schema) else None
+
+
+def _is_read_alike(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return all(_is_read_alike(field.type) for field in kind)
+    if pa.types.is_list(kind):
+        return _is_read_alike(kind.value_type)
+    is_number = pa.types.is_signed_integer(kind) or pa.types.is_float64(kind)
+    return bool(is_number or pa.types.is_boolean(kind) or pa.types.is_string(kind))
+
+
+def read_messages(messages: Sequence[bytes | None], schema: pa.Schema) -> pa.RecordBatch | None:
+    """A row for each message. None: one of them is no plain object of these columns."""
+    if not all(messages):
+        return None
+    block = b"\n".join(messages)  # type: ignore[arg-type] # none of them is None
+    return read_lines(block, schema) if block.count(b"\n") == len(messages) - 1 else None
+
+
+def read_lines(block: bytes, schema: pa.Schema) -> pa.RecordBatch | None:
+    """A row for each line, the last of which need not end. None: one of them is no plain object of these columns."""
+    lines = _objects_in(block)
+    if not lines or _has_strange_numbers(block) or not _is_text(block):
+        return None
+    from pyarrow import json  # costs time to load, and few need it
+
     try:
-        table = pyarrow.json.read_json(
-            pa.BufferReader(data),
-            read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
-            parse_options=pyarrow.json.ParseOptions(
+        table = json.read_json(
+            pa.BufferReader(block),
+            read_options=json.ReadOptions(use_threads=False, block_size=len(block) + 1),
+            parse_options=json.ParseOptions(
                 explicit_schema=schema, unexpected_field_behavior="ignore"
             ),
         )
-        if table.num_rows != len(messages):
-            return None
-        batch = table.select(schema.names).combine_chunks().to_batches()[0]
-        batch.validate(full=True)  # bytes that are no text are not seen before
     except pa.ArrowInvalid:
         return None
+    if table.num_rows != lines:
+        return None
+    batch: pa.RecordBatch = table.select(schema.names).combine_chunks().to_batches()[0]
     return batch if batch.schema.equals(schema) else None
+
+
+def _objects_in(block: bytes) -> int:
+    """How many lines, if an object begins at the very start of each; else 0. (A block that begins with `null` crashes pyarrow.)"""
+    behind = block.count(b"\n") - block.endswith(b"\n")
+    is_object = block.startswith(b"{") and block.count(b"\n{") == behind
+    return behind + 1 if is_object else 0
+
+
+def _has_strange_numbers(block: bytes) -> bool:
+    is_likely = b"NaN" in block or b"Inf" in block  # quick, and mostly enough
+    return is_likely and _STRANGE.search(block) is not None
+
+
+def _is_text(block: bytes) -> bool:
+    if block.isascii():
+        return True
+    try:
+        block.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

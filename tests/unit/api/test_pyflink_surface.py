@@ -95,7 +95,7 @@ def test_a_field_extractor_writes_the_text_of_a_field():
         ("datastream.data_stream", "OutputTag"), ("datastream.functions", "ValueStateDescriptor"),
         ("datastream.functions", "MetricGroup"), ("datastream.window", "Time"), ("datastream.window", "OutputTag"),
         ("datastream.state", "Types"), ("common.watermark_strategy", "Duration"),
-        ("datastream.connectors.file_system", "Encoder"),
+        ("datastream.connectors.file_system", "Encoder"), ("datastream.connectors.kafka", "DeliveryGuarantee"),
     ],
 )  # fmt: skip
 def test_names_that_pyflinks_modules_import_can_be_imported_from_them(module, name):

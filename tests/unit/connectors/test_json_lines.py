@@ -105,6 +105,18 @@ def test_what_pyarrow_does_not_read_is_read_line_by_line(tmp_path, lines, expect
     assert [tuple(row) for row in rows_of(batches, PAIR)] == expected
 
 
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_numbers_that_json_does_not_know_are_errors(tmp_path, number):
+    path = written(tmp_path / "lines", '{"a": 1}', f'{{"b": {number}}}')
+    with pytest.raises(UserCodeError, match=r"lines: a line is not JSON: .*'b'"):
+        read(path, PAIR)
+
+
+def test_texts_may_name_such_numbers(tmp_path):
+    path = written(tmp_path / "lines", '{"key": "NaN", "at": 1}', '{"key": "Info", "at": 2}')
+    assert all(isinstance(batch, ColumnBatch) for batch in read(path, EVENT))
+
+
 def test_types_that_json_does_not_know_are_read_from_texts(tmp_path):
     row_type = Types.ROW_NAMED(["a", "when"], [Types.LONG(), Types.SQL_TIMESTAMP()])
     line = '{"a": 1, "when": "2024-01-01 10:00:00"}'

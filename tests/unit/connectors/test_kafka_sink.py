@@ -12,6 +12,7 @@ from penstock.datastream.connectors import DeliveryGuarantee
 from penstock.datastream.connectors.kafka import FlinkKafkaProducer, KafkaTopicSelector
 from penstock.datastream.connectors.kafka.serialization import ProducedRecords
 from penstock.datastream.connectors.kafka.staging import (
+    FRAME_BYTES,
     MAX_RETRIES,
     Marker,
     StagedRecords,
@@ -135,7 +136,7 @@ def test_staged_records_come_back_as_they_were():
 def test_many_records_are_staged_in_pieces_in_order():
     staged = StagedRecords()
     for number in range(12):
-        staged.add(ProducedRecords(["a"], None, [bytes([number]) * (1 << 20)], None))
+        staged.add(ProducedRecords(["a"], None, [bytes([number]) * 900_000], None))
     pieces = staged.take()
     assert len(pieces) == 3
     order = [value[0] for piece in pieces for part in unpack(piece) for value in part.values]
@@ -271,6 +272,17 @@ def test_a_record_that_is_refused_at_the_commit_leaves_nothing_behind(broker):
     broker.create("gone")
     assert once(broker).create_committer().commit(prepared) is None
     assert (texts(broker.servers, "out"), texts(broker.servers, "gone")) == (["a"], ["b"])
+
+
+def test_a_record_that_no_commit_could_write_is_refused_before_it_is_in_a_checkpoint(broker):
+    broker.create("out")
+    sink = once(broker, max__request__size="2000")
+    largest = "x" * (2000 - FRAME_BYTES)
+    writer = written(sink, largest)
+    with pytest.raises(ValueError, match="for the topic 'out' has 2001 bytes(.|\n)*at most 2000"):
+        written(sink, "small", largest + "x", writer=writer)
+    assert sink.create_committer().commit(writer.prepare_commit()) is None
+    assert texts(broker.servers, "out") == [largest]
 
 
 def test_a_commit_is_not_what_anything_else_prepared(broker):

@@ -3,6 +3,7 @@
 Source: pyflink.datastream.connectors.kafka.
 """
 
+from penstock.common.absent import absent
 from penstock.datastream.connectors.kafka.legacy import (
     FlinkKafkaConsumer,
     FlinkKafkaConsumerBase,
@@ -40,3 +41,14 @@ __all__ = [
     "KafkaTopicSelector",
     "Semantic",
 ]
+
+__getattr__ = absent(
+    __name__,
+    {},
+    (
+        "penstock.common",
+        "penstock.datastream.connectors",
+        "penstock.datastream.connectors.base",
+        "penstock.datastream.functions",
+    ),
+)

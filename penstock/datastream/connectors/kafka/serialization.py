@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import add
 from typing import Any, TypeAlias
 
 from penstock.common.serialization import SerializationSchema
@@ -36,6 +37,14 @@ class ProducedRecords:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def sizes(self) -> list[int]:
+        """Bytes of key and value, of each."""
+        values = [0 if value is None else len(value) for value in self.values]
+        if self.keys is None:
+            return values
+        keys = [0 if key is None else len(key) for key in self.keys]
+        return list(map(add, keys, values))
 
 
 class KafkaRecordSerializationSchema(SerializationSchema):

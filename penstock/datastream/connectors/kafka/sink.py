@@ -27,12 +27,16 @@ from penstock.datastream.connectors.kafka.properties import (
     BOOTSTRAP_SERVERS,
     TRANSACTIONAL_ID,
     checked_property,
+    client_properties,
+    int_of,
 )
 from penstock.datastream.connectors.kafka.serialization import (
     KafkaRecordSerializationSchema,
     ProducedRecords,
 )
 from penstock.datastream.connectors.kafka.staging import (
+    MAX_BYTES,
+    MAX_RECORD_BYTES,
     CommitterSettings,
     KafkaCommitter,
     StagedRecords,
@@ -195,7 +199,8 @@ class _StagingWriter(_Writer):
     def __init__(self, settings: SinkSettings, context: WriterContext) -> None:
         super().__init__(settings)
         self._name = f"{settings.transactional_id_prefix}-{context.subtask}-{uuid.uuid4().hex[:16]}"
-        self._staged = StagedRecords()
+        properties = client_properties(settings.properties, settings.name)
+        self._staged = StagedRecords(int_of(properties, MAX_BYTES, MAX_RECORD_BYTES))
         self._number = 0
 
     def write(self, batch: Batch, watermark_ms: int) -> None:

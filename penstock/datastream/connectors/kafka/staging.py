@@ -32,6 +32,11 @@ from penstock.model.errors import ExternalError
 from penstock.runtime.elements import NO_TIMESTAMP
 
 PIECE_BYTES: Final = 4 << 20
+MAX_BYTES: Final = "message.max.bytes"
+MAX_RECORD_BYTES: Final = 1_000_000
+FRAME_BYTES: Final = 64
+"""More than what is around a record's key and value; the client counts that too."""
+
 MAX_RETRIES: Final = 3
 _FOR_BOTH: Final = (
     "bootstrap.", "security.", "sasl.", "ssl.", "enable.ssl.", "socket.", "broker.", "client.id", API_TIMEOUT_MS,
@@ -58,21 +63,33 @@ class Staging:
 
 
 class StagedRecords:
-    """Records in memory, packed from `PIECE_BYTES` on."""
+    """Records in memory, packed from `PIECE_BYTES` on.
 
-    def __init__(self) -> None:
+    One that is larger than `max_bytes` is refused here: in a checkpoint it would fail each commit, and each restart.
+    """
+
+    def __init__(self, max_bytes: int = MAX_RECORD_BYTES) -> None:
+        self._max_bytes = max_bytes
         self._loose: list[ProducedRecords] = []
         self._loose_bytes = 0
         self._pieces: list[bytes] = []
         self.first_topic: str | None = None
 
     def add(self, records: ProducedRecords) -> None:
+        """Raises: ValueError: one is too large; nothing of `records` is taken then."""
         if not len(records):
             return
+        sizes = records.sizes()
+        largest = max(sizes) + FRAME_BYTES
+        if largest > self._max_bytes:
+            raise ValueError(
+                f"a record for the topic {records.topics[sizes.index(max(sizes))]!r} has {largest} bytes with its frame, and Kafka's client sends "
+                f"at most {self._max_bytes}: set the property {MAX_BYTES!r} higher, here and at the brokers, or make smaller records"
+            )
         if self.first_topic is None:
             self.first_topic = records.topics[0]
         self._loose.append(records)
-        self._loose_bytes += sum(map(_size, records.values)) + sum(map(_size, records.keys or ()))
+        self._loose_bytes += sum(sizes)
         if self._loose_bytes >= PIECE_BYTES:
             self._pack()
 
@@ -86,10 +103,6 @@ class StagedRecords:
         if self._loose:
             self._pieces.append(pack(self._loose))
             self._loose, self._loose_bytes = [], 0
-
-
-def _size(value: bytes | None) -> int:
-    return 0 if value is None else len(value)
 
 
 def pack(parts: Sequence[ProducedRecords]) -> bytes:
