@@ -3,16 +3,18 @@
 import pickle
 
 import pytest
+from confluent_kafka import KafkaError
 
 from penstock.common import Row, Types
-from penstock.common.serialization import DeserializationSchema
+from penstock.common.serialization import DeserializationSchema, SimpleStringSchema
 from penstock.datastream.connectors.kafka import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
     KafkaSource,
     KafkaTopicPartition,
+    reader,
 )
-from penstock.datastream.connectors.kafka.splits import owner_of
+from penstock.datastream.connectors.kafka.splits import KafkaSplit, owner_of
 from penstock.datastream.formats.json import JsonRowDeserializationSchema
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.runtime.convert import to_rows
@@ -138,6 +140,49 @@ def test_rows_of_json_come_as_columns_and_odd_ones_one_by_one(broker):
     produce(broker, "a", '{"name": 5, "n": 1.0}', "")
     odd = bounded(broker.servers, "a", schema=schema).set_starting_offsets(at("a", 0, 3)).build()
     assert Task(odd).read_to_end() == [Row(name="5", n=1)]
+
+
+class Told:
+    """What a consumer gives; without a value: that the partition ends here."""
+
+    def __init__(self, offset, value=None) -> None:
+        self.offset = lambda: offset
+        self.value = lambda: value
+        self.topic = lambda: "in"
+        self.partition = lambda: 0
+        self.timestamp = lambda: (1, offset)
+        end = None if value is not None else KafkaError(KafkaError._PARTITION_EOF)
+        self.error = lambda: end
+
+    def __len__(self) -> int:
+        return 1
+
+
+class TellsAtOnce:
+    """A consumer that has records and the end behind them for one call."""
+
+    def __init__(self, told) -> None:
+        self.told = told
+        self.incremental_assign = self.incremental_unassign = lambda _places: None
+        self.commit = lambda **_options: None
+        self.close = lambda: None
+
+    def consume(self, _count, _wait_s):
+        told, self.told = self.told, []
+        return told
+
+
+def test_records_that_come_together_with_the_end_are_read_first(monkeypatch):
+    consumer = TellsAtOnce([Told(0, b"a"), Told(1, b"b"), Told(2)])
+    monkeypatch.setattr(reader, "make_consumer", lambda *_args, **_options: (consumer, None))
+    settings = reader.ReaderSettings({}, SimpleStringSchema(), "earliest", has_stops=True)
+    split_reader = reader.KafkaSplitReader(settings, 0)
+    one = KafkaTopicPartition("in", 0)
+    split_reader.add_splits([KafkaSplit(one, 0, 2)])
+    fetched = split_reader.fetch()
+    assert [value for batch in fetched.batches for value in batch.batch.values] == ["a", "b"]
+    assert fetched.finished == [one]
+    split_reader.close()
 
 
 def test_a_record_that_cannot_be_deserialized_is_named(broker):

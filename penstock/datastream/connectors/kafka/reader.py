@@ -144,17 +144,20 @@ class KafkaSplitReader(SplitReader):
             messages = self._consumer.consume(1, WAIT_S)  # which comes back with the first one
             messages += self._consumer.consume(self._count, 0) if messages else []
         by_partition: dict[tuple[str, int], list[Any]] = {}
+        ends = []
         for message in messages:
             if message.error() is None:
                 by_partition.setdefault((message.topic(), message.partition()), []).append(message)
-            else:
-                self._on_error(message)
+            elif self._is_end(message):
+                ends.append(message)
         batches = [
             batch
             for key, found in by_partition.items()
             if key in self._open
             for batch in self._taken(key, found)
         ]
+        for message in ends:  # behind the records that came with them
+            self._note_end(message)
         finished, self._over = self._over, []
         return Fetched(batches, finished)
 
@@ -198,17 +201,21 @@ class KafkaSplitReader(SplitReader):
         size = sum(len(message) for message in messages) // max(1, len(messages))
         self._count = max(1, min(MAX_MESSAGES, MAX_BATCH_BYTES // max(1, size)))
 
-    def _on_error(self, message: Any) -> None:
+    def _note_end(self, message: Any) -> None:
+        """Reached by what no reader sees too: the marker of a transaction, say, is the last before the stop."""
+        key = (message.topic(), message.partition())
+        split = self._open.get(key)
+        if split is not None and split.stop is not None and message.offset() >= split.stop:
+            self._move(key, split.at(split.stop))
+
+    def _is_end(self, message: Any) -> bool:
+        """The end of a partition, for now. Raises: ExternalError: what it tells is not passing."""
         error, kafka = message.error(), self._kafka.KafkaError
         key = (message.topic(), message.partition())
-        # Reached by what no reader sees too: the marker of a transaction, say, is the last before the stop.
         if error.code() == kafka._PARTITION_EOF:  # ruff: ignore[private-member-access] - its public name
-            split = self._open.get(key)
-            if split is not None and split.stop is not None and message.offset() >= split.stop:
-                self._move(key, split.at(split.stop))
-            return
+            return True
         if error.retriable() and not error.fatal():
-            return
+            return False
         if error.code() == kafka._AUTO_OFFSET_RESET:  # ruff: ignore[private-member-access] - its public name
             split = self._open.get(key)
             at = "its offset" if split is None else f"offset {split.offset}"
