@@ -17,7 +17,7 @@ q5: $(STAMP) java
 
 # Tests in one process at a time share the cores; those with real processes have them for themselves. 5: nothing was selected.
 test: $(STAMP) java postgres zookeeper
-	$(PY) -m pytest -m "not spark and not long" -n 2 --dist worksteal $(ARGS) || [ $$? = 5 ]
+	$(PY) -m pytest -m "not spark and not long" -n 3 --dist worksteal $(ARGS) || [ $$? = 5 ]
 	$(PY) -m pytest -m "spark and not long" $(ARGS) || [ $$? = 5 ]
 
 # What is too long for every run besides: more tests, and more examples of each law.

@@ -67,7 +67,9 @@ def driver(tmp_path):
     ("send", "number"),
     [
         pytest.param(os.kill, signal.SIGINT, id="interrupted alone", marks=pytest.mark.long),
-        pytest.param(os.killpg, signal.SIGINT, id="Ctrl-C to the whole group"),
+        pytest.param(
+            os.killpg, signal.SIGINT, id="Ctrl-C to the whole group", marks=pytest.mark.long
+        ),
         pytest.param(os.kill, signal.SIGKILL, id="killed"),
     ],
 )

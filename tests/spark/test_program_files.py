@@ -61,7 +61,7 @@ def at_their_own_name(_number):
 
 @pytest.mark.spark
 @pytest.mark.long
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [MODES[0], pytest.param(MODES[1], marks=pytest.mark.long)])
 def test_the_configuration_may_name_them_and_none_of_it_is_there_in_another_job(
     spark_cluster, archive, packages, mode
 ):
