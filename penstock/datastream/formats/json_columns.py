@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
@@ -16,6 +17,7 @@ from penstock.runtime.convert import arrow_schema, is_columnar
 
 # Words of Python's JSON that no JSON has, which pyarrow takes for numbers.
 _STRANGE: Final = re.compile(rb"[:\[,]\s*-?(?:NaN|Inf)")
+_NULL: Final = re.compile(rb"^\s*null\s*$", re.MULTILINE)
 
 
 def json_schema_of(type_info: TypeInformation | None) -> pa.Schema | None:
@@ -45,8 +47,9 @@ def read_messages(messages: Sequence[bytes | None], schema: pa.Schema) -> pa.Rec
 
 def read_lines(block: bytes, schema: pa.Schema) -> pa.RecordBatch | None:
     """A row for each line, the last of which need not end. None: one of them is no plain object of these columns."""
-    lines = _objects_in(block)
-    if not lines or _has_strange_numbers(block) or not _is_text(block):
+    lines = block.count(b"\n") + (not block.endswith(b"\n"))
+    # A block that begins with `null` crashes pyarrow.
+    if not block.startswith(b"{") or _may_be_strange(block, schema) or not _is_text(block):
         return None
     from pyarrow import json  # costs time to load, and few need it
 
@@ -60,22 +63,32 @@ def read_lines(block: bytes, schema: pa.Schema) -> pa.RecordBatch | None:
         )
     except pa.ArrowInvalid:
         return None
-    if table.num_rows != lines:
+    if table.num_rows != lines or (_has_row_of_nulls(table) and _NULL.search(block) is not None):
         return None
     batch: pa.RecordBatch = table.select(schema.names).combine_chunks().to_batches()[0]
     return batch if batch.schema.equals(schema) else None
 
 
-def _objects_in(block: bytes) -> int:
-    """How many lines, if an object begins at the very start of each; else 0. (A block that begins with `null` crashes pyarrow.)"""
-    behind = block.count(b"\n") - block.endswith(b"\n")
-    is_object = block.startswith(b"{") and block.count(b"\n{") == behind
-    return behind + 1 if is_object else 0
+def _has_row_of_nulls(table: pa.Table) -> bool:
+    """A line that says `null` looks like one without any of the fields."""
+    if any(not column.null_count for column in table.columns):
+        return False
+    are_null = [column.is_null().to_numpy() for column in table.columns]
+    return bool(np.logical_and.reduce(are_null).any())
 
 
-def _has_strange_numbers(block: bytes) -> bool:
+def _may_be_strange(block: bytes, schema: pa.Schema) -> bool:
+    """Where no field is a DOUBLE, pyarrow refuses such numbers itself."""
+    if not any(_has_doubles(field.type) for field in schema):
+        return False
     is_likely = b"NaN" in block or b"Inf" in block  # quick, and mostly enough
     return is_likely and _STRANGE.search(block) is not None
+
+
+def _has_doubles(kind: pa.DataType) -> bool:
+    if pa.types.is_nested(kind):
+        return any(_has_doubles(kind.field(place).type) for place in range(kind.num_fields))
+    return bool(pa.types.is_floating(kind))
 
 
 def _is_text(block: bytes) -> bool:

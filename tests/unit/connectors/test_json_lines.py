@@ -131,9 +131,10 @@ def test_a_line_that_is_no_value_is_named(tmp_path, line):
         read(path, PAIR)
 
 
-def test_a_null_where_an_object_is_due_is_an_error_and_no_crash(tmp_path):
+@pytest.mark.parametrize("before", [(), ('{"a": 1}',), ('{"b": 1}', "{}")])
+def test_a_null_where_an_object_is_due_is_an_error_and_no_crash(tmp_path, before):
     with pytest.raises(UserCodeError, match=r"lines: a line is not JSON: .*expected an object"):
-        read(written(tmp_path / "lines", "null"), PAIR)
+        read(written(tmp_path / "lines", *before, "null"), PAIR)
 
 
 def test_each_line_comes_once_however_a_file_is_cut(tmp_path):
