@@ -20,6 +20,7 @@ from typing import Any
 
 from audit.event_log import Plan
 from audit.job import build
+from audit.jvm import SHORT_LIVED_JVM
 from penstock.common import Configuration
 from penstock.common.job_client import JobClient
 from penstock.datastream import StreamExecutionEnvironment
@@ -43,7 +44,6 @@ SETTINGS = {
     "restart-strategy.fixed-delay.attempts": "1000000",
     "restart-strategy.fixed-delay.delay": "200 ms",
 }
-SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def tell(**what: Any) -> None:

@@ -2,7 +2,7 @@
 
 Peers of the word count, in the same call and session, warm, in turns: on columns Spark's DataFrame API (`read.text`, `mapInArrow` with the
 same function, `groupBy`), and its RDD API (`flatMap`, `map`, `reduceByKey`) with the same functions as the row API here. Results are
-compared each time. Larger than memory: rows of half a KB, half of them of one key, sorted by time by two subtasks; the limit is a fifth
+compared each time. Larger than memory: rows of half a KB, half of them of one key, sorted by key and time by two subtasks; the limit is a fifth
 of the data, for Spark's Python workers together, with all that Python and its libraries take. `--events`: words, default 20,000,000, and a
 megabyte of such data for each 4,000.
 """

@@ -1,6 +1,6 @@
-"""A keyed job in BATCH whose input is many times its memory: a half of the rows of one key, all in the order of their times.
+"""A keyed job in BATCH whose input is many times its memory: a half of the rows of one key, all key after key in the order of their times.
 
-The source makes the rows; each keyed subtask counts them and sees that times do not fall. What is looked at is the largest resident memory of
+The source makes the rows; each keyed subtask counts those of a key and sees that their times do not fall. What is looked at is the largest resident memory of
 Spark's Python workers, all together.
 """
 
@@ -55,22 +55,24 @@ def key_of(pair: Pair) -> int:
 
 
 class CountAll(KeyedProcessFunction):
-    """Rows of all keys of the subtask, told when each group of keys ends; the worker's peak goes to a file."""
+    """Rows of each key, told when it ends, and that their times do not fall; the worker's peak goes to a file."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self._count = self._last = 0
 
     def process_element(self, value, ctx):
-        self._count += 1
-        if self._count == 1:
+        if self._count == 0:
+            self._last = 0
             ctx.timer_service().register_event_time_timer(1 << 60)
+        self._count += 1
         if ctx.timestamp() < self._last:
             raise ValueError(f"times fall: {ctx.timestamp()} after {self._last}")
         self._last = ctx.timestamp()
 
     def on_timer(self, timestamp, ctx):
         yield self._count
+        self._count = 0
 
     def close(self):
         text = Path("/proc/self/status").read_text(encoding="utf-8")

@@ -8,6 +8,8 @@ from hypothesis import settings
 
 from penstock.hosting.task_thread import CancelSignal
 
+pytest_plugins = ["tests.spark.sessions"]
+
 EXAMPLES = int(os.environ.get("PENSTOCK_EXAMPLES", "50"))
 """Of each law that does not say so itself. New ones in every run."""
 

@@ -66,12 +66,13 @@ class ZookeeperServer:
             self._process.wait()
 
     def _answers(self) -> bool:
+        """Whether it serves: it listens before that, and says so."""
         with (
             contextlib.suppress(OSError),
             socket.create_connection(("127.0.0.1", self._port), 1) as sock,
         ):
             sock.sendall(b"srvr")
-            return bool(sock.recv(1))
+            return b"Zookeeper version" in b"".join(iter(lambda: sock.recv(4096), b""))
         return False
 
 

@@ -12,6 +12,7 @@ from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
 from penstock.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from penstock.common.serialization import (
+    ROW_SCHEMAS,
     ByteArraySchema,
     DeserializationSchema,
     Encoder,
@@ -56,4 +57,5 @@ __all__ = [
 __getattr__ = absent(
     __name__,
     {"AssignerWithPeriodicWatermarksWrapper": "It wraps a Java class; use a WatermarkStrategy."},
+    elsewhere=ROW_SCHEMAS,
 )

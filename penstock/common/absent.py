@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 OWN_SOURCE: Final = (
     "Write a subclass of penstock.datastream.connectors.Source around a Python client of the service, or let Spark read it "
@@ -17,13 +17,18 @@ OWN_SINK: Final = (
 
 
 def absent(
-    module: str, instead: Mapping[str, str], also: Sequence[str] = ()
+    module: str,
+    instead: Mapping[str, str],
+    also: Sequence[str] = (),
+    elsewhere: Mapping[str, str] | None = None,
 ) -> Callable[[str], Any]:
     """`__getattr__` for `module`, so that importing one of these names raises NotImplementedError.
 
     `instead`: by name, a sentence that says what to use. `{...}` of str.format is not read in it. `also`: modules whose names
-    PyFlink's module has too, because it imports them, so that programs import them from there.
+    PyFlink's module has too, because it imports them, so that programs import them from there. `elsewhere`: the module of
+    single such names, which is imported when one is asked for.
     """
+    places = elsewhere or {}
 
     def lookup(name: str) -> Any:
         if name in instead:
@@ -31,9 +36,26 @@ def absent(
             raise NotImplementedError(
                 f"{pyflinks}.{name} has no counterpart in Penstock. {instead[name]}"
             )
+        if name in places:
+            return getattr(importlib.import_module(places[name]), name)
         for place in map(importlib.import_module, also):
             if name in vars(place) and not name.startswith("_"):
                 return getattr(place, name)
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+    return lookup
+
+
+def gone(instead: Mapping[str, str]) -> Callable[[object, str], NoReturn]:
+    """`__getattr__` of a class that had these methods in PyFlink 1, so that programs of that time are told what to call.
+
+    `instead`: by name, a sentence that says what to use.
+    """
+
+    def lookup(of: object, name: str) -> NoReturn:
+        text = f"{type(of).__name__!r} object has no attribute {name!r}"
+        if name in instead:
+            text += f", as in PyFlink 2. {instead[name]}"
+        raise AttributeError(text)
 
     return lookup

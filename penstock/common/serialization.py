@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Final, Protocol
 
 import pyarrow as pa
 
@@ -157,9 +157,17 @@ def known_charset(name: str) -> str:
     return name
 
 
+ROW_SCHEMAS: Final = {
+    f"{kind}Row{way}Schema": f"penstock.datastream.formats.{kind.lower()}"
+    for kind in ("Json", "Csv", "Avro")
+    for way in ("Serialization", "Deserialization")
+}
+"""A floor above: PyFlink 1 had them here, and PyFlink 2 has them in pyflink.common too."""
+
 __getattr__ = absent(
     __name__,
     {
+        **{name: f"As in PyFlink 2, it is in {module}." for name, module in ROW_SCHEMAS.items()},
         "RowDataBulkWriterFactory": "A BulkWriterFactory writes rows as it writes anything: ParquetBulkWriters.for_row_type makes one.",
     },
 )

@@ -1,7 +1,7 @@
 """The DataStream API: pyflink.datastream, module by module, with column streams added."""
 
 from penstock.common.absent import absent
-from penstock.datastream import checkpoint_storage, state_backend
+from penstock.datastream import checkpoint_storage, former_names, state_backend
 from penstock.datastream.async_data_stream import AsyncDataStream
 from penstock.datastream.checkpoint_config import CheckpointConfig
 from penstock.datastream.checkpointing_mode import CheckpointingMode
@@ -133,4 +133,6 @@ __all__ = [
     "WindowedStream",
 ]
 
-__getattr__ = absent(__name__, {**state_backend.INSTEAD, **checkpoint_storage.INSTEAD})
+__getattr__ = absent(
+    __name__, {**state_backend.INSTEAD, **checkpoint_storage.INSTEAD, **former_names.OF_THE_PACKAGE}
+)

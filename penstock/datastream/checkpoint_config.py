@@ -5,12 +5,14 @@ Source: pyflink.datastream.checkpoint_config; differs: a view of one Configurati
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from penstock.common.absent import gone
 from penstock.common.configuration import Configuration
 from penstock.common.time import Duration
 from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
+from penstock.datastream.former_names import OF_CHECKPOINT_CONFIG
 from penstock.model.errors import ConfigurationError
 
 PREFIX: Final = "execution.checkpointing."
@@ -22,6 +24,8 @@ class CheckpointConfig:
     DEFAULT_TIMEOUT: Final = 600_000
     DEFAULT_MIN_PAUSE_BETWEEN_CHECKPOINTS: Final = 0
     DEFAULT_MAX_CONCURRENT_CHECKPOINTS: Final = 1
+    if not TYPE_CHECKING:  # a type checker would take any name then
+        __getattr__ = gone(OF_CHECKPOINT_CONFIG)
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration

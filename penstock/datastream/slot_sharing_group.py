@@ -109,10 +109,14 @@ class SlotSharingGroup:
             return self
 
         def set_task_heap_memory(self, task_heap_memory: MemorySize) -> SlotSharingGroup.Builder:
+            if task_heap_memory.get_bytes() <= 0:
+                raise ConfigurationError(
+                    f"task_heap_memory must be above 0, got {task_heap_memory}. Leave it out where no memory is asked for."
+                )
             return self._set("task_heap_memory", task_heap_memory)
 
         def set_task_heap_memory_mb(self, task_heap_memory_mb: int) -> SlotSharingGroup.Builder:
-            return self._set("task_heap_memory", MemorySize.of_mebi_bytes(task_heap_memory_mb))
+            return self.set_task_heap_memory(MemorySize.of_mebi_bytes(task_heap_memory_mb))
 
         def set_task_off_heap_memory(
             self, task_off_heap_memory: MemorySize

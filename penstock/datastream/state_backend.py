@@ -12,8 +12,10 @@ _ROCKSDB = "Set state.backend.type: rocksdb in the configuration, and state.back
 _OTHER = "Set state.backend.type to hashmap or rocksdb in the configuration; backends of one's own cannot be had."
 
 INSTEAD = {
-    "HashMapStateBackend": _HASHMAP,
-    **dict.fromkeys(("EmbeddedRocksDBStateBackend", "PredefinedOptions"), _ROCKSDB),
+    **dict.fromkeys(("HashMapStateBackend", "MemoryStateBackend", "FsStateBackend"), _HASHMAP),
+    **dict.fromkeys(
+        ("EmbeddedRocksDBStateBackend", "RocksDBStateBackend", "PredefinedOptions"), _ROCKSDB
+    ),
     **dict.fromkeys(("StateBackend", "CustomStateBackend"), _OTHER),
 }
 """What to use, by the name in PyFlink."""

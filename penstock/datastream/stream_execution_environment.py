@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from penstock.common.absent import gone
 from penstock.common.configuration import Configuration
 from penstock.common.execution_config import (
     MAX_PARALLELISM_KEY,
@@ -39,6 +40,7 @@ from penstock.datastream.executor import (
     ProgramSettings,
     find_unserialisable,
 )
+from penstock.datastream.former_names import OF_THE_ENVIRONMENT
 from penstock.datastream.program import Program, Upstream
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.model.errors import ConfigurationError, GraphError, PenstockError
@@ -61,6 +63,8 @@ class StreamExecutionEnvironment:
     """Each `execute` runs what was added since the last one."""
 
     _local_parallelism: ClassVar[int | None] = None
+    if not TYPE_CHECKING:  # a type checker would take any name then
+        __getattr__ = gone(OF_THE_ENVIRONMENT)
 
     def __init__(
         self, configuration: Configuration | None = None, executor: JobExecutor | None = None
@@ -462,7 +466,7 @@ class StreamExecutionEnvironment:
             SourceOperator(source, watermark_strategy or WatermarkStrategy.no_watermarks()),
             source,
             takes_tuples=takes_tuples,
-            parallelism=parallelism,
+            parallelism=parallelism if parallelism > 0 else source.default_parallelism or -1,
             is_parallelism_fixed=parallelism > 0,
             is_bounded=source.boundedness is Boundedness.BOUNDED,
             output_type=element_type,

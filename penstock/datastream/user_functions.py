@@ -50,7 +50,9 @@ def declared_type(
     return None if is_pickled(output_type) else output_type
 
 
-def map_function(func: Callable[..., Any] | MapFunction, operator: str = "Map") -> UserFunction:
+def map_function(
+    func: Callable[..., Any] | MapFunction[Any, Any], operator: str = "Map"
+) -> UserFunction:
     return _user_function(func, MapFunction, "map", operator)
 
 
@@ -72,11 +74,11 @@ def projection(
     return map_function(Projection(indexes)), Types.TUPLE([types[index] for index in indexes])
 
 
-def flat_map_function(func: Callable[..., Any] | FlatMapFunction) -> UserFunction:
+def flat_map_function(func: Callable[..., Any] | FlatMapFunction[Any, Any]) -> UserFunction:
     return _user_function(func, FlatMapFunction, "flat_map", "FlatMap")
 
 
-def filter_function(func: Callable[..., Any] | FilterFunction) -> UserFunction:
+def filter_function(func: Callable[..., Any] | FilterFunction[Any]) -> UserFunction:
     return _user_function(func, FilterFunction, "filter", "Filter")
 
 
@@ -291,7 +293,7 @@ class Renaming:
         self._names = names
 
     def __call__(self, row: Row) -> Row:
-        return make_row(self._names, list(row), row.get_row_kind())
+        return make_row(self._names, row, row.get_row_kind())
 
 
 class Projection:

@@ -49,6 +49,9 @@ class RemoteClient:
     def resume(self) -> None:
         self._send(FrameType.RESUME, b"")
 
+    def acknowledge_all_records(self) -> None:
+        self._send(FrameType.ALL_READ, b"")
+
     def task_event(self, event: object) -> None:
         told = TaskEventFor(self._partition_id, event)
         self._send(FrameType.TASK_EVENT, pickle.dumps(told, protocol=5))

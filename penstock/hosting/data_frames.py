@@ -27,7 +27,7 @@ class FrameType(IntEnum):
     """What a frame is. The channel number is always the consumer's.
 
     BUFFER_SIZE: the consumer wants frames of at most so many bytes. BACKLOG: a producer without credit
-    has so many (in the header). TASK_EVENT: a pickled TaskEventFor.
+    has so many (in the header). TASK_EVENT: a pickled TaskEventFor. ALL_READ: the consumer has read the last record.
     """
 
     PEER = 0
@@ -40,6 +40,7 @@ class FrameType(IntEnum):
     BACKLOG = 7
     RESUME = 8
     TASK_EVENT = 9
+    ALL_READ = 10
 
 
 class FailureKind(IntEnum):

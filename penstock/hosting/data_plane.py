@@ -317,6 +317,12 @@ def _on_resume(connection: DataConnection, frame: DataFrame) -> None:
         view.resume()
 
 
+def _on_all_read(connection: DataConnection, frame: DataFrame) -> None:
+    view = connection.views.get(frame.channel)
+    if view is not None:
+        view.acknowledge_all_records()
+
+
 def _on_backlog(connection: DataConnection, frame: DataFrame) -> None:
     channel = connection.channels.get(frame.channel)
     if channel is not None:
@@ -345,6 +351,7 @@ _RARE_FRAMES: Final[dict[int, Callable[[DataConnection, DataFrame], None]]] = {
     FrameType.CANCEL: _on_cancel,
     FrameType.BUFFER_SIZE: _on_buffer_size,
     FrameType.RESUME: _on_resume,
+    FrameType.ALL_READ: _on_all_read,
     FrameType.BACKLOG: _on_backlog,
     FrameType.FAILED: _on_failed,
 }

@@ -87,6 +87,11 @@ class RemoteView:
             self._view.resume()
             self.pump()
 
+    def acknowledge_all_records(self) -> None:
+        """Network thread: the consumer has read the last record."""
+        if self._view is not None:
+            self._view.acknowledge_all_records()
+
     def new_buffer_size(self, frame_bytes: int) -> None:
         """Network thread: the consumer wants frames of this size."""
         if self._view is not None:

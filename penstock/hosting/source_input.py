@@ -38,6 +38,7 @@ class SourceInput:
     """`runtime.task.TaskInput`, `runtime.source.ReaderContext` and `runtime.source_operator.SourceClock` in one."""
 
     is_source = True
+    has_read_all = True
     inputs = 1
     held: Sequence[tuple[int, Element]] = ()
 
@@ -105,6 +106,9 @@ class SourceInput:
 
     def active_ms(self) -> int:
         return self.monotonic_ms() - self._host.backpressured_ms()
+
+    def takes_checkpoints(self) -> bool:
+        return self._host.settings.takes_checkpoints
 
     def send_split_request(self) -> None:
         self._host.request_split()

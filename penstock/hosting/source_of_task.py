@@ -17,6 +17,7 @@ class SourceOfTask:
 
     def __init__(self, thread: TaskThread, spec: ChainedOperator) -> None:
         task_settings = thread.host.task_settings
+        checkpointing = thread.checkpoints.settings
         self._thread = thread
         self._node_id = spec.node_id
         self.parallelism = thread.deployment.parallelism
@@ -26,6 +27,7 @@ class SourceOfTask:
             operator_id=spec.uid,
             subtask=thread.attempt_id.subtask,
             may_leave_splits_unaligned=task_settings.may_leave_splits_unaligned,
+            takes_checkpoints=checkpointing is not None and checkpointing.is_periodic,
         )
 
     def backpressured_ms(self) -> int:

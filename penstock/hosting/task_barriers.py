@@ -72,8 +72,25 @@ def take_part(
             checkpoints.go_on,
             lambda checkpoint_id, cause: checkpoints.decline(checkpoint_id, reason, cause),
         )
+        if checkpointing.has_final_checkpoint:
+            _await_consumers(thread, task, partitions)
     if inputs:
         _take_barriers(thread, checkpointing, inputs)
+
+
+def _await_consumers(
+    thread: TaskThread, task: StreamTask, partitions: Sequence[ResultPartition]
+) -> None:
+    """The task takes checkpoints until its consumers have read its last record. Where none is to come after its end, it would only
+    stand in their way: what its sinks handed over at the end is in none.
+    """
+
+    def tell_read_whole() -> None:
+        thread.mail_to_built(lambda _: None, "consumers have read everything")
+
+    for partition in partitions:
+        partition.tell_read_whole = tell_read_whole
+    task.checkpoints.are_records_read = lambda: all(one.is_read_whole for one in partitions)
 
 
 def _take_barriers(

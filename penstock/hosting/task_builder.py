@@ -37,6 +37,7 @@ from penstock.model.deployment import (
 from penstock.model.errors import EngineBug
 from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
 from penstock.model.ids import DataSetId, ResultPartitionId
+from penstock.model.messages import CheckpointFailureReason
 from penstock.runtime.chain import OperatorChain, OperatorTimer
 from penstock.runtime.elements import CheckpointBarrier
 from penstock.runtime.finished_chain import FinishedChain, FinishedSource
@@ -120,8 +121,18 @@ class BuiltTask:
             one.read_announcements()
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
-        """None of the producers run. A source stops first, if the job stops with this savepoint."""
+        """None of the producers run. A source stops first, if the job stops with this savepoint.
+
+        A task that only waits for consumers to take its end has no part in it: to the next one it counts as finished. Nor has
+        one that ends without a checkpoint of its end: what its sinks then hand over goes with the end, and is in no state.
+        """
         source, kind = self.task.input, barrier.options.type
+        is_last_past = self.task.has_ended_data and not is_final_awaited(self._thread)
+        if self.task.is_done or (is_last_past and not kind.is_synchronous):
+            text = "the task is coming to its end. Try again when it is FINISHED"
+            reason = CheckpointFailureReason.TASK_CLOSING
+            self._thread.checkpoints.decline(barrier.checkpoint_id, reason, text)
+            return
         if kind.is_synchronous and isinstance(source, SourceInput):
             source.stop(drain=kind is CheckpointType.STOP_DRAIN)
         self.task.trigger_checkpoint(barrier)

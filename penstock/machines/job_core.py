@@ -322,7 +322,7 @@ class JobCore:
             execution.failure = failure
         if new.is_terminal:
             self.alive -= 1
-            self.checkpoints.on_attempt_ended(vertex)
+            self.checkpoints.on_attempt_ended(vertex, self.now_ms)
             self.restarts.on_terminal(vertex)
             self.shared_slots.leave(vertex, self.now_ms)
             if new is ExecutionState.FINISHED:

@@ -62,6 +62,7 @@ class TaskCheckpointing:
     `are_finished_tasks_allowed`: an input that has ended does not keep the others from taking a checkpoint.
     `is_incremental`: of a database's files only those are written that no earlier checkpoint has.
     `has_local_copies`: what is written is kept on the TaskManager too, for a task that starts again there.
+    `is_periodic`: checkpoints are taken from time to time, not savepoints only.
     """
 
     directory: str
@@ -72,6 +73,7 @@ class TaskCheckpointing:
     are_finished_tasks_allowed: bool = True
     is_incremental: bool = False
     has_local_copies: bool = False
+    is_periodic: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -233,9 +233,8 @@ def _from_spark(spark: Mapping[str, object]) -> dict[str, object]:
     for key, value in spark.items():
         if key.startswith(prefix):
             short = key.removeprefix(prefix)
-            found[short if short in OPTIONS or short in OLD_NAMES else PENSTOCK_PREFIX + short] = (
-                value
-            )
+            is_flinks = short in OPTIONS or short in OLD_NAMES
+            found[short if is_flinks else PENSTOCK_PREFIX + short] = value
     return found
 
 

@@ -5,8 +5,10 @@ Knows no type information. Source: PyFlink pyflink.common.types; differs: no Jav
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
+from itertools import repeat
 from typing import Any, Final
 
 
@@ -38,7 +40,8 @@ class Row:
 
     _fields: tuple[str, ...] | None
     _row_kind: RowKind
-    _values: list[Any]
+    _values: tuple[Any, ...]
+    """Made anew when a field is set: rows are made often, and changed seldom."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if args and kwargs:
@@ -47,10 +50,10 @@ class Row:
             )
         _set_kind(self, RowKind.INSERT)
         if kwargs:
-            _set_values(self, list(kwargs.values()))
+            _set_values(self, tuple(kwargs.values()))
             _set_fields(self, tuple(kwargs))
         else:
-            _set_values(self, list(args))
+            _set_values(self, args)
             _set_fields(self, None)
 
     @staticmethod
@@ -78,7 +81,7 @@ class Row:
     def get_fields_by_names(self, names: Sequence[str]) -> list[Any]:
         """In the order of the names; all of them of a Row that has no names. Raises: ValueError: there is no such field."""
         if self._fields is None:
-            return self._values
+            return list(self._values)
         missing = [name for name in names if name not in self._fields]
         if missing:
             raise ValueError(
@@ -91,7 +94,7 @@ class Row:
             raise ValueError(
                 f"cannot make a Row of {len(args)} values: {len(self._values)} names are given"
             )
-        return make_row(tuple(self._values), list(args))
+        return make_row(self._values, args)
 
     def _position(self, name: str) -> int:
         if self._fields is None or name not in self._fields:
@@ -102,8 +105,10 @@ class Row:
         return item in (self._values if self._fields is None else self._fields)
 
     def __getitem__(self, item: Any) -> Any:
-        if not isinstance(item, str):
+        if type(item) is int:  # hot
             return self._values[item]
+        if not isinstance(item, str):
+            return list(self._values)[item]
         try:
             return self._values[self._position(item)]
         except IndexError:
@@ -112,22 +117,23 @@ class Row:
             raise ValueError(f"no field {item!r}: the fields are {self._fields}") from None
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self._values[self._position(key) if isinstance(key, str) else key] = value
+        values = list(self._values)
+        values[self._position(key) if isinstance(key, str) else key] = value
+        _set_values(self, tuple(values))
 
     def __getattr__(self, item: str) -> Any:
-        if item.startswith("__") or item in Row.__slots__:
+        if item in _SLOTS:  # one that is not set yet: it would be looked for without end
             raise AttributeError(item)
+        fields = self._fields
         try:
-            return self._values[self._position(item)]
-        except (IndexError, KeyError):
-            raise AttributeError(
-                f"Row has no field {item!r}: the fields are {self._fields}"
-            ) from None
+            return self._values[fields.index(item)]  # type: ignore[union-attr] # caught below: the hot way asks nothing
+        except (AttributeError, IndexError, ValueError):
+            raise AttributeError(f"Row has no field {item!r}: the fields are {fields}") from None
 
     def __setattr__(self, key: str, value: Any) -> None:
         if self._fields is None or key not in self._fields:
             raise AttributeError(f"Row has no field {key!r}: the fields are {self._fields}")
-        self._values[self._position(key)] = value
+        self[key] = value
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._values)
@@ -146,24 +152,24 @@ class Row:
         return self.as_dict() == other.as_dict()
 
     def __hash__(self) -> int:
-        return hash(tuple(self._values))
+        return hash(self._values)
 
     def __lt__(self, other: Row) -> bool:
-        return self._comparable(other) < tuple(other._values)
+        return self._comparable(other) < other._values
 
     def __le__(self, other: Row) -> bool:
-        return self._comparable(other) <= tuple(other._values)
+        return self._comparable(other) <= other._values
 
     def __gt__(self, other: Row) -> bool:
-        return self._comparable(other) > tuple(other._values)
+        return self._comparable(other) > other._values
 
     def __ge__(self, other: Row) -> bool:
-        return self._comparable(other) >= tuple(other._values)
+        return self._comparable(other) >= other._values
 
     def _comparable(self, other: object) -> tuple[Any, ...]:
         if not isinstance(other, Row) or other._fields != self._fields:
             raise TypeError(f"cannot compare {self!r} with {other!r}: their fields differ")
-        return tuple(self._values)
+        return self._values
 
     def __repr__(self) -> str:
         if self._fields is None:
@@ -175,6 +181,7 @@ class Row:
         return make_row, (self._fields, self._values, self._row_kind)
 
 
+_SLOTS: Final = frozenset(Row.__slots__)
 _new = object.__new__
 _set_values = Row.__dict__["_values"].__set__
 _set_fields = Row.__dict__["_fields"].__set__
@@ -182,14 +189,29 @@ _set_kind = Row.__dict__["_row_kind"].__set__
 
 
 def make_row(
-    fields: tuple[str, ...] | None, values: list[Any], row_kind: RowKind = RowKind.INSERT
+    fields: tuple[str, ...] | None, values: Iterable[Any], row_kind: RowKind = RowKind.INSERT
 ) -> Row:
-    """A Row that owns `values`, made without looking at them: the way of the data plane."""
+    """A Row of these values, made without looking at them: the way of the data plane."""
     row: Row = _new(Row)
-    _set_values(row, values)
+    _set_values(row, tuple(values))
     _set_fields(row, fields)
     _set_kind(row, row_kind)
     return row
+
+
+def make_rows(
+    fields: tuple[str, ...] | None,
+    records: Iterable[tuple[Any, ...]],
+    count: int,
+    kinds: Iterable[RowKind] = repeat(RowKind.INSERT),
+) -> list[Row]:
+    """`make_row` of each record's values, without a step of the interpreter for any. `count`: of the records."""
+    rows: list[Row] = list(map(_new, repeat(Row, count)))
+    run = deque[None](maxlen=0).extend
+    run(map(_set_values, rows, records))
+    run(map(_set_fields, rows, repeat(fields)))
+    run(map(_set_kind, rows, kinds))
+    return rows
 
 
 def copied(record: Any) -> Any:
@@ -197,7 +219,7 @@ def copied(record: Any) -> Any:
     if type(record) not in CHANGEABLE:
         return record
     if type(record) is Row:
-        return make_row(record._fields, list(record), record.get_row_kind())
+        return make_row(record._fields, record, record.get_row_kind())
     return record.copy()
 
 

@@ -327,8 +327,10 @@ class RowTypeInfo(TypeInformation):
         return self._field_names
 
     def get_field_index(self, field_name: str) -> int:
-        """Position of the name, or -1."""
-        return self._field_names.index(field_name) if field_name in self._field_names else -1
+        """Position of the name. Raises: ValueError: there is none."""
+        if field_name not in self._field_names:
+            raise ValueError(f"there is no field {field_name!r}, only {self._field_names}")
+        return self._field_names.index(field_name)
 
     def get_field_types(self) -> list[TypeInformation]:
         return self._field_types
@@ -359,7 +361,7 @@ class RowTypeInfo(TypeInformation):
         if obj is None or isinstance(obj, Row):
             return obj
         values = _each(self._field_types, obj, "from_internal_type")
-        return make_row(tuple(self._field_names), list(values))
+        return make_row(tuple(self._field_names), values)
 
     def __str__(self) -> str:
         if not self._has_names:

@@ -27,7 +27,7 @@ from penstock.runtime.checkpoint.snapshot import (
     check_all_taken,
     plain_dumps,
 )
-from penstock.runtime.convert import enforce, to_columns, to_rows
+from penstock.runtime.convert import enforce, to_columns
 from penstock.runtime.elements import (
     MAX_WATERMARK,
     Batch,
@@ -36,7 +36,6 @@ from penstock.runtime.elements import (
     EndOfData,
     EndOfKeys,
     LatencyMarker,
-    Replayed,
     RowBatch,
     Tagged,
     Watermark,
@@ -214,8 +213,6 @@ class OperatorChain:
         """An element into the head."""
         if isinstance(element, EndOfKeys):
             return self.end_keys()
-        if isinstance(element, Replayed):
-            return self._learn(element.batch, input_index)
         return self._feed(0, element, input_index)
 
     def emit_from_head(self, element: Element) -> Iterator[Routed]:
@@ -251,18 +248,12 @@ class OperatorChain:
     def end_keys(self) -> Iterator[Routed]:
         """In a BATCH job: the head ends as with its input, for the keys so far, and a fresh one takes those that follow."""
         head = self._nodes[0]
-        for index in range(max(1, len(head.input_types))):
-            yield from self._run(head, functools.partial(_end_time, head.operator, index))
-            yield from self._run(head, functools.partial(head.operator.end_input, index))
+        yield from self._run(head, functools.partial(_end_time, head.operator))
+        yield from self._run(head, functools.partial(head.operator.end_input, 0))
         yield from self._run(head, head.operator.finish)
         self._guard(head, head.operator.close)
         head.operator = self.fresh_head()
         self._open(head)
-
-    def _learn(self, batch: Batch, input_index: int) -> Iterator[Routed]:
-        """The head comes to know what another one has processed; that one's output is all there is."""
-        head = self._nodes[0]
-        return self._run(head, lambda: (None for _ in _process(head, batch, input_index)))
 
     def finish(self) -> Iterator[Routed]:
         """All inputs ended: head to tail, each emits what it still holds."""
@@ -408,9 +399,9 @@ def _no_other_head() -> Operator:
     raise EngineBug("keys end in BATCH jobs only")
 
 
-def _end_time(operator: Operator, input_index: int) -> Emitted:
+def _end_time(operator: Operator) -> Emitted:
     """What the last watermark brings about, without the watermark: time goes on behind this operator."""
-    emitted = operator.process_watermark(Watermark(MAX_WATERMARK), input_index)
+    emitted = operator.process_watermark(Watermark(MAX_WATERMARK), 0)
     return (one for one in emitted if not isinstance(one, Watermark))
 
 
@@ -442,7 +433,7 @@ def _process(node: _Node, batch: Batch, input_index: int) -> Emitted:
     """Convert, then process: what does not convert is this operator's error, with its line."""
     operator = node.operator
     try:
-        converted = _converted(batch, operator.accepts, node.input_types, input_index)
+        converted = _converted(batch, operator, node.input_types, input_index)
     except PenstockError:
         raise
     except Exception as error:  # its current record is one of an earlier batch
@@ -450,11 +441,14 @@ def _process(node: _Node, batch: Batch, input_index: int) -> Emitted:
     return operator.process(converted, input_index)
 
 
-def _converted(batch: Batch, accepts: Accepts, types: Sequence[Any], input_index: int) -> Batch:
+def _converted(batch: Batch, operator: Operator, types: Sequence[Any], input_index: int) -> Batch:
     """The kind that the operator takes. The only conversion inside a task."""
     declared = types[input_index] if input_index < len(types) else None
+    accepts = operator.accepts
     if isinstance(batch, ColumnBatch):
-        return to_rows(batch, declared) if accepts is Accepts.ROWS else batch
+        if accepts is Accepts.ROWS:
+            return operator.rows_from(batch, declared, input_index)
+        return batch
     return to_columns(batch, declared) if accepts is Accepts.COLUMNS else batch
 
 

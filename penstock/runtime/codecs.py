@@ -10,14 +10,14 @@ import operator
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.model import types as t
-from penstock.model.row import Row, make_row
+from penstock.model.row import Row, make_row, make_rows
 from penstock.runtime.codec_base import NONE, Codec, ExactCodec
 from penstock.runtime.time_codecs import DecimalCodec, InstantCodec, time_codec
 
@@ -253,7 +253,7 @@ class RecordCodec(Codec):
         if not self._takes_tuples or tuple not in set(map(type, values)):
             return values
         names = self.row_names
-        return [make_row(names, list(v)) if type(v) is tuple else v for v in values]
+        return [make_row(names, v) if type(v) is tuple else v for v in values]
 
     def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
         values = self.as_records(values)
@@ -286,7 +286,7 @@ class RecordCodec(Codec):
             row.set_row_kind(value.get_row_kind())
         return row
 
-    def _items(self, value: Any) -> list[Any]:
+    def _items(self, value: Any) -> Sequence[Any]:
         """Fields of what stands for a record: by name of a dict, a named Row, an object's attributes; else in order."""
         if self.row_names is not None and isinstance(value, Row):
             return self._in_order(value)
@@ -331,12 +331,12 @@ class RecordCodec(Codec):
             return [() for _ in self.fields]
         return list(zip(*rows, strict=True))
 
-    def _all_in_order(self, rows: Sequence[Row]) -> list[list[Any]]:
+    def _all_in_order(self, rows: Sequence[Row]) -> list[Sequence[Any]]:
         if {row._fields for row in rows} <= {None, self.names}:
             return [row._values for row in rows]  # ruff: ignore[private-member-access] - hot
         return list(map(self._in_order, rows))
 
-    def _in_order(self, row: Row) -> list[Any]:
+    def _in_order(self, row: Row) -> Sequence[Any]:
         """Values of a Row by the type's names, if it has names: they may come in another order. Source: PyFlink's RowCoder.
 
         Raises: ValueError: the Row has other names.
@@ -350,16 +350,13 @@ class RecordCodec(Codec):
         self, columns: Sequence[Sequence[Any]], count: int, like: Sequence[Any] | None = None
     ) -> list[Any]:
         """Tuples or Rows of columns; row kinds as in `like`."""
-        tuples = list(zip(*columns, strict=True)) if columns else [()] * count
+        tuples = zip(*columns, strict=True) if columns else repeat((), count)
         names = self.row_names
         if names is None:
-            return tuples
+            return list(tuples)
         if like is None:
-            return [make_row(names, list(values)) for values in tuples]
-        return [
-            make_row(names, list(values), row._row_kind)  # ruff: ignore[private-member-access] - hot
-            for values, row in zip(tuples, like, strict=True)
-        ]
+            return make_rows(names, tuples, count)
+        return make_rows(names, tuples, count, map(operator.attrgetter("_row_kind"), like))
 
 
 def values_kinds(values: Sequence[Any]) -> set[Any]:

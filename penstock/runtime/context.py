@@ -55,6 +55,17 @@ class UserFunction:
         found = getattr(self.owner, name, None)
         return found if callable(found) else None
 
+    def does(self, name: str) -> bool:
+        """Whether the owner has this method, and it does something."""
+        method = self.method(name)
+        return method is not None and not getattr(method, "is_neutral", False)
+
+
+def neutral(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Marks a method of a base class that does nothing: an operator may leave out what would lead to its call."""
+    method.is_neutral = True  # type: ignore[attr-defined] # which functions may have any of
+    return method
+
 
 class Metric:
     """What functions count with."""

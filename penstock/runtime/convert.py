@@ -8,11 +8,13 @@ there only when needed. Source: PyFlink's coders; differs: per batch, through Ar
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
+from operator import attrgetter
 from typing import Any, Final
 
 import pyarrow as pa
 
-from penstock.model.row import RowKind, make_row
+from penstock.model.row import RowKind, make_rows
 from penstock.model.types import TypeInformation
 from penstock.runtime.codec_base import Codec
 from penstock.runtime.codecs import RecordCodec, codec_of
@@ -20,6 +22,7 @@ from penstock.runtime.elements import ColumnBatch, RowBatch
 
 ROW_KIND_COLUMN: Final = "__row_kind__"
 _KINDS: Final = tuple(RowKind)
+_ARROW_OF: Final = attrgetter("arrow")
 
 
 def is_columnar(type_info: TypeInformation | None) -> bool:
@@ -64,28 +67,51 @@ def to_rows(batch: ColumnBatch, type_info: TypeInformation | None) -> RowBatch:
 
     Raises: TypeError when the columns are not those of the declared type.
     """
+    return rows_of_fields(batch, type_info, field_values(batch, type_info))
+
+
+def field_values(batch: ColumnBatch, type_info: TypeInformation | None) -> list[list[Any]]:
+    """Python values of each field of the records, or one list of bare values. Raises: as `to_rows`."""
     codec = codec_of(type_info)
     data = batch.data
     if codec.arrow is None:
-        return RowBatch(_undeclared_rows(data), batch.timestamps)
-    fields = codec.fields if isinstance(codec, RecordCodec) else [codec]
+        return [values_of_array(column) for column in data.columns]
+    fields = fields_of(codec)
     width = data.num_columns - (ROW_KIND_COLUMN in data.schema.names)
     if width != len(fields):
         raise TypeError(
             f"columns {data.schema.names} do not fit the declared type {type_info}: expected "
             f"{len(fields)} columns, got {width}"
         )
-    columns = [
+    return [
         _values(data.column(index), field, data.schema.names[index])
         for index, field in enumerate(fields)
     ]
+
+
+def rows_of_fields(
+    batch: ColumnBatch, type_info: TypeInformation | None, values: list[list[Any]]
+) -> RowBatch:
+    """`to_rows`, given what `field_values` gave."""
+    codec = codec_of(type_info)
+    data = batch.data
+    if codec.arrow is None:
+        records = zip(*values, strict=True) if values else repeat((), data.num_rows)
+        rows = make_rows(tuple(data.schema.names), records, data.num_rows)
+        return RowBatch(rows, batch.timestamps)
     if not isinstance(codec, RecordCodec):
-        return RowBatch(columns[0], batch.timestamps)
-    rows = codec.records(columns, data.num_rows)
-    if width != data.num_columns:
+        return RowBatch(values[0], batch.timestamps)
+    rows = codec.records(values, data.num_rows)
+    if len(values) != data.num_columns:
         for row, kind in zip(rows, data.column(ROW_KIND_COLUMN).to_pylist(), strict=True):
             row.set_row_kind(_KINDS[kind])
     return RowBatch(rows, batch.timestamps)
+
+
+def is_as_declared(schema: pa.Schema, type_info: TypeInformation | None) -> bool:
+    """Whether these columns need no cast to be those of the type, and there are no others; undeclared ones are what they are."""
+    codec = codec_of(type_info)
+    return codec.arrow is None or schema.types == list(map(_ARROW_OF, fields_of(codec)))
 
 
 def enforce(batch: RowBatch, type_info: TypeInformation | None) -> RowBatch:
@@ -112,11 +138,16 @@ def coerce_collection(values: Sequence[Any], type_info: TypeInformation | None) 
     return enforce_values([coerce(value) for value in values], type_info)
 
 
+def fields_of(codec: Codec) -> list[Codec]:
+    """A codec for each column."""
+    return codec.fields if isinstance(codec, RecordCodec) else [codec]
+
+
 def array_to_values(array: pa.Array, type_info: TypeInformation | None) -> list[Any]:
     """Python values of one column, by declared type or as Arrow gives them."""
     codec = codec_of(type_info)
     if codec.arrow is None or isinstance(codec, RecordCodec):
-        return _untyped(array)
+        return values_of_array(array)
     return _values(array, codec, "key")
 
 
@@ -142,16 +173,9 @@ def _values(array: pa.Array, codec: Codec, name: str) -> list[Any]:
     return codec.from_array(array)
 
 
-def _untyped(array: pa.Array) -> list[Any]:
+def values_of_array(array: pa.Array) -> list[Any]:
+    """Python values of an undeclared column."""
     kind = array.type
     if array.null_count == 0 and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         return list(array.to_numpy(zero_copy_only=False).tolist())
     return list(array.to_pylist())
-
-
-def _undeclared_rows(data: pa.RecordBatch) -> list[Any]:
-    names = tuple(data.schema.names)
-    columns = [_untyped(column) for column in data.columns]
-    if not columns:
-        return [make_row((), []) for _ in range(data.num_rows)]
-    return [make_row(names, list(values)) for values in zip(*columns, strict=True)]

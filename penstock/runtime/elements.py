@@ -111,15 +111,6 @@ class EndOfKeys:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
-    """Inside a task of a BATCH job: records without a key, which have been processed for the keys before. What is emitted for them is
-    known.
-    """
-
-    batch: Batch
-
-
-@dataclass(frozen=True, slots=True)
 class EndOfData:
     """No more records; `drain` tells whether operators finish (end of input) or only stop."""
 
@@ -209,7 +200,6 @@ Element: TypeAlias = (
     | CancelCheckpointMarker
     | EndOfData
     | EndOfKeys
-    | Replayed
     | EndOfPartition
     | Tagged
 )

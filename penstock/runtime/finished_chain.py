@@ -57,6 +57,7 @@ class FinishedSource:
     """Input of a task whose source had finished: its end, at once. `runtime.task.TaskInput`."""
 
     is_source = True
+    has_read_all = True
     inputs = 1
     records_in = 0
     held: Sequence[tuple[int, Element]] = ()

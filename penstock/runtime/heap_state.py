@@ -68,6 +68,10 @@ class HeapKeyedStateBackend(RawKeyedStateBackend):
         for cleanup in self._cleaned_by_record:
             cleanup.run(count)
 
+    def forget(self) -> None:
+        for one in self._states.values():
+            one.tables.clear()
+
     def snapshot(self) -> Snapshot:
         kept = {
             name: self._part(one.info, one.alive_tables()) for name, one in self._states.items()

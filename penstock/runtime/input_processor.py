@@ -34,6 +34,11 @@ class StreamTaskInput(Protocol):
         ...
 
     @property
+    def has_read_all(self) -> bool:
+        """Records have all come; the end, and barriers, may follow."""
+        ...
+
+    @property
     def is_finished(self) -> bool:
         """Nothing will ever come."""
         ...
@@ -56,6 +61,10 @@ class StreamOneInputProcessor:
     def poll_priority(self) -> tuple[int, Sequence[Element]] | None:
         elements = self._input.poll_priority()
         return (0, elements) if elements else None
+
+    @property
+    def has_read_all(self) -> bool:
+        return self._input.has_read_all
 
     @property
     def is_finished(self) -> bool:
@@ -122,6 +131,10 @@ class StreamMultipleInputProcessor:
     @property
     def inputs(self) -> int:
         return len(self._inputs)
+
+    @property
+    def has_read_all(self) -> bool:
+        return all(one.has_read_all for one in self._inputs)
 
     @property
     def is_finished(self) -> bool:

@@ -19,11 +19,15 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
+from penstock.model.types import TypeInformation
 from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
+from penstock.runtime.convert import to_rows
 from penstock.runtime.elements import (
     Batch,
+    ColumnBatch,
     Element,
     LatencyMarker,
+    RowBatch,
     Tagged,
     Watermark,
     WatermarkStatus,
@@ -41,6 +45,16 @@ class Accepts(Enum):
     ROWS = "rows"
     COLUMNS = "columns"
     ANY = "any"
+
+
+class BatchOrder(Enum):
+    """How a BATCH job reads what comes to the head of a chain over keyed edges."""
+
+    AS_IT_COMES = "as it comes"
+    BY_TIME = "by time"
+    """When all is there, in the order of time, the records of many keys together."""
+    BY_KEY = "by key"
+    """When all is there, one key after the other, each in the order of time."""
 
 
 class Counter(Protocol):
@@ -141,6 +155,8 @@ class Operator:
     accepts: Accepts = Accepts.ROWS
     keeps_records: ClassVar[bool] = False
     """Emits its input's records as they are: their type needs no second check."""
+    batch_order: ClassVar[BatchOrder] = BatchOrder.AS_IT_COMES
+    """Of a keyed operator another one."""
     is_in_record: bool = False
     takes_input: bool = True
     """False: nothing is fed until a timer or a mail has made it true again. Asked of the head of a chain only."""
@@ -161,6 +177,12 @@ class Operator:
 
     def open(self, context: OperatorContext) -> None:
         """Once per attempt, before any element; tail of the chain first."""
+
+    def rows_from(
+        self, batch: ColumnBatch, type_info: TypeInformation | None, input_index: int
+    ) -> RowBatch:
+        """Columns as the rows that are processed next. Asked where it accepts rows. Raises: TypeError: they are not of the type."""
+        return to_rows(batch, type_info)
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         """One batch of a logical input."""

@@ -138,6 +138,9 @@ class ReaderContext(Protocol):
     def parallelism(self) -> int: ...
     def now_ms(self) -> int: ...
     def monotonic_ms(self) -> int: ...
+    def takes_checkpoints(self) -> bool:
+        """Whether the job takes checkpoints from time to time: `notify_checkpoint_complete` can be counted on."""
+
     def send_split_request(self) -> None: ...
     def send_source_event(self, event: object) -> None:
         """To the enumerator's `handle_source_event`, in one order with split requests. `event`: plain data (tuples, numbers,
@@ -217,6 +220,9 @@ class SourceReader(ABC):
 
 class Source(ABC):
     """A source of records: picklable, made in the driver, sent to the TaskManagers."""
+
+    default_parallelism: int | None = None
+    """Of a program that sets none for it; None: the environment's."""
 
     @property
     @abstractmethod

@@ -56,6 +56,7 @@ class SourceSettings:
     operator_id: str = ""
     subtask: int = 0
     may_leave_splits_unaligned: bool = False
+    takes_checkpoints: bool = False
 
 
 class SourceOperator(Operator):

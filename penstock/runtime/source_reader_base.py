@@ -53,22 +53,27 @@ class SourceReaderBase(SourceReader):
         self.context.send_split_request()
 
     def poll_next(self) -> Polled:
-        if not self._ready and not self._take_over():
-            is_over = self._has_no_more and not self._open
-            return ReaderStatus.END_OF_INPUT if is_over else ReaderStatus.NOTHING_AVAILABLE
-        element = self._ready.popleft()
-        if isinstance(element, SplitBatch):
-            split = self._open.get(element.split_id)
-            if split is not None:
-                behind = element.behind
-                self._open[element.split_id] = (
-                    self.advanced(split, element.batch) if behind is None else behind
-                )
-            return element
-        self._open.pop(element.split_id, None)
-        if not self._open and not self._has_no_more:
-            self.context.send_split_request()
-        return element
+        while self._ready or self._take_over():
+            element = self._ready.popleft()
+            if isinstance(element, SplitFinished):
+                self._open.pop(element.split_id, None)
+                if not self._open and not self._has_no_more:
+                    self.context.send_split_request()
+                return element
+            self.note_read(element)
+            if len(element.batch):
+                return element
+        is_over = self._has_no_more and not self._open
+        return ReaderStatus.END_OF_INPUT if is_over else ReaderStatus.NOTHING_AVAILABLE
+
+    def note_read(self, read: SplitBatch) -> None:
+        """It is given out now; if it is empty it is not, and only moves the position."""
+        split = self._open.get(read.split_id)
+        if split is not None:
+            behind = read.behind
+            self._open[read.split_id] = (
+                self.advanced(split, read.batch) if behind is None else behind
+            )
 
     def add_splits(self, splits: Sequence[Any]) -> None:
         self._open.update((self.split_id(split), split) for split in splits)

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from penstock.model.errors import UserError
+from penstock.model.errors import EngineBug, UserError
 from penstock.model.parametrised import Parametrised
 from penstock.runtime.checkpoint.snapshot import KeyedPart, RestoredDatabase, StateInfo
 from penstock.runtime.keys.hashing import key_group, state_key
@@ -227,6 +227,10 @@ class KeyedStateBackend(ABC):
     @abstractmethod
     def records_passed(self, count: int) -> None:
         """So many records were processed: clean-up of expired state that goes by records gets its share."""
+
+    def forget(self) -> None:
+        """All values of all keys. In BATCH jobs, where no key comes again; their state is on the heap."""
+        raise EngineBug(f"{type(self).__name__} keeps what it has: keys end in BATCH jobs only")
 
     @abstractmethod
     def snapshot(self) -> Snapshot:

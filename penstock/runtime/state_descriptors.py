@@ -5,9 +5,9 @@ Source: PyFlink pyflink.datastream.state; differs: `ttl` may be a Duration, Time
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from penstock.model.time import Time, millis_of
 from penstock.model.types import (
@@ -16,6 +16,8 @@ from penstock.model.types import (
     PickledBytesTypeInfo,
     TypeInformation,
 )
+
+_AGGREGATE_METHODS: Final = ("create_accumulator", "add", "get_result", "merge")
 
 
 class StateTtlConfig:
@@ -71,6 +73,10 @@ class StateTtlConfig:
 
     def get_cleanup_strategies(self) -> StateTtlConfig.CleanupStrategies:
         return self._cleanup_strategies
+
+    def __repr__(self) -> str:
+        when, shown = self._update_type.name, self._state_visibility.name
+        return f"StateTtlConfig<update_type={when}, state_visibility={shown}, ttl={self._ttl}>"
 
     class CleanupStrategies:
         """When expired state is dropped besides on access. The heap backend drops it on access and in snapshots."""
@@ -276,6 +282,7 @@ class ReducingStateDescriptor(StateDescriptor):
         self, name: str, reduce_function: Any, type_info: TypeInformation | None = None
     ) -> None:
         super().__init__(name, type_info)
+        _check_methods(reduce_function, ("reduce",), f"ReducingStateDescriptor({name!r})")
         self._reduce_function = reduce_function
 
     def get_reduce_function(self) -> Any:
@@ -297,7 +304,19 @@ class AggregatingStateDescriptor(StateDescriptor):
         self, name: str, agg_function: Any, state_type_info: TypeInformation | None = None
     ) -> None:
         super().__init__(name, state_type_info)
+        _check_methods(agg_function, _AGGREGATE_METHODS, f"AggregatingStateDescriptor({name!r})")
         self._agg_function = agg_function
 
     def get_agg_function(self) -> Any:
         return self._agg_function
+
+
+def _check_methods(function: Any, methods: Sequence[str], where: str) -> None:
+    """A single method may be a callable instead. Raises: TypeError."""
+    is_one = all(callable(getattr(function, name, None)) for name in methods)
+    is_callable = len(methods) == 1 and callable(function)
+    if isinstance(function, type) or not (is_one or is_callable):
+        raise TypeError(
+            f"{where} takes an object with {', '.join(methods)}"
+            f"{' or a callable' if len(methods) == 1 else ''}, got {function!r}."
+        )

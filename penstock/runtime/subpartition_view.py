@@ -46,6 +46,10 @@ class SubpartitionView(Protocol):
         """Go on after an element that blocks its channel. Raises: EngineBug: nothing is blocked."""
         ...
 
+    def acknowledge_all_records(self) -> None:
+        """The consumer has read the last record, and answers for it in checkpoints from now on."""
+        ...
+
     def release(self) -> None:
         """The consumer has read the end, or wants no more. May be called twice."""
         ...

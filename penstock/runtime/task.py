@@ -59,6 +59,11 @@ class TaskInput(Protocol):
         ...
 
     @property
+    def has_read_all(self) -> bool:
+        """No record is on its way to here: what is left is `held`, or with the task. Of a source always: it keeps its position."""
+        ...
+
+    @property
     def is_finished(self) -> bool: ...
     @property
     def records_in(self) -> int: ...
@@ -108,7 +113,10 @@ class _Remainder:
 
 
 class StreamTask:
-    """Args: buffer_timeout_ns: upper bound on how long written records stay invisible under load."""
+    """Args: buffer_timeout_ns: upper bound on how long written records stay invisible under load.
+
+    `has_ended_data`: its operators finish, or have. `is_done`: it has come to its end, and takes no more checkpoints.
+    """
 
     def __init__(
         self,
@@ -122,6 +130,7 @@ class StreamTask:
     ) -> None:
         self.chain = chain
         self.input = task_input
+        self.outputs = outputs
         self._out = TaskOutputs(outputs, clock_ns, buffer_timeout_ns)
         self._clock_ns = clock_ns
         self._now_ms = now_ms
@@ -141,8 +150,8 @@ class StreamTask:
         self.on_snapshot: TakeSnapshot | None = None
         self._has_fired = False
         self._is_drained = True
-        self._has_ended_data = False
-        self._is_done = False
+        self.has_ended_data = False
+        self.is_done = False
 
     def process_input(self) -> InputStatus:
         """The default action: run until the step's time is over, or nothing can be done.
@@ -150,7 +159,7 @@ class StreamTask:
         MORE_AVAILABLE with an output that has no room: go on when it has.
         """
         deadline = self._clock_ns() + self._max_step_ns
-        while not self._is_done:
+        while not self.is_done:
             if self._has_priority and self._current is None:
                 self._begin_priority()
             if not self._out.is_available:
@@ -163,10 +172,6 @@ class StreamTask:
                 self._out.flush_when_due()
                 return InputStatus.MORE_AVAILABLE
         return InputStatus.END_OF_INPUT
-
-    @property
-    def outputs(self) -> Sequence[OutputWriter]:
-        return self._out.outputs
 
     @property
     def buffer_timeout_ns(self) -> int:
@@ -275,7 +280,7 @@ class StreamTask:
         if not self.chain.takes_input:
             return False
         # The end of the data comes before what follows it: operators have finished in the checkpoint behind it.
-        is_at_end = self._ended_inputs and self._is_at_end and not self._has_ended_data
+        is_at_end = self._ended_inputs and self._is_at_end and not self.has_ended_data
         if self._remainder is None and not self._inbox and (is_at_end or not self._poll()):
             return self._begin_end()
         if self._remainder is not None:
@@ -285,7 +290,7 @@ class StreamTask:
         return True
 
     def _begin_trigger(self) -> bool:
-        barrier = self.checkpoints.next_trigger(is_source=self.input.is_source)
+        barrier = self.checkpoints.next_trigger(has_read_all=self.input.has_read_all)
         if barrier is None:
             return False
         self._current = self._triggered(barrier)
@@ -355,7 +360,7 @@ class StreamTask:
             in_hand = self._in_hand()
             operators = self.chain.snapshot(in_hand)
             sync_ns = self._clock_ns() - started_ns
-            has_finished = self._has_ended_data and self._is_drained
+            has_finished = self.has_ended_data and self._is_drained
             is_at_end = has_finished or self.chain.begins_finished
             self.on_snapshot(TaskSnapshot(barrier, operators, in_hand, sync_ns, is_at_end))
 
@@ -383,7 +388,7 @@ class StreamTask:
 
     def _begin_end(self) -> bool:
         """Nothing is at hand. First the end of the data; barriers may follow it, and then the end of everything."""
-        if not self._has_ended_data:
+        if not self.has_ended_data:
             if not self._is_at_end or not self.chain.is_drained:
                 return False
             self._current = self._end_data()
@@ -396,14 +401,14 @@ class StreamTask:
 
     def _end_data(self) -> Iterator[Routed]:
         """Operators finish, unless the job was only stopped; consumers hear that no more records come."""
+        self.has_ended_data = True
         if self._is_drained:
             yield from self.chain.finish()
         yield from self._out.to_all(EndOfData(drain=self._is_drained))
         self.chain.end_data()
         self.checkpoints.on_end_of_data()
-        self._has_ended_data = True
 
     def _end_partitions(self) -> Iterator[Routed]:
         self._out.finish()
-        self._is_done = True
+        self.is_done = True
         yield from ()  # a generator, as all that runs

@@ -48,11 +48,6 @@ class InternalTimerService:
     def now_ms(self) -> int:
         return self._physical.now_ms()
 
-    @property
-    def last_ms(self) -> int:
-        """Processing timers before this fire at the end of the input."""
-        return self.now_ms()
-
     def register_event(self, timestamp: int, skey: Any, namespace: Any) -> None:
         self.event.add(int(timestamp), skey, namespace)
 
@@ -107,13 +102,28 @@ class InternalTimerService:
 
 
 class BatchTimerService(InternalTimerService):
-    """In runtime mode BATCH: all timers fire at the end of the input, those of event time first; one that is set by one that fires
-    is dropped. Source: Flink BatchExecutionInternalTimeService.
+    """In runtime mode BATCH, timers of one key: all fire when it ends, those of event time first; one that is set by one that fires
+    is dropped. Time stands still until then. Source: Flink BatchExecutionInternalTimeService.
     """
 
-    @property
-    def last_ms(self) -> int:
-        return MAX_WATERMARK
+    def due_of_key(self) -> Iterator[tuple[TimeDomain, tuple[int, Any, Any]]]:
+        """All timers of the key that ends."""
+        for timer in self.due_event(MAX_WATERMARK):
+            yield TimeDomain.EVENT_TIME, timer
+        for timer in self.due_processing(MAX_WATERMARK):
+            yield TimeDomain.PROCESSING_TIME, timer
+
+    def begin_key(self) -> None:
+        """What the former key has left is dropped."""
+        self.current_watermark = MIN_WATERMARK
+        if self.event.head() is not None:
+            self.event.clear()
+        if self.processing.head() is not None:
+            self.processing.clear()
+
+    def due_processing(self, now_ms: int) -> Iterator[tuple[int, Any, Any]]:
+        while (timer := self.processing.pop_due(now_ms)) is not None:
+            yield timer
 
     def register_event(self, timestamp: int, skey: Any, namespace: Any) -> None:
         if self.current_watermark != MAX_WATERMARK:

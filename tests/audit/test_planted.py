@@ -43,20 +43,14 @@ def test_without_a_bug_nothing_is_wrong(tmp_path, monkeypatch, parallelism, sett
 
 
 IN_EVERY_RUN = {
-    "abort_is_taken_for_completion",
     "commit_again_what_is_committed",
     "commit_before_completion",
-    "completions_count_twice",
     "finish_without_the_last_checkpoint",
     "forget_keyed_state",
-    "forget_one_key_group",
-    "forget_pending_transactions",
     "forget_timers",
     "forget_what_is_in_flight",
     "offsets_are_one_too_far",
-    "offsets_are_one_too_low",
     "readers_forget_their_splits",
-    "rows_stay_in_the_writer",
     "stale_acknowledgements_are_accepted",
     "the_first_barrier_is_enough",
 }

@@ -1,4 +1,4 @@
-"""The audit on real Spark, for a minute: faults of all kinds, and every committed record is right. `make chaos` runs longer."""
+"""The audit on real Spark: faults of all kinds, and every committed record is right. `make chaos` runs longer."""
 
 import pytest
 
@@ -8,9 +8,9 @@ from audit.faults import DECK
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.slow]
 
 
-def test_a_minute_of_faults_loses_nothing_and_doubles_nothing(tmp_path):
-    kinds = tuple(sorted(set(DECK)))  # each once, so that a minute has many
-    report = Controller(Options(tmp_path / "run", seconds=60, seed=1, faults=kinds)).run()
+def test_what_is_committed_under_faults_is_neither_lost_nor_doubled(tmp_path):
+    kinds = tuple(sorted(set(DECK)))  # each once, so that a short time has many
+    report = Controller(Options(tmp_path / "run", seconds=30, seed=1, faults=kinds)).run()
     assert report.faults  # how many is a matter of the machine
     assert {fault["kind"] for fault in report.faults} <= set(DECK)
     assert min(report.audited["rows"].values()) > 1000

@@ -14,7 +14,7 @@ from penstock.hosting.executor import ClusterExecutor
 from penstock.hosting.session import SparkHost
 from tests.chaos.test_driver_failover import SETTINGS, Driver, store_of
 from tests.chaos.test_killed_taskmanager import RUNS, Trap, Watcher
-from tests.spark.processes import taskmanagers
+from tests.spark.processes import taskmanagers_left
 from tests.spark.programs import environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos]
@@ -73,7 +73,7 @@ def test_a_killed_taskmanager_costs_no_record_and_doubles_none(spark, tmp_path, 
     check_files(tmp_path / "out")
     assert client.get_checkpoints().result().restored == 1
     assert not [path for path in (tmp_path / "checkpoints").rglob("*") if path.is_file()]
-    assert not taskmanagers()
+    assert not taskmanagers_left()
 
 
 # ---------------------------------------------------------------------- drivers

@@ -18,7 +18,7 @@ from penstock.hosting.job_observer import JobObserver
 from penstock.hosting.session import SparkHost
 from penstock.model.errors import JobExecutionError
 from penstock.model.states import ExecutionState, JobStatus
-from tests.spark.processes import executor_jvms, taskmanagers
+from tests.spark.processes import executor_jvms, taskmanagers_left
 from tests.spark.programs import LINES, environment, expected_counts, last_counts
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos]
@@ -99,7 +99,10 @@ def check_files(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("run", RUNS)
-@pytest.mark.parametrize("moment", ["before the first output", "in mid exchange"])
+@pytest.mark.parametrize(
+    "moment",
+    [pytest.param("before the first output", marks=pytest.mark.long), "in mid exchange"],
+)
 def test_a_killed_taskmanager_restarts_the_job(spark, tmp_path, moment, run):
     word = "line" if moment == "before the first output" else "1234"
     trap = Trap(tmp_path, lambda value: value == word)
@@ -109,7 +112,7 @@ def test_a_killed_taskmanager_restarts_the_job(spark, tmp_path, moment, run):
     client.get_job_execution_result().result()
     assert watcher.restarts == 1
     check_files(tmp_path / "out")
-    assert not taskmanagers()
+    assert not taskmanagers_left()
 
 
 def test_a_stopped_taskmanager_is_silent_not_frozen(spark, tmp_path):
@@ -123,9 +126,10 @@ def test_a_stopped_taskmanager_is_silent_not_frozen(spark, tmp_path):
     (cause,) = watcher.lost
     assert "no heartbeat" in cause
     check_files(tmp_path / "out")
-    assert not taskmanagers()
+    assert not taskmanagers_left()
 
 
+@pytest.mark.long  # the audit kills them at any moment
 @pytest.mark.parametrize("run", RUNS)
 def test_a_kill_after_one_sink_subtask_finished(spark, tmp_path, run):
     last = max(expected_counts().items(), key=lambda item: item[1])

@@ -13,7 +13,7 @@ from penstock.datastream.connectors.file_system import FileSink
 from penstock.hosting.executor import ClusterExecutor
 from penstock.hosting.session import SparkHost
 from tests.chaos.test_killed_taskmanager import RUNS, Trap, Watcher
-from tests.spark.processes import taskmanagers
+from tests.spark.processes import taskmanagers_left
 from tests.spark.programs import environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos]
@@ -50,6 +50,6 @@ def test_a_result_that_is_lost_while_it_is_read_is_made_anew(spark, tmp_path, ki
     written = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
     counts = Counter(int(line) for path in written for line in path.read_text().splitlines())
     assert counts == Counter(range(1, NUMBERS + 1))
-    assert not taskmanagers()
+    assert not taskmanagers_left()
     # What the killed one left went when the one in its place started, the rest with the others.
     assert list(results.rglob("*.result")) == []

@@ -1,15 +1,23 @@
-"""Runtime mode BATCH gives the final results of the same program, whatever the parallelism and the chains."""
+"""Runtime mode BATCH gives the final results of the same program, whatever the parallelism and the chains, key after key."""
 
 from collections import Counter
+from itertools import groupby
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.common import Types, WatermarkStrategy
 from penstock.common.watermark_strategy import TimestampAssigner
-from penstock.datastream import RuntimeExecutionMode, StreamExchangeMode, StreamExecutionEnvironment
+from penstock.datastream import (
+    KeyedCoProcessFunction,
+    RuntimeExecutionMode,
+    StreamExchangeMode,
+    StreamExecutionEnvironment,
+)
+from penstock.datastream.state import ValueStateDescriptor
 from penstock.hosting.executor import MiniCluster
 from penstock.hosting.job_observer import JobObserver
+from penstock.runtime.elements import MAX_WATERMARK, MIN_WATERMARK
 from tests.property.test_job_graphs import RECORDS, SETTINGS, add, at, counted, meaning, plans
 
 
@@ -111,3 +119,77 @@ class ByNumber(TimestampAssigner):
 
 def joined(left, right):
     return left[0], f"{left[1]} {right[1]}"
+
+
+class BySecond(TimestampAssigner):
+    def extract_timestamp(self, value, record_timestamp):
+        return value[1]
+
+
+class Watching(KeyedCoProcessFunction):
+    """Tells all it sees: its subtask, the key, what happens, the time, the watermark, how many records the key has had."""
+
+    def __init__(self, offsets):
+        self.offsets = offsets
+
+    def open(self, runtime_context):
+        self.subtask = runtime_context.get_index_of_this_subtask()
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def _saw(self, ctx, what):
+        key, watermark = ctx.get_current_key(), ctx.timer_service().current_watermark()
+        return self.subtask, key, what, ctx.timestamp(), watermark, self.count.value()
+
+    def process_element1(self, value, ctx):
+        self.count.update((self.count.value() or 0) + 1)
+        for offset in self.offsets:
+            ctx.timer_service().register_event_time_timer(ctx.timestamp() + offset)
+        yield self._saw(ctx, "record")
+
+    def process_element2(self, value, ctx):
+        return self.process_element1(value, ctx)
+
+    def on_timer(self, timestamp, ctx):
+        ctx.timer_service().register_event_time_timer(timestamp + 1)
+        yield self._saw(ctx, "timer")
+
+
+def seen_of(times, offsets):
+    """What `Watching` sees of a key, but for its subtask and the key."""
+    timers = sorted({time + offset for time in times for offset in offsets})
+    return [
+        *(("record", time, MIN_WATERMARK, n) for n, time in enumerate(sorted(times), 1)),
+        *(("timer", time, MAX_WATERMARK, len(times)) for time in timers),
+    ]
+
+
+TIMED = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 50)), max_size=30)
+OFFSETS = st.lists(st.integers(-60, 60), max_size=3)
+SUBTASKS = st.tuples(st.integers(1, 3), st.integers(1, 3))
+
+
+@given(TIMED, TIMED, OFFSETS, SUBTASKS, st.booleans(), MEMORIES)
+def test_keys_come_one_after_the_other_and_their_timers_before_the_next(
+    left, right, offsets, subtasks, is_typed, memory
+):
+    """Over two inputs, in whatever order their records come, and however little memory there is."""
+    env = environment(memory, None, subtasks[0])
+    pair = Types.TUPLE([Types.LONG(), Types.LONG()])
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(BySecond())
+    sides = []
+    for values in (left, right):
+        stream = env.from_collection(values, pair).rebalance()
+        spread = stream.map(lambda value: value, pair if is_typed else None)
+        stamped = spread.set_parallelism(subtasks[1]).assign_timestamps_and_watermarks(strategy)
+        sides.append(stamped.key_by(lambda value: value[0], Types.LONG()))
+    with sides[0].connect(sides[1]).process(Watching(offsets)).execute_and_collect() as found:
+        rows = list(found)
+    for subtask in range(subtasks[0]):
+        keys = [key for key, _ in groupby(row[1] for row in rows if row[0] == subtask)]
+        assert len(set(keys)) == len(keys)
+    times = {}
+    for key, time in (*left, *right):
+        times.setdefault(key, []).append(time)
+    expected = {key: seen_of(of_it, offsets) for key, of_it in times.items()}
+    assert {key: [row[2:] for row in rows if row[1] == key] for key in times} == expected
+    assert {row[1] for row in rows} == set(times)

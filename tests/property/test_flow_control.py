@@ -65,6 +65,8 @@ class Link:
             self.views[number].add_credit(value)
         elif action == "size":
             self.views[number].new_buffer_size(value)
+        elif action == "read":
+            self.views[number].acknowledge_all_records()
         elif action == "cancel":
             self.views[number].release()
 
@@ -80,6 +82,9 @@ class Client:
 
     def new_buffer_size(self, size) -> None:
         self.link.messages.append((self.number, "size", size))
+
+    def acknowledge_all_records(self) -> None:
+        self.link.messages.append((self.number, "read", 0))
 
     def cancel(self) -> None:
         self.link.messages.append((self.number, "cancel", 0))
@@ -242,6 +247,7 @@ def test_whatever_is_scheduled_memory_is_bounded_and_everything_arrives_in_order
     world.settle(stuck=-1)
     assert world.read == [list(range(count)) for count in world.written]
     assert all(gate.is_finished for gate in world.gates)
+    assert all(part.is_read_whole for part in world.parts)
     assert all(gate.pool.in_use == 0 for gate in world.gates)
     assert world.here.buffers_in_use == 0
     assert world.there.buffers_in_use == 0

@@ -168,6 +168,38 @@ def test_a_task_with_a_final_checkpoint_ends_after_it_and_not_before(batches, ea
     assert out.is_ended
 
 
+def test_a_task_that_has_read_all_takes_what_is_overdue_with_what_it_has_in_hand():
+    """Its output stands still; what it is triggered for does not wait for that (spec 10.6)."""
+    clock, out, taken = Clock(), Remembering(room=1), []
+    rows = ListInput((0, RowBatch([1, 1, 1])), is_closed=True)
+    task = task_of([Running(clock, 0.01)], rows, [out], clock)
+    task.on_snapshot = taken.append
+    assert task.process_input() is InputStatus.MORE_AVAILABLE
+    assert out.values == [1] and not task.is_output_available
+    task.trigger_checkpoint(CheckpointBarrier(1, 0, CheckpointOptions(is_unaligned=True)))
+    task.process_input()
+    (snapshot,) = taken
+    assert values_of(one for _, one in snapshot.in_hand) == [1, 1]
+    assert out.written[1] == snapshot.barrier
+
+
+def test_a_task_ends_when_its_consumers_have_read_everything():
+    out, are_read = Remembering(), []
+    task = started(elements([[1]]), 0.01, out)
+    task.checkpoints.are_records_read = lambda: bool(are_read)
+    assert run_while_there_is_something(task) is InputStatus.NOTHING_AVAILABLE
+    assert out.written[-1] == EndOfData() and not out.is_ended
+    are_read.append(True)
+    assert task.process_input() is InputStatus.END_OF_INPUT
+    assert task.is_done
+
+
+def run_while_there_is_something(task):
+    while (status := task.process_input()) is InputStatus.MORE_AVAILABLE:
+        pass
+    return status
+
+
 class PuttingOff(Operator):
     """Commits what each checkpoint covers at the third try."""
 

@@ -15,7 +15,16 @@ from penstock.common import Types, WatermarkStrategy
 from penstock.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 from penstock.datastream.connectors import NumberSequenceSource
 from penstock.model.checkpoints import CheckpointOptions
-from tests.property.test_job_graphs import MODULUS, SETTINGS, built, counted, meaning, plans
+from tests.property.test_job_graphs import (
+    MODULUS,
+    SETTINGS,
+    Setting,
+    Step,
+    built,
+    counted,
+    meaning,
+    plans,
+)
 from tests.property.unaligned_job import UnalignedJob
 from tests.unit.api.fakes import FakeExecutor
 
@@ -76,6 +85,8 @@ def disturbed(job, chance) -> int | None:
             return job.triggered[-1]
         if all(task.is_done for task in job.tasks):
             return whole[-1] if whole else None
+        if job.triggered[-1] in job.aborted:
+            job.trigger(OPTIONS[kind])
     raise AssertionError("neither the checkpoint nor the job comes to an end")
 
 
@@ -96,6 +107,13 @@ def test_a_random_program_goes_on_at_any_parallelism(plan, records, setting, see
 @GIVEN
 def test_many_random_programs_go_on_at_any_parallelism(plan, records, setting, seed):
     check(plan, records, setting, seed)
+
+
+def test_a_barrier_that_waits_for_the_end_of_a_source_holds_nobody_up():
+    """Behind that source edges take barriers aligned, and wait for it; the source waits for room behind them."""
+    plan = [Step("union", (0, 0, 1), 0, "default"), Step("map", (2,), 0, "default")]
+    setting = Setting([3, 2, 1, 4, 1, 1, 1, 1, 1], [False] * 6, False, False, 1, [])
+    check(plan, ([0] * 16, [0] * 15), setting, 0)
 
 
 def check(plan, records, setting, seed) -> None:

@@ -50,7 +50,9 @@ class OvertakenRemote(Remote):
 
     def __init__(self, part, index, gate, place) -> None:
         super().__init__(part, index, gate, place)
-        gate.context.host.clients[self.channel].on_resume = self.on_resume
+        client = gate.context.host.clients[self.channel]
+        client.on_resume = self.on_resume
+        client.on_read_whole = self.view.acknowledge_all_records
 
     def on_resume(self) -> None:
         self.view.resume()
@@ -63,7 +65,8 @@ class OvertakenRemote(Remote):
 class UnalignedJob(SteppedJob):
     """`restored`: what `checkpoint` gave, of the same program. `now_ms`: clock of all barriers, moved by the test.
 
-    `triggered`: ids so far. `rows_at`: by id, how many rows each output to the driver had at its barrier.
+    `triggered`: ids so far, `aborted`: those that will not be. A task that has come to its end runs until its consumers have taken
+    that, and declines what it is triggered for meanwhile; one that has ended without its part of a checkpoint is that one's end.
     """
 
     frame_bytes = 64
@@ -71,6 +74,7 @@ class UnalignedJob(SteppedJob):
     def __init__(self, stream_graph, sources, batch, folder, restored=None) -> None:
         self.now_ms = 0
         self.triggered: list[int] = []
+        self.aborted: set[int] = set()
         self.restored = restored
         super().__init__(
             stream_graph, sources if restored is None else restored.left, batch, folder
@@ -91,16 +95,20 @@ class UnalignedJob(SteppedJob):
         checkpoint_id = len(self.triggered) + 100
         self.triggered.append(checkpoint_id)
         barrier = CheckpointBarrier(checkpoint_id, self.now_ms, options)
-        for task in self.running_heads():
-            task.task.trigger_checkpoint(barrier)
+        heads = self.running_heads()
+        for task in heads:
+            if not task.is_done:
+                task.task.trigger_checkpoint(barrier)
+        if any(task.is_done for task in heads):
+            self.abort(checkpoint_id)
 
     def running_heads(self) -> list:
-        done = {task.vertex.vertex_id.vertex_id for task in self.tasks if task.is_done}
-        done -= {task.vertex.vertex_id.vertex_id for task in self.tasks if not task.is_done}
+        running = {task.vertex.vertex_id.vertex_id for task in self.tasks if not task.is_finished}
+        done = set(self.job_graph.vertices) - running
         return [
             task
             for task in self.tasks
-            if not task.is_done
+            if not task.is_finished
             and all(
                 edge.source in done
                 for edge in self.job_graph.vertices[task.vertex.vertex_id.vertex_id].inputs
@@ -108,6 +116,7 @@ class UnalignedJob(SteppedJob):
         ]
 
     def abort(self, checkpoint_id) -> None:
+        self.aborted.add(checkpoint_id)
         for task in self.tasks:
             if task.outputs is not None:
                 task.outputs.abort(checkpoint_id)
@@ -139,8 +148,10 @@ class UnalignedJob(SteppedJob):
 
     def is_whole(self, checkpoint_id) -> bool:
         """All that still ran when it was triggered have their part of it together."""
+        if checkpoint_id in self.aborted:
+            return False
         number = self.triggered.index(checkpoint_id)
-        wanted = [task for task in self.tasks if not task.is_done or task.done_at >= number]
+        wanted = [task for task in self.tasks if not task.is_finished or task.done_at >= number]
         states = [task.state_of(checkpoint_id) for task in wanted]
         return bool(states) and all(state is not None for state in states)
 
@@ -189,12 +200,18 @@ class UnalignedJob(SteppedJob):
         return rows
 
     def _step(self, task) -> None:
-        was_done = task.is_done
-        if not was_done:
+        if not task.is_done:
             task.task.notice_priority()
         super()._step(task)
-        if task.is_done and not was_done:
-            task.done_at = len(self.triggered) - 1
+        for one in self.tasks:
+            if one.is_finished and one.done_at is None:
+                self._on_finished(one)
+
+    def _on_finished(self, task) -> None:
+        task.done_at = len(self.triggered) - 1
+        for checkpoint_id in self.triggered:
+            if checkpoint_id not in task.taken and checkpoint_id not in self.aborted:
+                self.abort(checkpoint_id)
 
 
 class UnalignedSubtask(Subtask):
@@ -207,16 +224,23 @@ class UnalignedSubtask(Subtask):
         self.left: dict = {}
         self.in_flight: dict = {}
         self.states: dict = {}
-        self.done_at = -1
+        self.done_at: int | None = None
         self.outputs = OutputsInFlight(self.partitions, lambda one: None, lambda one, cause: None)
         self.task.on_snapshot = self.on_snapshot
         self.task._sizer = OneByOne(0)
         restored_id = None if self.restored is None else self.restored.checkpoint_id
         self.task.checkpoints = SubtaskCheckpoints(restored_id)
+        self.task.checkpoints.are_records_read = lambda: all(
+            partition.is_read_whole for partition in self.partitions
+        )
         self.barriers = None
         if self.inputs:
             self.barriers = take_barriers(self.inputs, handler, lambda: job.now_ms, plain_dumps)
             self.barriers.on_in_flight = self.on_in_flight
+
+    @property
+    def is_finished(self) -> bool:
+        return self.is_done and all(partition.is_consumed for partition in self.partitions)
 
     @property
     def begins_finished(self) -> bool:

@@ -4,6 +4,8 @@ import contextlib
 
 import psutil
 
+HANG_S = 30.0
+
 
 def taskmanagers() -> list[psutil.Process]:
     """TaskManager processes of this test process's Spark."""
@@ -13,6 +15,12 @@ def taskmanagers() -> list[psutil.Process]:
             if "taskmanager_process" in " ".join(child.cmdline()):
                 found.append(child)
     return found
+
+
+def taskmanagers_left() -> list[psutil.Process]:
+    """Those that do not end: one whose job is over may be at it."""
+    _, alive = psutil.wait_procs(taskmanagers(), timeout=HANG_S)
+    return list(alive)
 
 
 def executor_jvms() -> list[psutil.Process]:

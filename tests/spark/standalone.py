@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pyspark
 
+from audit.jvm import SHORT_LIVED_JVM
+
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 DEPLOY = "org.apache.spark.deploy"
 
@@ -20,7 +22,12 @@ class Daemon:
 
     def __init__(self, says: str, host: str, *arguments: str, inside: Sequence[str] = ()) -> None:
         """`inside`: the command that starts it elsewhere."""
-        environ = {**os.environ, "SPARK_LOCAL_IP": host, "PYSPARK_PYTHON": sys.executable}
+        environ = {
+            **os.environ,
+            "SPARK_LOCAL_IP": host,
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED_JVM,
+        }
         places = ("--host", host, "--webui-port", "0")
         self._process = subprocess.Popen(
             [*inside, SPARK_CLASS, *arguments[:1], *places, *arguments[1:]],

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -24,6 +22,7 @@ from penstock.datastream.state import MapStateDescriptor
 from penstock.model.errors import JobExecutionError
 from penstock.model.states import ExecutionState
 from tests.spark.programs import LINES, environment, expected_counts
+from tests.spark.sessions import LOCAL
 
 pytestmark = pytest.mark.spark
 
@@ -182,32 +181,18 @@ class Total(BroadcastProcessFunction):
         ctx.get_broadcast_state(self.TOTAL).put(*value)
 
 
-EVENT_LOG = """
-import sys
-from pyspark.sql import SparkSession
-from penstock.common import Types
-from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
-builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-builder = builder.config("spark.eventLog.enabled", "true").config("spark.eventLog.compress", "false")
-spark = builder.config("spark.eventLog.dir", sys.argv[1]).getOrCreate()
-env = StreamExecutionEnvironment.get_execution_environment()
-env.set_runtime_mode(RuntimeExecutionMode.BATCH).set_parallelism(2)
-numbers = env.from_collection(range(1000), Types.LONG())
-sums = numbers.key_by(lambda value: value % 10).reduce(lambda left, right: left + right)
-with sums.execute_and_collect() as found:
-    assert sum(found) == sum(range(1000))
-spark.stop()
-"""
-
-
-def test_sparks_event_log_shows_two_stages_and_no_taskmanager(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", EVENT_LOG, str(tmp_path)],
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable},
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+def test_sparks_event_log_shows_two_stages_and_no_taskmanager(spark_on, tmp_path):
+    spark_on(
+        LOCAL,
+        spark_eventLog_enabled="true",
+        spark_eventLog_compress="false",
+        spark_eventLog_dir=str(tmp_path),
+    )
+    numbers = batch(2).from_collection(range(1000), Types.LONG())
+    sums = numbers.key_by(lambda value: value % 10).reduce(lambda left, right: left + right)
+    with sums.execute_and_collect() as found:
+        assert sum(found) == sum(range(1000))
+    spark_on(LOCAL)  # the log is complete when its session is over
     files = list(tmp_path.rglob("events_*"))
     events = [json.loads(line) for path in files for line in path.read_text().splitlines()]
     stages = [one for one in events if one["Event"] == "SparkListenerStageCompleted"]

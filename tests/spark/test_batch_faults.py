@@ -17,6 +17,7 @@ from penstock.datastream.connectors.number_seq import NumberSequenceSource
 from penstock.model.errors import JobExecutionError
 from penstock.model.states import ExecutionState
 from tests.spark.processes import executor_jvms
+from tests.spark.sessions import LOCAL
 from tests.spark.standalone import standalone
 from tests.spark.waiting import until_there
 
@@ -204,7 +205,7 @@ def speculating(spark_on, tmp_path):
             spark_speculation_multiplier="1.0",
             spark_speculation_minTaskRuntime="50ms",
         )
-        spark_on("local[4]")  # leave the master before it goes
+        spark_on(LOCAL)  # leave the master before it goes
 
 
 @pytest.mark.long

@@ -35,7 +35,6 @@ def expected(payments=20_000, cards=20):
 
 @pytest.mark.parametrize("mode", [(), pytest.param(("--streaming",), marks=pytest.mark.long)])
 def test_sql_then_a_function_then_sql(spark, capsys, mode):
-    spark.conf.set("spark.sql.shuffle.partitions", "4")
     path = Path(__file__).parents[2] / "examples" / "suspicious_payments.py"
     spec = importlib.util.spec_from_file_location("suspicious_payments", path)
     module = importlib.util.module_from_spec(spec)

@@ -30,7 +30,7 @@ from penstock.model.errors import (
     PenstockError,
 )
 from penstock.model.states import JobStatus
-from tests.spark.processes import taskmanagers
+from tests.spark.processes import taskmanagers_left
 from tests.spark.programs import LINES, environment, expected_counts
 
 pytestmark = pytest.mark.spark
@@ -60,7 +60,7 @@ def recorded(parallelism=1, **settings) -> tuple[StreamExecutionEnvironment, Rec
 def failure_of(env) -> str:
     with pytest.raises(JobExecutionError) as caught:
         env.execute("fails")
-    assert not taskmanagers()
+    assert not taskmanagers_left()
     return str(caught.value)
 
 
@@ -169,7 +169,7 @@ def test_what_can_be_known_before_is_said_before_anything_starts(spark, build, e
         env.execute("never starts")
     assert [part for part in says if part not in str(caught.value)] == []
     assert recorder.requested == 0
-    assert not taskmanagers()
+    assert not taskmanagers_left()
 
 
 def test_a_job_that_the_master_can_never_hold_is_refused_at_once(spark):

@@ -20,6 +20,7 @@ from penstock.datastream.connectors.number_seq import NumberSequenceSource
 from penstock.hosting.doctor.examine import examine
 from penstock.model.config import Settings
 from tests.network import network
+from tests.spark.sessions import FAILS_FAST, LOCAL
 from tests.spark.standalone import standalone
 from tests.spark.waiting import until_there
 
@@ -66,13 +67,12 @@ def cluster(spark_on):
             spark_executor_heartbeatInterval="1s",
             spark_network_timeout="6s",
             spark_network_timeoutInterval="1s",
-            spark_shuffle_io_maxRetries="1",
-            spark_shuffle_io_retryWait="1s",
+            **FAILS_FAST,
         )
         yield Cluster(net, spark, shared)
         for host in net.hosts:
             host.join_again()
-        spark_on("local[4]")  # leave the master before it goes
+        spark_on(LOCAL)  # leave the master before it goes
 
 
 def environment(cluster):

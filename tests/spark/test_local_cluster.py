@@ -20,7 +20,7 @@ from penstock.model.errors import NoResourceAvailable
 from penstock.model.graph.builder import build_job_graph
 from penstock.model.ids import JobId
 from penstock.model.states import ExecutionState, JobStatus
-from tests.spark.processes import taskmanagers
+from tests.spark.processes import taskmanagers_left
 from tests.spark.programs import LINES, environment, expected_counts, last_counts, word_count
 
 pytestmark = pytest.mark.spark
@@ -93,7 +93,7 @@ def test_the_figure_four_sources_and_maps_three_reduces_on_two_times_three_slots
         assert "pyspark.daemon" in above[0]
         assert any("CoarseGrainedExecutorBackend" in command for command in above)
     assert len({parent for parent, _, _ in ancestry.taskmanagers.values()}) == 2
-    assert not taskmanagers()
+    assert not taskmanagers_left()
 
 
 def test_records_cross_sockets_between_both_taskmanagers(spark_cluster):
@@ -114,7 +114,7 @@ def test_records_cross_sockets_between_both_taskmanagers(spark_cluster):
 
 
 @pytest.mark.parametrize(
-    "parallelism", [*(pytest.param(one, marks=pytest.mark.long) for one in (1, 2, 3)), 5]
+    "parallelism", [pytest.param(one, marks=pytest.mark.long) for one in (1, 2, 3, 5)]
 )
 def test_counts_equal_a_counter_at_any_parallelism(spark_cluster, parallelism):
     with word_count(environment(parallelism)).execute_and_collect() as updates:

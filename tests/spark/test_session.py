@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from penstock.hosting import spark_session
+from penstock.hosting import spark_driver, spark_session
 from penstock.hosting.spark_driver import SparkProvider
 from penstock.hosting.spark_session import active_session, embedded_session
 from penstock.model.config import Settings
@@ -64,7 +64,8 @@ def test_the_users_session_is_never_taken_for_ours(spark):
 
 
 def test_a_job_that_waits_for_a_core_is_cancelled_at_once(spark, monkeypatch):
-    """Its TaskManagers cannot be told to end: no core has taken them yet."""
+    """Its TaskManagers cannot be told to end: no core has taken them yet. So nobody waits until they have."""
+    monkeypatch.setattr(spark_driver, "_STOP_WAIT_S", 3600.0)
     monkeypatch.setattr(SparkProvider, "max_taskmanagers", lambda _self, _wanted=None: None)
     release = threading.Event()
     busy = threading.Thread(target=lambda: hold_all_cores(spark))
@@ -78,11 +79,9 @@ def test_a_job_that_waits_for_a_core_is_cancelled_at_once(spark, monkeypatch):
     try:
         while len(tracker.getActiveStageIds()) < 2:
             release.wait(0.05)
-        began = time.monotonic()
         client.cancel().result()
         with pytest.raises(JobExecutionError):
             client.get_job_execution_result().result()
-        assert time.monotonic() - began < 4.0  # it was 6, the time that one which runs gets
         assert client.get_job_status().result().name == "CANCELED"
     finally:
         spark.sparkContext.cancelJobGroup("busy")

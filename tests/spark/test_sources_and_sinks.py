@@ -24,7 +24,7 @@ from penstock.datastream.connectors import DataGeneratorSource
 from penstock.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
 from penstock.datastream.formats.parquet import ParquetFormat, ParquetWriterFactory
 from penstock.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
-from tests.spark.processes import taskmanagers
+from tests.spark.processes import taskmanagers_left
 from tests.spark.programs import environment
 
 pytestmark = pytest.mark.spark
@@ -121,7 +121,7 @@ def test_a_monitored_directory_gives_files_that_come_later(spark, tmp_path):
         (tmp_path / ".b").write_text("second\n")
         (tmp_path / ".b").rename(tmp_path / "b")
         assert next(results) == "second"
-    assert not taskmanagers()
+    assert not taskmanagers_left()
 
 
 # ---------------------------------------------------------------------- sources that flow

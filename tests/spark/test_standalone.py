@@ -2,8 +2,10 @@
 
 import pytest
 
+from penstock.hosting import spark_slots
 from penstock.model.errors import NoResourceAvailable
 from tests.spark.programs import LINES, environment, expected_counts, last_counts, word_count
+from tests.spark.sessions import LOCAL
 from tests.spark.standalone import standalone
 
 pytestmark = pytest.mark.spark
@@ -14,7 +16,7 @@ CORES = 3
 def cluster(spark_on, tmp_path_factory):
     with standalone(tmp_path_factory.mktemp("standalone"), ["127.0.0.1"], CORES) as master:
         yield spark_on(master)
-        spark_on("local[4]")  # leave the master before it goes
+        spark_on(LOCAL)  # leave the master before it goes
 
 
 def test_word_count_on_a_standalone_master(cluster):
@@ -23,7 +25,8 @@ def test_word_count_on_a_standalone_master(cluster):
         assert last_counts(updates) == expected_counts()
 
 
-def test_more_taskmanagers_than_cores_are_refused_at_once(cluster):
+def test_more_taskmanagers_than_cores_are_refused(cluster, monkeypatch):
+    monkeypatch.setattr(spark_slots, "_EXECUTORS_WAIT_S", 0.0)  # there is one, and it is there
     env = environment(CORES + 1)
     env.from_collection(LINES).rebalance().map(str).print()
     with pytest.raises(NoResourceAvailable, match=f"{CORES + 1}.*{CORES}"):

@@ -12,7 +12,7 @@ from penstock.common import Configuration, RestartStrategies
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.hosting.executor import ClusterExecutor
 from penstock.hosting.session import SparkHost
-from tests.spark.processes import taskmanagers
+from tests.spark.processes import taskmanagers_left
 from tests.spark.test_failures import Recorder
 
 pytestmark = pytest.mark.spark
@@ -103,7 +103,11 @@ def test_a_python_loop_is_interrupted_and_costs_no_taskmanager(spark, tmp_path):
             "did not end within 1.5 s of its cancel (task.cancellation.timeout)",
             marks=pytest.mark.long,
         ),
-        (socket_read, "did not end within 1.5 s of its cancel (task.cancellation.timeout)"),
+        pytest.param(
+            socket_read,
+            "did not end within 1.5 s of its cancel (task.cancellation.timeout)",
+            marks=pytest.mark.long,
+        ),
         # nobody else in the process moves either, so that the other subtask cannot fail
         (call_that_holds_the_gil, "no progress for 3 s: frozen"),
     ],
@@ -119,4 +123,4 @@ def test_a_call_that_cannot_be_interrupted_costs_its_taskmanager_and_its_stack_i
     assert "test_stuck_tasks.py" in cause
     assert "penstock/runtime" not in cause
     assert losses.requested == 2
-    assert not taskmanagers()
+    assert not taskmanagers_left()

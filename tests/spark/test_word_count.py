@@ -7,13 +7,15 @@ from collections import Counter
 import pytest
 
 from penstock.model.errors import JobExecutionError, NoResourceAvailable
-from tests.spark.processes import taskmanagers
+from tests.spark.processes import taskmanagers_left
 from tests.spark.programs import LINES, environment, expected_counts, last_counts, word_count
 
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("parallelism", [1, 2, 3])
+@pytest.mark.parametrize(
+    "parallelism", [*(pytest.param(one, marks=pytest.mark.long) for one in (1, 2)), 3]
+)
 def test_counts_equal_a_counter_at_any_parallelism(spark, parallelism):
     with word_count(environment(parallelism)).execute_and_collect() as updates:
         rows = list(updates)
@@ -73,7 +75,7 @@ def test_nothing_is_left_after_a_job(spark):
     before = set(threading.enumerate())
     with word_count(environment(2)).execute_and_collect() as updates:
         list(updates)
-    assert not taskmanagers()
+    assert not taskmanagers_left()
     assert not [t for t in set(threading.enumerate()) - before if t.name.startswith("penstock")]
 
 
@@ -97,7 +99,7 @@ def test_a_function_that_never_returns_is_cancelled(spark, tmp_path):
     with pytest.raises(JobExecutionError):
         client.get_job_execution_result().result()
     assert client.get_job_status().result().name == "CANCELED"
-    assert not taskmanagers()
+    assert not taskmanagers_left()
 
 
 def test_too_many_slots_are_refused_before_anything_starts(spark):

@@ -1,5 +1,6 @@
 """Where records come from and go to: pyflink.datastream.connectors, and what Penstock adds."""
 
+from penstock.common.absent import absent
 from penstock.datastream.connectors.base import (
     Committer,
     DeliveryGuarantee,
@@ -13,6 +14,7 @@ from penstock.datastream.connectors.base import (
 from penstock.datastream.connectors.datagen import BatchGeneratorSource, DataGeneratorSource
 from penstock.datastream.connectors.number_seq import NumberSequenceSource
 from penstock.datastream.connectors.sinks import DiscardingSink
+from penstock.datastream.former_names import OF_CONNECTORS
 
 __all__ = [
     "BatchGeneratorSource",
@@ -28,3 +30,5 @@ __all__ = [
     "SplitEnumerator",
     "WriterContext",
 ]
+
+__getattr__ = absent(__name__, {}, elsewhere=OF_CONNECTORS)

@@ -169,6 +169,7 @@ class _InnerContext:
         self.parallelism = outer.parallelism
         self.now_ms = outer.now_ms
         self.monotonic_ms = outer.monotonic_ms
+        self.takes_checkpoints = outer.takes_checkpoints
         self.send_split_request = outer.send_split_request
         self.wake_at = outer.wake_at
         self.wake = outer.wake

@@ -10,6 +10,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from penstock.common.extras import extra
 from penstock.model.errors import ConfigurationError, ExternalError
 
 if TYPE_CHECKING:
@@ -20,13 +21,7 @@ SQLITE_WAIT_S: Final = 60
 
 def import_sqlalchemy(where: str) -> Any:
     """The module. Raises: ConfigurationError naming what to install where."""
-    try:
-        import sqlalchemy
-    except ImportError as error:
-        raise ConfigurationError(
-            f"{where} needs SQLAlchemy, which {sys.executable} does not have: {error}. Install it on the driver and "
-            "on every executor: pip install 'penstock[sql]', and the driver of your database, psycopg say."
-        ) from error
+    sqlalchemy = extra("sqlalchemy", "sql", where)
     if int(sqlalchemy.__version__.split(".", maxsplit=1)[0]) < 2:
         raise ConfigurationError(
             f"{where} needs SQLAlchemy 2.0 or newer, {sys.executable} has {sqlalchemy.__version__}."

@@ -1,7 +1,8 @@
 """CachedDataStream: a bounded stream whose records the first job that computes them keeps, so that later ones read them.
 
-They lie in files of a directory that driver and tasks share, which goes with the environment. A job counts when it has
-FINISHED; until then, and when the files are gone, others compute the records themselves.
+They lie in files of a directory that driver and tasks share, and go with the environment, at the latest with the driver. They
+are pickles, like checkpoints, beside which they lie: who may write there may run code here. A job counts when it has FINISHED;
+until then, and when the files are gone, others compute the records themselves.
 Source: pyflink.datastream.data_stream.CachedDataStream, Flink CacheTransformation; differs: a bounded job in runtime mode STREAMING
 keeps them, too.
 """
@@ -24,7 +25,7 @@ from penstock.datastream.connectors.file_source import FileSource
 from penstock.datastream.data_stream.data_stream import DataStream
 from penstock.datastream.program import Upstream
 from penstock.hosting.closures import dumps_records, loads_records
-from penstock.model.errors import GraphError
+from penstock.model.errors import ExternalError, GraphError
 from penstock.model.program import FrameExecutor, JobControl
 from penstock.model.states import JobStatus
 from penstock.model.types import is_pickled
@@ -164,5 +165,12 @@ class _KeptFormat(BulkFormat):
     def read(self, piece: FilePiece) -> Iterator[Batch]:
         with Path(piece.path).open("rb") as file:
             while head := file.read(LENGTH_BYTES):
-                batch: Batch = loads_records(file.read(int.from_bytes(head, "big")))
+                length = int.from_bytes(head, "big")
+                data = file.read(length)
+                if len(head) < LENGTH_BYTES or len(data) < length:
+                    raise ExternalError(
+                        f"the kept records of a cached stream in {piece.path} are cut off: expected {length} bytes, got "
+                        f"{len(data)}. Has the disk been full? Call invalidate() on the stream, and run the job again."
+                    )
+                batch: Batch = loads_records(data)
                 yield batch

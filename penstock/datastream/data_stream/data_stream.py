@@ -80,21 +80,21 @@ class DataStream(OperatorSettings):
 
     def map(
         self,
-        func: Callable[[Any], Any] | MapFunction,
+        func: Callable[[Any], Any] | MapFunction[Any, Any],
         output_type: TypeInformation | None = None,
     ) -> DataStream:
         return self._then("Map", ops.MapOperator(adapt.map_function(func)), output_type)
 
     def flat_map(
         self,
-        func: Callable[[Any], Any] | FlatMapFunction,
+        func: Callable[[Any], Any] | FlatMapFunction[Any, Any],
         output_type: TypeInformation | None = None,
     ) -> DataStream:
         return self._then(
             "FlatMap", ops.FlatMapOperator(adapt.flat_map_function(func)), output_type
         )
 
-    def filter(self, func: Callable[[Any], Any] | FilterFunction | Column) -> DataStream:
+    def filter(self, func: Callable[[Any], Any] | FilterFunction[Any] | Column) -> DataStream:
         """Keep what `func` (or the column expression) says true of; the type stays."""
         if isinstance(func, Column):
             check_columns(func.columns_read(), self._element_type, "Filter")
@@ -145,7 +145,7 @@ class DataStream(OperatorSettings):
 
     def key_by(
         self,
-        key_selector: Callable[[Any], Any] | KeySelector | Column,
+        key_selector: Callable[[Any], Any] | KeySelector[Any, Any] | Column,
         key_type: TypeInformation | Column | None = None,
         *more_columns: Column,
     ) -> KeyedStream:
@@ -159,7 +159,7 @@ class DataStream(OperatorSettings):
     def partition_custom(
         self,
         partitioner: Callable[[Any, int], int] | Partitioner,
-        key_selector: Callable[[Any], Any] | KeySelector,
+        key_selector: Callable[[Any], Any] | KeySelector[Any, Any],
     ) -> DataStream:
         """`partitioner(key, channels)` gives the channel, in [0, channels)."""
         keys = adapt.keys_of(key_selector, None, (), self._element_type)

@@ -67,7 +67,9 @@ class KeyedStream(DataStream):
     # ---------------------------------------------------------- operators with keyed state
 
     def map(
-        self, func: Callable[[Any], Any] | MapFunction, output_type: TypeInformation | None = None
+        self,
+        func: Callable[[Any], Any] | MapFunction[Any, Any],
+        output_type: TypeInformation | None = None,
     ) -> DataStream:
         return self._then(
             "Map", ops.KeyedMapOperator(adapt.map_function(func), self.keys), output_type
@@ -75,13 +77,13 @@ class KeyedStream(DataStream):
 
     def flat_map(
         self,
-        func: Callable[[Any], Any] | FlatMapFunction,
+        func: Callable[[Any], Any] | FlatMapFunction[Any, Any],
         output_type: TypeInformation | None = None,
     ) -> DataStream:
         operator = ops.KeyedFlatMapOperator(adapt.flat_map_function(func), self.keys)
         return self._then("FlatMap", operator, output_type)
 
-    def filter(self, func: Callable[[Any], Any] | FilterFunction | Column) -> DataStream:
+    def filter(self, func: Callable[[Any], Any] | FilterFunction[Any] | Column) -> DataStream:
         if isinstance(func, Column):
             return self.values().filter(func)
         operator = ops.KeyedFilterOperator(adapt.filter_function(func), self.keys)
@@ -155,7 +157,7 @@ class KeyedStream(DataStream):
 
     def key_by(
         self,
-        key_selector: Callable[[Any], Any] | KeySelector | Column,
+        key_selector: Callable[[Any], Any] | KeySelector[Any, Any] | Column,
         key_type: TypeInformation | Column | None = None,
         *more_columns: Column,
     ) -> KeyedStream:

@@ -18,10 +18,10 @@ def request_side_output(node: StreamNode, tag_id: str, type_info: object) -> Non
             f"{type_info}. Give each of the two OutputTags an id of its own. {built('get_side_output')}."
         )
     operator: Any = node.operator
-    requested = getattr(operator, "has_side_outputs", None)
+    requested = getattr(operator, "side_tags", None)
     if requested is not None:
         if tag_id not in requested:
-            operator.has_side_outputs = (*requested, tag_id)
+            operator.side_tags = (*requested, tag_id)
     elif getattr(operator, "late_tag", None) != tag_id:
         raise GraphError(
             f"operator '{node.name}' (built at {node.defined_at}) has no side output {tag_id!r}. "

@@ -134,52 +134,17 @@ def type_info_of(schema: Schema, names: AvroNames | None = None) -> TypeInformat
     return (_LOGICAL.get(schema.get("logicalType", "")) or _PRIMITIVES[kind])()
 
 
-def from_avro(schema: Schema, names: AvroNames | None = None) -> Convert:
+def from_avro(schema: Schema) -> Convert:
     """What fastavro reads, as a value of `type_info_of`: dicts of records as Rows, times of UTC without a zone."""
-    names = names or AvroNames()
-    kind, schema = names.resolved(schema)
-
-    def inner(part: Schema) -> Convert:
-        return from_avro(part, names)
-
-    if kind == "union":
-        only = _optional(schema)
-        return _same if only is None else _or_none(inner(only))
-    if kind == "record":
-        return names.converter(schema, inner, _row_reader)
-    if kind == "array":
-        element = inner(schema["items"])
-        return lambda found: [element(one) for one in found]
-    if kind == "map":
-        value = inner(schema["values"])
-        return lambda found: {key: value(one) for key, one in found.items()}
-    if schema.get("logicalType") in _ZONED:
-        return naive_utc
-    return str if schema.get("logicalType") == "uuid" else _same
+    logical: dict[str, Convert] = {**dict.fromkeys(_ZONED, naive_utc), "uuid": str}
+    return _converter(schema, AvroNames(), _row_reader, logical)
 
 
-def to_avro(schema: Schema, names: AvroNames | None = None) -> Convert:
+def to_avro(schema: Schema) -> Convert:
     """A value of a function, as fastavro takes it: Rows, tuples and dicts as dicts of records, times without a zone as of
     UTC, where fastavro would take them as the machine's own.
     """
-    names = names or AvroNames()
-    kind, schema = names.resolved(schema)
-
-    def inner(part: Schema) -> Convert:
-        return to_avro(part, names)
-
-    if kind == "union":
-        only = _optional(schema)
-        return _same if only is None else _or_none(inner(only))
-    if kind == "record":
-        return names.converter(schema, inner, _record_writer)
-    if kind == "array":
-        element = inner(schema["items"])
-        return lambda value: [element(one) for one in value]
-    if kind == "map":
-        write = inner(schema["values"])
-        return lambda value: {key: write(one) for key, one in value.items()}
-    return _zoned if schema.get("logicalType") in _ZONED else _same
+    return _converter(schema, AvroNames(), _record_writer, dict.fromkeys(_ZONED, _zoned))
 
 
 def arrow_type_of(schema: Schema, names: AvroNames | None = None) -> pa.DataType:
@@ -207,26 +172,37 @@ def arrow_type_of(schema: Schema, names: AvroNames | None = None) -> pa.DataType
     return _single_arrow_type(kind, schema)
 
 
-def from_arrow(schema: Schema, names: AvroNames | None = None) -> Convert:
+def from_arrow(schema: Schema) -> Convert:
     """What pyarrow makes of a column's value, as a generic record has it: maps are dicts."""
-    names = names or AvroNames()
+    return _converter(schema, AvroNames(), _dict_reader, {})
+
+
+def _converter(
+    schema: Schema,
+    names: AvroNames,
+    record: Callable[[Mapping[str, Convert]], Convert],
+    logical: Mapping[str, Convert],
+) -> Convert:
+    """Of values of a schema: `record` makes one of its fields' converters, `logical` are those of logical types, all else
+    stays as it is.
+    """
     kind, schema = names.resolved(schema)
 
     def inner(part: Schema) -> Convert:
-        return from_arrow(part, names)
+        return _converter(part, names, record, logical)
 
     if kind == "union":
         only = _optional(schema)
         return _same if only is None else _or_none(inner(only))
     if kind == "record":
-        return names.converter(schema, inner, _dict_reader)
+        return names.converter(schema, inner, record)
     if kind == "array":
         element = inner(schema["items"])
-        return lambda found: [element(one) for one in found]
+        return lambda values: [element(one) for one in values]
     if kind == "map":
-        value = inner(schema["values"])
-        return lambda found: {key: value(one) for key, one in dict(found).items()}
-    return _same
+        value = inner(schema["values"])  # pyarrow's maps are lists of pairs
+        return lambda entries: {key: value(one) for key, one in dict(entries).items()}
+    return logical.get(schema.get("logicalType", ""), _same)
 
 
 def _single_arrow_type(kind: str, schema: Schema) -> pa.DataType:

@@ -45,10 +45,9 @@ __all__ = [
 class CsvRowDeserializationSchema(DeserializationSchema):
     """A line to a Row of the declared type. Made by `CsvRowDeserializationSchema.Builder(type_info)`."""
 
-    def __init__(self, row_type: RowTypeInfo, form: Form, *, ignores_errors: bool = False) -> None:
+    def __init__(self, row_type: RowTypeInfo, form: Form) -> None:
         self._row_type = row_type
         self._form = form
-        self._ignores_errors = ignores_errors
         self._parsers: list[Parse] | None = None
 
     @property
@@ -66,9 +65,9 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             if not text.strip("\r\n") or (self._form.allows_comments and text.startswith("#")):
                 return None
             fields = next(self._form.reader(io.StringIO(text, newline="")))
-            return parsed(fields, self._row_type.get_field_names(), self._parsers)
+            return parsed(fields, self._row_type.get_field_names(), self._parsers, self._form)
         except (ValueError, csv.Error) as error:
-            if self._ignores_errors:
+            if self._form.ignores_errors:
                 return None
             raise ValueError(
                 f"a message is not CSV of {self._row_type}: {error}. Message: {data[:200]!r}"
@@ -83,7 +82,6 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         def __init__(self, type_info: TypeInformation) -> None:
             self._type = checked_row_type(type_info)
             self._form = Form()
-            self._ignores_errors = False
 
         def _set(self, **changes: Any) -> CsvRowDeserializationSchema.Builder:
             self._form = replace(self._form, **changes)
@@ -114,14 +112,11 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         def set_ignore_parse_errors(
             self, ignore_parse_errors: bool
         ) -> CsvRowDeserializationSchema.Builder:
-            """Messages that cannot be read give no record."""
-            self._ignores_errors = ignore_parse_errors
-            return self
+            """Fields that cannot be read, or are missing, are None; messages that are no CSV, or have more fields, give no record."""
+            return self._set(ignores_errors=ignore_parse_errors)
 
         def build(self) -> CsvRowDeserializationSchema:
-            return CsvRowDeserializationSchema(
-                self._type, self._form, ignores_errors=self._ignores_errors
-            )
+            return CsvRowDeserializationSchema(self._type, self._form)
 
 
 class CsvRowSerializationSchema(SerializationSchema):

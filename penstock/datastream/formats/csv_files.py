@@ -26,7 +26,7 @@ from penstock.datastream.formats.csv_values import (
     field_parser,
     line_of,
     parsed,
-    quoted,
+    quoting,
     text_of,
 )
 from penstock.model.errors import ConfigurationError, UserCodeError
@@ -270,7 +270,7 @@ class _Records:
         if self._schema.any_property is not None:
             fields = fields[: len(names)]
         try:
-            return parsed(fields, names, parsers)
+            return parsed(fields, names, parsers, self._schema.form)
         except ValueError as error:
             raise self._error(f"{error}. The record: {fields!r:.200}") from error
 
@@ -326,7 +326,7 @@ class _CsvWriter:
         self._form = schema.form
         self._formats = [field_format(one.type_info, schema.form_of(one)) for one in schema.columns]
         if schema.has_header:
-            names = [quoted(column.name, schema.form) for column in schema.columns]
+            names = map(quoting(schema.form), [column.name for column in schema.columns])
             self._write(self._form.delimiter.join(names) + self._form.line_delimiter)
 
     def write(self, batch: Batch) -> None:

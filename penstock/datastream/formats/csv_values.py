@@ -6,9 +6,10 @@ Source: Flink's CsvRowDeserializationSchema and CsvRowSerializationSchema; the c
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.datastream.formats.text_values import formatter_of, parser_of
@@ -19,11 +20,16 @@ from penstock.model.row import make_row
 Parse: TypeAlias = Callable[[str], Any]
 Format: TypeAlias = Callable[[Any], str]
 
+# Flink's writer (Jackson's) looks at so many characters of a text before it puts it into quotes unseen.
+UNQUOTED_MAX: Final = 24
+_B: Final = t.BasicType
+_UNQUOTED: Final = {_B.BOOLEAN, _B.BYTE, _B.SHORT, _B.INT, _B.LONG, _B.FLOAT, _B.DOUBLE}
+
 
 @dataclass(frozen=True, slots=True)
 class Form:
     """How a line is written. `null` None: nothing stands for None, and an empty field is an empty text. `element_delimiter`
-    None: an array is one element.
+    None: an array is one element. `ignores_errors`: what cannot be read, and what a line lacks, is None.
     """
 
     delimiter: str = ","
@@ -33,6 +39,7 @@ class Form:
     null: str | None = None
     line_delimiter: str = "\n"
     allows_comments: bool = False
+    ignores_errors: bool = False
 
     def reader(self, lines: Iterable[str]) -> Any:
         """Of lines with their ends: lists of texts."""
@@ -46,17 +53,20 @@ class Form:
         )
 
 
-def parsed(fields: Sequence[str], names: Sequence[str], parsers: Sequence[Parse]) -> Any:
+def parsed(
+    fields: Sequence[str], names: Sequence[str], parsers: Sequence[Parse], form: Form
+) -> Any:
     """A Row. Raises: ValueError: as many fields as names are expected, or naming the field that cannot be read."""
-    if len(fields) != len(names):
+    missing = len(names) - len(fields)
+    if missing < 0 or (missing and not form.ignores_errors):
         raise ValueError(f"row length mismatch: {len(names)} fields expected but was {len(fields)}")
     values = []
-    for name, parse, field in zip(names, parsers, fields, strict=True):
+    for name, parse, field in zip(names, parsers, fields, strict=False):
         try:
             values.append(parse(field))
         except ValueError as error:
             raise ValueError(f"field '{name}': {error}") from error
-    return make_row(tuple(names), values)
+    return make_row(tuple(names), [*values, *[None] * missing])
 
 
 def line_of(value: Any, formats: Sequence[Format], form: Form) -> str:
@@ -72,11 +82,23 @@ def line_of(value: Any, formats: Sequence[Format], form: Form) -> str:
 
 def field_parser(type_info: TypeInformation, form: Form) -> Parse:
     parse = _value_parser(type_info, form)
+    if form.ignores_errors:
+        parse = _or_none(parse)
     null = form.null
     if null is None:
         is_text = type_info == t.Types.STRING()
         return parse if is_text else lambda text: None if not text else parse(text)
     return lambda text: None if text == null else parse(text)
+
+
+def _or_none(parse: Parse) -> Parse:
+    def parse_if_it_can_be(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError:
+            return None
+
+    return parse_if_it_can_be
 
 
 def _value_parser(type_info: TypeInformation, form: Form) -> Parse:
@@ -91,19 +113,15 @@ def _value_parser(type_info: TypeInformation, form: Form) -> Parse:
     names = tuple(type_info.get_field_names())
     parsers = [field_parser(kind, form) for kind in kinds]
 
-    def parse_row(text: str) -> Any:
-        pieces = _elements(text, form)
-        if len(pieces) != len(names):
-            raise ValueError(f"expected {len(names)} values in {text!r}, got {len(pieces)}")
-        return make_row(names, [parse(one) for parse, one in zip(parsers, pieces, strict=True)])
-
-    return parse_row
+    return lambda text: parsed(_elements(text, form), names, parsers, form)
 
 
 def field_format(type_info: TypeInformation, form: Form) -> Format:
     plain = _value_format(type_info, form)
     null = form.null or ""
-    return lambda value: null if value is None else quoted(plain(value), form)
+    is_text = not (isinstance(type_info, t.BasicTypeInfo) and type_info.basic_type in _UNQUOTED)
+    quoted = quoting(form, is_text=is_text)
+    return lambda value: null if value is None else quoted(plain(value))
 
 
 def _value_format(type_info: TypeInformation, form: Form) -> Format:
@@ -136,18 +154,28 @@ def _element_types(type_info: TypeInformation) -> Sequence[TypeInformation]:
     raise TypeError(f"CSV has no form for {type_info}")
 
 
-def quoted(text: str, form: Form) -> str:
-    """With quotes where the line could not be read again without them."""
+def quoting(form: Form, *, is_text: bool = True) -> Format:
+    """Puts a field into quotes where Flink does: numbers and truth values where the line could not be read again without
+    them; texts that are long, or have any character up to the delimiter and the quote in the order of Unicode.
+    """
     quote, escape = form.quote, form.escape
-    if escape is not None:
-        text = text.replace(escape, escape * 2)
+    escaped: Format = str if escape is None else lambda text: text.replace(escape, escape * 2)
     if quote is None:
-        return text
-    special = (form.delimiter, quote, "\r", "\n")
-    if not any(one in text for one in special):
-        return text
-    inner = text.replace(quote, (escape or quote) + quote)
-    return f"{quote}{inner}{quote}"
+        return escaped
+    special = {form.delimiter, quote, *form.line_delimiter, "\r", "\n", escape or quote}
+    found = re.compile(f"[{''.join(map(re.escape, sorted(special)))}]").search
+    unquoted_max: float = float("inf")
+    if is_text:
+        last = max(form.delimiter, quote, *form.line_delimiter)
+        found = re.compile(f"[\\x00-{re.escape(last)}{re.escape(escape or quote)}]").search
+        unquoted_max = UNQUOTED_MAX
+
+    def quoted(text: str) -> str:
+        if len(text) <= unquoted_max and found(text) is None:
+            return text
+        return f"{quote}{escaped(text).replace(quote, quote * 2)}{quote}"
+
+    return quoted
 
 
 def character(setter: str, text: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
 
@@ -51,8 +52,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         ignores_errors: bool = False,
     ) -> None:
         self._row_type = row_type
-        self._fails_on_missing_field = fails_on_missing_field
-        self._ignores_errors = ignores_errors
+        self._rules = _Rules(fails_on_missing_field, ignores_errors)
         self._convert: Convert | None = None
 
     @staticmethod
@@ -68,11 +68,11 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         if not data:
             return None
         if self._convert is None:
-            self._convert = _row_reader(self._row_type, self._fails_on_missing_field)
+            self._convert = _row_reader(self._row_type, self._rules)
         try:
             return self._convert(json.loads(data, parse_float=Decimal))
         except (ValueError, TypeError, KeyError) as error:
-            if self._ignores_errors:
+            if self._rules.ignores_errors:
                 return None
             shown = bytes(data[:200])
             raise ValueError(
@@ -81,7 +81,8 @@ class JsonRowDeserializationSchema(DeserializationSchema):
 
     def deserialize_columns(self, messages: Sequence[bytes | None]) -> pa.RecordBatch | None:
         """Where all are objects, and all fields strings, booleans, doubles, whole numbers of up to 64 bits, or lists and rows of them."""
-        schema = None if self._fails_on_missing_field else json_schema_of(self._row_type)
+        is_strict = self._rules.fails_on_missing_field
+        schema = None if is_strict else json_schema_of(self._row_type)
         return None if schema is None else read_messages(messages, schema)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -111,7 +112,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             return self
 
         def ignore_parse_errors(self) -> JsonRowDeserializationSchema.Builder:
-            """Messages that cannot be read give no record."""
+            """Fields that cannot be read are None; messages that are no JSON objects give no record."""
             self._ignores_errors = True
             return self
 
@@ -173,36 +174,59 @@ class JsonRowSerializationSchema(SerializationSchema):
 # ---------------------------------------------------------------------- from JSON
 
 
-def _reader(type_info: TypeInformation, fails_on_missing_field: bool) -> Convert:  # ruff: ignore[too-many-return-statements] - a dispatch by type
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """What becomes of fields that are missing or cannot be read."""
+
+    fails_on_missing_field: bool
+    ignores_errors: bool
+
+    def or_none(self, convert: Convert) -> Convert:
+        """None is None, and with `ignores_errors` what cannot be read is, too."""
+        if not self.ignores_errors:
+            return lambda item: None if item is None else convert(item)
+
+        def read(item: Any) -> Any:
+            try:
+                return None if item is None else convert(item)
+            except (ValueError, TypeError):
+                return None
+
+        return read
+
+
+def _reader(type_info: TypeInformation, rules: _Rules) -> Convert:  # ruff: ignore[too-many-return-statements] - a dispatch by type
     def inner(kind: TypeInformation) -> Convert:
-        return _reader(kind, fails_on_missing_field)
+        return _reader(kind, rules)
 
     if isinstance(type_info, t.PickledBytesTypeInfo):
         return _plain
     if isinstance(type_info, RowTypeInfo):
-        return _or_none(_row_reader(type_info, fails_on_missing_field))
+        return rules.or_none(_row_reader(type_info, rules))
     if isinstance(type_info, t.MapTypeInfo):
         key, value = parser_of(type_info.key_type), inner(type_info.value_type)
-        return _or_none(
+        return rules.or_none(
             lambda item: {key(k): value(v) for k, v in _expected(item, dict, "an object").items()}
         )
     if isinstance(type_info, t.ExternalTypeInfo):
         return inner(type_info.element_type)
     if isinstance(type_info, t.BasicTypeInfo):
-        return _or_none(_basic_reader(type_info))
+        return rules.or_none(_basic_reader(type_info))
     try:
         parse = parser_of(type_info)
     except TypeError:
         if not isinstance(type_info, t.ElementTypeInfo):
             raise
         element = inner(type_info.element_type)
-        return _or_none(lambda item: [element(one) for one in _expected(item, list, "an array")])
-    return _or_none(lambda item: parse(_expected(item, str, "a string")))
+        return rules.or_none(
+            lambda item: [element(one) for one in _expected(item, list, "an array")]
+        )
+    return rules.or_none(lambda item: parse(_expected(item, str, "a string")))
 
 
-def _row_reader(row_type: RowTypeInfo, fails_on_missing_field: bool) -> Convert:
+def _row_reader(row_type: RowTypeInfo, rules: _Rules) -> Convert:
     names = tuple(row_type.get_field_names())
-    readers = [_reader(kind, fails_on_missing_field) for kind in row_type.get_field_types()]
+    readers = [_reader(kind, rules) for kind in row_type.get_field_types()]
 
     def read(item: Any) -> Any:
         if isinstance(item, list):  # a tuple in JSON Schema
@@ -211,7 +235,7 @@ def _row_reader(row_type: RowTypeInfo, fails_on_missing_field: bool) -> Convert:
             found = item
         else:
             _expected(item, dict, "an object")
-            if fails_on_missing_field:
+            if rules.fails_on_missing_field:
                 missing = [name for name in names if name not in item]
                 if missing:
                     raise ValueError(f"could not find field with name '{missing[0]}'")
@@ -266,10 +290,6 @@ def _expected(item: Any, kind: type, what: str) -> Any:
     if not isinstance(item, kind):
         raise TypeError(f"expected {what}, got {item!r}")
     return item
-
-
-def _or_none(convert: Convert) -> Convert:
-    return lambda item: None if item is None else convert(item)
 
 
 # ---------------------------------------------------------------------- to JSON

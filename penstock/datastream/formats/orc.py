@@ -8,8 +8,9 @@ import pyarrow as pa
 
 from penstock.common.serialization import BulkWriter, BulkWriterFactory
 from penstock.common.typeinfo import RowTypeInfo
+from penstock.datastream.formats.column_files import schema_of
 from penstock.model.errors import ConfigurationError
-from penstock.runtime.convert import arrow_schema, to_columns
+from penstock.runtime.convert import to_columns
 from penstock.runtime.elements import Batch, RowBatch
 
 
@@ -29,7 +30,7 @@ class OrcBulkWriters:
             raise ConfigurationError(
                 "OrcBulkWriters: writer_properties are ORC's of Java and do nothing here: leave them out."
             )
-        schema = row_type if isinstance(row_type, pa.Schema) else arrow_schema(row_type)
+        schema = schema_of(row_type, "OrcBulkWriters.for_row_type")
         return _OrcWriterFactory(schema)
 
 

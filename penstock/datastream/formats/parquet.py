@@ -20,8 +20,9 @@ from penstock.datastream.connectors.file_listing import FilePiece
 from penstock.datastream.connectors.text_lines import ROWS_PER_BATCH
 from penstock.datastream.formats.avro import AvroSchema, GenericRecordAvroTypeInfo
 from penstock.datastream.formats.avro_values import arrow_type_of, from_arrow, to_avro
+from penstock.datastream.formats.column_files import schema_of
 from penstock.model.errors import ConfigurationError, UserCodeError
-from penstock.runtime.convert import arrow_schema, to_columns
+from penstock.runtime.convert import to_columns
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
 from penstock.runtime.operator import Accepts
 
@@ -129,7 +130,7 @@ class ParquetBulkWriters:
         utc_timestamp: bool = False,  # ruff: ignore[unused-static-method-argument]
     ) -> BulkWriterFactory:
         """`row_type`: Types.ROW_NAMED(...) or a pyarrow schema."""
-        schema = row_type if isinstance(row_type, pa.Schema) else arrow_schema(row_type)
+        schema = schema_of(row_type, "ParquetBulkWriters.for_row_type")
         return ParquetWriterFactory(schema)
 
 

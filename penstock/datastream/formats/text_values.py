@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import re
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from penstock.model import types as t
@@ -19,6 +21,7 @@ from penstock.model.type_information import (
     TimestampTypeInfo,
     TimeTypeInfo,
 )
+from penstock.runtime.text import format_value, java_text
 
 Parse: TypeAlias = Callable[[str], Any]
 Format: TypeAlias = Callable[[Any], str]
@@ -43,18 +46,23 @@ def parser_of(type_info: t.TypeInformation) -> Parse:
     raise TypeError(f"{type_info} is not a single value that text can hold")
 
 
-def formatter_of(type_info: t.TypeInformation, *, zoned: bool) -> Format:
-    """`zoned`: times are written as of UTC, as JSON has them: 10:00:00Z, 2020-01-02T10:00:00Z. Raises: as `parser_of`."""
+def formatter_of(type_info: t.TypeInformation, *, zoned: bool) -> Format:  # ruff: ignore[too-many-return-statements] - a dispatch by type
+    """`zoned`: times as JSON has them, of UTC: 10:00:00Z, 2020-01-02T10:00:00Z; else as CSV: 10:00:00, 2020-01-02 10:00:00.0.
+    Raises: as `parser_of`.
+    """
     if isinstance(type_info, t.BasicTypeInfo):
-        if type_info.basic_type is _B.BOOLEAN:
-            return lambda value: "true" if value else "false"
-        return format_instant if type_info.basic_type is _B.INSTANT else str
+        if type_info.basic_type is _B.INSTANT:
+            return format_instant if zoned else lambda value: format_instant(value, " ")
+        is_java = type_info.basic_type in {_B.BOOLEAN, _B.FLOAT, _B.DOUBLE}
+        return partial(format_value, type_info=type_info) if is_java else str
     if is_bytes(type_info):
         return lambda value: base64.b64encode(bytes(value)).decode("ascii")
     if is_time(type_info, (TimestampTypeInfo,)):
-        return _zoned_stamp if zoned else lambda value: value.isoformat(" ")
+        return _zoned_stamp if zoned else lambda value: java_text(naive_utc(value))
     if is_time(type_info, (TimeTypeInfo,)):
         return (lambda value: value.isoformat() + "Z") if zoned else lambda value: value.isoformat()
+    if not zoned and is_time(type_info, (_LOCAL.LOCAL_DATE_TIME,)):
+        return lambda value: value.isoformat(" ")
     if isinstance(type_info, DateTypeInfo | LocalTimeTypeInfo):
         return lambda value: value.isoformat()
     raise TypeError(f"{type_info} is not a single value that text can hold")
@@ -89,8 +97,9 @@ def is_time(type_info: t.TypeInformation, kinds: tuple[Any, ...]) -> bool:
     return type(type_info) in kinds
 
 
-def format_instant(value: Instant) -> str:
-    whole = dt.datetime.fromtimestamp(value.seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S")
+def format_instant(value: Instant, between: str = "T") -> str:
+    """`between`: of date and time."""
+    whole = dt.datetime.fromtimestamp(value.seconds, dt.UTC).strftime(f"%Y-%m-%d{between}%H:%M:%S")
     fraction = f".{value.nanos:09d}".rstrip("0") if value.nanos else ""
     return f"{whole}{fraction}Z"
 
@@ -132,11 +141,16 @@ def _char(text: str) -> str:
 def _instant(text: str) -> Instant:
     stamp = dt.datetime.fromisoformat(text.strip())
     since = (stamp if stamp.tzinfo else stamp.replace(tzinfo=dt.UTC)) - _EPOCH
-    return Instant(since // dt.timedelta(seconds=1), since.microseconds * 1000)
+    fraction = _FRACTION.search(text)  # datetime has no nanoseconds
+    nanos = int(fraction[1][:9].ljust(9, "0")) if fraction else 0
+    return Instant(since // dt.timedelta(seconds=1), nanos)
 
 
 def _stamp(text: str) -> dt.datetime:
-    return naive_utc(dt.datetime.fromisoformat(text.strip()))
+    try:
+        return naive_utc(dt.datetime.fromisoformat(text.strip()))
+    except OverflowError as error:  # in UTC it is of a year that Python has not
+        raise ValueError(f"{text!r} is out of range: {error}") from error
 
 
 def _time(text: str) -> dt.time:
@@ -147,6 +161,7 @@ def _date(text: str) -> dt.date:
     return dt.date.fromisoformat(text.strip())
 
 
+_FRACTION: Final = re.compile(r"[.,](\d+)")
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _BASIC_PARSERS: Final[dict[t.BasicType, Parse]] = {
     _B.STRING: str,

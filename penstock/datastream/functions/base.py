@@ -16,7 +16,7 @@ from penstock.datastream.time_domain import TimeDomain
 from penstock.datastream.timerservice import TimerService
 from penstock.model.parametrised import Parametrised
 from penstock.runtime.async_retry import AsyncRetryStrategy
-from penstock.runtime.context import KeyedStateStore, RuntimeContext
+from penstock.runtime.context import KeyedStateStore, RuntimeContext, neutral
 
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
@@ -34,25 +34,25 @@ class Function(ABC):  # ruff: ignore[abstract-base-class-without-abstract-method
         """After the last record, and after a failure."""
 
 
-class MapFunction(Function):
+class MapFunction(Function, Generic[IN, OUT]):
     """One value to one value."""
 
     @abstractmethod
-    def map(self, value: Any) -> Any: ...
+    def map(self, value: IN) -> OUT: ...
 
 
-class FlatMapFunction(Function):
+class FlatMapFunction(Function, Generic[IN, OUT]):
     """One value to any number of values: a generator, or anything that can be iterated."""
 
     @abstractmethod
-    def flat_map(self, value: Any) -> Iterable[Any]: ...
+    def flat_map(self, value: IN) -> Iterable[OUT]: ...
 
 
-class FilterFunction(Function):
+class FilterFunction(Function, Generic[IN]):
     """Keeps the values for which `filter` is true."""
 
     @abstractmethod
-    def filter(self, value: Any) -> bool: ...
+    def filter(self, value: IN) -> bool: ...
 
 
 class ReduceFunction(Function):
@@ -62,14 +62,14 @@ class ReduceFunction(Function):
     def reduce(self, value1: Any, value2: Any) -> Any: ...
 
 
-class KeySelector(Function):
+class KeySelector(Function, Generic[IN, KEY]):
     """The key of a value; the same value must always give the same key."""
 
     @abstractmethod
-    def get_key(self, value: Any) -> Any: ...
+    def get_key(self, value: IN) -> KEY: ...
 
 
-class NullByteKeySelector(KeySelector):
+class NullByteKeySelector(KeySelector[Any, int]):
     """One key for everything."""
 
     def get_key(self, value: Any) -> int:
@@ -143,6 +143,7 @@ class KeyedProcessFunction(Function):
         self, value: Any, ctx: KeyedProcessFunction.Context
     ) -> Iterable[Any] | None: ...
 
+    @neutral
     def on_timer(
         self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
     ) -> Iterable[Any] | None:
@@ -216,6 +217,7 @@ class KeyedCoProcessFunction(Function):
     @abstractmethod
     def process_element2(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Any: ...
 
+    @neutral
     def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Any:
         """A timer of the current key is due."""
 

@@ -12,6 +12,7 @@ from typing import Any
 from penstock.datastream.functions.base import Function
 from penstock.model.parametrised import Parametrised
 from penstock.runtime.broadcast_state import BroadcastState, ReadOnlyBroadcastState
+from penstock.runtime.context import neutral
 from penstock.runtime.operators import TimerService
 from penstock.runtime.state_descriptors import MapStateDescriptor
 from penstock.runtime.timers import TimeDomain
@@ -98,6 +99,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
         self, value: Any, ctx: KeyedBroadcastProcessFunction.Context
     ) -> Iterable[Any] | None: ...
 
+    @neutral
     def on_timer(
         self, timestamp: int, ctx: KeyedBroadcastProcessFunction.OnTimerContext
     ) -> Iterable[Any] | None:

@@ -32,7 +32,7 @@ from penstock.model.ids import DataSetId
 from penstock.model.program import FRAME_STREAM
 from penstock.runtime.chain import OperatorChain, OperatorTimer
 from penstock.runtime.input_status import InputStatus
-from penstock.runtime.operator import Operator, OperatorContext
+from penstock.runtime.operator import BatchOrder, Operator, OperatorContext
 from penstock.runtime.partitioner import keys_of, make_partitioner
 from penstock.runtime.source_operator import SourceOperator, SourceSettings
 from penstock.runtime.task import StreamTask
@@ -222,9 +222,12 @@ class BatchTask:
     def _shuffled(self, spec: ChainSpec, records: Iterator[bytes]) -> ShuffleInput | KeyedInput:
         inputs = [one.input_index for one in spec.inputs]
         keys = [keys_of(one.partitioning) for one in spec.inputs]
-        if all(one is None for one in keys):
+        order = self._chain.head.batch_order
+        if order is BatchOrder.AS_IT_COMES or all(one is None for one in keys):
             return ShuffleInput(records, inputs, self._orders.wholes, self._orders.memory)
-        return KeyedInput(records, inputs, KeySpool(inputs, keys, self._orders.memory))
+        is_by_key = order is BatchOrder.BY_KEY
+        spool = KeySpool(inputs, keys, self._orders.memory, is_by_key=is_by_key)
+        return KeyedInput(records, inputs, spool, is_by_key=is_by_key)
 
     def _output(self, spec: ChainSpec, output: ChainOutput) -> OutputWriter:
         producer = spec.operators[output.operator_index]

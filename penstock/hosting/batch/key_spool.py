@@ -1,9 +1,9 @@
 """The input of a keyed subtask, put together by keys and time before it is read: in memory, or on disk where it is larger.
 
-What does not fit is spread over buckets by a hash of the key. A bucket is read in the order of time: what is larger than memory is sorted
-in runs, which are merged. Inputs without keys (broadcasts) come first, in every bucket. The memory is that of everything held here, decoded
-or not; what the operator keeps of the keys of one bucket comes to it. Source: Flink's sorted inputs of BATCH execution
-(`execution.sorted-inputs.memory`); differs: keys of one bucket are not told apart, so that operators may work on many.
+What does not fit is spread over buckets by a hash of the key. A bucket is read key after key, each in the order of time, or in the order of
+time only, for operators that work on many keys at once: what is larger than memory is sorted in runs, which are merged. Inputs without
+keys (broadcasts) come first. The memory is that of everything held here, decoded or not; the keys of one bucket and what the operator
+keeps come to it. Source: Flink's sorted inputs of BATCH execution (`execution.sorted-inputs.memory`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from penstock.hosting.batch.shuffle_records import (
     has_time,
     sorting_size_of,
 )
+from penstock.runtime.batch.record_order import KeyNumbers, Piece, in_order, merged
 from penstock.runtime.batch.sizes import sorting_size
-from penstock.runtime.batch.time_order import Piece, in_time_order, merged
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
 from penstock.runtime.keys import ChannelCache, KeySelection
 from penstock.runtime.keys.hashing import is_int32_type
@@ -46,22 +46,26 @@ _MOST_ROWS: Final = 512
 
 
 class KeySpool:
-    """First all is added, then the buckets are read. `close` removes what lies on disk. `inputs_for_all`: those without keys, which
-    come in every bucket.
-    """
+    """First all is added, then what is for all keys is read, then the buckets. `close` removes what lies on disk."""
 
     def __init__(
-        self, inputs: Sequence[int], keys: Sequence[KeySelection | None], memory: int
+        self,
+        inputs: Sequence[int],
+        keys: Sequence[KeySelection | None],
+        memory: int,
+        *,
+        is_by_key: bool,
     ) -> None:
-        """`inputs`, `keys`: of each gate. `memory`: bytes."""
-        self.inputs_for_all = {at for at, key in zip(inputs, keys, strict=True) if key is None}
+        """`inputs`, `keys`: of each gate. `memory`: bytes. `is_by_key`: one key after the other."""
         self._inputs = inputs
         self._keys = keys
+        self._by_input = {at: key for at, key in zip(inputs, keys, strict=True) if key is not None}
         self._memory = memory
+        self._is_by_key = is_by_key
         self._records: deque[bytes] = deque()
         self._size = 0
         self._sorting_size = 0
-        self._has_time = False
+        self._is_sorting = is_by_key
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._spread: list[_Spread] = []
 
@@ -71,7 +75,7 @@ class KeySpool:
 
     def add(self, record: bytes) -> None:
         """Raises: OSError; what the key selector raises."""
-        self._has_time = self._has_time or has_time(record)
+        self._is_sorting = self._is_sorting or has_time(record)
         if self._folder is not None:
             self._put(record)
             return
@@ -79,23 +83,34 @@ class KeySpool:
         self._size += len(record)
         self._sorting_size += sorting_size_of(record)
         # What has to be sorted is in memory decoded, as a whole.
-        held = self._size + (self._sorting_size if self._has_time else 0)
+        held = self._size + (self._sorting_size if self._is_sorting else 0)
         if held > self._memory // _HELD_SHARE:
             self._spill()
+
+    def for_all(self) -> Iterator[Piece]:
+        """What has no key."""
+        if self._folder is None:
+            yield from self._pieces(
+                one for one in self._records if self._keys[gate_of(one)] is None
+            )
+        for spread in self._spread:
+            if spread.keys is None:
+                spread.finish()
+                yield from self._pieces(spread.file.read(0))
 
     def buckets(self) -> Iterator[Iterator[Piece]]:
         """Those that have records; each has to be read to its end before the next."""
         if self._folder is None:
-            yield self._ordered(self._records)
+            records = (one for one in self._records if self._keys[gate_of(one)] is not None)
+            yield in_order(self._pieces(records), self._numbers())
             return
-        for_all = [one for one in self._spread if one.keys is None]
         keyed = [one for one in self._spread if one.keys is not None]
-        for spread in self._spread:
+        for spread in keyed:
             spread.finish()
-        filled = [bucket for bucket in range(BUCKETS) if any(one.file.has(bucket) for one in keyed)]
-        for bucket in filled or [0]:  # also if there is nothing but what is for all
-            records = [one.file.read(bucket) for one in keyed if one.file.has(bucket)]
-            yield self._ordered_bucket(for_all, records)
+        for bucket in range(BUCKETS):
+            files = [one.file for one in keyed if one.file.has(bucket)]
+            if files:
+                yield self._ordered(record for file in files for record in file.read(bucket))
 
     def close(self) -> None:
         for spread in self._spread:
@@ -112,24 +127,15 @@ class KeySpool:
                 assert isinstance(element, (RowBatch, ColumnBatch)), "records hold batches only"
                 yield input_index, element
 
+    def _numbers(self) -> KeyNumbers | None:
+        return KeyNumbers(self._by_input) if self._is_by_key else None
+
     def _ordered(self, records: Iterable[bytes]) -> Iterator[Piece]:
-        """All in memory: what is for all keys, then the rest by time."""
-        yield from self._pieces(one for one in records if self._keys[gate_of(one)] is None)
-        keyed = self._pieces(one for one in records if self._keys[gate_of(one)] is not None)
-        yield from in_time_order(list(keyed)) if self._has_time else keyed
-
-    def _ordered_bucket(
-        self, for_all: Sequence[_Spread], keyed: Sequence[Iterator[bytes]]
-    ) -> Iterator[Piece]:
-        for spread in for_all:
-            yield from self._pieces(spread.file.read(0))
-        records = (record for one in keyed for record in one)
-        if self._has_time:
-            yield from self._by_time(records)
-        else:
+        """A bucket from disk."""
+        if not self._is_sorting:
             yield from self._pieces(records)
-
-    def _by_time(self, records: Iterable[bytes]) -> Iterator[Piece]:
+            return
+        numbers = self._numbers()
         runs: list[RecordFile] = []
         waiting: list[bytes] = []
         size = 0
@@ -137,16 +143,19 @@ class KeySpool:
             waiting.append(record)
             size += len(record) + sorting_size_of(record)
             if size > self._memory // _RUN_SHARE:
-                runs.append(self._run(in_time_order(list(self._pieces(waiting)))))
+                runs.append(self._run(in_order(self._pieces(waiting), numbers)))
                 waiting, size = [], 0
         while len(runs) > _FAN_IN:  # neighbours, so that equal times keep their order
             groups = [runs[at : at + _FAN_IN] for at in range(0, len(runs), _FAN_IN)]
-            runs = [self._run(self._merged(group, ())) for group in groups]
-        yield from self._merged(runs, in_time_order(list(self._pieces(waiting))))
+            runs = [self._run(self._merged(group, (), numbers)) for group in groups]
+        last = in_order(self._pieces(waiting), numbers)
+        yield from self._merged(runs, last, numbers) if runs else last
 
-    def _merged(self, runs: Sequence[RecordFile], last: Iterable[Piece]) -> Iterator[Piece]:
+    def _merged(
+        self, runs: Sequence[RecordFile], last: Iterable[Piece], numbers: KeyNumbers | None
+    ) -> Iterator[Piece]:
         try:
-            yield from merged([*(self._pieces(run.read()) for run in runs), last])
+            yield from merged([*(self._pieces(run.read()) for run in runs), last], numbers)
         finally:
             for run in runs:
                 run.close()

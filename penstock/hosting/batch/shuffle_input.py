@@ -10,13 +10,13 @@ from penstock.hosting.batch.key_spool import KeySpool
 from penstock.hosting.batch.record_file import HeldRecords
 from penstock.hosting.batch.shuffle_records import elements_of, gate_of, is_last
 from penstock.model.errors import BrokenInvariant
+from penstock.runtime.batch.record_order import Piece
 from penstock.runtime.elements import (
     MAX_WATERMARK,
     ColumnBatch,
     Element,
     EndOfData,
     EndOfKeys,
-    Replayed,
     RowBatch,
     Watermark,
 )
@@ -31,6 +31,7 @@ class _Input(ABC):
     """`runtime.task.TaskInput`. Every logical input ends behind the last record of all."""
 
     is_source = False
+    has_read_all = False
     held: Sequence[tuple[int, Element]] = ()
 
     def __init__(self, records: Iterator[bytes], inputs: Sequence[int]) -> None:
@@ -112,22 +113,27 @@ class ShuffleInput(_Input):
 class KeyedInput(_Input):
     """Of a task whose inputs are keyed: it is read when all has come, by keys and time."""
 
-    def __init__(self, records: Iterator[bytes], inputs: Sequence[int], spool: KeySpool) -> None:
+    def __init__(
+        self, records: Iterator[bytes], inputs: Sequence[int], spool: KeySpool, *, is_by_key: bool
+    ) -> None:
+        """`is_by_key`: the operator sees by itself where a key ends."""
         super().__init__(records, inputs)
         self._spool = spool
+        self._is_by_key = is_by_key
 
     def _read(self) -> Iterator[_Read]:
         for record in self._records:
             self._spool.add(record)
+        yield from self._counted(self._spool.for_all())
         for number, bucket in enumerate(self._spool.buckets()):
-            if number:
+            if number and not self._is_by_key:
                 yield 0, (EndOfKeys(),)
-            for input_index, batch in bucket:
-                if number and input_index in self._spool.inputs_for_all:
-                    yield input_index, (Replayed(batch),)
-                else:
-                    self.records_in += len(batch)
-                    yield input_index, (batch,)
+            yield from self._counted(bucket)
+
+    def _counted(self, pieces: Iterator[Piece]) -> Iterator[_Read]:
+        for input_index, batch in pieces:
+            self.records_in += len(batch)
+            yield input_index, (batch,)
 
     def close(self) -> None:
         self._spool.close()

@@ -96,6 +96,7 @@ def _built(
         are_finished_tasks_allowed=wanted.are_finished_tasks_allowed,
         is_incremental=places.is_incremental,
         has_local_copies=built.job.is_local_recovery,
+        is_periodic=wanted.is_periodic,
     )
     is_taken_over = around.pointers is not None
     return replace(

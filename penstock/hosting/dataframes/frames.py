@@ -106,12 +106,11 @@ def frame_source(frame: object, timestamp_column: str | None) -> FrameSource:
 
 
 def _check_time(type_info: RowTypeInfo, name: str) -> None:
-    index = type_info.get_field_index(name)
-    if index < 0:
+    if name not in type_info.get_field_names():
         raise GraphError(
             f"from_spark: timestamp_column is {name!r}, but the DataFrame's columns are {type_info.get_field_names()}."
         )
-    kind = type_info.get_field_types()[index]
+    kind = type_info.get_field_types()[type_info.get_field_index(name)]
     if kind not in _TIMES:
         raise GraphError(
             f"from_spark: the timestamp column {name!r} is of type {kind}, but a time is a TIMESTAMP, a TIMESTAMP_NTZ (taken as "

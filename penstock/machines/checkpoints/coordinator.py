@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from penstock.machines.checkpoints.awaited_ends import AwaitedEnds
 from penstock.machines.checkpoints.checks import check_pending
 from penstock.machines.checkpoints.completed_store import CompletedCheckpointStore
 from penstock.machines.checkpoints.ended import EndedCheckpoints
@@ -69,7 +70,7 @@ class CheckpointCoordinator:
         self._queue = RequestQueue(settings.max_concurrent, settings.min_pause_ms)
         self._counter = FailureCounter(settings.tolerable_failures)
         self._ended = EndedCheckpoints()
-        self._awaiting: set[AttemptId] = set()
+        self._ends = AwaitedEnds(graph)
         self._next_id = max(settings.first_id, store.latest_id + 1)
         self._last_completion_ms: int | None = None
         self._is_periodic = False
@@ -138,13 +139,16 @@ class CheckpointCoordinator:
                 states = tuple(pending.states.values())
                 self._emit(DiscardStates(event.checkpoint_id, states))
 
-    def on_attempt_ended(self, vertex: ExecutionVertex) -> None:
-        """Its acknowledgement will not come: one that has sent it told us before it ended."""
+    def on_attempt_ended(self, vertex: ExecutionVertex, now_ms: int) -> None:
+        """Its acknowledgement will not come. If the others' last checkpoint met its end, that is taken again."""
         attempt_id = vertex.execution.attempt_id
-        self._awaiting.discard(attempt_id)
+        self._ends.discard(attempt_id)
         for pending in self._under_way():
             if attempt_id in pending.plan.running and attempt_id not in pending.states:
                 self._abort(pending, Reason.TASK_CLOSING, f"task {vertex} is {vertex.state}")
+        is_last_lost = self._ends.has_uncovered and not (self.pending or len(self._queue))
+        if vertex.state is ExecutionState.FINISHED and is_last_lost:
+            self._request_last(now_ms)
 
     # ------------------------------------------------------------------ triggering
 
@@ -162,14 +166,12 @@ class CheckpointCoordinator:
                     self._abort(pending, Reason.CHECKPOINT_EXPIRED, text)
 
     def on_awaited(self, attempt_id: AttemptId, now_ms: int) -> None:
-        """A task has read all its input. When all have, nothing is gained by waiting for the timer.
+        """A task has read all its input. When all have, nothing is gained by waiting for the timer."""
+        self._ends.waiting.add(attempt_id)
+        self._request_last(now_ms)
 
-        Of those that a restart did not touch this is known already: they do not say it again.
-        """
-        self._awaiting.add(attempt_id)
-        running = [v for v in self._graph.vertices if v.state is not ExecutionState.FINISHED]
-        are_all = all(vertex.execution.attempt_id in self._awaiting for vertex in running)
-        if self._is_periodic and running and are_all:
+    def _request_last(self, now_ms: int) -> None:
+        if self._is_periodic and self._ends.are_all:
             self._request(CheckpointRequest(now_ms))
 
     def on_savepoint_wanted(self, event: TriggerSavepoint) -> None:
@@ -220,7 +222,7 @@ class CheckpointCoordinator:
         self._watch_expiry()
 
     def _trigger(self, request: CheckpointRequest, now_ms: int) -> None:
-        plan = plan_of(self._graph, are_finished_allowed=self._settings.are_finished_tasks_allowed)
+        plan = plan_of(self._graph, self._settings)
         if isinstance(plan, str):
             reason = Reason.NOT_ALL_REQUIRED_TASKS_RUNNING
             self._gateway.answer_failure(request, reason, plan)
@@ -230,10 +232,10 @@ class CheckpointCoordinator:
         checkpoint_id, self._next_id = self._next_id, self._next_id + 1
         deadline_ms = now_ms + self._settings.timeout_ms
         pending = PendingCheckpoint(checkpoint_id, request, plan, now_ms, deadline_ms)
+        pending.awaited = frozenset(self._ends.waiting)
         self.pending[checkpoint_id] = pending
-        if any(
-            o.has_coordinator for v in self._graph.job_graph.vertices.values() for o in v.operators
-        ):
+        vertices = self._graph.job_graph.vertices.values()
+        if any(o.has_coordinator for v in vertices for o in v.operators):
             self._emit(SnapshotCoordinators(checkpoint_id))
         else:
             self._trigger_tasks(pending)
@@ -303,6 +305,7 @@ class CheckpointCoordinator:
             for subsumed in self.store.add(checkpoint):
                 self._emit(DiscardCheckpoint(subsumed))
             self._subsume_before(checkpoint.checkpoint_id)
+            self._ends.on_completed(pending.awaited)
             self._gateway.tell_complete(pending)
         self._emit(pending.ended(event.location))
         self._gateway.answer(pending.request, event.location)

@@ -109,9 +109,9 @@ class JobCheckpoints:
         if self.coordinator is not None:
             self.coordinator.on_timer(timer, now_ms)
 
-    def on_attempt_ended(self, vertex: ExecutionVertex) -> None:
+    def on_attempt_ended(self, vertex: ExecutionVertex, now_ms: int) -> None:
         if self.coordinator is not None:
-            self.coordinator.on_attempt_ended(vertex)
+            self.coordinator.on_attempt_ended(vertex, now_ms)
 
     # ------------------------------------------------------------------ the job's life
 

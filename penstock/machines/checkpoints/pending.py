@@ -50,13 +50,16 @@ class AckResult(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class PendingCheckpoint:
-    """`missing`: attempts that have not acknowledged. `timestamp_ms`: when it was triggered."""
+    """`missing`: attempts that have not acknowledged. `timestamp_ms`: when it was triggered. `awaited`: attempts that had come to
+    the end of their data then, and may finish with it.
+    """
 
     checkpoint_id: int
     request: CheckpointRequest
     plan: CheckpointPlan
     timestamp_ms: int
     deadline_ms: int
+    awaited: frozenset[AttemptId] = frozenset()
     phase: Phase = Phase.COORDINATORS
     states: dict[AttemptId, SubtaskState] = field(default_factory=dict)
     metrics: dict[AttemptId, CheckpointMetrics] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.machines.checkpoints.settings import CheckpointSettings
 from penstock.machines.execution_graph import (
     ConsumedPartitionGroup,
     ExecutionGraph,
@@ -29,7 +30,7 @@ class CheckpointPlan:
     finished: frozenset[ExecutionVertexId]
 
 
-def plan_of(graph: ExecutionGraph, *, are_finished_allowed: bool) -> CheckpointPlan | str:
+def plan_of(graph: ExecutionGraph, settings: CheckpointSettings) -> CheckpointPlan | str:
     """The plan, or, as text, what forbids a checkpoint now: every task must be RUNNING, or FINISHED where allowed."""
     finished: set[ExecutionVertexId] = set()
     running: dict[AttemptId, ExecutionVertex] = {}
@@ -39,10 +40,15 @@ def plan_of(graph: ExecutionGraph, *, are_finished_allowed: bool) -> CheckpointP
             running[vertex.execution.attempt_id] = vertex
         elif state is not ExecutionState.FINISHED:
             return f"task {vertex} is {state}, not RUNNING"
-        elif not are_finished_allowed:
+        elif not settings.are_finished_tasks_allowed:
             return (
                 f"task {vertex} is FINISHED, and 'execution.checkpointing."
                 "checkpoints-after-tasks-finish' is off"
+            )
+        elif vertex.execution.committables and not settings.has_final_checkpoint:
+            return (
+                f"task {vertex} is FINISHED, and what its sink wrote is committed when the job ends: state of now would be without "
+                "it. Let the job end, or enable checkpointing"
             )
         else:
             finished.add(vertex.vertex_id)

@@ -315,7 +315,7 @@ def _frozen_rows(column: Sequence[Row]) -> FrozenRows | None:
     row_kinds = set(map(attrgetter("_row_kind"), column))
     if len(fields) > 1 or len(row_kinds) > 1:
         return None
-    values = list(map(tuple, map(attrgetter("_values"), column)))
+    values = list(map(attrgetter("_values"), column))
     return FrozenRows(fields.pop(), row_kinds.pop(), values) if is_immutable(values) else None
 
 

@@ -20,6 +20,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
+from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
@@ -33,7 +34,7 @@ from penstock.model.checkpoints import (
 )
 from penstock.model.completed_checkpoint import ListStateShare, OperatorRestore
 from penstock.model.errors import ExternalError
-from penstock.model.row import RowKind, make_row
+from penstock.model.row import RowKind, make_rows
 from penstock.runtime.checkpoint.snapshot import (
     Add,
     Column,
@@ -447,8 +448,8 @@ def decode_column(view: memoryview, position: int, loads: Loads) -> tuple[list[A
         shape = json.loads(bytes(content[_LENGTH.size : _LENGTH.size + size]))
         fields = None if shape["fields"] is None else tuple(shape["fields"])
         values, _ = decode_column(content, _LENGTH.size + size, loads)
-        row_kind = RowKind[shape["kind"]]
-        return [make_row(fields, list(row), row_kind) for row in values], begin + length
+        kinds = repeat(RowKind[shape["kind"]])
+        return make_rows(fields, map(tuple, values), len(values), kinds), begin + length
     if marker == b"T":
         return list(_read_tables(content)), begin + length
     if marker == b"A":

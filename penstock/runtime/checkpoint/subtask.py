@@ -2,8 +2,8 @@
 
 Knows no operator, wire or storage: the task asks it between two slices. Source: Flink StreamTask,
 SubtaskCheckpointCoordinatorImpl (spec 10.3, 10.5, 10.6).
-Differs: a task whose producers have all finished takes what it is triggered for when it has processed the last of their
-records, and not before with a barrier for each channel.
+Differs: a task whose producers have all finished takes what it is triggered for without a barrier for each channel: it has read
+the last of their records, and what it has in hand of them is in the snapshot.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ class SubtaskCheckpoints:
         self._is_at_end = False
         self.tell_waiting: Callable[[], None] = _nobody
         """Called when the task has come to its end, and waits for one more checkpoint."""
+        self.are_records_read: Callable[[], bool] = _all_are
+        """Whether consumers have read everything. A checkpoint whose barriers overtake needs the task until then: what is on
+        its way is in nobody else's snapshot."""
 
     # ------------------------------------------------------------------ what to take
 
@@ -46,13 +49,14 @@ class SubtaskCheckpoints:
         """From outside, for a task none of whose producers run."""
         self._triggers.append(barrier)
 
-    def next_trigger(self, *, is_source: bool) -> CheckpointBarrier | None:
-        """What is to be taken before anything else is read. A source takes it at once, but stops first where the job does;
-        a task with inputs has to read them to their end.
+    def next_trigger(self, *, has_read_all: bool) -> CheckpointBarrier | None:
+        """What is to be taken before anything else is processed; but with the last one a job comes to its end first.
+
+        `has_read_all`: nothing is on its way to the task, so that all there is will be in its snapshot.
         """
         if not self._triggers:
             return None
-        is_at_once = is_source and not self._triggers[0].options.type.is_synchronous
+        is_at_once = has_read_all and not self._triggers[0].options.type.is_synchronous
         if not is_at_once and not self._is_at_end:
             return None
         self._is_taking = True
@@ -112,13 +116,18 @@ class SubtaskCheckpoints:
         """Consumers have been told that no more records come."""
         self._is_at_end = True
         self._final.on_end_of_data()
-        if not self.may_finish:
+        if not self._final.may_finish:
             self.tell_waiting()
 
     @property
     def may_finish(self) -> bool:
         """All that the task has written is in a checkpoint, or none will be taken."""
-        return self._final.may_finish and not self._triggers
+        return self._final.may_finish and not self._triggers and self.are_records_read()
+
+
+def _all_are() -> bool:
+    """No barrier overtakes."""
+    return True
 
 
 def _nobody() -> None:

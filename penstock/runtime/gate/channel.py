@@ -76,6 +76,9 @@ class InputChannel(ABC):
     def resume(self) -> None:
         """Go on after an element that blocks the channel."""
 
+    def acknowledge_all_records(self) -> None:
+        """Tell the producer that its last record was read."""
+
     def send_task_event(self, event: Any) -> None:
         """To the producer, against the flow."""
 

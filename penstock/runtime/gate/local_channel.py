@@ -137,6 +137,10 @@ class LocalInputChannel(InputChannel):
         if view.is_available(has_credit=True):
             self.notify_data()
 
+    def acknowledge_all_records(self) -> None:
+        if self._view is not None:
+            self._view.acknowledge_all_records()
+
     def send_task_event(self, event: Any) -> None:
         self._host.publish_task_event(self.partition_id, event)
 

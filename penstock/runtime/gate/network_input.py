@@ -99,6 +99,12 @@ class NetworkInput:
         return bool(self._waiting or self._recovered) or self.gate.is_available
 
     @property
+    def has_read_all(self) -> bool:
+        """Every channel's end of data has been read, and all that goes before it."""
+        is_end = self.gate.end_of_data is not EndOfDataStatus.NOT_END_OF_DATA
+        return is_end and not (self._waiting or self._recovered)
+
+    @property
     def is_finished(self) -> bool:
         """Nothing will ever come."""
         return self.gate.is_finished and not (self._waiting or self._recovered)

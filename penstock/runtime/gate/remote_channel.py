@@ -249,6 +249,10 @@ class RemoteInputChannel(InputChannel):
         if self._client is not None:
             self._client.resume()
 
+    def acknowledge_all_records(self) -> None:
+        if self._client is not None:
+            self._client.acknowledge_all_records()
+
     def send_task_event(self, event: Any) -> None:
         if self._client is not None:
             self._client.task_event(event)

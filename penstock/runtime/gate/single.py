@@ -273,6 +273,7 @@ class SingleInputGate:
         channel.has_ended_data = True
         self._ended_data += 1
         self._is_drained = self._is_drained and end.drain
+        channel.acknowledge_all_records()
 
     def _on_end_of_partition(self, channel: InputChannel) -> None:
         channel.is_finished = True  # from now on it is not queued again
@@ -314,11 +315,10 @@ class SingleInputGate:
 
     def _announce(self) -> None:
         """Any thread: also from the network memory, as pools come and go."""
-        if self._pool is None:
-            return
-        wanted = self.buffer_bytes
-        for channel in self.made:
-            channel.announce_buffer_size(wanted)
+        if self._pool is not None:
+            wanted = self.buffer_bytes
+            for channel in self.made:
+                channel.announce_buffer_size(wanted)
 
     @property
     def bytes_in(self) -> int:

@@ -309,15 +309,19 @@ def key_groups(
     keys: list[Any], max_parallelism: int, *, is_int32: bool = False
 ) -> NDArray[np.int64]:
     """`key_group` of many keys. Raises: TypeError for keys that cannot be keys."""
+    hashes = hash_keys(keys, is_int32=is_int32)
+    return (murmur_array(hashes) % np.uint32(max_parallelism)).astype(np.int64)
+
+
+def hash_keys(keys: list[Any], *, is_int32: bool = False) -> UInt32s:
+    """`hash32` of many keys. Raises: TypeError for keys that cannot be keys."""
     kinds = set(map(type, keys))
     if kinds == {str}:
-        hashes = hash_strings(keys)
-    elif kinds == {int} and not is_int32 and min(keys) >= _INT64_MIN and max(keys) <= _INT64_MAX:
-        hashes = hash_longs(np.array(keys, np.int64))
-    else:
-        each = (hash32(key, is_int32=is_int32) for key in keys)
-        hashes = np.fromiter(each, np.uint32, len(keys))
-    return (murmur_array(hashes) % np.uint32(max_parallelism)).astype(np.int64)
+        return hash_strings(keys)
+    if kinds == {int} and not is_int32 and min(keys) >= _INT64_MIN and max(keys) <= _INT64_MAX:
+        return hash_longs(np.array(keys, np.int64))
+    each = (hash32(key, is_int32=is_int32) for key in keys)
+    return np.fromiter(each, np.uint32, len(keys))
 
 
 def channels_of_hashes(hashes: UInt32s, channels: int, max_parallelism: int) -> Channels:

@@ -7,18 +7,27 @@ batch, and columns never become Python objects unless their type leaves no other
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.model.types import TypeInformation, is_pickled
-from penstock.runtime.convert import array_to_values, enforce_values, to_rows
-from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
+from penstock.runtime.convert import (
+    array_to_values,
+    enforce_values,
+    field_values,
+    is_as_declared,
+    rows_of_fields,
+    to_rows,
+    values_of_array,
+)
+from penstock.runtime.elements import Batch, ColumnBatch, Int64s, RowBatch
+from penstock.runtime.keys.fields import KeyField, key_field
 from penstock.runtime.keys.hashing import (
     Channels,
     UInt32s,
@@ -26,11 +35,14 @@ from penstock.runtime.keys.hashing import (
     channels_of_hashes,
     hash32,
     hash_doubles,
+    hash_keys,
     hash_longs,
     hash_strings,
     hash_utf8,
     is_int32_type,
 )
+
+ToValues: TypeAlias = Callable[[pa.Array], list[Any]]
 
 _CACHE_LIMIT: Final = 1 << 16
 _SAFE_IN_TUPLE: Final = frozenset({str, int, bytes})
@@ -85,9 +97,65 @@ class KeySelection:
         if isinstance(batch, RowBatch):
             return self.keys_of_rows(batch.values)
         if self.columns is None:
-            return self.keys_of_rows(to_rows(batch, self.input_type).values)
+            return self._keys_by_call(batch)
         lists = [_key_values(array, self) for array in self.key_columns(batch)]
         return lists[0] if len(lists) == 1 else list(zip(*lists, strict=True))
+
+    def _keys_by_call(self, batch: ColumnBatch) -> list[Any]:
+        found = self._plain_column(batch)
+        if found is None:
+            return self.keys_of_rows(to_rows(batch, self.input_type).values)
+        array, to_values = found
+        return to_values(array)
+
+    def _plain_column(self, batch: ColumnBatch) -> tuple[pa.Array, ToValues] | None:
+        """The column of a selector that only reads a field, so that no records are needed for their keys. None: they are, also
+        to say which column is not of its declared type.
+        """
+        schema = batch.data.schema
+        field = self._plain_field(schema.names, self.input_type)
+        if field is None or not is_as_declared(schema, self.input_type):
+            return None
+        to_values = values_of_array if field.codec is None else field.codec.from_array
+        return batch.data.column(field.place), to_values
+
+    def _single_column(self, batch: ColumnBatch) -> tuple[pa.Array, ToValues] | None:
+        """The column whose values are the keys, whichever way it was named; None: there is none."""
+        if self.columns is None:
+            return self._plain_column(batch)
+        if len(self.columns) > 1:
+            return None
+        return self.key_column(batch), lambda array: _key_values(array, self)
+
+    def _plain_field(
+        self, names: Sequence[str], type_info: TypeInformation | None
+    ) -> KeyField | None:
+        """None also where the declared type of the key is another than the field's."""
+        field = key_field(self.row_selector(), names, type_info)
+        if field is None or is_pickled(self.key_type):
+            return field
+        return field if field.codec and field.codec.type_info == self.key_type else None
+
+    def rows_and_keys(
+        self, batch: ColumnBatch, type_info: TypeInformation | None
+    ) -> tuple[RowBatch, list[Any] | None]:
+        """The records, and their keys if they are there without asking the selector. Raises: as `to_rows`."""
+        values = field_values(batch, type_info)
+        rows = rows_of_fields(batch, type_info, values)
+        field = self._plain_field(batch.data.schema.names, type_info)
+        return rows, None if field is None else values[field.place]
+
+    def distinct_keys_of(self, batch: Batch) -> tuple[list[Any], Int64s | None]:
+        """Keys, each of them once if that costs nothing, and of each record the place of its key among them; None: one key for each."""
+        found = self._single_column(batch) if isinstance(batch, ColumnBatch) else None
+        if found is not None:
+            array, to_values = found
+            is_plain = pa.types.is_integer(array.type) or pa.types.is_string(array.type)
+            if is_plain and not array.null_count:
+                encoded = array.dictionary_encode()
+                places = encoded.indices.to_numpy().astype(np.int64)
+                return to_values(encoded.dictionary), places
+        return self.keys_of(batch), None
 
     def key_columns(self, batch: ColumnBatch) -> list[pa.Array]:
         """The key's columns. Raises: KeyError naming the columns that there are."""
@@ -112,10 +180,15 @@ class KeySelection:
         elif self.columns is not None:
             hashes = self._hash_combinations(batch)
         else:
-            is_int32 = is_int32_type(self.key_type)
-            keys = self.keys_of(batch)
-            hashes = np.array([hash32(key, is_int32=is_int32) for key in keys], np.uint32)
+            hashes = self._hash_by_call(batch)
         return channels_of_hashes(hashes, channels, max_parallelism)
+
+    def _hash_by_call(self, batch: ColumnBatch) -> UInt32s:
+        found = self._plain_column(batch)
+        hashes = None if found is None else hash_plain_array(found[0], self.key_type)
+        if hashes is not None:
+            return hashes
+        return hash_keys(self.keys_of(batch), is_int32=is_int32_type(self.key_type))
 
     def _hash_combinations(self, batch: ColumnBatch) -> UInt32s:
         """Hash of tuples: once per distinct combination."""
@@ -133,17 +206,26 @@ class KeySelection:
         return hashes
 
 
-def hash_array(array: pa.Array, key_type: TypeInformation | None) -> UInt32s:  # ruff: ignore[too-many-return-statements] - a dispatch by type
+def hash_array(array: pa.Array, key_type: TypeInformation | None) -> UInt32s:
     """`hash32` of each value of a column; TypeError when there is a null."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
+    if pa.types.is_dictionary(array.type) and not array.null_count:
+        hashes: UInt32s = hash_array(array.dictionary, key_type)[array.indices.to_numpy()]
+        return hashes
+    found = hash_plain_array(array, key_type)
+    if found is not None:
+        return found
+    values = array_to_values(array, key_type)
+    return np.fromiter(map(hash32, values), np.uint32, len(values))
+
+
+def hash_plain_array(array: pa.Array, key_type: TypeInformation | None) -> UInt32s | None:
+    """As `hash_array`, without making a Python value of any; None: the type leaves no other way."""
     if array.null_count:
         hash_of_none = hash32(None)  # raises with the text that rows give
         raise AssertionError(hash_of_none)
     kind = array.type
-    if pa.types.is_dictionary(kind):
-        hashes: UInt32s = hash_array(array.dictionary, key_type)[array.indices.to_numpy()]
-        return hashes
     if pa.types.is_integer(kind) and kind != pa.uint64():
         values = array.to_numpy().astype(np.int64)
         if is_int32_type(key_type):
@@ -157,8 +239,7 @@ def hash_array(array: pa.Array, key_type: TypeInformation | None) -> UInt32s:  #
         return np.where(flags, np.uint32(1231), np.uint32(1237)).astype(np.uint32)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _hash_string_array(array)
-    values = array_to_values(array, key_type)
-    return np.fromiter(map(hash32, values), np.uint32, len(values))
+    return None
 
 
 def _hash_string_array(array: pa.Array) -> UInt32s:

@@ -35,7 +35,14 @@ from penstock.runtime.elements import (
 )
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.keys.hashing import is_int32_type
-from penstock.runtime.operator import Accepts, Combining, Emitted, Operator, OperatorContext
+from penstock.runtime.operator import (
+    Accepts,
+    BatchOrder,
+    Combining,
+    Emitted,
+    Operator,
+    OperatorContext,
+)
 from penstock.runtime.operators.column_partials import (
     PANE,
     Part,
@@ -62,6 +69,7 @@ class ColumnWindowOperator(Operator):
     """
 
     accepts = Accepts.COLUMNS
+    batch_order = BatchOrder.BY_TIME
 
     def __init__(
         self,

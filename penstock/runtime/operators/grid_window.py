@@ -2,12 +2,14 @@
 
 A table per window (state key -> accumulator, kept by the state backend) instead of timers per key: records of a batch that
 fall into the same windows are folded in one loop, and a window fires as a whole. What a user sees is what
-`RecordWindowOperator` gives, up to the order among keys of one window, which is unspecified.
+`RecordWindowOperator` gives, up to the order among keys of one window, which is unspecified. In a BATCH job, where a key's records come
+together, those of many keys are folded in one go, and then each key that has ended fires its windows.
 Source: Flink WindowOperator; differs as said.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import chain, islice, pairwise
@@ -17,7 +19,14 @@ import numpy as np
 
 from penstock.runtime.checkpoint.snapshot import StateInfo
 from penstock.runtime.context import RuntimeContext
-from penstock.runtime.elements import NO_TIMESTAMP, Batch, Int64s, RowBatch, Watermark
+from penstock.runtime.elements import (
+    MAX_WATERMARK,
+    NO_TIMESTAMP,
+    Batch,
+    Int64s,
+    RowBatch,
+    Watermark,
+)
 from penstock.runtime.keys import state_keys
 from penstock.runtime.operator import MAX_EMIT, Emitted
 from penstock.runtime.operators.stateless import StampedCollector, rows_of
@@ -39,6 +48,7 @@ class GridWindowOperator(WindowOperator):
         self._to_fire, self._to_forget = self._tables.waiting, self._tables.fired
         # A watermark is not restored: until there is one, windows that have fired take records as if they had not.
         self._fired_before = set(self._tables.fired)
+        self._open_key: Any = None
 
     def shape(self) -> str:
         info = self._info()
@@ -61,21 +71,31 @@ class GridWindowOperator(WindowOperator):
             index = 0 if stamps is None else int(np.argmin(stamps))
             checked_timestamp(NO_TIMESTAMP, rows.values[index] if rows.values else None)
             return
-        skeys = state_keys(self.keys.keys_of_rows(self.watched(rows.values)))
+        skeys = state_keys(self.keys_of(rows.values))
+        collector = StampedCollector(self)
+        if self.key_timers is None:
+            yield from self._fold(skeys, rows.values, stamps, collector)
+        else:
+            yield from self._fold_by_key(skeys, rows.values, stamps, collector)
+        yield from collector.take()
+        yield from self.take_aside()
+
+    def _fold(
+        self, skeys: list[Any], values: list[Any], stamps: Int64s, collector: StampedCollector
+    ) -> Iterator[RowBatch]:
         panes = (stamps - self._grid.offset) // self._pane_ms()
         cuts = _cuts(panes)
-        values, collector = rows.values, StampedCollector(self)
         is_in_disorder = len(cuts) > 8 and len(cuts) * 16 > len(panes)  # runs would be short
-        if is_in_disorder and self._grid.size != self._pane_ms():
+        # Where windows do not overlap, or each key's records are in the order of time, pane after pane keeps the order of each.
+        is_kept = self._grid.size == self._pane_ms() or self.key_timers is not None
+        if is_in_disorder and not is_kept:
             yield from self._by_window(skeys, values, stamps, panes, collector)
         else:
-            if is_in_disorder:  # windows do not overlap: each keeps its order
+            if is_in_disorder:
                 order = np.argsort(panes, kind="stable")
                 numbers, stamps, cuts = order.tolist(), stamps[order], _cuts(panes[order])
                 skeys, values = [skeys[i] for i in numbers], [values[i] for i in numbers]
             yield from self._by_run(skeys, values, stamps, cuts, collector)
-        yield from collector.take()
-        yield from self.take_aside()
 
     def _by_run(
         self,
@@ -171,9 +191,66 @@ class GridWindowOperator(WindowOperator):
         for value, stamp in zip(values, stamps.tolist(), strict=True):
             self.late(value, stamp)
 
+    # ------------------------------------------------------------------ key by key
+
+    def _fold_by_key(
+        self, skeys: list[Any], values: list[Any], stamps: Int64s, collector: StampedCollector
+    ) -> Iterator[RowBatch]:
+        """In BATCH. All keys but the last one have ended."""
+        if not skeys:
+            return
+        last, begin = skeys[-1], len(skeys)
+        while begin and skeys[begin - 1] == last:
+            begin -= 1
+        if begin:
+            yield from self._fold(skeys[:begin], values[:begin], stamps[:begin], collector)
+        if last != self._open_key:
+            yield from self._end_keys(collector)
+            self._open_key = last
+        yield from self._fold(skeys[begin:], values[begin:], stamps[begin:], collector)
+
+    def _end_keys(self, collector: StampedCollector) -> Iterator[RowBatch]:
+        """All that is there fires, one key after the other, and is forgotten."""
+        kept_by_key: dict[Any, list[tuple[int, Any]]] = {}
+        for start in sorted(self._tables.known):
+            for skey, kept in self._tables.rows(start):
+                kept_by_key.setdefault(skey, []).append((start, kept))
+            self._tables.drop(start)
+        for places in (self._tables.known, self._to_fire, self._to_forget):
+            places.clear()
+        self._is_between_keys = True
+        for skey, windows in kept_by_key.items():
+            yield from self._end_key(skey, windows, collector)
+        self._is_between_keys = False
+
+    def _end_key(
+        self, skey: Any, windows: list[tuple[int, Any]], collector: StampedCollector
+    ) -> Iterator[RowBatch]:
+        """Each of its windows fires and is cleared when its time comes, as if time ran on."""
+        size = self._grid.size
+        if self.output is None:  # nobody has state
+            for start, kept in windows:
+                yield from collector.add(self._elements(kept), start + size - 1)
+            return
+        self.timers.current_watermark = MAX_WATERMARK
+        fired: deque[TimeWindow] = deque()
+        for start, kept in windows:
+            window = TimeWindow(start, start + size)
+            while fired and self.cleanup_ms(fired[0]) < window.max_timestamp():
+                self.clear_window_state(skey, fired.popleft())
+            yield from self.call_window(skey, window, self._elements(kept), collector)
+            fired.append(window)
+        for window in fired:
+            self.clear_window_state(skey, window)
+        self.forget_key()
+
     # ------------------------------------------------------------------ firing
 
     def process_watermark(self, watermark: Watermark, input_index: int) -> Emitted:
+        if self.key_timers is not None:
+            yield from self._end_last_keys()
+            yield watermark
+            return
         now = self.timers.current_watermark = watermark.timestamp_ms
         self.watched([])
         size, lateness = self._grid.size, self.allowed_lateness_ms
@@ -192,6 +269,13 @@ class GridWindowOperator(WindowOperator):
             start = heappop(self._to_forget)
             self._forget(TimeWindow(start, start + size))
         yield watermark
+
+    def _end_last_keys(self) -> Emitted:
+        self.watched([])
+        collector = StampedCollector(self)
+        yield from self._end_keys(collector)
+        yield from collector.take()
+        yield from self.take_aside()
 
     def _fire(self, window: TimeWindow, rows: Iterable[tuple[Any, Any]]) -> Emitted:
         if self.output is None:

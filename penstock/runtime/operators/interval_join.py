@@ -89,11 +89,11 @@ class IntervalJoinOperator(TwoInputs, KeyedOperator):
         late_tags: tuple[str | None, str | None] = (None, None),
     ) -> None:
         super().__init__(function, side_keys[0])
-        self.side_keys = side_keys
+        self.selections = side_keys
         self.interval = interval
         self.is_exclusive = is_exclusive
         self.late_tags = late_tags
-        self.has_side_outputs: tuple[str, ...] = ()
+        self.side_tags: tuple[str, ...] = ()
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
@@ -113,10 +113,10 @@ class IntervalJoinOperator(TwoInputs, KeyedOperator):
         return stamp + max(0, self._reaches[side][1])
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
-        self.keys = self.side_keys[input_index]
+        self.keys = self.selections[input_index]
         late: list[tuple[Any, int]] = []
         joined = self._joined(rows_of(batch), input_index, late)
-        yield from separated(joined, self.has_side_outputs)
+        yield from separated(joined, self.side_tags)
         yield from self._late(late, self.late_tags[input_index])
 
     def process_watermark(self, watermark: Watermark, input_index: int) -> Emitted:
@@ -142,8 +142,9 @@ class IntervalJoinOperator(TwoInputs, KeyedOperator):
             bucket = mine.get(stamp) or []
             bucket.append(value)
             mine.put(stamp, bucket)
-            cleanup = self.cleanup_ms(side, stamp)
-            self.timers.register_event(cleanup, self.state.skey, _CLEANUP[side])
+            if self.key_timers is None:
+                cleanup = self.cleanup_ms(side, stamp)
+                self.timers.register_event(cleanup, self.state.skey, _CLEANUP[side])
             yield from self._pairs(side, value, stamp, collector)
         yield from collector.take()
 

@@ -1,22 +1,26 @@
 """Base of keyed operators: key context, keyed state, timers; and map, flat map, filter on keyed streams.
 
-Source: Flink AbstractStreamOperator (keyed part), PyFlink's keyed functions; differs: keys of a batch are
-taken at once, the context is set per record by one generator.
+In a BATCH job one key comes after the other. When a key ends its timers fire, with the last watermark, and its state is dropped.
+
+Source: Flink AbstractStreamOperator (keyed part), BatchExecutionKeyedStateBackend, PyFlink's keyed functions; differs: keys of a
+batch are taken at once, the context is set per record by one generator.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from inspect import isgeneratorfunction
-from typing import Any
+from itertools import repeat
+from typing import Any, ClassVar, Final
 
+from penstock.model.types import TypeInformation
 from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, StateInfo
 from penstock.runtime.context import RuntimeContext, UserFunction
-from penstock.runtime.elements import NO_TIMESTAMP, Batch, RowBatch
+from penstock.runtime.elements import NO_TIMESTAMP, Batch, ColumnBatch, RowBatch
 from penstock.runtime.heap_state import HeapKeyedStateBackend
 from penstock.runtime.keys import KeySelection, state_keys
 from penstock.runtime.keys.hashing import is_int32_type, original_key
-from penstock.runtime.operator import Emitted, OperatorContext
+from penstock.runtime.operator import BatchOrder, Emitted, OperatorContext
 from penstock.runtime.operators.stateless import (
     FunctionOperator,
     expand,
@@ -28,23 +32,63 @@ from penstock.runtime.side_output import separated
 from penstock.runtime.state import KeyedStateBackend
 from penstock.runtime.timers import BatchTimerService, InternalTimerService
 
+KEY_ENDS: Final = object()
+"""In the place of a record: the key so far has no more of them."""
 
-class KeyedOperator(FunctionOperator):
-    """A function operator with keyed state and timers."""
+
+class KeyTaker(FunctionOperator):
+    """A function operator that takes the key of each record: with a selector, or out of the columns that the records were made of.
+
+    `keys`: how; `selections`: for each input that has keys.
+    """
 
     def __init__(self, function: UserFunction, keys: KeySelection) -> None:
         super().__init__(function)
         self.keys = keys
+        self.selections: tuple[KeySelection, ...] = (keys,)
+        self._found: tuple[list[Any], list[Any]] | None = None
+
+    def rows_from(
+        self, batch: ColumnBatch, type_info: TypeInformation | None, input_index: int
+    ) -> RowBatch:
+        if input_index >= len(self.selections):
+            return super().rows_from(batch, type_info, input_index)
+        rows, keys = self.selections[input_index].rows_and_keys(batch, type_info)
+        self._found = None if keys is None else (rows.values, keys)
+        return rows
+
+    def keys_of(self, values: list[Any]) -> list[Any]:
+        """Keys of the records, which are watched. Raises: as the selector, or as its declared type demands."""
+        position = self.watched(values)
+        found, self._found = self._found, None
+        if found is not None and found[0] is values:
+            return found[1]
+        return self.keys.keys_of_rows(position)
+
+
+class KeyedOperator(KeyTaker):
+    """A function operator with keyed state and timers."""
+
+    batch_order: ClassVar[BatchOrder] = BatchOrder.BY_KEY
+    ends_keys: bool = False
+    """In BATCH, whether something is to be done when a key ends: `entering` then says so."""
+
+    def __init__(self, function: UserFunction, keys: KeySelection) -> None:
+        super().__init__(function, keys)
         self._restored = OperatorSnapshot()
         self.stamp = NO_TIMESTAMP
         self.state: KeyedStateBackend
         self.timers: InternalTimerService
+        self.key_timers: BatchTimerService | None = None
+        """In a BATCH job: the timers of the one key that there is."""
+        self._is_between_keys = False
 
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         self.state = new_backend(context, self.keys)
         self.restored_states = restore_backend(self.state, self._restored, "state")
         made = BatchTimerService if context.is_batch else InternalTimerService
         self.timers = made(context.timers, self.state.timer_queue)
+        self.key_timers = self.timers if isinstance(self.timers, BatchTimerService) else None
         return RuntimeContext(context, self.state)
 
     def close(self) -> None:
@@ -53,21 +97,54 @@ class KeyedOperator(FunctionOperator):
             self.state.close()
 
     def entering(self, rows: RowBatch) -> Iterator[Any]:
-        """The records, each after its key and timestamp became the context."""
-        keys = self.keys.keys_of_rows(self.watched(rows.values))
+        """The records, each after its key and timestamp became the context; in BATCH also KEY_ENDS, in the context of that key."""
+        keys = self.keys_of(rows.values)
         skeys = state_keys(keys)
-        position, state = self.watched(rows.values), self.state
-        state.records_passed(len(rows.values))
-        if rows.timestamps is not None:
-            stamps = rows.timestamps.tolist()
-            for value, key, skey, stamp in zip(position, keys, skeys, stamps, strict=False):
-                state.key, state.skey, self.stamp = key, skey, stamp
-                yield value
-            return
+        position = self.watched(rows.values)
+        self.state.records_passed(len(rows.values))
+        if self.key_timers is not None:
+            stamps = repeat(NO_TIMESTAMP) if rows.timestamps is None else rows.timestamps.tolist()
+            return self._key_by_key(zip(position, keys, skeys, stamps, strict=False))
+        if rows.timestamps is None:
+            return self._unstamped(zip(position, keys, skeys, strict=False))
+        stamps = rows.timestamps.tolist()
+        return self._stamped(zip(position, keys, skeys, stamps, strict=False))
+
+    def _stamped(self, entering: Iterator[tuple[Any, Any, Any, int]]) -> Iterator[Any]:
+        state = self.state
+        for value, key, skey, stamp in entering:
+            state.key, state.skey, self.stamp = key, skey, stamp
+            yield value
+
+    def _unstamped(self, entering: Iterator[tuple[Any, Any, Any]]) -> Iterator[Any]:
+        state = self.state
         self.stamp = NO_TIMESTAMP
-        for value, key, skey in zip(position, keys, skeys, strict=False):
+        for value, key, skey in entering:
             state.key, state.skey = key, skey
             yield value
+
+    def _key_by_key(self, entering: Iterator[tuple[Any, Any, Any, int]]) -> Iterator[Any]:
+        state = self.state
+        last = state.skey
+        for value, key, skey, stamp in entering:
+            if skey != last:
+                if last is not None and self.ends_keys:
+                    self._is_between_keys = True
+                    yield KEY_ENDS
+                    self._is_between_keys = False
+                self.forget_key()
+                last = skey
+            state.key, state.skey, self.stamp = key, skey, stamp
+            yield value
+
+    def forget_key(self) -> None:
+        """In BATCH: nothing is left of a key that has ended."""
+        assert self.key_timers is not None, "keys end in BATCH jobs only"
+        self.state.forget()
+        self.key_timers.begin_key()
+
+    def failing_record(self) -> str | None:
+        return None if self._is_between_keys else super().failing_record()
 
     def enter_timer(self, skey: Any, stamp: int) -> None:
         """Key context of a timer."""
@@ -107,27 +184,27 @@ def restore_backend(
 
 
 class KeyedMapOperator(KeyedOperator):
-    """Map with keyed state at hand. `has_side_outputs`: ids of the tags that are read."""
+    """Map with keyed state at hand. `side_tags`: ids of the tags that are read."""
 
-    has_side_outputs: tuple[str, ...] = ()
+    side_tags: tuple[str, ...] = ()
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
         results = whole(map(self.function.call, self.entering(rows)), len(rows.values))
-        return separated((RowBatch(results, rows.timestamps),), self.has_side_outputs)
+        return separated((RowBatch(results, rows.timestamps),), self.side_tags)
 
 
 class KeyedFlatMapOperator(KeyedOperator):
-    """Flat map with keyed state at hand. `has_side_outputs`: ids of the tags that are read."""
+    """Flat map with keyed state at hand. `side_tags`: ids of the tags that are read."""
 
-    has_side_outputs: tuple[str, ...] = ()
+    side_tags: tuple[str, ...] = ()
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
         call = self.function.call
         results = map(call, self.entering(rows))
         made = expand(self, results, rows.timestamps, is_generator=isgeneratorfunction(call))
-        return separated(made, self.has_side_outputs)
+        return separated(made, self.side_tags)
 
 
 class KeyedFilterOperator(KeyedOperator):

@@ -23,7 +23,7 @@ from penstock.runtime.elements import (
 )
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operator import MAX_EMIT, Emitted, Operator, OperatorContext
-from penstock.runtime.operators.keyed import KeyedOperator
+from penstock.runtime.operators.keyed import KEY_ENDS, KeyedOperator
 from penstock.runtime.operators.stateless import Collector, FunctionOperator, expand, pull, rows_of
 from penstock.runtime.side_output import separated
 from penstock.runtime.timers import InternalTimerService, TimeDomain
@@ -146,11 +146,11 @@ class KeyedProcessContext(ProcessContext):
 
 
 class ProcessOperator(FunctionOperator):
-    """`process_element(value, ctx)`. `has_side_outputs`: ids of the tags that are read."""
+    """`process_element(value, ctx)`. `side_tags`: ids of the tags that are read."""
 
-    def __init__(self, function: UserFunction, has_side_outputs: tuple[str, ...] = ()) -> None:
+    def __init__(self, function: UserFunction, side_tags: tuple[str, ...] = ()) -> None:
         super().__init__(function)
-        self.has_side_outputs = has_side_outputs
+        self.side_tags = side_tags
         self.stamp = NO_TIMESTAMP
         self.watermark = MIN_WATERMARK
 
@@ -169,7 +169,7 @@ class ProcessOperator(FunctionOperator):
         emitted = expand(
             self, results, rows.timestamps, takes_none=True, is_generator=isgeneratorfunction(call)
         )
-        return separated(emitted, self.has_side_outputs)
+        return separated(emitted, self.side_tags)
 
     def process_watermark(self, watermark: Watermark, input_index: int) -> Emitted:
         self.watermark = watermark.timestamp_ms
@@ -190,14 +190,15 @@ class KeyedProcessOperator(KeyedOperator):
         self,
         function: UserFunction,
         keys: KeySelection,
-        has_side_outputs: tuple[str, ...] = (),
+        side_tags: tuple[str, ...] = (),
     ) -> None:
         super().__init__(function, keys)
-        self.has_side_outputs = has_side_outputs
+        self.side_tags = side_tags
         self._context: KeyedProcessContext
 
     def open(self, context: OperatorContext) -> None:
         runtime_context = self.runtime_context(context)
+        self.ends_keys = self.function.does("on_timer")
         self._context = KeyedProcessContext(self)
         self._is_open = True
         self.function.open(runtime_context)
@@ -206,14 +207,44 @@ class KeyedProcessOperator(KeyedOperator):
         return self.processed(rows_of(batch), self.function.call)
 
     def processed(self, rows: RowBatch, call: Callable[..., Any]) -> Emitted:
-        """What `call(value, ctx)` makes of the records, each in the context of its key."""
+        """What `call(value, ctx)` makes of the records, each in the context of its key; in BATCH also what timers make of keys."""
         context = self._context
         context.set_time_domain(None)
+        if self.key_timers is not None and self.ends_keys:
+            return separated(self._key_by_key_processed(rows, call), self.side_tags)
         results = map(call, self.entering(rows), repeat(context))
         emitted = expand(
             self, results, rows.timestamps, takes_none=True, is_generator=isgeneratorfunction(call)
         )
-        return separated(emitted, self.has_side_outputs)
+        return separated(emitted, self.side_tags)
+
+    def _key_by_key_processed(self, rows: RowBatch, call: Callable[..., Any]) -> Iterator[RowBatch]:
+        stamps: list[int] = []
+        results = self._with_timers(rows, call, stamps)
+        for batch in expand(self, results, stamps, takes_none=True):
+            assert batch.timestamps is not None, "each result has one"
+            is_timed = int(batch.timestamps.max()) != NO_TIMESTAMP
+            yield batch if is_timed else RowBatch(batch.values)
+
+    def _with_timers(
+        self, rows: RowBatch, call: Callable[..., Any], stamps: list[int]
+    ) -> Iterator[Any]:
+        """Results of the records, and between two keys of the timers; the timestamp of each goes to `stamps`."""
+        context = self._context
+        for value in self.entering(rows):
+            if value is KEY_ENDS:
+                yield from self._timers_of_key(stamps)
+                context.set_time_domain(None)
+            else:
+                stamps.append(self.stamp)
+                yield call(value, context)
+
+    def _timers_of_key(self, stamps: list[int]) -> Iterator[Any]:
+        assert self.key_timers is not None
+        for domain, timer in self.key_timers.due_of_key():
+            stamps.append(timer[0] if domain is TimeDomain.EVENT_TIME else NO_TIMESTAMP)
+            self._context.set_time_domain(domain)
+            yield self._on_timer(timer)
 
     def processed_without_key(
         self, rows: RowBatch, call: Callable[..., Any], context: ProcessContext
@@ -229,11 +260,13 @@ class KeyedProcessOperator(KeyedOperator):
                 yield value
 
         emitted = expand(self, map(call, entering(), repeat(context)), stamps, takes_none=True)
-        return separated(emitted, self.has_side_outputs)
+        return separated(emitted, self.side_tags)
 
     def process_watermark(self, watermark: Watermark, input_index: int) -> Emitted:
         due = self.timers.due_event(watermark.timestamp_ms)
         yield from self._fired(due, TimeDomain.EVENT_TIME)
+        if self.key_timers is not None:
+            yield from self.on_processing_time(watermark.timestamp_ms)
         yield watermark
 
     def on_processing_time(self, now_ms: int) -> Emitted:
@@ -241,23 +274,21 @@ class KeyedProcessOperator(KeyedOperator):
 
     def finish(self) -> Emitted:
         """Timers set in the past still fire; those of the future are dropped."""
-        yield from self.on_processing_time(self.timers.last_ms)
+        yield from self.on_processing_time(self.timers.now_ms())
         self.timers.quiesce()
 
     def _fired(self, due: Iterator[tuple[int, Any, Any]], domain: TimeDomain) -> Emitted:
-        on_timer = self.function.method("on_timer")
-        context = self._context
-        context.set_time_domain(domain)
+        self._context.set_time_domain(domain)
         self.watched([])
-
-        def call(timer: tuple[int, Any, Any]) -> Any:
-            timestamp, skey, _ = timer
-            self.enter_timer(skey, timestamp)
-            return on_timer(timestamp, context) if on_timer is not None else None
-
         is_event_time = domain is TimeDomain.EVENT_TIME
-        emitted = collect_timers(self, call, due, is_event_time=is_event_time)
-        return separated(emitted, self.has_side_outputs)
+        emitted = collect_timers(self, self._on_timer, due, is_event_time=is_event_time)
+        return separated(emitted, self.side_tags)
+
+    def _on_timer(self, timer: tuple[int, Any, Any]) -> Any:
+        timestamp, skey, _ = timer
+        self.enter_timer(skey, timestamp)
+        on_timer = self.function.method("on_timer")
+        return on_timer(timestamp, self._context) if on_timer is not None else None
 
 
 def collect_timers(

@@ -13,10 +13,12 @@ from penstock.model.row import copied
 from penstock.runtime.context import RuntimeContext
 from penstock.runtime.elements import MAX_WATERMARK, Batch, RowBatch, Watermark
 from penstock.runtime.operator import Emitted
+from penstock.runtime.operators.keyed import KEY_ENDS
 from penstock.runtime.operators.stateless import StampedCollector, rows_of
 from penstock.runtime.operators.window_base import SESSIONS, WindowOperator, shape_of_records
 from penstock.runtime.operators.window_functions import absorbing
 from penstock.runtime.state_descriptors import StateDescriptor, ValueStateDescriptor
+from penstock.runtime.timers import TimeDomain
 from penstock.runtime.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from penstock.runtime.windowing.triggers import Trigger
 from penstock.runtime.windowing.windows import MergingWindowSet
@@ -79,6 +81,8 @@ class _TriggerContext(Trigger.OnMergeContext):
 class RecordWindowOperator(WindowOperator):
     """One record at a time, exactly as the spec says."""
 
+    ends_keys = True
+
     def prepare(self, runtime_context: RuntimeContext) -> None:
         assigner = self.assigner
         self._assigner = assigner
@@ -104,6 +108,9 @@ class RecordWindowOperator(WindowOperator):
         rows = rows_of(batch)
         collector = StampedCollector(self)
         for value in self.entering(rows):
+            if value is KEY_ENDS:
+                yield from self._end_key(collector)
+                continue
             stamp = self.stamp
             self.windows.key, self.windows.skey = self.state.key, self.state.skey
             windows = self._assigner.assign_windows(value, stamp, self._assigner_context)
@@ -201,28 +208,41 @@ class RecordWindowOperator(WindowOperator):
     def process_watermark(self, watermark: Watermark, input_index: int) -> Emitted:
         due = self.timers.due_event(watermark.timestamp_ms)
         yield from self._fired(due, is_event_time=True)
+        if self.key_timers is not None:
+            yield from self.on_processing_time(watermark.timestamp_ms)
         yield watermark
 
     def on_processing_time(self, now_ms: int) -> Emitted:
         return self._fired(self.timers.due_processing(now_ms), is_event_time=False)
 
     def finish(self) -> Emitted:
-        yield from self.on_processing_time(self.timers.last_ms)
+        yield from self.on_processing_time(self.timers.now_ms())
         self.timers.quiesce()
 
     def _fired(self, due: Iterator[tuple[int, Any, Any]], *, is_event_time: bool) -> Emitted:
         collector = StampedCollector(self)
         self.watched([])
-        for stamp, skey, window in due:
-            self.enter_key(skey, window)
-            state_window = window
-            if self._merging is not None:
-                state_window = (self._sessions.value() or {}).get(window)
-                if state_window is None:
-                    continue  # merged into another one since
-            yield from self._on_timer(stamp, window, state_window, collector, is_event_time)
+        for timer in due:
+            yield from self._fire_timer(timer, collector, is_event_time)
         yield from collector.take()
         yield from self.take_aside()
+
+    def _end_key(self, collector: StampedCollector) -> Iterator[RowBatch]:
+        assert self.key_timers is not None
+        for domain, timer in self.key_timers.due_of_key():
+            yield from self._fire_timer(timer, collector, domain is TimeDomain.EVENT_TIME)
+
+    def _fire_timer(
+        self, timer: tuple[int, Any, Any], collector: StampedCollector, is_event_time: bool
+    ) -> Iterator[RowBatch]:
+        stamp, skey, window = timer
+        self.enter_key(skey, window)
+        state_window = window
+        if self._merging is not None:
+            state_window = (self._sessions.value() or {}).get(window)
+            if state_window is None:
+                return  # merged into another one since
+        yield from self._on_timer(stamp, window, state_window, collector, is_event_time)
 
     def _on_timer(
         self,

@@ -20,13 +20,19 @@ from penstock.model.types import RowTypeInfo
 from penstock.runtime.batch.sizes import objects_size, sorting_size
 from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, StateInfo
 from penstock.runtime.context import RuntimeContext, UserFunction
-from penstock.runtime.convert import to_rows
 from penstock.runtime.elements import MAX_WATERMARK, Batch, ColumnBatch, Int64s, RowBatch
 from penstock.runtime.keys import KeySelection, original_key, state_keys
-from penstock.runtime.operator import MAX_EMIT, Accepts, Combining, Emitted, OperatorContext
+from penstock.runtime.operator import (
+    MAX_EMIT,
+    Accepts,
+    BatchOrder,
+    Combining,
+    Emitted,
+    OperatorContext,
+)
 from penstock.runtime.operators.column_reduce import ColumnReduction
-from penstock.runtime.operators.keyed import new_backend, restore_backend
-from penstock.runtime.operators.stateless import FunctionOperator, rows_of
+from penstock.runtime.operators.keyed import KeyTaker, new_backend, restore_backend
+from penstock.runtime.operators.stateless import rows_of
 from penstock.runtime.state import KeyedStateBackend, KeyTable
 
 REDUCE_TABLE: Final = "reduced"
@@ -40,12 +46,11 @@ _LEAST_GAIN: Final = 1.5
 _COLUMNS_EMIT: Final = 1 << 14
 
 
-class ReduceOperator(FunctionOperator):
+class ReduceOperator(KeyTaker):
     """Emits the running result of each record's key; the first record of a key passes unchanged."""
 
     def __init__(self, function: UserFunction, keys: KeySelection) -> None:
-        super().__init__(function)
-        self.keys = keys
+        super().__init__(function, keys)
         self._restored = OperatorSnapshot()
         self._state: KeyedStateBackend
         self._table: KeyTable
@@ -73,7 +78,7 @@ class ReduceOperator(FunctionOperator):
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
-        skeys = state_keys(self.keys.keys_of_rows(self.watched(rows.values)))
+        skeys = state_keys(self.keys_of(rows.values))
         table, call = self._table, self._call
         get, missing, own = table.get, _MISSING, self._own
         results: list[Any] = []
@@ -100,6 +105,7 @@ class FinalReduceOperator(ReduceOperator):
     does. Source: Flink BatchGroupedReduceOperator: its results have the timestamp of the last watermark.
     """
 
+    batch_order = BatchOrder.BY_TIME
     _stamp: ClassVar[int | None] = MAX_WATERMARK
 
     def __init__(
@@ -150,13 +156,14 @@ class FinalReduceOperator(ReduceOperator):
                 return ()
             held, self._reduction = self._reduction.take(), None
             for data in held:
-                self._reduce_rows(to_rows(ColumnBatch(data, None), self._type).values)
-        rows = to_rows(batch, self._type) if isinstance(batch, ColumnBatch) else batch
-        self._reduce_rows(rows.values)
+                self._reduce_rows(self.rows_from(ColumnBatch(data, None), self._type, 0).values)
+        if isinstance(batch, ColumnBatch):
+            batch = self.rows_from(batch, self._type, 0)
+        self._reduce_rows(batch.values)
         return ()
 
     def _reduce_rows(self, values: list[Any]) -> None:
-        keys = self.keys.keys_of_rows(self.watched(values))
+        keys = self.keys_of(values)
         if self._is_paired:
             values = [value for _, value in values]
         self._reduce(keys, values)
@@ -271,11 +278,11 @@ class PartialReduceOperator(FinalReduceOperator):
         if not self._is_paired:
             return batch
         values = rows_of(batch).values
-        keys = self.keys.keys_of_rows(self.watched(values))
+        keys = self.keys_of(values)
         return RowBatch(list(zip(keys, values, strict=True)), batch.timestamps)
 
     def _reduce_rows(self, values: list[Any]) -> None:
-        self._reduce(self.keys.keys_of_rows(self.watched(values)), values)
+        self._reduce(self.keys_of(values), values)
 
     def _taken(self) -> list[Any]:
         if not self._is_paired:
@@ -362,7 +369,7 @@ def named(call: Callable[[Any, Any], Any], context: OperatorContext) -> Callable
     def reduced(first: Any, second: Any) -> Any:
         result = call(first, second)
         if type(result) is Row and result._fields is None and len(result) == len(names):
-            return make_row(names, list(result), result.get_row_kind())
+            return make_row(names, result, result.get_row_kind())
         return result
 
     return reduced

@@ -6,6 +6,7 @@ Source: PyFlink's ReduceProcessKeyedProcessFunctionAdapter, which opens every re
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -14,8 +15,8 @@ from penstock.model.row import copied
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, Batch, RowBatch
 from penstock.runtime.keys import KeySelection
-from penstock.runtime.operator import MAX_EMIT, Emitted, OperatorContext
-from penstock.runtime.operators.keyed import KeyedOperator
+from penstock.runtime.operator import Emitted, OperatorContext
+from penstock.runtime.operators.keyed import KEY_ENDS, KeyedOperator
 from penstock.runtime.operators.reduce import REDUCE_TABLE, REDUCED, named
 from penstock.runtime.operators.stateless import rows_of, whole
 from penstock.runtime.state import KeyTable
@@ -24,7 +25,7 @@ _MISSING: Final = object()
 
 
 class StatefulReduceOperator(KeyedOperator):
-    """Emits the running result of each record's key; with `is_final` one result for each key, at the end of the input.
+    """Emits the running result of each record's key; with `is_final` one result for each key, when it ends.
 
     Nothing combines before an exchange: the function would have its state in two places.
     """
@@ -33,7 +34,7 @@ class StatefulReduceOperator(KeyedOperator):
         self, function: UserFunction, keys: KeySelection, *, is_final: bool = False
     ) -> None:
         super().__init__(function, keys)
-        self._is_final = is_final
+        self.ends_keys = is_final
         self._final: dict[Any, Any] = {}
         self._results: KeyTable = self._final
 
@@ -43,21 +44,37 @@ class StatefulReduceOperator(KeyedOperator):
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         made = super().runtime_context(context)
         self._call = named(self.function.call, context)
-        if not self._is_final:
+        if not self.ends_keys:
             self._results = self.state.table(REDUCE_TABLE, REDUCED)
         return made
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
+        if self.ends_keys:
+            return self._ended(rows)
         results = whole(map(self._reduced, self.entering(rows)), len(rows.values))
-        return () if self._is_final else (RowBatch(results, rows.timestamps),)
+        return (RowBatch(results, rows.timestamps),)
+
+    def _ended(self, rows: RowBatch) -> Iterator[RowBatch]:
+        """Results of the keys that end within these records."""
+        ended: list[Any] = []
+        for value in self.entering(rows):
+            if value is KEY_ENDS:
+                ended += self._take_final()
+            else:
+                self._reduced(value)
+        if ended:
+            yield _stamped(ended)
 
     def finish(self) -> Emitted:
+        if values := self._take_final():
+            yield _stamped(values)
+
+    def _take_final(self) -> list[Any]:
+        """Of the one key that there is."""
         values = list(self._final.values())
         self._final.clear()
-        for start in range(0, len(values), MAX_EMIT):
-            piece = values[start : start + MAX_EMIT]
-            yield RowBatch(piece, np.full(len(piece), MAX_WATERMARK, np.int64))
+        return values
 
     def _reduced(self, value: Any) -> Any:
         skey = self.state.skey
@@ -67,3 +84,7 @@ class StatefulReduceOperator(KeyedOperator):
             return value
         self._results[skey] = reduced = self._call(old, value)
         return copied(old) if reduced is old else reduced
+
+
+def _stamped(values: list[Any]) -> RowBatch:
+    return RowBatch(values, np.full(len(values), MAX_WATERMARK, np.int64))

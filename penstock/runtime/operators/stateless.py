@@ -127,14 +127,14 @@ class FunctionOperator(Operator):
 
 
 class MapOperator(FunctionOperator):
-    """One result per record. `has_side_outputs`: ids of the tags that are read."""
+    """One result per record. `side_tags`: ids of the tags that are read."""
 
-    has_side_outputs: tuple[str, ...] = ()
+    side_tags: tuple[str, ...] = ()
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
         results = whole(map(self.function.call, self.watched(rows.values)), len(rows.values))
-        return separated((RowBatch(results, rows.timestamps),), self.has_side_outputs)
+        return separated((RowBatch(results, rows.timestamps),), self.side_tags)
 
 
 class FilterOperator(FunctionOperator):
@@ -155,23 +155,23 @@ class FilterOperator(FunctionOperator):
 class FlatMapOperator(FunctionOperator):
     """Any number of results per record; lists are taken whole, other iterables are pulled bit by bit.
 
-    `has_side_outputs`: ids of the tags that are read.
+    `side_tags`: ids of the tags that are read.
     """
 
-    has_side_outputs: tuple[str, ...] = ()
+    side_tags: tuple[str, ...] = ()
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
         call = self.function.call
         results = map(call, self.watched(rows.values))
         made = expand(self, results, rows.timestamps, is_generator=isgeneratorfunction(call))
-        return separated(made, self.has_side_outputs)
+        return separated(made, self.side_tags)
 
 
 def expand(
     operator: FunctionOperator,
     results: Iterator[Any],
-    stamps: Int64s | None,
+    stamps: Int64s | list[int] | None,
     *,
     takes_none: bool = False,
     is_generator: bool = False,
@@ -181,7 +181,7 @@ def expand(
     An iterable that is still open when a batch is full leaves `operator.is_in_record` set.
     Raises: TypeError ('NoneType' object is not iterable) where the function returned None, unless
     `takes_none`. RuntimeError: as `whole`.
-    Args: is_generator: the function is one, so that each result is an iterator.
+    Args: stamps: of each result, as in a Collector. is_generator: the function is one, so that each result is an iterator.
     """
     if stamps is None and is_generator:
         yield from _expand_generators(operator, results)

@@ -61,9 +61,9 @@ class CoFunctionOperator(TwoInputs, FunctionOperator):
 
 
 class CoMapOperator(CoFunctionOperator):
-    """One result per record; None is none, other than with `map`. `has_side_outputs`: ids of the tags that are read."""
+    """One result per record; None is none, other than with `map`. `side_tags`: ids of the tags that are read."""
 
-    has_side_outputs: tuple[str, ...] = ()
+    side_tags: tuple[str, ...] = ()
 
     methods = ("map1", "map2")
 
@@ -73,13 +73,13 @@ class CoMapOperator(CoFunctionOperator):
         results = whole(calls, len(rows.values))
         made = RowBatch(results, rows.timestamps)
         kept = kept_of(made, (result is not None for result in results))
-        return separated(kept, self.has_side_outputs)
+        return separated(kept, self.side_tags)
 
 
 class CoFlatMapOperator(CoFunctionOperator):
-    """Any number of results per record; None is none. `has_side_outputs`: ids of the tags that are read."""
+    """Any number of results per record; None is none. `side_tags`: ids of the tags that are read."""
 
-    has_side_outputs: tuple[str, ...] = ()
+    side_tags: tuple[str, ...] = ()
 
     methods = ("flat_map1", "flat_map2")
 
@@ -88,7 +88,7 @@ class CoFlatMapOperator(CoFunctionOperator):
         entered = self.entered(rows, input_index)
         results = map(self.call_of(input_index), entered)
         made = expand(self, results, rows.timestamps, takes_none=True)
-        return separated(made, self.has_side_outputs)
+        return separated(made, self.side_tags)
 
 
 class CoProcessOperator(CoFunctionOperator, ProcessOperator):
@@ -105,11 +105,11 @@ class KeyedCoOperator(KeyedOperator):
 
     def __init__(self, function: UserFunction, keys: tuple[KeySelection, KeySelection]) -> None:
         super().__init__(function, keys[0])
-        self.both_keys = keys
+        self.selections = keys
 
     def entered(self, rows: RowBatch, input_index: int) -> Iterator[Any]:
         """The records, each after its key and timestamp became the context."""
-        self.keys = self.both_keys[input_index]
+        self.keys = self.selections[input_index]
         return self.entering(rows)
 
 
@@ -127,5 +127,5 @@ class KeyedCoProcessOperator(KeyedCoOperator, CoFunctionOperator, KeyedProcessOp
     methods = ("process_element1", "process_element2")
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
-        self.keys = self.both_keys[input_index]
+        self.keys = self.selections[input_index]
         return self.processed(rows_of(batch), self.call_of(input_index))

@@ -52,7 +52,7 @@ class WindowOperator(KeyedOperator):
 
     `function`: its call is `(key, window, elements)` (apply) or `(key, context, elements)` (process);
     None: the contents themselves are the results. `late_tag`: id of the side output for late records.
-    `has_side_outputs`: ids of the tags that are read.
+    `side_tags`: ids of the tags that are read.
     """
 
     def __new__(cls, **kwargs: Any) -> Self:
@@ -98,7 +98,7 @@ class WindowOperator(KeyedOperator):
         self.trigger = trigger
         self.allowed_lateness_ms = allowed_lateness_ms
         self.late_tag = late_tag
-        self.has_side_outputs: tuple[str, ...] = ()
+        self.side_tags: tuple[str, ...] = ()
         self.contents = contents
         self.evictor = contents.evictor
         self.output = function
@@ -158,6 +158,10 @@ class WindowOperator(KeyedOperator):
         if hasattr(self, "windows"):
             self.windows.close()
 
+    def forget_key(self) -> None:
+        super().forget_key()
+        self.windows.forget()
+
     def enter_key(self, skey: Any, window: Any) -> None:
         """Key and window of what is called next, in both backends."""
         key = original_key(skey)
@@ -191,7 +195,7 @@ class WindowOperator(KeyedOperator):
 
     def take_aside(self) -> Iterator[Tagged]:
         """Late records, and what the window function has tagged, for the side outputs that are read."""
-        tags = self.has_side_outputs
+        tags = self.side_tags
         return self._aside.take(tags if self.late_tag is None else (*tags, self.late_tag))
 
     def call_window(
@@ -204,7 +208,7 @@ class WindowOperator(KeyedOperator):
         stamp = window.max_timestamp()
         if result is None:
             return
-        if self.has_side_outputs:
+        if self.side_tags:
             result = self._aside.untagged(result, stamp)
         yield from collector.add(result, stamp)
 

@@ -299,6 +299,9 @@ class BoundedBlockingView:
     def resume(self) -> None:
         raise EngineBug("a blocking result has no barriers, so its reading cannot be resumed")
 
+    def acknowledge_all_records(self) -> None:
+        """Its producer ended before it was read."""
+
     def disconnect(self) -> None:
         self.release()
 

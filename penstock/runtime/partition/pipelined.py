@@ -330,6 +330,10 @@ class PipelinedSubpartition:
             for _ in range(frames):
                 self.pool.recycle(self.index)
 
+    def on_all_records_read(self) -> None:
+        """For the view: no record is on its way any more."""
+        self._owner.on_all_records_read(self.index)
+
     def on_view_released(self) -> None:
         """For the view, once: nobody reads on, so nothing is kept and the producer is not held up."""
         self.release()
@@ -368,6 +372,9 @@ class PipelinedSubpartitionView:
 
     def resume(self) -> None:
         self._parent.resume()
+
+    def acknowledge_all_records(self) -> None:
+        self._parent.on_all_records_read()
 
     def new_buffer_size(self, frame_bytes: int) -> None:
         self._parent.sizes.set_frame_bytes(frame_bytes)

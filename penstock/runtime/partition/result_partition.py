@@ -58,7 +58,8 @@ class MakePool(Protocol):
 class ResultPartition:
     """`setup`, then written by one thread until `finish`; `close` when the task ends, however it ends.
 
-    `may_be_overtaken`: its data, by barriers; False: they keep their turn on this edge.
+    `may_be_overtaken`: its data, by barriers; False: they keep their turn on this edge. `tell_read_whole`: called on any thread
+    when no record is on its way any more.
     """
 
     def __init__(
@@ -84,7 +85,8 @@ class ResultPartition:
         self._pool: LocalBufferPool | None = None
         self._users: ReleaseOnConsumption | None = None
         self._has_ended_data = False
-        self._acknowledged: set[int] = set()
+        self._readers_at_end: set[int] = set()
+        self.tell_read_whole: Callable[[], None] = _wake_nobody
 
     def setup(self, manager: PartitionManager, make_pool: MakePool | None = None) -> None:
         """Get buffers, then become known to consumers. `make_pool` None: without a bound by memory.
@@ -176,14 +178,25 @@ class ResultPartition:
             return True
         return all(subpartition.is_released for subpartition in self.subpartitions)
 
-    def acknowledge_all_records(self, subpartition: int) -> bool:
-        """Its consumer has processed everything. Returns whether now all have."""
+    @property
+    def is_read_whole(self) -> bool:
+        """Nobody has to wait for it: every consumer has read the last record, or has let go, or it lives without its task."""
+        if self.result_type.is_released_by_scheduler:
+            return True
+        return len(self._readers_at_end) == len(self.subpartitions)
+
+    def on_all_records_read(self, index: int) -> None:
+        """A consumer has read the last record. From subpartitions."""
         with self._lock:
-            self._acknowledged.add(subpartition)
-            return len(self._acknowledged) == len(self.subpartitions)
+            is_news = index not in self._readers_at_end
+            self._readers_at_end.add(index)
+            is_last = len(self._readers_at_end) == len(self.subpartitions)
+        if is_news and is_last:
+            self.tell_read_whole()
 
     def on_consumed(self, index: int) -> None:
         """A consumer has let go; the last user releases the partition. From subpartitions."""
+        self.on_all_records_read(index)
         users = self._users
         if users is None:
             return
@@ -289,7 +302,7 @@ def blocking_partition(
 
 
 def _wake_nobody() -> None:
-    """Who writes to a file never waits for a consumer."""
+    """Nobody waits for a consumer: who writes to a file never does."""
 
 
 def pool_of(

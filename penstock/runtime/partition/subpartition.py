@@ -72,6 +72,10 @@ class SubpartitionOwner(Protocol):
         """A full subpartition can take more."""
         ...
 
+    def on_all_records_read(self, index: int) -> None:
+        """Its consumer has read the last record."""
+        ...
+
     def on_consumed(self, index: int) -> None:
         """Its consumer has read the end, or wants no more."""
         ...

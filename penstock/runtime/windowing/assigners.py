@@ -81,7 +81,8 @@ class MergingWindowAssigner(WindowAssigner):
 class _TimeGrid(WindowAssigner):
     """Tumbling and sliding windows on a grid. `slide` equals `size` when they tumble."""
 
-    def __init__(self, size: int, slide: int, offset: int, name: str) -> None:
+    def __init__(self, size: int, slide: int, offset: int = 0) -> None:
+        name = type(self).__name__
         self.size = size
         self.slide = slide
         self.offset = offset
@@ -104,6 +105,16 @@ class _TimeGrid(WindowAssigner):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.size}, {self.slide}, {self.offset})"
+
+
+class _Tumbling(_TimeGrid):
+    """Without gaps, and each record in one."""
+
+    def __init__(self, size: int, offset: int = 0) -> None:
+        super().__init__(size, size, offset)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.size}, {self.offset})"
 
 
 class _EventTime(_TimeGrid):
@@ -136,22 +147,16 @@ class _ProcessingTime(_TimeGrid):
         return False
 
 
-class TumblingEventTimeWindows(_EventTime):
+class TumblingEventTimeWindows(_Tumbling, _EventTime):
     """Windows of one size that follow each other."""
-
-    def __init__(self, size: int, offset: int = 0) -> None:
-        super().__init__(size, size, offset, "TumblingEventTimeWindows")
 
     @staticmethod
     def of(size: Any, offset: Any = None) -> TumblingEventTimeWindows:
         return TumblingEventTimeWindows(millis_of(size), _optional_millis(offset))
 
 
-class TumblingProcessingTimeWindows(_ProcessingTime):
+class TumblingProcessingTimeWindows(_Tumbling, _ProcessingTime):
     """Windows of one size that follow each other, by the clock."""
-
-    def __init__(self, size: int, offset: int = 0) -> None:
-        super().__init__(size, size, offset, "TumblingProcessingTimeWindows")
 
     @staticmethod
     def of(size: Any, offset: Any = None) -> TumblingProcessingTimeWindows:
@@ -161,9 +166,6 @@ class TumblingProcessingTimeWindows(_ProcessingTime):
 class SlidingEventTimeWindows(_EventTime):
     """Windows of one size, a new one every slide."""
 
-    def __init__(self, size: int, slide: int, offset: int = 0) -> None:
-        super().__init__(size, slide, offset, "SlidingEventTimeWindows")
-
     @staticmethod
     def of(size: Any, slide: Any, offset: Any = None) -> SlidingEventTimeWindows:
         return SlidingEventTimeWindows(millis_of(size), millis_of(slide), _optional_millis(offset))
@@ -171,9 +173,6 @@ class SlidingEventTimeWindows(_EventTime):
 
 class SlidingProcessingTimeWindows(_ProcessingTime):
     """Windows of one size, a new one every slide, by the clock."""
-
-    def __init__(self, size: int, slide: int, offset: int = 0) -> None:
-        super().__init__(size, slide, offset, "SlidingProcessingTimeWindows")
 
     @staticmethod
     def of(size: Any, slide: Any, offset: Any = None) -> SlidingProcessingTimeWindows:

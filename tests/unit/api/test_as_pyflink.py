@@ -6,7 +6,10 @@ from penstock.common import Row, Time, Types, WatermarkStrategy
 from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream import (
     CoMapFunction,
+    FilterFunction,
+    FlatMapFunction,
     KeySelector,
+    MapFunction,
     OutputTag,
     Partitioner,
     ProcessAllWindowFunction,
@@ -282,6 +285,31 @@ def test_an_own_window_assigners_default_trigger_is_given_the_environment(env):
     stream = env.from_collection([1, 2, 150]).assign_timestamps_and_watermarks(IN_ORDER)
     counts = stream.key_by(lambda value: "k").window(Hundreds()).process(Listed())
     assert collected(counts) == [("k", [1, 2]), ("k", [150])]
+
+
+class Twice(MapFunction[int, str]):
+    def map(self, value):
+        return str(value * 2)
+
+
+class Letters(FlatMapFunction[str, str]):
+    def flat_map(self, value):
+        yield from value
+
+
+class IsEven(FilterFunction[str]):
+    def filter(self, value):
+        return int(value) % 2 == 0
+
+
+class Itself(KeySelector[str, str]):
+    def get_key(self, value):
+        return value
+
+
+def test_functions_may_say_their_types(env):
+    letters = env.from_collection([6, 8]).map(Twice()).flat_map(Letters()).filter(IsEven())
+    assert sorted(collected(letters.key_by(Itself()).map(len))) == [1, 1]
 
 
 def test_functions_on_a_minicluster_import_added_files(env, tmp_path):

@@ -8,6 +8,7 @@ import pytest
 
 from penstock.common import Row, Time, Types
 from penstock.datastream import (
+    AggregateFunction,
     CoMapFunction,
     FilterFunction,
     KeyedProcessFunction,
@@ -20,7 +21,12 @@ from penstock.datastream import (
     StreamExecutionEnvironment,
 )
 from penstock.datastream.columns import col, sum_
-from penstock.datastream.state import ListStateDescriptor, ValueStateDescriptor
+from penstock.datastream.state import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    ReducingStateDescriptor,
+    ValueStateDescriptor,
+)
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.hosting.executor import MiniCluster
 from penstock.model.errors import GraphError, JobExecutionError
@@ -255,3 +261,32 @@ def test_a_descriptor_of_another_kind_of_state_is_refused(env, rows):
     rows.key_by(first_of).process(Asks()).print()
     with pytest.raises(JobExecutionError, match="takes a ValueStateDescriptor, got <"):
         env.execute()
+
+
+class Greatest(ReduceFunction):
+    def reduce(self, value1, value2):
+        return max(value1, value2)
+
+
+@pytest.mark.parametrize("function", [5, None, "max", Greatest])
+def test_a_reducing_state_takes_a_function(function):
+    with pytest.raises(TypeError, match=r"ReducingStateDescriptor\('total'\) takes an object with"):
+        ReducingStateDescriptor("total", function, Types.INT())
+    assert ReducingStateDescriptor("total", max, Types.INT()).reduce(1, 2) == 2
+
+
+class Half:
+    def add(self, value, accumulator):
+        return accumulator
+
+
+@pytest.mark.parametrize("function", [5, max, Half(), AggregateFunction])
+def test_an_aggregating_state_takes_an_aggregate_function(function):
+    with pytest.raises(TypeError, match="create_accumulator, add, get_result, merge, got"):
+        AggregatingStateDescriptor("total", function, Types.INT())
+
+
+def test_a_field_that_a_row_type_has_not_has_no_position():
+    assert NAMED.get_field_index("b") == 1
+    with pytest.raises(ValueError, match="no field 'c', only"):
+        NAMED.get_field_index("c")

@@ -22,6 +22,7 @@ from penstock.datastream import (
 )
 from penstock.datastream.columns import col
 from penstock.datastream.connectors import DiscardingSink, NumberSequenceSource
+from penstock.datastream.slot_sharing_group import MemorySize
 from penstock.model.errors import ConfigurationError, GraphError
 from penstock.model.graph.partitioning import ShipStrategy
 from penstock.model.graph.stream_graph import ChainingStrategy
@@ -208,7 +209,7 @@ def test_a_side_output_is_an_edge_with_a_tag_and_the_operator_knows(env, executo
     tags = [(edge[1], edge[3]) for edge in edges_of(executor.graph) if edge[3]]
     assert tags == [("Sink: Print to Std. Out", "late"), ("Map", "typed"), ("Map", "late")]
     process = executor.graph.nodes[2]
-    assert process.operator.has_side_outputs == ("late", "typed")
+    assert process.operator.side_tags == ("late", "typed")
     assert process.side_output_types == {"late": late.type_info, "typed": Types.STRING()}
     assert main.get_side_output(typed).get_type() == Types.STRING()
 
@@ -278,6 +279,13 @@ def test_settings_reach_the_operator(env, executor):
     assert (last.chaining_strategy, last.parallelism, last.max_parallelism) == (
         ChainingStrategy.HEAD, 1, 1,
     )  # fmt: skip
+
+
+def test_a_slot_sharing_group_asks_for_more_than_nothing():
+    with pytest.raises(ConfigurationError, match="task_heap_memory must be above 0"):
+        SlotSharingGroup.builder("red").set_task_heap_memory(MemorySize(bytes_size=0))
+    with pytest.raises(ConfigurationError, match="cpu_cores must be above 0"):
+        SlotSharingGroup.builder("red").set_cpu_cores(0)
 
 
 def test_settings_of_what_is_no_operator_are_refused(env):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.common.absent import absent
+from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.window import (
     CountTumblingWindowAssigner,
     CountWindow,
@@ -47,6 +48,37 @@ def test_other_names_are_missing_as_usual():
     lookup = absent("a.module", {"Known": "Use that."})
     with pytest.raises(AttributeError, match="module 'a.module' has no attribute 'other'"):
         lookup("other")
+
+
+def test_connectors_and_schemas_have_their_former_addresses_too():
+    for path, name in (
+        ("penstock.datastream.connectors", "file_system.FileSink"),
+        ("penstock.datastream.connectors", "kafka.KafkaSource"),
+        ("penstock.datastream.connectors", "jdbc.JdbcSink"),
+    ):
+        module_name, _, short = name.partition(".")
+        own = importlib.import_module(f"{path}.{module_name}")
+        assert getattr(importlib.import_module(path), short) is getattr(own, short)
+    exec("from penstock.common import JsonRowDeserializationSchema")
+    with pytest.raises(NotImplementedError, match="KafkaSource of penstock"):
+        exec("from penstock.datastream.connectors import DynamicKafkaSource")
+
+
+def test_names_of_pyflink_1_say_what_there_is_today():
+    with pytest.raises(NotImplementedError, match="Event time is always on"):
+        exec("from penstock.datastream import TimeCharacteristic")
+    with pytest.raises(NotImplementedError, match=r"state\.backend\.type"):
+        exec("from penstock.datastream import FsStateBackend")
+    with pytest.raises(NotImplementedError, match=r"penstock\.datastream\.formats\.json\."):
+        exec("from penstock.common.serialization import JsonRowSerializationSchema")
+    env = StreamExecutionEnvironment.get_execution_environment()
+    with pytest.raises(AttributeError, match=r"as in PyFlink 2\. Use env\.from_source"):
+        env.read_text_file("lines.txt")
+    with pytest.raises(AttributeError, match="set_externalized_checkpoint_retention"):
+        env.get_checkpoint_config().enable_externalized_checkpoints(True)
+    with pytest.raises(AttributeError, match="no attribute 'other'$"):
+        _ = env.other
+    assert not hasattr(env, "read_text_file")
 
 
 @pytest.mark.parametrize(

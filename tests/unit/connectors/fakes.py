@@ -54,6 +54,9 @@ class FakeReaderContext:
     def monotonic_ms(self):
         return self.clock_ms
 
+    def takes_checkpoints(self):
+        return True
+
     def send_split_request(self):
         self.requests += 1
 

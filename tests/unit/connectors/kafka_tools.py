@@ -1,6 +1,4 @@
-"""The other side of Kafka: writes and reads topics with a client of its own, and plays coordinator and task."""
-
-import threading
+"""The other side of Kafka: writes and reads topics with a client of its own."""
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
@@ -11,8 +9,6 @@ from penstock.datastream.connectors.kafka import (
     KafkaSink,
     KafkaSource,
 )
-from penstock.runtime.source import ReaderStatus, SplitBatch
-from tests.unit.connectors.fakes import FakeEnumeratorContext, FakeReaderContext, serve, values
 
 WAIT_S = 30
 
@@ -93,52 +89,3 @@ def sink_builder(servers, topic, guarantee, **schemas):
     builder = KafkaSink.builder().set_bootstrap_servers(servers)
     builder.set_record_serializer(serializer(topic, **schemas)).set_delivery_guarantee(guarantee)
     return builder.set_transactional_id_prefix("tests").set_property("linger.ms", "0")
-
-
-class Task(FakeReaderContext):
-    """One reader and its coordinator; waits until the reader's thread has something."""
-
-    def __init__(self, source, subtask=0, parallelism=1, enumerator=None):
-        super().__init__(subtask, parallelism)
-        self.has_news = threading.Event()
-        self.coordinator = FakeEnumeratorContext(parallelism)
-        self.enumerator = enumerator or source.create_enumerator(self.coordinator)
-        self.enumerator.start()
-        self.reader = source.create_reader(self)
-        self.reader.start()
-        self.batches = []
-
-    def start_fetcher(self, split_reader):
-        from penstock.hosting.split_fetcher import FetcherThread
-
-        return FetcherThread(split_reader, self.has_news.set, "fetcher")
-
-    def read(self, count):
-        """Until so many records came; they are what is returned."""
-        while sum(map(len, self.batches)) < count:
-            assert not self.poll(), "the source ended"
-        return self.values()
-
-    def read_to_end(self):
-        while not self.poll():
-            pass
-        self.close()
-        return self.values()
-
-    def values(self):
-        return [value for batch in self.batches for value in values(batch)]
-
-    def poll(self):
-        """Whether the source has ended."""
-        self.has_news.clear()
-        serve(self.coordinator, self.enumerator, self, self.reader)
-        polled = self.reader.poll_next()
-        if polled is ReaderStatus.NOTHING_AVAILABLE:
-            assert self.has_news.wait(WAIT_S), "nothing comes"
-        elif isinstance(polled, SplitBatch):
-            self.batches.append(polled.batch)
-        return polled is ReaderStatus.END_OF_INPUT
-
-    def close(self):
-        self.reader.close()
-        self.enumerator.close()

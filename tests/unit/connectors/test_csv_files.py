@@ -55,7 +55,7 @@ ROWS = [
     Row(id=1, name="a,b", new=True, price=Decimal("1.50"), sizes=[1, 2]),
     Row(id=-2, name='"q"\nend', new=False, price=Decimal(0), sizes=None),
 ]
-TEXT = '1,"a,b",true,1.50,1#2\n-2,"""q""\nend",false,0,\n'
+TEXT = '1,"a,b",true,1.50,"1#2"\n-2,"""q""\nend",false,0,\n'
 
 
 def test_records_are_rows_of_the_columns_types(tmp_path):
@@ -103,7 +103,7 @@ def test_everything_can_be_set(tmp_path):
         Row(a="\n# text", b=None),
     ]
     assert write(tmp_path, [("x|'y", ["1", "2"]), (None, [])], schema) == (
-        "a|b\r\n'x|\\'y'|1;2\r\nn/a|\r\n"
+        "'a'|'b'\r\n'x|''y'|'1;2'\r\nn/a|\r\n"
     )
 
 

@@ -1,5 +1,6 @@
 """Rows as CSV lines: values from the rules of Flink's CsvRowDeserializationSchema and CsvRowSerializationSchema."""
 
+import datetime as dt
 import pickle
 from decimal import Decimal
 
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.common import Row, Types
+from penstock.common.time import Instant
 from penstock.datastream.formats.csv import (
     CsvRowDeserializationSchema,
     CsvRowSerializationSchema,
@@ -62,6 +64,7 @@ def test_everything_can_be_set():
     )
     assert schema.deserialize(b"#1|2") is None
     line = b"n/a|'it\\'s'|1.10|1/2|true/x"
+    assert schema.deserialize(b"n/a|'it''s'|1.10|1/2|true/x") == schema.deserialize(line)
     assert schema.deserialize(line) == Row(
         i=None, s="it's", d=Decimal("1.10"), l=[1, 2], r=Row(f0=True, f1="x")
     )
@@ -75,7 +78,55 @@ def test_everything_can_be_set():
         .set_line_delimiter("")
         .build()
     )
-    assert back.serialize(schema.deserialize(line)) == line
+    written = back.serialize(schema.deserialize(line))
+    assert written == b"n/a|'it''s'|'1.10'|'1/2'|'true/x'"
+
+
+STAMP = dt.datetime.fromisoformat("2024-02-29 01:02:03")
+
+# What stands between two texts, with a comma: what Flink's own writer and reader give.
+TEXTS = [
+    (Types.STRING(), "hello", "hello"),
+    (Types.STRING(), "two words", '"two words"'),  # a space comes before the comma
+    (Types.STRING(), "x" * 24, "x" * 24),
+    (Types.STRING(), "x" * 25, '"' + "x" * 25 + '"'),
+    (Types.BIG_DEC(), Decimal("-1.5"), "-1.5"),
+    (Types.BIG_INT(), 10**24, f'"{10**24}"'),
+    (Types.LONG(), -(1 << 63), "-9223372036854775808"),
+    (Types.DOUBLE(), 1e10, "1.0E10"),
+    (Types.FLOAT(), 3e38, "3.0E38"),
+    (Types.BOOLEAN(), False, "false"),
+    (Types.SQL_DATE(), dt.date(2024, 2, 29), "2024-02-29"),
+    (Types.SQL_TIME(), dt.time(1, 2, 3), "01:02:03"),
+    (Types.SQL_TIMESTAMP(), STAMP, '"2024-02-29 01:02:03.0"'),
+    (Types.INSTANT(), Instant(12, 123456789), '"1970-01-01 00:00:12.123456789Z"'),
+    (Types.INSTANT(), Instant(-1, 0), '"1969-12-31 23:59:59Z"'),
+    (Types.OBJECT_ARRAY(Types.STRING()), ["a", "b"], "a;b"),
+    (Types.ROW([Types.STRING(), Types.INT()]), Row(f0="a", f1=1), "a;1"),
+    (Types.PRIMITIVE_ARRAY(Types.BYTE()), b"k\x03\x0b", "awML"),
+]
+
+
+@pytest.mark.parametrize(("type_info", "value", "text"), TEXTS)
+def test_fields_have_quotes_where_flinks_writer_puts_them(type_info, value, text):
+    row_type = Types.ROW([Types.STRING(), type_info, Types.STRING()])
+    line = f"begin,{text},end\n".encode()
+    assert writer(row_type).build().serialize(Row("begin", value, "end")) == line
+    assert reader(row_type).build().deserialize(line) == Row(f0="begin", f1=value, f2="end")
+
+
+def test_a_delimiter_behind_the_letters_puts_all_texts_into_quotes():
+    type_info = Types.ROW([Types.STRING(), Types.INT()])
+    schema = writer(type_info).set_field_delimiter("|").build()
+    assert schema.serialize(Row("a", 1)) == b'"a"|1\n'
+
+
+def test_quotes_are_doubled_and_escape_characters_too():
+    type_info = Types.ROW([Types.STRING()])
+    schema = writer(type_info).set_escape_character("*").build()
+    assert schema.serialize(Row('1"2*')) == b'"1""2**"\n'
+    back = reader(type_info).set_escape_character("*").build()
+    assert back.deserialize(b'"1""2**"\n') == back.deserialize(b'"1*"2**"\n') == Row(f0='1"2*')
 
 
 def test_without_quotes_they_are_as_any_character():
@@ -108,7 +159,12 @@ def test_errors_name_the_field_and_show_the_message():
 
 def test_errors_can_be_ignored():
     schema = reader().set_ignore_parse_errors(True).build()
-    assert schema.deserialize(b"one,a,1,1,true;x") is None
+    assert schema.deserialize(b"one,a,1,1;two,maybe;x") == Row(
+        i=None, s="a", d=Decimal(1), l=[1, None], r=Row(f0=None, f1="x")
+    )
+    assert schema.deserialize(b"1,a,1") == Row(i=1, s="a", d=Decimal(1), l=None, r=None)
+    assert schema.deserialize(b"1,a,1,1,true;x,more") is None
+    assert schema.deserialize(b'1,"a') is None
     assert schema.deserialize(b"\xff") is None
     assert schema.deserialize(LINE) == ROW
 

@@ -255,6 +255,16 @@ def test_orc_properties_of_java_are_refused():
         OrcBulkWriters.for_row_type(row_type, {"orc.compress": "ZSTD"})
 
 
+@pytest.mark.parametrize("writers", [OrcBulkWriters, ParquetBulkWriters])
+def test_fields_that_cannot_be_columns_are_named(writers):
+    kinds = [Types.INT(), Types.BIG_DEC(), Types.DECIMAL(4, 2)]
+    row_type = Types.ROW_NAMED(["n", "price", "rate"], kinds)
+    with pytest.raises(ConfigurationError, match=r"of a file: price: BigDecimal\. .*DECIMAL\(p"):
+        writers.for_row_type(row_type)
+    with pytest.raises(TypeError, match="expected a row type"):
+        writers.for_row_type(Types.INT())
+
+
 def test_typed_rows_go_to_parquet_in_the_declared_types(tmp_path):
     row_type = Types.ROW_NAMED(["n", "s"], [Types.INT(), Types.STRING()])
     data = pa.RecordBatch.from_pydict({"n": [1, 2], "s": ["x", None]})

@@ -111,10 +111,33 @@ def test_errors_name_the_field_and_show_the_message():
         reader().deserialize(b"{")
 
 
+UNREADABLE = [
+    (Types.INT(), '"one"', None),
+    (Types.BIG_DEC(), '"1.2.3"', None),
+    (Types.SQL_TIME(), '"18:00:243"', None),
+    (Types.SQL_TIMESTAMP(), '"0001-01-01T00:00:00+10:00"', None),
+    (Types.ROW_NAMED(["b"], [Types.INT()]), '{"b":"x"}', Row(b=None)),
+    (Types.OBJECT_ARRAY(Types.INT()), '[1,"x"]', [1, None]),
+    (Types.MAP(Types.STRING(), Types.INT()), '{"k":"1","l":"x"}', {"k": 1, "l": None}),
+    (Types.LIST(Types.INT()), "5", None),
+]
+
+
+@pytest.mark.parametrize(("type_info", "text", "value"), UNREADABLE)
+def test_ignoring_an_error_costs_the_field_and_nothing_else(type_info, text, value):
+    row_type = Types.ROW_NAMED(["a", "z"], [type_info, Types.STRING()])
+    schema = JsonRowDeserializationSchema.builder().type_info(row_type)
+    message = f'{{"a":{text},"z":"kept"}}'.encode()
+    with pytest.raises(ValueError, match="field 'a'"):
+        schema.build().deserialize(message)
+    assert schema.ignore_parse_errors().build().deserialize(message) == Row(a=value, z="kept")
+
+
 def test_errors_can_be_ignored():
     schema = JsonRowDeserializationSchema.builder().type_info(ALL).ignore_parse_errors().build()
     assert schema.deserialize(b"{") is None
-    assert schema.deserialize(b'{"i":"one"}') is None
+    assert schema.deserialize(b"5") is None
+    assert schema.deserialize(b'{"i":"one"}') == schema.deserialize(b"{}")
     assert schema.deserialize(b'{"i":2}')["i"] == 2
 
 

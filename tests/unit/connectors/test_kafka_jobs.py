@@ -4,7 +4,7 @@ import pytest
 from confluent_kafka import Producer
 
 from penstock.common import SimpleStringSchema, Time, Types, WatermarkStrategy
-from penstock.datastream import ProcessAllWindowFunction, RuntimeExecutionMode
+from penstock.datastream import RuntimeExecutionMode
 from penstock.datastream.connectors import DeliveryGuarantee
 from penstock.datastream.connectors.kafka import (
     FlinkKafkaConsumer,
@@ -13,7 +13,13 @@ from penstock.datastream.connectors.kafka import (
 )
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.model.errors import JobExecutionError
-from penstock.runtime.sink import Committer
+from tests.unit.connectors.copy_jobs import (
+    CountOf,
+    DyingCommitter,
+    FailsAt,
+    checkpointed,
+    copy,
+)
 from tests.unit.connectors.kafka_tools import (
     bounded,
     produce,
@@ -23,29 +29,13 @@ from tests.unit.connectors.kafka_tools import (
 )
 from tests.unit.hosting.checkpoint_programs import Stage, Watcher, environment, wait_until_running
 
-STAGES = {}
 ONCE = DeliveryGuarantee.EXACTLY_ONCE
 COUNT = 40
 
 
 @pytest.fixture
 def stage(request):
-    STAGES[request.node.name] = found = Stage(request.node.name)
-    return found
-
-
-class FailsAt:
-    """At this value, the first time."""
-
-    def __init__(self, stage, value):
-        self.stage, self.value = stage, value
-
-    def __call__(self, value):
-        stage = STAGES[self.stage]
-        if value == self.value and not stage.failed.is_set():
-            stage.failed.set()
-            raise RuntimeError("planted")
-        return value
+    return Stage(request.node.name)
 
 
 class DyingSink(KafkaSink):
@@ -53,44 +43,6 @@ class DyingSink(KafkaSink):
 
     def create_committer(self):
         return DyingCommitter(super().create_committer(), *self.plan)
-
-
-class DyingCommitter(Committer):
-    def __init__(self, committer, stage, is_before):
-        self.committer, self.stage, self.is_before = committer, stage, is_before
-
-    def commit(self, committables):
-        stage = STAGES[self.stage]
-        is_first = bool(committables) and not stage.failed.is_set()
-        if is_first and self.is_before:
-            stage.failed.set()
-            raise RuntimeError("planted before the commit")
-        put_off = self.committer.commit(committables)
-        if is_first:
-            stage.failed.set()
-            raise RuntimeError("planted behind the commit")
-        return put_off
-
-    def abort(self, job_prefix):
-        self.committer.abort(job_prefix)
-
-
-class CountOf(ProcessAllWindowFunction):
-    def process(self, context, elements):
-        yield len(list(elements))
-
-
-def checkpointed(watcher, tmp_path, parallelism=2, **more):
-    settings = {
-        "execution__checkpointing__interval": "50 ms",
-        "execution__checkpointing__dir": str(tmp_path / "checkpoints"),
-    }
-    return environment(watcher, parallelism, **settings | more)
-
-
-def copy(env, source, function, sink):
-    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "kafka").uid("in")
-    stream.map(function).uid("map").sink_to(sink).uid("out")
 
 
 def numbers(start, stop):

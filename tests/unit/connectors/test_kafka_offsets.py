@@ -7,7 +7,8 @@ from penstock.datastream.connectors.kafka import (
     KafkaOffsetsInitializer,
     KafkaTopicPartition,
 )
-from penstock.datastream.connectors.kafka.splits import KafkaSplit, owner_of
+from penstock.datastream.connectors.kafka.splits import KafkaSplit
+from penstock.datastream.connectors.messaging.splits import owner_of
 from penstock.model.errors import ConfigurationError, ExternalError
 
 A, B = KafkaTopicPartition("a", 0), KafkaTopicPartition("a", 1)
@@ -38,13 +39,13 @@ class Known:
     [("hello", (99162322 * 31 & 0x7FFFFFFF) % 4), ("polygenelubricants", 0), ("", 0)],
 )
 def test_partitions_of_a_topic_follow_each_other_from_a_place_that_its_name_decides(topic, start):
-    owners = [owner_of(KafkaTopicPartition(topic, number), 4) for number in range(6)]
+    owners = [owner_of(topic, number, 4) for number in range(6)]
     assert owners == [(start + number) % 4 for number in range(6)]
 
 
 def test_characters_beyond_16_bits_count_as_two():
     surrogates = (0xD83D * 31 + 0xDE00) * 31 & 0x7FFFFFFF
-    assert owner_of(KafkaTopicPartition("\U0001f600", 0), 1 << 20) == surrogates % (1 << 20)
+    assert owner_of("\U0001f600", 0, 1 << 20) == surrogates % (1 << 20)
 
 
 @pytest.mark.parametrize(

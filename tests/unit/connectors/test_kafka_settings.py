@@ -21,13 +21,13 @@ from penstock.model.errors import ConfigurationError
 from penstock.runtime.elements import RowBatch
 from tests.unit.connectors.fakes import writer_context
 from tests.unit.connectors.kafka_tools import (
-    Task,
     produce,
     serializer,
     sink_builder,
     source_builder,
     texts,
 )
+from tests.unit.connectors.source_task import Task
 
 NOWHERE = "127.0.0.1:1"
 

@@ -1,7 +1,9 @@
 """KafkaSink on a broker of the tests' own: what is written, and that it is written once, whatever fails in between."""
 
+import contextlib
 import pickle
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,11 +12,11 @@ from penstock.common import Row
 from penstock.common.serialization import RowFieldExtractorSchema, SerializationSchema
 from penstock.datastream.connectors import DeliveryGuarantee
 from penstock.datastream.connectors.kafka import FlinkKafkaProducer, KafkaTopicSelector
-from penstock.datastream.connectors.kafka.serialization import ProducedRecords
-from penstock.datastream.connectors.kafka.staging import (
+from penstock.datastream.connectors.kafka.staging import Marker
+from penstock.datastream.connectors.messaging.staging import (
     FRAME_BYTES,
     MAX_RETRIES,
-    Marker,
+    ProducedRecords,
     StagedRecords,
     pack,
     unpack,
@@ -134,7 +136,7 @@ def test_staged_records_come_back_as_they_were():
 
 
 def test_many_records_are_staged_in_pieces_in_order():
-    staged = StagedRecords()
+    staged = StagedRecords(1_000_000, "make them smaller")
     for number in range(12):
         staged.add(ProducedRecords(["a"], None, [bytes([number]) * 900_000], None))
     pieces = staged.take()
@@ -221,6 +223,27 @@ def test_a_commit_whose_end_is_not_heard_of_is_made_again_and_written_once(broke
     broker.heal()
     assert committer.commit(prepared) is None
     assert texts(broker.servers, "out") == ["a", "b"]
+
+
+def test_a_commit_that_cannot_begin_leaves_no_producer_behind(broker):
+    """It would go on trying, and fence off the one of a later try when the broker is back."""
+    broker.create("out")
+    sink = once(broker, default__api__timeout__ms="300")
+    prepared = written(sink, "a").prepare_commit()
+    before = client_threads()
+    broker.fail("InitProducerId", 10_000, is_before=True)
+    assert sink.create_committer().commit(prepared) == prepared
+    assert client_threads() <= before
+
+
+def client_threads():
+    """Numbers of librdkafka's threads in this process."""
+    found = set()
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # it has just ended
+            if (task / "comm").read_text().startswith("rdk:"):
+                found.add(task.name)
+    return found
 
 
 def test_a_commit_that_fails_for_long_is_an_error_and_can_be_made_later(broker):

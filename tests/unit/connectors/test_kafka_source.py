@@ -14,19 +14,20 @@ from penstock.datastream.connectors.kafka import (
     KafkaTopicPartition,
     reader,
 )
-from penstock.datastream.connectors.kafka.splits import KafkaSplit, owner_of
+from penstock.datastream.connectors.kafka.splits import KafkaSplit
+from penstock.datastream.connectors.messaging.splits import owner_of
 from penstock.datastream.formats.json import JsonRowDeserializationSchema
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.runtime.convert import to_rows
 from penstock.runtime.elements import ColumnBatch
 from tests.unit.connectors.fakes import FakeEnumeratorContext
 from tests.unit.connectors.kafka_tools import (
-    Task,
     bounded,
     produce,
     produce_in_transaction,
     source_builder,
 )
+from tests.unit.connectors.source_task import Task
 
 PAIR = Types.ROW_NAMED(["name", "n"], [Types.STRING(), Types.INT()])
 
@@ -80,7 +81,7 @@ def test_an_empty_partition_and_one_without_a_subtask_end_at_once(broker):
     broker.create("a", 1)
     source = bounded(broker.servers, "a").build()
     assert Task(source).read_to_end() == []
-    reader_of_nothing = 1 - owner_of(KafkaTopicPartition("a", 0), 2)
+    reader_of_nothing = 1 - owner_of("a", 0, 2)
     assert Task(source, reader_of_nothing, 2).read_to_end() == []
 
 
@@ -309,8 +310,7 @@ def test_each_partition_is_given_to_its_owner_once_it_is_there(broker):
         enumerator.handle_split_request(subtask, "host")
     given = {one.partition: subtask for subtask in range(3) for one in context.assigned[subtask]}
     assert given == {
-        KafkaTopicPartition("a", number): owner_of(KafkaTopicPartition("a", number), 3)
-        for number in range(5)
+        KafkaTopicPartition("a", number): owner_of("a", number, 3) for number in range(5)
     }
     assert context.no_more == {0, 1, 2}
     lost = list(context.assigned[1])

@@ -6,6 +6,7 @@ What it is told is what the wire would carry; what the tasks say lies in `heard`
 import itertools
 import pickle
 import queue
+import time
 from dataclasses import dataclass, field
 
 from penstock.hosting import closures
@@ -162,6 +163,12 @@ class FakeDriver:
             where = self.graph.current(attempt_id).execution.location.resource_id
             self.tell(NotifyCheckpointAborted(where, attempt_id, checkpoint_id, latest_id, 0))
 
+    def grant_what_came(self) -> None:
+        """From here on rows make room for others, those that came before too."""
+        self.grants = True
+        for message in [one for one in self.heard if isinstance(one, DriverData)]:
+            self.tell(DriverCredit(message.stream, message.attempt_id, 1))
+
     def cancel(self) -> None:
         for attempt_id in self.attempts:
             where = self.graph.current(attempt_id).execution.location.resource_id
@@ -193,6 +200,19 @@ class FakeDriver:
         """Or past that: a source without splits ends at once."""
         begun = {ExecutionState.RUNNING, ExecutionState.FINISHED}
         self.until(lambda: all(self.states.get(one) in begun for one in self.attempts))
+
+    def until_held_up(self, attempts) -> None:
+        """These tasks wait for room in their outputs."""
+        self.until_all(attempts, lambda task: task.backpressured_ms or task.io().backpressured_ms)
+
+    def until_all(self, attempts, is_so) -> None:
+        """What no message tells of. Raises: AssertionError: it does not come to be."""
+        tasks = [task for manager in self.managers.values() for task in manager._tasks.values()]
+        wanted = [task for task in tasks if task.attempt_id in attempts]
+        deadline = time.monotonic() + PATIENCE_S
+        while not all(is_so(task) for task in wanted):
+            assert time.monotonic() < deadline, "what these tasks should come to they do not"
+            self.hear_what_is_there()
 
     def until_ended(self, state=ExecutionState.FINISHED) -> None:
         self.until(lambda: all(self.states.get(one) is state for one in self.attempts))

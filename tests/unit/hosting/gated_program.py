@@ -18,6 +18,7 @@ from tests.unit.api.fakes import FakeExecutor
 STEPS = 40
 ROWS = 5
 KEYS = 3
+FLOOD = 500
 
 
 class Gate:
@@ -93,16 +94,15 @@ class Counting(KeyedProcessFunction):
         yield value, count
 
 
-def program(gate, parallelism=2, splits=None, steps=STEPS, large=False):
+def program(gate, parallelism=2, splits=None, steps=STEPS, function=Counting):
     """Source -> keyed count -> collect: two tasks for each subtask, by default with a split for each source."""
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(parallelism)
     executor = FakeExecutor()
     env.use_executor(executor)
     source = Steps(gate, parallelism if splits is None else splits, steps)
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "steps").uid("steps")
-    function = Hoarding() if large else Counting()
     counted = (
-        numbers.key_by(lambda value: value % KEYS, Types.LONG()).process(function).uid("count")
+        numbers.key_by(lambda value: value % KEYS, Types.LONG()).process(function()).uid("count")
     )
     counted.execute_and_collect()
     return executor.graph
@@ -117,6 +117,14 @@ class Hoarding(KeyedProcessFunction):
     def process_element(self, value, ctx):
         self.kept.update("x" * 10_000 + str(value))
         yield value, len(self.kept.value())
+
+
+class Flooding(KeyedProcessFunction):
+    """Gives more for a few records than the driver takes before it is asked to."""
+
+    def process_element(self, value, ctx):
+        for count in range(FLOOD):
+            yield value, count
 
 
 def total(splits, steps=STEPS):
@@ -137,3 +145,11 @@ def expected(splits, steps=STEPS):
 
 def seen(rows):
     return Counter((value % KEYS, count) for value, count in rows)
+
+
+def stand_still(driver, gate):
+    """Of a program that floods, with one source: its consumer waits for the driver, which takes no more; what comes then waits."""
+    driver.until_running()
+    driver.grants = False
+    gate.open(STEPS // 2)
+    driver.until_held_up(set(driver.attempts) - set(driver.source_attempts))

@@ -133,6 +133,20 @@ def test_elements_cross_in_order_and_equal(planes):
     assert end == EndOfData()
 
 
+def test_a_producer_hears_that_its_last_record_was_read(planes):
+    here, there = planes
+    part, told = partition(0), threading.Event()
+    part.tell_read_whole = told.set
+    part.subpartitions[0].write(RowBatch([1]))
+    part.broadcast_event(EndOfData())
+    here.registry.register(part)
+    consumer = Consumer(there).read(0, descriptor(here, part))
+    assert consumer.next().values == [1]
+    assert not told.is_set()
+    assert consumer.next() == EndOfData()
+    assert told.wait(10) and part.is_read_whole
+
+
 def test_one_connection_serves_both_directions(planes):
     parts = [partition(0), partition(1)]
     consumers = [Consumer(plane) for plane in planes]

@@ -21,7 +21,18 @@ from penstock.model.checkpoints import (
 from penstock.model.messages import CheckpointFailureReason, TaskStateChanged
 from penstock.model.states import ExecutionState
 from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
-from tests.unit.hosting.gated_program import ROWS, expected, numbers, program, seen, total
+from tests.unit.hosting.gated_program import (
+    FLOOD,
+    ROWS,
+    Flooding,
+    Hoarding,
+    expected,
+    numbers,
+    program,
+    seen,
+    stand_still,
+    total,
+)
 
 
 def taken_at_the_end(driver, checkpoint_id=1):
@@ -36,7 +47,7 @@ def taken_at_the_end(driver, checkpoint_id=1):
 
 def checkpoint_of_large_state(gate, run):
     """Of a run that is over. Returns: checkpoint 1, with files."""
-    first = run(program(gate.name, 1, large=True), inline_bytes=100)
+    first = run(program(gate.name, 1, function=Hoarding), inline_bytes=100)
     first.until_running()
     gate.open(3)
     first.until(lambda: len(first.rows) >= 2 * ROWS)
@@ -69,7 +80,7 @@ def test_a_trigger_of_the_sources_is_acknowledged_by_every_task(gate, run, taskm
 def test_small_state_is_inline_and_large_state_in_files_of_the_checkpoints_folder(
     gate, run, tmp_path
 ):
-    driver = run(program(gate.name, large=True), inline_bytes=5_000)
+    driver = run(program(gate.name, function=Hoarding), inline_bytes=5_000)
     driver.until_running()
     gate.open(3)
     driver.until(lambda: len(driver.rows) >= 2 * ROWS)
@@ -111,6 +122,24 @@ def test_a_task_that_does_not_run_declines(gate, run):
         CheckpointFailureReason.TASK_NOT_READY,
         CheckpointFailureReason.TASK_CLOSING,
     }
+
+
+@pytest.mark.parametrize("may_be_unaligned", [False, True])
+def test_a_task_that_only_waits_for_its_consumers_declines(gate, run, may_be_unaligned):
+    """Nobody would see its barrier: a consumer that stands still has its end in front of it."""
+    flood = program(gate.name, parallelism=1, function=Flooding)
+    driver = run(flood, may_be_unaligned=may_be_unaligned)
+    stand_still(driver, gate)
+    gate.open()
+    driver.until_all(driver.source_attempts, lambda source: source._built.task.is_done)
+    driver.trigger(1)
+    driver.until(driver.declined)
+    (decline,) = driver.declined()
+    assert decline.attempt_id in driver.source_attempts
+    assert decline.reason is CheckpointFailureReason.TASK_CLOSING
+    driver.grant_what_came()
+    driver.until_ended()
+    assert len(driver.rows) == FLOOD * total(1)
 
 
 def test_state_that_cannot_be_written_is_declined_and_the_job_goes_on(gate, run, tmp_path):
@@ -258,7 +287,7 @@ def test_a_damaged_file_is_named_and_nothing_is_processed(gate, run, tmp_path):
         data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 1
         path.write_bytes(data)
-    second = run(program(gate.name, 1, large=True), completed)
+    second = run(program(gate.name, 1, function=Hoarding), completed)
     failure = second.failure()
     assert failure.kind == "CheckpointDamaged"
     assert str(tmp_path / "job" / "chk-1") in failure.text
@@ -278,7 +307,7 @@ def test_a_restore_can_be_cancelled(gate, run, tmp_path, monkeypatch):
         return read(storage, handle)
 
     monkeypatch.setattr(CheckpointStorage, "read", slow_read)
-    second = run(program(gate.name, 1, large=True), completed)
+    second = run(program(gate.name, 1, function=Hoarding), completed)
     assert is_reading.wait(30)
     second.cancel()
     may_go_on.set()

@@ -9,9 +9,20 @@ import pytest
 from penstock.hosting import local_sockets
 from penstock.hosting.task_in_flight import OutputsInFlight
 from penstock.model.checkpoints import CheckpointOptions
+from penstock.model.messages import WaitsForFinalCheckpoint
 from penstock.model.states import ExecutionState
 from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
-from tests.unit.hosting.gated_program import ROWS, expected, numbers, program, seen
+from tests.unit.hosting.gated_program import (
+    FLOOD,
+    ROWS,
+    Flooding,
+    expected,
+    numbers,
+    program,
+    seen,
+    stand_still,
+    total,
+)
 
 STEPS = 16_000
 UNALIGNED = CheckpointOptions(is_unaligned=True)
@@ -28,12 +39,12 @@ def blocked(driver, gate):
     driver.until_running()
     driver.grants = False
     gate.open()
-    tasks = [task for manager in driver.managers.values() for task in manager._tasks.values()]
-    sources = [task for task in tasks if task.attempt_id in driver.source_attempts]
-    deadline = time.monotonic() + 20
-    while not all(task.backpressured_ms or task.io().backpressured_ms for task in sources):
-        assert time.monotonic() < deadline, "the sources are not held up"
-        driver.hear_what_is_there()
+    driver.until_held_up(driver.source_attempts)
+
+
+def waiting_for_the_last(driver):
+    """Attempts that have come to the end of their data."""
+    return {one.attempt_id for one in driver.heard if isinstance(one, WaitsForFinalCheckpoint)}
 
 
 def restored_rows(run, gate, driver, completed, before, taskmanagers):
@@ -121,3 +132,28 @@ def test_unaligned_checkpoints_follow_each_other(gate, run):
         )
     driver.until_ended()
     assert seen(driver.rows) == Counter(expected(2, STEPS))
+
+
+@pytest.mark.parametrize("taskmanagers", [1, 2])
+def test_a_task_takes_part_until_its_consumer_has_read_its_last_record(gate, run, taskmanagers):
+    """Else nobody could say what is on its way to a consumer that stands still (spec 10.6)."""
+    flood = program(gate.name, parallelism=1, function=Flooding)
+    driver = run(flood, taskmanagers=taskmanagers, has_final_checkpoint=True)
+    stand_still(driver, gate)
+    gate.open()
+    driver.until(lambda: set(driver.source_attempts) <= waiting_for_the_last(driver))
+    driver.trigger(1, options=UNALIGNED)
+    acks = driver.until_acknowledged(1)
+    assert all(acks[one].state.is_finished for one in driver.source_attempts)
+    driver.notify(1)
+    driver.trigger(2, options=UNALIGNED)
+    driver.until_acknowledged(2)
+    driver.grant_what_came()
+    driver.until(lambda: set(driver.attempts) <= waiting_for_the_last(driver))
+    driver.until(lambda: ExecutionState.FINISHED in driver.states.values())
+    (consumer,) = set(driver.attempts) - set(driver.source_attempts)
+    driver.trigger(3, [consumer], UNALIGNED)
+    driver.until_acknowledged(3, [consumer])
+    driver.notify(3, [consumer])
+    driver.until_ended()
+    assert len(driver.rows) == FLOOD * total(1)

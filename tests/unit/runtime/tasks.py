@@ -57,6 +57,10 @@ class ListInput:
         return None
 
     @property
+    def has_read_all(self) -> bool:
+        return self.is_source or self.is_finished
+
+    @property
     def is_finished(self) -> bool:
         return self.is_closed and not self.elements
 

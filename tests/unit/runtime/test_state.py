@@ -5,6 +5,7 @@ import pytest
 from penstock.model.errors import UserError
 from penstock.model.time import Duration, Time
 from penstock.model.types import Types
+from penstock.runtime.heap_state import HeapKeyedStateBackend
 from penstock.runtime.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -64,6 +65,23 @@ def test_state_belongs_to_key_and_namespace(backend):
     assert state.value() == 1
     state.clear()
     assert state.value() is None
+
+
+def test_state_on_the_heap_can_be_forgotten_as_a_whole():
+    backend = HeapKeyedStateBackend()
+    value = backend.get_state(ValueStateDescriptor("value", Types.LONG()))
+    entries = backend.get_map_state(MapStateDescriptor("map", Types.STRING(), Types.LONG()))
+    for key in "ab":
+        backend.set_key(key)
+        value.update(1)
+        entries.put("one", 1)
+    backend.forget()
+    for key in "ab":
+        backend.set_key(key)
+        assert value.value() is None
+        assert entries.items() == []
+    value.update(2)
+    assert value.value() == 2
 
 
 def test_list_state_reads_empty_and_gives_copies(backend):

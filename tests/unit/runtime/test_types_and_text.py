@@ -1,11 +1,13 @@
 """Types, rows and their texts. Expectations: spec/pyflink-api.md, section 0 and pyflink.common."""
 
+import copy
 import pickle
 from decimal import Decimal
 
+import numpy as np
 import pytest
 
-from penstock.model.row import Row, RowKind
+from penstock.model.row import Row, RowKind, make_row
 from penstock.model.time import Instant
 from penstock.model.types import BasicType, RowTypeInfo, Types
 from penstock.runtime.side_output import OutputTag
@@ -63,6 +65,22 @@ def test_a_row_is_a_factory_a_sequence_and_a_named_record():
     assert row < person(1, 3)
     with pytest.raises(TypeError, match="without names"):
         Row(1).as_dict()
+
+
+def test_a_rows_values_are_read_and_set_as_those_of_a_list():
+    row = Row(a=1, b="x", c=[1])
+    assert (row[0], row[-1], row[np.int64(1)], row[True], row[0:2]) == (1, [1], "x", "x", [1, "x"])
+    other = copy.copy(row)
+    row[0], row["b"], row.c = 2, "y", None
+    assert list(row) == [2, "y", None] and list(other) == [1, "x", [1]]
+    row[1:] = [3, 4]
+    assert row == Row(a=2, b=3, c=4)
+    for key, error in ((3, IndexError), ("d", KeyError)):
+        with pytest.raises(error):
+            row[key] = 0
+    assert Row(1, 2).get_fields_by_names([]) == [1, 2]
+    assert make_row(("a",), [1]) == pickle.loads(pickle.dumps(Row(a=1)))
+    assert hash(make_row(None, [1, 2])) == hash(Row(1, 2))
 
 
 def test_rows_differ_by_kind_and_by_names():

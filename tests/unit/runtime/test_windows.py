@@ -398,3 +398,21 @@ def test_late_merges_into_the_past_cannot_happen_quietly():
     op.feed([("a", 1)], [10])
     assert op.side("late") == [("a", 1)]
     assert op.operator.state.snapshot()["__merging_windows__"].keys == []
+
+
+@pytest.mark.parametrize(
+    ("assigner", "text"),
+    [
+        (TumblingEventTimeWindows.of(Time.seconds(1)), "TumblingEventTimeWindows(1000, 0)"),
+        (TumblingProcessingTimeWindows(50, 10), "TumblingProcessingTimeWindows(50, 10)"),
+        (SlidingEventTimeWindows(60, 60), "SlidingEventTimeWindows(60, 60, 0)"),
+        (CountSlidingWindowAssigner.of(6, 2), "CountSlidingWindowAssigner(6, 2)"),
+    ],
+)
+def test_assigners_say_what_they_are(assigner, text):
+    assert str(assigner) == text
+
+
+def test_windows_of_no_length_are_refused():
+    with pytest.raises(ValueError, match="TumblingEventTimeWindows: size and slide must be"):
+        TumblingEventTimeWindows(0)

@@ -5,20 +5,22 @@ Optional: `pip install 'penstock[kafka]'` on the driver and on every executor. K
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
+from penstock.common.extras import extra
 from penstock.datastream.connectors.kafka.properties import (
     API_TIMEOUT_MS,
     AUTO_OFFSET_RESET,
     BOOTSTRAP_SERVERS,
     GROUP_ID,
     client_properties,
-    int_of,
 )
 from penstock.datastream.connectors.kafka.splits import KafkaTopicPartition
+from penstock.datastream.connectors.messaging.properties import int_of
+from penstock.datastream.connectors.messaging.topics import UnknownTopic
 from penstock.model.errors import ConfigurationError, ExternalError
 
 API_TIMEOUT_DEFAULT_MS: Final = 30_000
@@ -29,14 +31,7 @@ LATEST: Final = -1
 
 def import_kafka(where: str) -> Any:
     """The module. Raises: ConfigurationError naming what to install where."""
-    try:
-        import confluent_kafka
-    except ImportError as error:
-        raise ConfigurationError(
-            f"{where} needs confluent-kafka, which {sys.executable} does not have: {error}. Install it on the driver and "
-            "on every executor: pip install 'penstock[kafka]'."
-        ) from error
-    return confluent_kafka
+    return extra("confluent_kafka", "kafka", where)
 
 
 class LastError:
@@ -182,8 +177,8 @@ class Cluster:
         return {
             one: self._asked(
                 f"cannot find the first and last offset of {one}",
-                lambda one=one: self._consumer.get_watermark_offsets(  # type: ignore[misc]
-                    self._place(one), timeout=self._timeout_s
+                partial(
+                    self._consumer.get_watermark_offsets, self._place(one), timeout=self._timeout_s
                 ),
             )[side]
             for one in partitions
@@ -209,7 +204,3 @@ class Cluster:
             if found is None:
                 raise ExternalError(f"{at}: no answer.{self._last.reason()}")
             return found
-
-
-class UnknownTopic(ExternalError):
-    """There is no such topic, or this client may not see it."""

@@ -1,28 +1,21 @@
 """Finds partitions, decides where each is read from and by whom. Runs on the driver.
 
-Source: Flink KafkaSourceEnumerator, KafkaSubscriber; differs: a round of discovery that fails for now is left out, and
-what it would have found is found by the next one.
+Source: Flink KafkaSourceEnumerator, KafkaSubscriber.
 """
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-from penstock.datastream.connectors.base import EnumeratorContext, SplitEnumerator
-from penstock.datastream.connectors.kafka.client import UnknownTopic
+from penstock.datastream.connectors.base import EnumeratorContext
 from penstock.datastream.connectors.kafka.offsets import KafkaOffsetsInitializer, Lookup
-from penstock.datastream.connectors.kafka.splits import (
-    KafkaSplit,
-    KafkaTopicPartition,
-    owner_of,
-)
-from penstock.model.errors import ExternalError
-
-_LOG = logging.getLogger(__name__)
+from penstock.datastream.connectors.kafka.splits import KafkaSplit, KafkaTopicPartition
+from penstock.datastream.connectors.messaging.enumerator import PartitionEnumerator
+from penstock.datastream.connectors.messaging.splits import owner_of
+from penstock.datastream.connectors.messaging.topics import UnknownTopic
 
 
 class Topics(Lookup, Protocol):
@@ -83,11 +76,8 @@ class EnumeratorSettings:
     discovery_interval_ms: int
 
 
-class KafkaEnumerator(SplitEnumerator):
-    """Each partition belongs to one subtask, which gets it as soon as it has registered.
-
-    Partitions of the first round begin where the source begins, later ones at their first record.
-    """
+class KafkaEnumerator(PartitionEnumerator[Topics]):
+    """Partitions of the first round begin where the source begins, later ones at their first record."""
 
     def __init__(
         self,
@@ -95,77 +85,28 @@ class KafkaEnumerator(SplitEnumerator):
         settings: EnumeratorSettings,
         connect: Callable[[], Topics],
     ) -> None:
-        """`connect`: called once, on the coordinator's thread."""
-        self._context = context
+        super().__init__(
+            context,
+            connect,
+            is_bounded=settings.is_bounded,
+            discovery_interval_ms=settings.discovery_interval_ms,
+        )
         self._settings = settings
-        self._connect = connect
-        self._cluster: Topics | None = None
-        self._known: set[KafkaTopicPartition] = set()
-        self._waiting: list[KafkaSplit] = []
-        self._has_begun = False
 
-    def start(self) -> None:
-        self._cluster = self._connect()
-        interval_ms = self._settings.discovery_interval_ms
-        if interval_ms > 0:
-            self._context.call_periodically(interval_ms, self._look_again)
-        if interval_ms > 0 or not self._has_begun:
-            self._discover()
+    def __str__(self) -> str:
+        return f"KafkaSource of {self._settings.subscription}"
 
-    def handle_split_request(self, subtask: int, host: str) -> None:
-        self._assign()
-        if self._settings.is_bounded and self._settings.discovery_interval_ms < 1:
-            self._context.signal_no_more_splits(subtask)
+    def find(self, cluster: Topics) -> Sequence[KafkaTopicPartition]:
+        return self._settings.subscription.find(cluster)
 
-    def add_splits_back(self, splits: Sequence[Any], subtask: int) -> None:
-        self._waiting.extend(splits)
-        self._assign()
+    def splits_of(
+        self, partitions: Sequence[KafkaTopicPartition], cluster: Topics
+    ) -> Sequence[KafkaSplit]:
+        settings = self._settings
+        rule = KafkaOffsetsInitializer.earliest() if self.has_begun else settings.starting
+        starts = rule.look_up(partitions, cluster)
+        stops = {} if settings.stopping is None else settings.stopping.look_up(partitions, cluster)
+        return [KafkaSplit(one, starts[one], stops.get(one)) for one in partitions]
 
-    def snapshot_state(self) -> Any:
-        """(partitions that were found, splits that no reader has yet, whether a first round was made)."""
-        return sorted(self._known), list(self._waiting), self._has_begun
-
-    def restore_state(self, state: Any) -> None:
-        known, waiting, self._has_begun = state
-        self._known = set(known)
-        self._waiting = list(waiting)
-
-    def close(self) -> None:
-        cluster, self._cluster = self._cluster, None
-        if cluster is not None:
-            cluster.close()
-
-    def _look_again(self) -> None:
-        try:
-            self._discover()
-        except ExternalError as error:
-            if not self._has_begun:
-                raise
-            _LOG.warning("topics=%s discovery=FAILED cause=%s", self._settings.subscription, error)
-
-    def _discover(self) -> None:
-        assert self._cluster is not None, "partitions are looked for before the start"
-        settings, cluster = self._settings, self._cluster
-        found = settings.subscription.find(cluster)
-        new = [one for one in found if one not in self._known]
-        rule = KafkaOffsetsInitializer.earliest() if self._has_begun else settings.starting
-        starts = rule.look_up(new, cluster)
-        stops = settings.stopping.look_up(new, cluster) if settings.stopping is not None else {}
-        self._waiting.extend(KafkaSplit(one, starts[one], stops.get(one)) for one in new)
-        self._known.update(new)
-        self._has_begun = True
-        self._assign()
-
-    def _assign(self) -> None:
-        """What waits for a reader that is there. A split is given once."""
-        there = set(self._context.registered_readers())
-        parallelism = self._context.parallelism()
-        waiting, self._waiting = self._waiting, []
-        by_owner: dict[int, list[KafkaSplit]] = {}
-        for split in waiting:
-            by_owner.setdefault(owner_of(split.partition, parallelism), []).append(split)
-        for subtask, splits in by_owner.items():
-            if subtask in there:
-                self._context.assign_splits(subtask, splits)
-            else:
-                self._waiting.extend(splits)
+    def owner(self, split: KafkaSplit, parallelism: int) -> int:
+        return owner_of(split.partition.topic, split.partition.partition, parallelism)

@@ -23,11 +23,11 @@ from penstock.datastream.connectors.kafka.properties import (
     COMMIT_ON_CHECKPOINT,
     DISCOVERY_INTERVAL_MS,
     GROUP_ID,
-    checked_properties,
 )
 from penstock.datastream.connectors.kafka.serialization import KafkaRecordSerializationSchema
 from penstock.datastream.connectors.kafka.sink import KafkaSink, SinkSettings
 from penstock.datastream.connectors.kafka.source import KafkaSource, SourceSettings
+from penstock.datastream.connectors.messaging.properties import checked_properties
 from penstock.model.errors import ConfigurationError
 
 _DISCOVERY: Final = "flink.partition-discovery.interval-millis"

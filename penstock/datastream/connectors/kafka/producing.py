@@ -7,7 +7,7 @@ from itertools import repeat
 from typing import Any, Final
 
 from penstock.datastream.connectors.kafka.client import make_client, text_of
-from penstock.datastream.connectors.kafka.serialization import ProducedRecords
+from penstock.datastream.connectors.messaging.staging import ProducedRecords
 from penstock.model.errors import ExternalError
 
 WAIT_S: Final = 0.1
@@ -30,9 +30,8 @@ class RecordProducer:
         self._failure: str | None = None
         usual: dict[str, str] = {"partitioner": "murmur2_random"}  # as Java's producers choose
         if properties.get("acks", "all") in {"all", "-1"}:
-            usual["enable.idempotence"] = (
-                "true"  # no record twice, none out of turn, for what is sent again
-            )
+            # What is sent again is neither written twice nor out of turn.
+            usual["enable.idempotence"] = "true"
         self.client, self._last = make_client(
             "Producer",
             {**usual, **properties},
@@ -72,9 +71,7 @@ class RecordProducer:
         """How many are still on their way."""
         try:
             return int(self.client.flush(1))
-        except (
-            SystemError
-        ) as error:  # the client's way to say that it was fenced off: it has no other here
+        except SystemError as error:  # the client's only way to say that it was fenced off
             raise ExternalError(
                 f"{self._where}: the client has ended.{self._last.reason()}"
             ) from error
@@ -87,10 +84,8 @@ class RecordProducer:
     def drop(self) -> None:
         """Without waiting for anything; what was not sent is forgotten."""
         self._only_shows = False
-        client, self.client = (
-            self.client,
-            None,
-        )  # whose callback has this object: else it would live on
+        client = self.client
+        self.client = None  # its callback has this object, which would keep it alive
         if client is not None:
             client.purge()
             client.poll(0)

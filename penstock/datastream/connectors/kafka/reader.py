@@ -14,21 +14,23 @@ from penstock.common.serialization import DeserializationSchema
 from penstock.datastream.connectors.base import (
     Fetched,
     ReaderContext,
-    SourceReaderBase,
     SplitBatch,
-    SplitReader,
 )
 from penstock.datastream.connectors.kafka.client import import_kafka, make_consumer
 from penstock.datastream.connectors.kafka.properties import (
     CLIENT_ID_PREFIX,
     COMMIT_ON_CHECKPOINT,
     GROUP_ID,
-    flag_of,
 )
 from penstock.datastream.connectors.kafka.records import batch_of
 from penstock.datastream.connectors.kafka.splits import KafkaSplit, KafkaTopicPartition
+from penstock.datastream.connectors.messaging.properties import flag_of
+from penstock.datastream.connectors.messaging.reader import (
+    CommittingReader,
+    CommittingSplitReader,
+)
+from penstock.datastream.connectors.messaging.records import NO_RECORDS
 from penstock.model.errors import ExternalError
-from penstock.runtime.source import Polled
 
 MAX_MESSAGES: Final = 4096
 MAX_BATCH_BYTES: Final = 1 << 20
@@ -50,19 +52,15 @@ class ReaderSettings:
         return GROUP_ID in self.properties and flag_of(self.properties, COMMIT_ON_CHECKPOINT, True)
 
 
-class KafkaReader(SourceReaderBase):
+class KafkaReader(CommittingReader):
     """Positions are those behind what `poll_next` gave; they are committed to the group when their checkpoint is complete."""
 
     def __init__(self, context: ReaderContext, settings: ReaderSettings) -> None:
-        super().__init__(context)
+        super().__init__(context, commits=settings.commits_on_checkpoint)
         self._settings = settings
-        self._positions: dict[KafkaTopicPartition, int] = {}
-        self._to_commit: dict[int, dict[KafkaTopicPartition, int]] = {}
-        self._split_reader: KafkaSplitReader | None = None
 
-    def create_split_reader(self) -> SplitReader:
-        self._split_reader = KafkaSplitReader(self._settings, self.context.subtask())
-        return self._split_reader
+    def open_split_reader(self) -> KafkaSplitReader:
+        return KafkaSplitReader(self._settings, self.context.subtask())
 
     def split_id(self, split: KafkaSplit) -> KafkaTopicPartition:
         return split.partition
@@ -71,32 +69,14 @@ class KafkaReader(SourceReaderBase):
         self._positions.update((split.partition, split.offset) for split in splits)
         super().add_splits(splits)
 
-    def poll_next(self) -> Polled:
-        polled = super().poll_next()
-        if isinstance(polled, SplitBatch) and polled.behind is not None:
-            self._positions[polled.split_id] = polled.behind.offset
-        return polled
-
-    def before_checkpoint(self, checkpoint_id: int) -> None:
-        """Splits that are read to their end are among them."""
-        if self._settings.commits_on_checkpoint:
-            self._to_commit[checkpoint_id] = dict(self._positions)
-
-    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        done = [one for one in self._to_commit if one <= checkpoint_id]
-        offsets = self._to_commit[max(done)] if done else {}
-        for one in done:
-            del self._to_commit[one]
-        if offsets and self._split_reader is not None:
-            self._split_reader.offsets_to_commit = offsets
-            self.run_on_fetcher(self._split_reader.commit)
+    def position_behind(self, batch: SplitBatch) -> Any:
+        return None if batch.behind is None else batch.behind.offset
 
 
-class KafkaSplitReader(SplitReader):
+class KafkaSplitReader(CommittingSplitReader):
     """A consumer that partitions are given to; it is in no group, whatever its group id commits for.
 
-    `offsets_to_commit`: for the next `commit`; set by any thread. The consumer itself is for one thread alone: one that calls it
-    while another waits in it never comes back.
+    The consumer is for one thread alone: one that calls it while another waits in it never comes back.
     """
 
     def __init__(self, settings: ReaderSettings, subtask: int) -> None:
@@ -115,7 +95,6 @@ class KafkaSplitReader(SplitReader):
         )
         self._open: dict[tuple[str, int], KafkaSplit] = {}
         self._over: list[KafkaTopicPartition] = []
-        self.offsets_to_commit: Mapping[KafkaTopicPartition, int] = {}
         self._count = MAX_MESSAGES
 
     # ------------------------------------------------------------------ the fetcher's thread
@@ -162,9 +141,9 @@ class KafkaSplitReader(SplitReader):
         return Fetched(batches, finished)
 
     def commit(self) -> None:
-        """Tell the group; waits for nobody. What a job goes on from is in its checkpoints, so that a failure costs nothing."""
-        offsets, self.offsets_to_commit = self.offsets_to_commit, {}
-        places = [self._place(partition, offset) for partition, offset in offsets.items()]
+        """To the group."""
+        told = self.not_yet_told()
+        places = [self._place(partition, offset) for partition, offset in told.items()]
         try:
             if places:
                 self._consumer.commit(offsets=places, asynchronous=True)
@@ -186,7 +165,7 @@ class KafkaSplitReader(SplitReader):
         batch = batch_of(messages, self._schema) if messages else None
         self._size_next(messages)
         self._move(key, behind)
-        return [] if batch is None else [SplitBatch(batch, split.partition, behind)]
+        return [SplitBatch(NO_RECORDS if batch is None else batch, split.partition, behind)]
 
     def _move(self, key: tuple[str, int], split: KafkaSplit) -> None:
         """Its reading has come so far."""

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from operator import add
 from typing import Any, TypeAlias
 
 from penstock.common.serialization import SerializationSchema
+from penstock.datastream.connectors.messaging.staging import ProducedRecords
 from penstock.model.errors import ConfigurationError
 from penstock.runtime.elements import Int64s
 
@@ -24,27 +23,6 @@ class KafkaTopicSelector(ABC):
 
 
 Select: TypeAlias = "Callable[[Any], str]"
-
-
-@dataclass(frozen=True, slots=True)
-class ProducedRecords:
-    """Columns of equal length; `keys` and `timestamps` None: no record has one."""
-
-    topics: Sequence[str]
-    keys: Sequence[bytes | None] | None
-    values: Sequence[bytes | None]
-    timestamps: Int64s | None
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def sizes(self) -> list[int]:
-        """Bytes of key and value, of each."""
-        values = [0 if value is None else len(value) for value in self.values]
-        if self.keys is None:
-            return values
-        keys = [0 if key is None else len(key) for key in self.keys]
-        return list(map(add, keys, values))
 
 
 class KafkaRecordSerializationSchema(SerializationSchema):

@@ -26,21 +26,19 @@ from penstock.datastream.connectors.kafka.producing import RecordProducer
 from penstock.datastream.connectors.kafka.properties import (
     BOOTSTRAP_SERVERS,
     TRANSACTIONAL_ID,
-    checked_property,
     client_properties,
-    int_of,
 )
 from penstock.datastream.connectors.kafka.serialization import (
     KafkaRecordSerializationSchema,
-    ProducedRecords,
 )
 from penstock.datastream.connectors.kafka.staging import (
     MAX_BYTES,
     MAX_RECORD_BYTES,
     CommitterSettings,
     KafkaCommitter,
-    StagedRecords,
 )
+from penstock.datastream.connectors.messaging.properties import checked_property, int_of
+from penstock.datastream.connectors.messaging.staging import ProducedRecords, StagedRecords
 from penstock.model.errors import ConfigurationError
 from penstock.runtime.elements import Batch, RowBatch
 
@@ -200,7 +198,12 @@ class _StagingWriter(_Writer):
         super().__init__(settings)
         self._name = f"{settings.transactional_id_prefix}-{context.subtask}-{uuid.uuid4().hex[:16]}"
         properties = client_properties(settings.properties, settings.name)
-        self._staged = StagedRecords(int_of(properties, MAX_BYTES, MAX_RECORD_BYTES))
+        max_bytes = int_of(properties, MAX_BYTES, MAX_RECORD_BYTES)
+        self._staged = StagedRecords(
+            max_bytes,
+            f"Kafka's client sends at most {max_bytes}: set the property {MAX_BYTES!r} higher, here and at the brokers, or make "
+            "smaller records",
+        )
         self._number = 0
 
     def write(self, batch: Batch, watermark_ms: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -23,7 +24,7 @@ from penstock.datastream.connectors.base import (
     SourceReader,
     SplitEnumerator,
 )
-from penstock.datastream.connectors.kafka.client import Cluster, UnknownTopic
+from penstock.datastream.connectors.kafka.client import Cluster
 from penstock.datastream.connectors.kafka.enumerator import (
     EnumeratorSettings,
     KafkaEnumerator,
@@ -36,14 +37,17 @@ from penstock.datastream.connectors.kafka.properties import (
     COMMIT_ON_CHECKPOINT,
     DISCOVERY_INTERVAL_MS,
     GROUP_ID,
+)
+from penstock.datastream.connectors.kafka.reader import KafkaReader, ReaderSettings
+from penstock.datastream.connectors.kafka.splits import KafkaTopicPartition
+from penstock.datastream.connectors.messaging.properties import (
     checked_properties,
     checked_property,
     flag_of,
     int_of,
 )
-from penstock.datastream.connectors.kafka.reader import KafkaReader, ReaderSettings
-from penstock.datastream.connectors.kafka.splits import KafkaTopicPartition
-from penstock.model.errors import ConfigurationError, ExternalError
+from penstock.datastream.connectors.messaging.topics import topics_of_settings
+from penstock.model.errors import ConfigurationError
 
 DISCOVERY_INTERVAL_DEFAULT_MS: Final = 5 * 60 * 1000
 
@@ -85,18 +89,8 @@ class KafkaSource(Source):
 
     def validate(self) -> None:
         """Looks at the topics. Raises: ConfigurationError: the cluster does not answer, or they are not there."""
-        cluster = self._connect()
-        try:
+        with closing(self._connect()) as cluster, topics_of_settings("advertised.listeners"):
             self._enumerator_settings().subscription.find(cluster)
-        except UnknownTopic as error:
-            raise ConfigurationError(str(error)) from error
-        except ExternalError as error:
-            raise ConfigurationError(
-                f"{error} The driver and all executors must reach the brokers by the names that these give themselves "
-                "(advertised.listeners)."
-            ) from error
-        finally:
-            cluster.close()
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         return KafkaEnumerator(context, self._enumerator_settings(), self._connect)

@@ -1,6 +1,6 @@
-"""Partitions of topics as splits of a source, and who reads which. Plain data.
+"""Partitions of topics as splits of a source. Plain data.
 
-Source: Flink KafkaPartitionSplit, KafkaSourceEnumerator.getSplitOwner; differs: offsets are numbers from the start on.
+Source: Flink KafkaPartitionSplit; differs: offsets are numbers from the start on.
 """
 
 from __future__ import annotations
@@ -33,18 +33,3 @@ class KafkaSplit:
 
     def at(self, offset: int) -> KafkaSplit:
         return replace(self, offset=offset)
-
-
-def owner_of(partition: KafkaTopicPartition, parallelism: int) -> int:
-    """The subtask that reads it: a topic's partitions follow each other, from a place that its name decides."""
-    start = (_java_hash(partition.topic) * 31 & 0x7FFFFFFF) % parallelism
-    return (start + partition.partition) % parallelism
-
-
-def _java_hash(text: str) -> int:
-    """String.hashCode, over UTF-16 code units; its sign does not matter to who masks it."""
-    units = text.encode("utf-16-be")
-    found = 0
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        found = (31 * found + (high << 8 | low)) & 0xFFFFFFFF
-    return found

@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
+from penstock.machines.checkpoints.settings import CheckpointSettings
 from penstock.model.checkpoints import RedistributionMode, SubtaskState
+from penstock.model.messages import CheckpointFailureReason as Reason
 from penstock.model.messages import (
     DiscardCheckpoint,
     FinalCheckpointAwaited,
     NotifyCheckpointAborted,
     ResetSubtasks,
+    SavepointAnswered,
     TriggerCheckpoint,
 )
 from penstock.model.messages.shared import FailureInfo
@@ -60,6 +63,31 @@ def test_it_comes_behind_one_that_is_under_way() -> None:
     assert awaited(bench, *ALL) == []
     bench.ack(1, *ALL)
     assert ids_of(bench.stored(1), TriggerCheckpoint) == {2}
+
+
+def test_the_last_checkpoint_that_met_the_end_of_a_task_is_taken_again() -> None:
+    bench = CheckpointBench()
+    bench.finish(ALL[0])
+    assert ids_of(awaited(bench, *ALL[1:]), TriggerCheckpoint) == {1}
+    assert ids_of(bench.decline(1, ALL[1], Reason.TASK_CLOSING), TriggerCheckpoint) == set()
+    assert ids_of(bench.finish(ALL[1]), TriggerCheckpoint) == {2}
+
+
+def test_tasks_that_a_checkpoint_has_covered_end_without_another() -> None:
+    bench = CheckpointBench()
+    assert ids_of(awaited(bench, *ALL), TriggerCheckpoint) == {1}
+    bench.complete(1)
+    for name in ALL:
+        assert ids_of(bench.finish(name), TriggerCheckpoint) == set()
+
+
+def test_a_savepoint_is_refused_while_a_finished_task_s_output_waits_for_the_end_of_the_job() -> (
+    None
+):
+    bench = CheckpointBench(CheckpointSettings())
+    bench.finish(ALL[0])
+    answer = only(bench.savepoint(), SavepointAnswered)
+    assert answer.location is None and "is committed when the job ends" in str(answer.failure)
 
 
 def test_who_waited_before_a_restart_does_not_count_after_it() -> None:

@@ -271,6 +271,14 @@ def test_a_channel_is_resumed_while_the_gate_goes_on():
         gate.resume(0)
 
 
+def test_the_last_record_is_acknowledged_when_the_end_of_the_data_is_read():
+    view = ScriptedView([RowBatch([1]), EndOfData(), EndOfPartition()])
+    gate = local_gate(view)
+    for is_read_whole in (False, True, True):
+        gate.poll()
+        assert view.is_read_whole is is_read_whole
+
+
 def test_a_gate_is_set_up_once_and_not_used_before():
     gate = SingleInputGate(0, 1, context_of(), Listener())
     with pytest.raises(EngineBug, match="before it was set up"):

@@ -44,6 +44,7 @@ class ScriptedView:
         self.sequence = 0
         self.is_released = False
         self.resumed = 0
+        self.is_read_whole = False
         self.wanted_bytes: int | None = None
 
     def add(self, *elements: Element) -> None:
@@ -82,6 +83,9 @@ class ScriptedView:
     def resume(self) -> None:
         self.resumed += 1
 
+    def acknowledge_all_records(self) -> None:
+        self.is_read_whole = True
+
     def new_buffer_size(self, buffer_bytes: int) -> None:
         self.wanted_bytes = buffer_bytes
 
@@ -100,6 +104,8 @@ class Client:
         self.is_cancelled = False
         self.on_credit: Callable[[int], None] = lambda _: None
         self.on_resume: Callable[[], None] = lambda: None
+        self.is_read_whole = False
+        self.on_read_whole: Callable[[], None] = lambda: None
 
     def add_credit(self, credit: int) -> None:
         self.credits.append(credit)
@@ -111,6 +117,10 @@ class Client:
     def resume(self) -> None:
         self.resumed += 1
         self.on_resume()
+
+    def acknowledge_all_records(self) -> None:
+        self.is_read_whole = True
+        self.on_read_whole()
 
     def task_event(self, event: Any) -> None:
         self.events.append(event)

@@ -152,11 +152,23 @@ def test_one_that_was_never_set_up_can_be_released():
     assert part.is_released
 
 
-def test_all_records_are_processed_when_every_consumer_has_said_so():
+def test_it_is_read_whole_when_every_consumer_has_said_so():
+    part, told = pipelined(2), []
+    part.tell_read_whole = lambda: told.append(part.is_read_whole)
+    views = [part.create_view(index, Listener()) for index in range(2)]
+    views[1].acknowledge_all_records()
+    views[1].acknowledge_all_records()
+    assert not part.is_read_whole and not told
+    views[0].acknowledge_all_records()
+    assert part.is_read_whole and told == [True]
+
+
+def test_a_consumer_that_lets_go_has_nothing_more_to_read():
     part = pipelined(2)
-    assert not part.acknowledge_all_records(1)
-    assert not part.acknowledge_all_records(1)
-    assert part.acknowledge_all_records(0)
+    part.setup(Manager())
+    part.create_view(0, Listener()).acknowledge_all_records()
+    part.create_view(1, Listener()).release()
+    assert part.is_read_whole
 
 
 def test_the_type_is_kept():

@@ -1,0 +1,127 @@
+"""Finds partitions and gives each to the subtask that owns it. Runs on the driver.
+
+Source: Flink KafkaSourceEnumerator, PulsarSourceEnumerator; differs: a round of discovery that fails for now is left out, and
+what it would have found is found by the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from penstock.datastream.connectors.base import EnumeratorContext, SplitEnumerator
+from penstock.model.errors import ExternalError
+
+_LOG = logging.getLogger(__name__)
+
+
+class Closeable(Protocol):
+    def close(self) -> None: ...
+
+
+Cluster = TypeVar("Cluster", bound=Closeable)
+
+
+class PartitionEnumerator(SplitEnumerator, Generic[Cluster]):
+    """Each partition belongs to one subtask, which gets it as soon as it has registered."""
+
+    def __init__(
+        self,
+        context: EnumeratorContext,
+        connect: Callable[[], Cluster],
+        *,
+        is_bounded: bool,
+        discovery_interval_ms: int,
+    ) -> None:
+        """`connect`: called once, on the coordinator's thread. `discovery_interval_ms` below 1: partitions are looked for once."""
+        self._context = context
+        self._connect = connect
+        self._cluster: Cluster | None = None
+        self._is_bounded = is_bounded
+        self._discovery_interval_ms = discovery_interval_ms
+        self._known: set[Any] = set()
+        self._waiting: list[Any] = []
+        self._has_begun = False
+
+    @abstractmethod
+    def find(self, cluster: Cluster) -> Sequence[Any]:
+        """Partitions that are there now, in order: hashable, plain data. Raises: ExternalError."""
+
+    @abstractmethod
+    def splits_of(self, partitions: Sequence[Any], cluster: Cluster) -> Sequence[Any]:
+        """Of partitions that were not there before; `has_begun` tells whether they are those of the first round.
+
+        Raises: ExternalError.
+        """
+
+    @abstractmethod
+    def owner(self, split: Any, parallelism: int) -> int:
+        """Its subtask."""
+
+    @property
+    def has_begun(self) -> bool:
+        """A first round was made, here or before the checkpoint that this goes on from."""
+        return self._has_begun
+
+    def start(self) -> None:
+        self._cluster = self._connect()
+        interval_ms = self._discovery_interval_ms
+        if interval_ms > 0:
+            self._context.call_periodically(interval_ms, self._look_again)
+        if interval_ms > 0 or not self._has_begun:
+            self._discover()
+
+    def handle_split_request(self, subtask: int, host: str) -> None:
+        self._assign()
+        if self._is_bounded and self._discovery_interval_ms < 1:
+            self._context.signal_no_more_splits(subtask)
+
+    def add_splits_back(self, splits: Sequence[Any], subtask: int) -> None:
+        self._waiting.extend(splits)
+        self._assign()
+
+    def snapshot_state(self) -> Any:
+        """(partitions that were found, splits that no reader has yet, whether a first round was made)."""
+        return sorted(self._known), list(self._waiting), self._has_begun
+
+    def restore_state(self, state: Any) -> None:
+        known, waiting, self._has_begun = state
+        self._known = set(known)
+        self._waiting = list(waiting)
+
+    def close(self) -> None:
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            cluster.close()
+
+    def _look_again(self) -> None:
+        try:
+            self._discover()
+        except ExternalError as error:
+            if not self._has_begun:
+                raise
+            _LOG.warning("enumerator=%s discovery=FAILED cause=%s", self, error)
+
+    def _discover(self) -> None:
+        assert self._cluster is not None, "partitions are looked for before the start"
+        new = [one for one in self.find(self._cluster) if one not in self._known]
+        self._waiting.extend(self.splits_of(new, self._cluster))
+        self._known.update(new)
+        self._has_begun = True
+        self._assign()
+
+    def _assign(self) -> None:
+        """What waits for a reader that is there. A split is given once."""
+        there = set(self._context.registered_readers())
+        parallelism = self._context.parallelism()
+        waiting, self._waiting = self._waiting, []
+        by_owner: dict[int, list[Any]] = {}
+        for split in waiting:
+            by_owner.setdefault(self.owner(split, parallelism), []).append(split)
+        for subtask, splits in by_owner.items():
+            if subtask in there:
+                self._context.assign_splits(subtask, splits)
+            else:
+                self._waiting.extend(splits)

@@ -1,0 +1,193 @@
+"""Records of a checkpoint, staged in the checkpoint, until their committer writes them when it is complete.
+
+Source: Flink KafkaCommitter, PulsarCommitter, in their place: there a transaction is open in the broker meanwhile.
+"""
+
+from __future__ import annotations
+
+import io
+from abc import abstractmethod
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from operator import add
+from typing import Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.datastream.connectors.base import Committer
+from penstock.model.errors import ExternalError
+from penstock.runtime.elements import NO_TIMESTAMP, Int64s
+
+PIECE_BYTES: Final = 4 << 20
+FRAME_BYTES: Final = 64
+"""More than what is around a record's key and value; clients count that too."""
+
+MAX_RETRIES: Final = 3
+_SCHEMA: Final = pa.schema([
+    ("topic", pa.dictionary(pa.int32(), pa.string())),
+    ("key", pa.large_binary()),
+    ("value", pa.large_binary()),
+    ("timestamp", pa.int64()),
+])
+
+
+@dataclass(frozen=True, slots=True)
+class ProducedRecords:
+    """Columns of equal length; `keys` and `timestamps` None: no record has one."""
+
+    topics: Sequence[str]
+    keys: Sequence[bytes | None] | None
+    values: Sequence[bytes | None]
+    timestamps: Int64s | None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def sizes(self) -> list[int]:
+        """Bytes of key and value, of each."""
+        values = [0 if value is None else len(value) for value in self.values]
+        if self.keys is None:
+            return values
+        keys = [0 if key is None else len(key) for key in self.keys]
+        return list(map(add, keys, values))
+
+
+class StagedRecords:
+    """Records in memory, packed from `PIECE_BYTES` on.
+
+    One that is larger than `max_bytes` is refused here: in a checkpoint it would fail each commit, and each restart.
+    """
+
+    def __init__(self, max_bytes: int, limit: str) -> None:
+        """`limit`: for the error: who sets it, and what to do."""
+        self._max_bytes = max_bytes
+        self._limit = limit
+        self._loose: list[ProducedRecords] = []
+        self._loose_bytes = 0
+        self._pieces: list[bytes] = []
+        self.first_topic: str | None = None
+
+    def add(self, records: ProducedRecords) -> None:
+        """Raises: ValueError: one is too large; nothing of `records` is taken then."""
+        if not len(records):
+            return
+        sizes = records.sizes()
+        largest = max(sizes) + FRAME_BYTES
+        if largest > self._max_bytes:
+            raise ValueError(
+                f"a record for the topic {records.topics[sizes.index(max(sizes))]!r} has {largest} bytes with its frame; "
+                f"{self._limit}"
+            )
+        if self.first_topic is None:
+            self.first_topic = records.topics[0]
+        self._loose.append(records)
+        self._loose_bytes += sum(sizes)
+        if self._loose_bytes >= PIECE_BYTES:
+            self._pack()
+
+    def take(self) -> tuple[bytes, ...]:
+        """All of them, in order; none are left."""
+        self._pack()
+        pieces, self._pieces = tuple(self._pieces), []
+        return pieces
+
+    def _pack(self) -> None:
+        if self._loose:
+            self._pieces.append(pack(self._loose))
+            self._loose, self._loose_bytes = [], 0
+
+
+def pack(parts: Sequence[ProducedRecords]) -> bytes:
+    """Compressed."""
+    batches = [_columns(part) for part in parts]
+    sink = io.BytesIO()
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.ipc.new_stream(sink, _SCHEMA, options=options) as stream:
+        stream.write_table(
+            pa.Table.from_batches(batches, _SCHEMA).unify_dictionaries().combine_chunks()
+        )
+    return sink.getvalue()
+
+
+def unpack(piece: bytes) -> Iterable[ProducedRecords]:
+    """As `pack` was given them."""
+    for batch in pa.ipc.open_stream(piece):
+        stamps = batch.column("timestamp")
+        yield ProducedRecords(
+            batch.column("topic").to_pylist(),
+            batch.column("key").to_pylist(),
+            batch.column("value").to_pylist(),
+            stamps.to_numpy(zero_copy_only=False),
+        )
+
+
+def _columns(part: ProducedRecords) -> pa.RecordBatch:
+    count = len(part)
+    stamps = np.full(count, NO_TIMESTAMP) if part.timestamps is None else part.timestamps
+    keys = pa.nulls(count, pa.large_binary()) if part.keys is None else part.keys
+    topics = pa.array(part.topics, pa.string()).dictionary_encode()
+    arrays = [topics, pa.array(keys, pa.large_binary()), pa.array(part.values, pa.large_binary())]
+    return pa.RecordBatch.from_arrays([*arrays, pa.array(stamps, pa.int64())], schema=_SCHEMA)
+
+
+class StagingLog(Protocol):
+    """Writes stagings into a broker, each once, whoever asked before."""
+
+    def write(self, staging: Any) -> None:
+        """Nothing if it is written. Raises: ExternalError: it is not known what has become of it; this log is of no use."""
+
+    def close(self) -> None: ...
+
+
+class StagingCommitter(Committer):
+    """Keeps the log that it used last. What fails for now is put off a few times, each time with a log made anew."""
+
+    def __init__(self) -> None:
+        self._log: tuple[Hashable, StagingLog] | None = None
+        self._failures = 0
+
+    @abstractmethod
+    def staging_of(self, committable: object) -> Any:
+        """What the writer prepared. Raises: TypeError: it is something else."""
+
+    @abstractmethod
+    def log_key(self, staging: Any) -> Hashable:
+        """Stagings with the same one go to the same log."""
+
+    @abstractmethod
+    def open_log(self, staging: Any) -> StagingLog:
+        """Raises: ExternalError."""
+
+    def commit(self, committables: Sequence[object]) -> Sequence[object] | None:
+        for place, committable in enumerate(committables):
+            staging = self.staging_of(committable)
+            try:
+                self._log_of(staging).write(staging)
+            except ExternalError:
+                self._drop_log()
+                if self._failures >= MAX_RETRIES:
+                    raise
+                self._failures += 1
+                return committables[place:]
+            self._failures = 0
+        return None
+
+    def abort(self, job_prefix: str) -> None:
+        """Nothing was left behind: what is not committed was never written."""
+        self._drop_log()
+
+    def close(self) -> None:
+        self._drop_log()
+
+    def _log_of(self, staging: Any) -> StagingLog:
+        key = self.log_key(staging)
+        if self._log is None or self._log[0] != key:
+            self._drop_log()
+            self._log = key, self.open_log(staging)
+        return self._log[1]
+
+    def _drop_log(self) -> None:
+        log, self._log = self._log, None
+        if log is not None:
+            log[1].close()

@@ -1,0 +1,201 @@
+"""Where reading begins and ends, and which keys are read: what users choose. Plain data.
+
+Source: pyflink.datastream.connectors.pulsar, Flink's StartCursor, StopCursor, RangeGenerator; differs: of fixed keys exactly
+those are read, not all whose hash is the same.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from penstock.datastream.connectors.pulsar.protobuf import decode
+from penstock.datastream.connectors.pulsar.splits import Place, Start, StartKind, Stop, StopKind
+from penstock.model.errors import ConfigurationError
+
+_LATEST_LEDGER = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class StartCursor:
+    """Made by its static methods."""
+
+    start: Start
+
+    @staticmethod
+    def default_start_cursor() -> StartCursor:
+        """The first message there is."""
+        return StartCursor.earliest()
+
+    @staticmethod
+    def earliest() -> StartCursor:
+        return StartCursor(Start(StartKind.EARLIEST))
+
+    @staticmethod
+    def latest() -> StartCursor:
+        """Behind the last message there is when the job starts."""
+        return StartCursor(Start(StartKind.LATEST))
+
+    @staticmethod
+    def from_message_id(message_id: bytes, inclusive: bool = True) -> StartCursor:
+        """`message_id`: what `pulsar.MessageId.serialize` gave. Raises: ConfigurationError."""
+        place = _place(message_id, "StartCursor.from_message_id")
+        if place[0] < 0:
+            return StartCursor.earliest()
+        if place[0] == _LATEST_LEDGER:
+            return StartCursor.latest()
+        return StartCursor(Start(StartKind.FROM if inclusive else StartKind.BEHIND, place))
+
+    @staticmethod
+    def from_publish_time(timestamp: int) -> StartCursor:
+        """The first message that was published at this time or later, epoch ms."""
+        at_ms = _timestamp(timestamp, "StartCursor.from_publish_time")
+        return StartCursor(Start(StartKind.PUBLISH_TIME, timestamp_ms=at_ms))
+
+
+@dataclass(frozen=True, slots=True)
+class StopCursor:
+    """Made by its static methods. `at...`: messages from there on are not read. `after...`: the one just there is the last."""
+
+    stop: Stop | None
+
+    @staticmethod
+    def default_stop_cursor() -> StopCursor:
+        return StopCursor.never()
+
+    @staticmethod
+    def never() -> StopCursor:
+        return StopCursor(None)
+
+    @staticmethod
+    def latest() -> StopCursor:
+        """The last message there is when the job starts is the last one."""
+        return StopCursor(Stop(StopKind.LATEST, is_inclusive=True))
+
+    @staticmethod
+    def at_event_time(timestamp: int) -> StopCursor:
+        """Epoch ms. A message without an event time stops nothing."""
+        return _stop_at(StopKind.EVENT_TIME, timestamp, "StopCursor.at_event_time")
+
+    @staticmethod
+    def after_event_time(timestamp: int) -> StopCursor:
+        return _stop_at(StopKind.EVENT_TIME, timestamp, "StopCursor.after_event_time", after=True)
+
+    @staticmethod
+    def at_publish_time(timestamp: int) -> StopCursor:
+        """Epoch ms."""
+        return _stop_at(StopKind.PUBLISH_TIME, timestamp, "StopCursor.at_publish_time")
+
+    @staticmethod
+    def after_publish_time(timestamp: int) -> StopCursor:
+        return _stop_at(
+            StopKind.PUBLISH_TIME, timestamp, "StopCursor.after_publish_time", after=True
+        )
+
+    @staticmethod
+    def at_message_id(message_id: bytes) -> StopCursor:
+        """`message_id`: what `pulsar.MessageId.serialize` gave. Raises: ConfigurationError."""
+        return _stop_id(message_id, "StopCursor.at_message_id", after=False)
+
+    @staticmethod
+    def after_message_id(message_id: bytes) -> StopCursor:
+        """`message_id`: what `pulsar.MessageId.serialize` gave. Raises: ConfigurationError."""
+        return _stop_id(message_id, "StopCursor.after_message_id", after=True)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeGenerator:
+    """Made by its static methods. `keys` None: all messages; "" is that of messages without one."""
+
+    keys: frozenset[str] | None = None
+    ordering_keys: frozenset[str] = frozenset()
+
+    @staticmethod
+    def full() -> RangeGenerator:
+        return RangeGenerator()
+
+    @staticmethod
+    def fixed_key(
+        support_null_key: bool = False,
+        keys: str | list[str] | None = None,
+        key_bytes: bytes | None = None,
+        ordering_key_bytes: bytes | None = None,
+    ) -> RangeGenerator:
+        """Messages with one of these keys. An ordering key goes before a key; `support_null_key`: those with neither, too."""
+        found = _texts(keys)
+        if key_bytes is not None:
+            found.append(base64.b64encode(key_bytes).decode())  # as keys of bytes travel
+        if support_null_key:
+            found.append("")
+        ordering = [] if ordering_key_bytes is None else [_ordering_key(ordering_key_bytes)]
+        if not found and not ordering:
+            raise ConfigurationError(
+                "RangeGenerator.fixed_key: no key is given. Name keys, or take RangeGenerator.full()."
+            )
+        return RangeGenerator(frozenset(found), frozenset(ordering))
+
+    def wants(self, key: str, ordering_key: str) -> bool:
+        """Of one message; "": it has none."""
+        if self.keys is None:
+            return True
+        return ordering_key in self.ordering_keys if ordering_key else key in self.keys
+
+
+def _ordering_key(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except (UnicodeDecodeError, AttributeError) as error:
+        raise ConfigurationError(
+            f"RangeGenerator.fixed_key: expected an ordering key as bytes of UTF-8, which is all that the Python client can "
+            f"read, got {data!r}."
+        ) from error
+
+
+def _texts(keys: str | Sequence[str] | None) -> list[str]:
+    found: Iterable[str] = [keys] if isinstance(keys, str) else keys or ()
+    found = list(found)
+    if not all(isinstance(one, str) and one for one in found):
+        raise ConfigurationError(
+            f"RangeGenerator.fixed_key: expected keys as text that is not empty, got {keys!r}."
+        )
+    return found
+
+
+def _stop_at(kind: StopKind, timestamp: int, where: str, *, after: bool = False) -> StopCursor:
+    return StopCursor(Stop(kind, _timestamp(timestamp, where), after))
+
+
+def _stop_id(message_id: bytes, where: str, *, after: bool) -> StopCursor:
+    place = _place(message_id, where)
+    if place[0] < 0:
+        raise ConfigurationError(f"{where}: MessageId.earliest stops before the first message.")
+    if place[0] == _LATEST_LEDGER:
+        return StopCursor(Stop(StopKind.LATEST, is_inclusive=after))
+    return StopCursor(Stop(StopKind.PLACE, place, after))
+
+
+def _place(message_id: object, where: str) -> Place:
+    """Of a serialized id. Source: MessageIdData of PulsarApi.proto."""
+    fields: dict[int, list[int | bytes]] = {}
+    reason = "ledger and entry are missing"
+    if isinstance(message_id, bytes):
+        try:
+            fields = decode(message_id)
+        except ValueError as error:
+            reason = str(error)
+    numbers = [
+        fields.get(number, [default])[-1] for number, default in ((1, None), (2, None), (4, -1))
+    ]
+    ledger, entry, index = numbers
+    if isinstance(ledger, int) and isinstance(entry, int) and isinstance(index, int):
+        return ledger, entry, index
+    raise ConfigurationError(
+        f"{where}: expected what pulsar.MessageId.serialize() gave, got {message_id!r}: {reason}."
+    )
+
+
+def _timestamp(timestamp: object, where: str) -> int:
+    if isinstance(timestamp, int) and not isinstance(timestamp, bool) and timestamp >= 0:
+        return timestamp
+    raise ConfigurationError(f"{where}: expected epoch milliseconds from 0, got {timestamp!r}.")

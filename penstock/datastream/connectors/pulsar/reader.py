@@ -1,0 +1,274 @@
+"""Reads partitions in a subtask: a consumer for each, batches of messages at a time, on one fetcher's thread.
+
+Source: Flink PulsarSourceReader, PulsarPartitionSplitReader; differs: one thread for all partitions of a subtask; what a
+consumer gets again after a broken connection is not read twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Final
+
+from penstock.common.serialization import DeserializationSchema
+from penstock.datastream.connectors.base import Fetched, ReaderContext, SplitBatch
+from penstock.datastream.connectors.messaging.properties import flag_of, int_of
+from penstock.datastream.connectors.messaging.reader import (
+    CommittingReader,
+    CommittingSplitReader,
+)
+from penstock.datastream.connectors.messaging.records import NO_RECORDS
+from penstock.datastream.connectors.pulsar.client import (
+    ConsumerIsBusy,
+    close_client,
+    import_pulsar,
+    make_client,
+    message_id,
+    open_consumer,
+    place_of,
+    pulsar_errors,
+    text_of,
+)
+from penstock.datastream.connectors.pulsar.cursors import RangeGenerator
+from penstock.datastream.connectors.pulsar.options import (
+    AUTO_ACKNOWLEDGE,
+    AUTO_ACKNOWLEDGE_DEFAULT_MS,
+    AUTO_ACKNOWLEDGE_MS,
+    FAILS,
+    VERIFY_START,
+    WARNS,
+    Options,
+    operation_timeout_s,
+)
+from penstock.datastream.connectors.pulsar.records import (
+    batch_of,
+    not_yet_read,
+    up_to,
+    with_keys,
+)
+from penstock.datastream.connectors.pulsar.splits import (
+    Place,
+    PulsarSplit,
+    StartKind,
+    TopicPartition,
+)
+from penstock.model.errors import ExternalError
+
+WAIT_S: Final = 0.1
+PAUSE_S: Final = 0.005
+"""After a turn in which no partition had anything."""
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderSettings:
+    """What a reader needs of its source."""
+
+    options: Options
+    schema: DeserializationSchema
+    keys: RangeGenerator
+
+    @property
+    def acknowledges_by_itself(self) -> bool:
+        return flag_of(self.options, AUTO_ACKNOWLEDGE, False)
+
+
+@dataclass(slots=True)
+class ReadBatch(SplitBatch):
+    """`last_id`: of its last message, as the client has it, which knows how much of its batch is acknowledged."""
+
+    last_id: Any = None
+
+
+@dataclass(slots=True)
+class _Open:
+    """A split with its consumer. `expected`: the first message that should come. `to_acknowledge`: where nobody waits for
+    checkpoints.
+    """
+
+    split: PulsarSplit
+    consumer: Any
+    expected: Place | None
+    is_over: bool = False
+    to_acknowledge: Any = None
+
+
+class PulsarReader(CommittingReader):
+    """Message ids are acknowledged, cumulatively, when the checkpoint that covers them is complete."""
+
+    def __init__(self, context: ReaderContext, settings: ReaderSettings) -> None:
+        super().__init__(context, commits=not settings.acknowledges_by_itself)
+        self._settings = settings
+
+    def open_split_reader(self) -> PulsarSplitReader:
+        return PulsarSplitReader(self._settings, self.context.subtask())
+
+    def split_id(self, split: PulsarSplit) -> TopicPartition:
+        return split.partition
+
+    def position_behind(self, batch: SplitBatch) -> Any:
+        return batch.last_id if isinstance(batch, ReadBatch) else None
+
+
+class PulsarSplitReader(CommittingSplitReader):
+    """Consumers are opened by `fetch`, which waits for a former one of the same subscription to go."""
+
+    def __init__(self, settings: ReaderSettings, subtask: int) -> None:
+        self._where = f"PulsarSource, subtask {subtask}"
+        self._pulsar = import_pulsar(self._where)
+        self._settings = settings
+        self._client = make_client(settings.options, self._where)
+        self._to_open: list[PulsarSplit] = []
+        self._busy_since: float | None = None
+        self._open: dict[TopicPartition, _Open] = {}
+        self._paused: set[TopicPartition] = set()
+        self._over: list[TopicPartition] = []
+        self._woken = threading.Event()
+        self._interval_s = (
+            int_of(settings.options, AUTO_ACKNOWLEDGE_MS, AUTO_ACKNOWLEDGE_DEFAULT_MS) / 1000
+        )
+        self._acknowledged_at = monotonic()
+
+    # ------------------------------------------------------------------ the fetcher's thread
+
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        self._over += [split.partition for split in splits if split.is_over]
+        self._to_open += [split for split in splits if not split.is_over]
+
+    def pause_or_resume_splits(self, to_pause: Sequence[Any], to_resume: Sequence[Any]) -> None:
+        """A consumer that is not asked holds what its queue has, and gets no more."""
+        self._paused.update(to_pause)
+        self._paused.difference_update(to_resume)
+
+    def wake_up(self) -> None:
+        self._woken.set()
+
+    def fetch(self) -> Fetched:
+        """One turn of all consumers: each waits a little for messages."""
+        self._open_consumers()
+        batches: list[SplitBatch] = []
+        is_idle = True
+        for one in self._open.values():
+            if one.is_over or one.split.partition in self._paused:
+                continue
+            is_idle = False
+            with pulsar_errors(self._pulsar, f"{self._where}: cannot read {one.split.partition}"):
+                messages = one.consumer.batch_receive()
+            batches += self._taken(one, messages)
+        if self._settings.acknowledges_by_itself:
+            self._acknowledge_in_time()
+        finished, self._over = self._over, []
+        if not batches and not finished:
+            self._woken.wait(WAIT_S if is_idle else PAUSE_S)
+        self._woken.clear()
+        return Fetched(batches, finished)
+
+    def commit(self) -> None:
+        """By acknowledging."""
+        for partition, last_id in self.not_yet_told().items():
+            self._acknowledge(partition, last_id)
+
+    def close(self) -> None:
+        try:
+            self.commit()
+        finally:
+            close_client(self._client, self._pulsar)
+
+    def _open_consumers(self) -> None:
+        """Of the splits that are new. A subscription that has a consumer yet is asked again, for as long as a request may take."""
+        waiting, self._to_open = self._to_open, []
+        for split in waiting:
+            try:
+                consumer = open_consumer(
+                    self._client, split.partition, self._settings.options, self._where
+                )
+            except ConsumerIsBusy:
+                now = monotonic()
+                self._busy_since = self._busy_since or now
+                if now - self._busy_since > operation_timeout_s(self._settings.options):
+                    raise
+                self._to_open.append(split)
+                continue
+            self._seek(consumer, split)
+            self._open[split.partition] = _Open(split, consumer, split.start.place)
+        if not self._to_open:
+            self._busy_since = None
+
+    def _seek(self, consumer: Any, split: PulsarSplit) -> None:
+        start = split.start
+        if start.kind is StartKind.SUBSCRIPTION:
+            return
+        with pulsar_errors(
+            self._pulsar, f"{self._where}: cannot go to {start} in {split.partition}"
+        ):
+            if start.kind is StartKind.EARLIEST:
+                consumer.seek(self._pulsar.MessageId.earliest)
+            elif start.kind is StartKind.PUBLISH_TIME:
+                consumer.seek(start.timestamp_ms)
+            else:
+                assert start.place is not None, "the driver has looked it up"
+                consumer.seek(message_id(self._pulsar, start.place))
+
+    def _taken(self, one: _Open, messages: Sequence[Any]) -> list[SplitBatch]:
+        if messages and one.expected is not None:
+            self._verify(one, place_of(messages[0].message_id()))
+        messages = not_yet_read(messages, one.split.start)
+        if not messages:
+            return []
+        wanted, is_over = up_to(messages, one.split.stop)
+        if is_over:
+            one.is_over = True
+            self._over.append(one.split.partition)
+        if not wanted:
+            return []
+        last = wanted[-1]
+        one.to_acknowledge = last.message_id()
+        one.split = one.split.behind(place_of(one.to_acknowledge), is_over=is_over)
+        partition, settings = one.split.partition, self._settings
+        batch = batch_of(with_keys(wanted, settings.keys), settings.schema, partition)
+        read = NO_RECORDS if batch is None else batch
+        return [ReadBatch(read, partition, one.split, one.to_acknowledge)]
+
+    def _verify(self, one: _Open, first: Place) -> None:
+        """The message that reading goes on from comes again, if it is there. Raises: ExternalError, if the source wants it so."""
+        expected, one.expected = one.expected, None
+        if expected is None or first[:2] <= expected[:2]:
+            return
+        ledger, entry, _ = expected
+        is_next = first[:2] == (ledger, entry + 1) or (first[0] > ledger and first[1] == 0)
+        if one.split.start.kind is StartKind.BEHIND and is_next:
+            return  # what was read and acknowledged may be gone
+        text = (
+            f"{self._where}: {one.split.partition} has no message {ledger}:{entry} any more, at which reading was to go on; the "
+            f"first one there is {first[0]}:{first[1]}. What lay between was removed, by the topic's retention, or because it "
+            "was acknowledged."
+        )
+        if self._settings.options.get(VERIFY_START, WARNS) == FAILS:
+            raise ExternalError(text)
+        _LOG.warning("%s", text)
+
+    def _acknowledge_in_time(self) -> None:
+        if monotonic() - self._acknowledged_at < self._interval_s:
+            return
+        self._acknowledged_at = monotonic()
+        for partition, one in self._open.items():
+            last_id, one.to_acknowledge = one.to_acknowledge, None
+            if last_id is not None:
+                self._acknowledge(partition, last_id)
+
+    def _acknowledge(self, partition: TopicPartition, last_id: Any) -> None:
+        found = self._open.get(partition)
+        try:
+            if found is not None:
+                found.consumer.acknowledge_cumulative(last_id)
+        except self._pulsar.PulsarException as error:
+            _LOG.warning(
+                "where=%s partition=%s acknowledge=FAILED cause=%s",
+                self._where,
+                partition,
+                text_of(error),
+            )

@@ -1,0 +1,300 @@
+"""PulsarSink: messages to topics, each once, at least once, or as it comes. Needs pulsar-client (`penstock[pulsar]`).
+
+At least once: messages are sent as records come, and all are delivered before a checkpoint's barrier goes on.
+Exactly once: messages wait in the checkpoint and are sent, deduplicated by the broker, when it is complete (`staging`).
+Source: pyflink.datastream.connectors.pulsar, Flink's PulsarSink; differs: the Python client has no transactions, so that none can
+time out, and messages of one checkpoint become visible one after the other.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from penstock.common.serialization import SerializationSchema
+from penstock.datastream.connectors.base import (
+    Accepts,
+    Committer,
+    DeliveryGuarantee,
+    Sink,
+    SinkWriter,
+    WriterContext,
+)
+from penstock.datastream.connectors.messaging.properties import flag_of, int_of
+from penstock.datastream.connectors.messaging.staging import ProducedRecords, StagedRecords
+from penstock.datastream.connectors.messaging.topics import topics_of_settings
+from penstock.datastream.connectors.pulsar.authentication import parameters_of
+from penstock.datastream.connectors.pulsar.builders import PulsarBuilder, names_of
+from penstock.datastream.connectors.pulsar.client import (
+    close_client,
+    import_pulsar,
+    make_client,
+)
+from penstock.datastream.connectors.pulsar.options import (
+    BATCHING,
+    BATCHING_MESSAGES,
+    BATCHING_MESSAGES_DEFAULT,
+    CHUNKING,
+    CLIENT,
+    GUARANTEE,
+    PRODUCER,
+    PRODUCER_NAME,
+    REFRESH_INTERVAL_DEFAULT_MS,
+    REFRESH_INTERVAL_MS,
+    SERVICE_URL,
+    arguments_of,
+)
+from penstock.datastream.connectors.pulsar.producing import (
+    Partitions,
+    RecordProducers,
+    producer_arguments,
+)
+from penstock.datastream.connectors.pulsar.routing import MessageDelayer, Router, TopicRoutingMode
+from penstock.datastream.connectors.pulsar.staging import (
+    MAX_RECORD_BYTES,
+    CommitterSettings,
+    PulsarCommitter,
+)
+from penstock.model.errors import ConfigurationError
+from penstock.runtime.elements import Batch, RowBatch
+
+NAME = "PulsarSink"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSettings:
+    """What the builder collected."""
+
+    options: Mapping[str, str] = field(default_factory=dict)
+    topics: tuple[str, ...] = ()
+    schema: SerializationSchema | None = None
+    mode: TopicRoutingMode = TopicRoutingMode.ROUND_ROBIN
+    delayer: MessageDelayer = field(default_factory=MessageDelayer.never)
+
+    @property
+    def is_exactly_once(self) -> bool:
+        return self.options.get(GUARANTEE) == DeliveryGuarantee.EXACTLY_ONCE.name
+
+    def new_producer_name(self, subtask: int) -> str:
+        """Another one each time: a broker lets in only one producer of a name."""
+        prefix = self.options.get(PRODUCER_NAME, "penstock")
+        return f"{prefix}-{subtask}-{uuid.uuid4().hex[:16]}"
+
+
+class PulsarSink(Sink):
+    """Made by `builder()`."""
+
+    accepts = Accepts.ROWS
+
+    def __init__(self, settings: SinkSettings) -> None:
+        """Raises: ConfigurationError: something is missing, or goes not together."""
+        self._settings = _checked(settings)
+
+    @staticmethod
+    def builder() -> PulsarSinkBuilder:
+        return PulsarSinkBuilder()
+
+    def validate(self) -> None:
+        """Looks at the topics. Raises: ConfigurationError: they are not there, or the client refuses the options."""
+        settings, where = self._settings, f"{NAME} on the driver"
+        pulsar = import_pulsar(where)
+        producer_arguments(settings.options, pulsar, where)
+        client = make_client(settings.options, where)
+        try:
+            with topics_of_settings("advertisedAddress"):
+                Partitions(client, settings.topics, settings.options, where).now()
+        finally:
+            close_client(client, pulsar)
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        if self._settings.is_exactly_once:
+            return _StagingWriter(self._settings, context)
+        return _DirectWriter(self._settings, context)
+
+    def create_committer(self) -> Committer | None:
+        settings = self._settings
+        if not settings.is_exactly_once:
+            return None
+        return PulsarCommitter(CommitterSettings(settings.options, settings.delayer.delay_ms))
+
+
+class PulsarSinkBuilder(PulsarBuilder):
+    """Service URL, topics and the serializer are needed."""
+
+    def __init__(self) -> None:
+        super().__init__(SinkSettings())
+
+    def build(self) -> PulsarSink:
+        """Raises: ConfigurationError."""
+        return PulsarSink(self._settings)
+
+    def set_producer_name(self, producer_name: str) -> PulsarSinkBuilder:
+        """What names of producers begin with."""
+        return self.set_config(PRODUCER_NAME, producer_name)
+
+    def set_topics(self, topics: str | list[str]) -> PulsarSinkBuilder:
+        """With all their partitions, or single partitions (`topic-partition-0`)."""
+        if self._settings.topics:
+            raise ConfigurationError(
+                f"set_topics: topics are set already: {', '.join(self._settings.topics)}. Call it once."
+            )
+        return self._with(topics=names_of(topics))
+
+    def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> PulsarSinkBuilder:
+        """NONE by default, which sends as AT_LEAST_ONCE does."""
+        if not isinstance(delivery_guarantee, DeliveryGuarantee):
+            raise ConfigurationError(
+                f"set_delivery_guarantee: expected a DeliveryGuarantee, got {delivery_guarantee!r}."
+            )
+        return self.set_config(GUARANTEE, delivery_guarantee)
+
+    def set_topic_routing_mode(self, topic_routing_mode: TopicRoutingMode) -> PulsarSinkBuilder:
+        """ROUND_ROBIN by default. Raises: NotImplementedError: CUSTOM."""
+        if not isinstance(topic_routing_mode, TopicRoutingMode):
+            raise ConfigurationError(
+                f"set_topic_routing_mode: expected a TopicRoutingMode, got {topic_routing_mode!r}."
+            )
+        if topic_routing_mode is TopicRoutingMode.CUSTOM:
+            raise NotImplementedError(
+                "pyflink.datastream.connectors.pulsar.TopicRoutingMode.CUSTOM has no counterpart in Penstock: it takes a class of "
+                "Java's. Split the stream by side outputs or filters, and give each part a PulsarSink with its own topics."
+            )
+        return self._with(mode=topic_routing_mode)
+
+    def set_topic_router(self, topic_router_class_name: str) -> PulsarSinkBuilder:
+        """Raises: NotImplementedError."""
+        raise NotImplementedError(
+            "pyflink.datastream.connectors.pulsar.PulsarSinkBuilder.set_topic_router has no counterpart in Penstock: it takes a "
+            f"class of Java's, got {topic_router_class_name!r}. Split the stream by side outputs or filters, and give each part a "
+            "PulsarSink with its own topics."
+        )
+
+    def set_serialization_schema(
+        self, serialization_schema: SerializationSchema
+    ) -> PulsarSinkBuilder:
+        """Of the payload of a message."""
+        return self._with_a(
+            SerializationSchema, "set_serialization_schema", schema=serialization_schema
+        )
+
+    def delay_sending_message(self, message_delayer: MessageDelayer) -> PulsarSinkBuilder:
+        return self._with_a(MessageDelayer, "delay_sending_message", delayer=message_delayer)
+
+
+class _Writer:
+    """Makes messages of a stream's records."""
+
+    def __init__(self, settings: SinkSettings, context: WriterContext) -> None:
+        assert settings.schema is not None, "checked when the sink was made"
+        self._serialize = settings.schema.serialize
+        self._where = f"{NAME}, subtask {context.subtask} of {context.parallelism}"
+        switch = int_of(settings.options, BATCHING_MESSAGES, BATCHING_MESSAGES_DEFAULT)
+        self._router = Router(settings.mode, switch)
+
+    def _records(self, batch: Batch, partitions: Sequence[str]) -> ProducedRecords:
+        assert isinstance(batch, RowBatch), "a PulsarSink accepts rows"
+        topics = self._router.route(len(batch), partitions)
+        return ProducedRecords(
+            topics, None, list(map(self._serialize, batch.values)), batch.timestamps
+        )
+
+
+class _DirectWriter(_Writer):
+    """Sends as records come."""
+
+    def __init__(self, settings: SinkSettings, context: WriterContext) -> None:
+        super().__init__(settings, context)
+        self._name = settings.new_producer_name(context.subtask)
+        options = settings.options
+        self._producers = RecordProducers(options, self._where, settings.delayer.delay_ms)
+        self._partitions = Partitions(self._producers.client, settings.topics, options, self._where)
+        self._opened: set[str] = set()
+
+    def write(self, batch: Batch, watermark_ms: int) -> None:
+        records = self._records(batch, self._partitions.now())
+        for topic in dict.fromkeys(records.topics):
+            if topic not in self._opened:
+                self._producers.open(topic, producer_name=self._name)
+                self._opened.add(topic)
+        self._producers.send(records)
+
+    def prepare_commit(self) -> Sequence[object]:
+        """At the end of the job."""
+        self._producers.flush()
+        return ()
+
+    def prepare_checkpoint(self, checkpoint_id: int) -> Sequence[object]:
+        self._producers.flush()
+        return ()
+
+    def close(self) -> None:
+        """What is not delivered comes again, from the last checkpoint on."""
+        self._producers.close()
+
+
+class _StagingWriter(_Writer):
+    """Names of producers are its own, one for each staging, so that the broker can tell which are written."""
+
+    def __init__(self, settings: SinkSettings, context: WriterContext) -> None:
+        super().__init__(settings, context)
+        self._name = settings.new_producer_name(context.subtask)
+        self._client = make_client(settings.options, self._where)
+        self._partitions = Partitions(self._client, settings.topics, settings.options, self._where)
+        self._staged = StagedRecords(
+            MAX_RECORD_BYTES,
+            f"a Pulsar broker takes at most {MAX_RECORD_BYTES}: make smaller records, or take AT_LEAST_ONCE with "
+            f"{CHUNKING!r}: 'true' and {BATCHING!r}: 'false'",
+        )
+        self._number = 0
+
+    def write(self, batch: Batch, watermark_ms: int) -> None:
+        self._staged.add(self._records(batch, self._partitions.now()))
+
+    def prepare_commit(self) -> Sequence[object]:
+        """At most one."""
+        pieces = self._staged.take()
+        if not pieces:
+            return ()
+        self._number += 1
+        return ((f"{self._name}-{self._number}", pieces),)
+
+    def close(self) -> None:
+        """Nothing outside knows of what is staged."""
+        close_client(self._client, import_pulsar(self._where))
+
+
+def _checked(settings: SinkSettings) -> SinkSettings:
+    """Raises: ConfigurationError."""
+    options = settings.options
+    if not options.get(SERVICE_URL):
+        raise ConfigurationError(
+            f"{NAME}: the option {SERVICE_URL!r} is required: call set_service_url('pulsar://host:6650')."
+        )
+    if not settings.topics:
+        raise ConfigurationError(f"{NAME}: nothing to write to: call set_topics('...').")
+    if settings.schema is None:
+        raise ConfigurationError(
+            f"{NAME}: a serializer is required: call set_serialization_schema(SimpleStringSchema()), or with another "
+            "SerializationSchema."
+        )
+    guarantee = options.get(GUARANTEE, DeliveryGuarantee.NONE.name)
+    if guarantee not in DeliveryGuarantee.__members__:
+        raise ConfigurationError(
+            f"{NAME}: the option {GUARANTEE!r} is one of {', '.join(DeliveryGuarantee.__members__)}, got {guarantee!r}."
+        )
+    if flag_of(options, CHUNKING, False) and (
+        settings.is_exactly_once or flag_of(options, BATCHING, True)
+    ):
+        raise ConfigurationError(
+            f"{NAME}: {CHUNKING!r} needs {BATCHING!r}: 'false', and goes not with EXACTLY_ONCE, whose messages are sent in batches."
+        )
+    if int_of(options, BATCHING_MESSAGES, BATCHING_MESSAGES_DEFAULT) < 1:
+        raise ConfigurationError(
+            f"{NAME}: the option {BATCHING_MESSAGES!r} is at least 1, got {options[BATCHING_MESSAGES]!r}."
+        )
+    int_of(options, REFRESH_INTERVAL_MS, REFRESH_INTERVAL_DEFAULT_MS)
+    parameters_of(options, NAME)
+    for table in (CLIENT, PRODUCER):
+        arguments_of(options, table)
+    return settings

@@ -1,0 +1,169 @@
+"""Messages of a checkpoint, staged in the checkpoint, and sent when it is complete: each once, by the broker's deduplication.
+
+The Python client has no transactions. So a subtask keeps the messages of a checkpoint until that is complete; then its committer
+sends them under a producer's name that belongs to this staging alone, numbered from 1 in each partition, in batches whose
+boundaries depend on nothing but the messages. Whoever commits the same staging again, in any process, sends the same, and the broker
+drops every batch whose number it has seen under this name. That it does so is looked at when a partition is written for the first time.
+Source: Flink PulsarCommitter, in its place; Pulsar's message deduplication (producer name and sequence id).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from penstock.datastream.connectors.messaging.staging import (
+    ProducedRecords,
+    StagingCommitter,
+    unpack,
+)
+from penstock.datastream.connectors.pulsar.producing import RecordProducers
+from penstock.model.errors import ConfigurationError
+
+CHUNK_MESSAGES: Final = 1000
+CHUNK_BYTES: Final = 128 * 1024
+MAX_BATCH_BYTES: Final = 5 << 20
+"""A broker's maxMessageSize, if nobody has changed it."""
+
+MAX_RECORD_BYTES: Final = MAX_BATCH_BYTES - 10 * 1024
+"""Which leaves room for what the client puts around it."""
+
+_IN_CHUNKS: Final[Mapping[str, Any]] = {
+    # Only a flush ends a batch: never a limit of the client's, nor its timer.
+    "batching_enabled": True,
+    "chunking_enabled": False,
+    "batching_max_messages": 2 * CHUNK_MESSAGES,
+    "batching_max_allowed_size_in_bytes": MAX_BATCH_BYTES,
+    "batching_max_publish_delay_ms": 24 * 60 * 60 * 1000,
+    "max_pending_messages": 2 * CHUNK_MESSAGES,
+    # One that is set is told back as the broker's last one, which shows whether it deduplicates.
+    "initial_sequence_id": None,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """What one writer wrote for one checkpoint. `producer`: a name that no other staging has. `pieces`: packed records."""
+
+    producer: str
+    pieces: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitterSettings:
+    """`delay_ms`: as `RecordProducers` has it."""
+
+    options: Mapping[str, str]
+    delay_ms: int
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Messages for one partition that make a batch. `first`: the number of its first one."""
+
+    topic: str
+    first: int = 1
+    values: list[bytes | None] = field(default_factory=list)
+    stamps: list[int] = field(default_factory=list)
+    size: int = 0
+
+    def is_full_with(self, size: int) -> bool:
+        is_large = self.size + size > CHUNK_BYTES
+        return bool(self.values) and (is_large or len(self.values) >= CHUNK_MESSAGES)
+
+
+def chunks_of(staging: Staging) -> Iterator[Chunk]:
+    """The same ones each time; those of a partition in order."""
+    open_chunks: dict[str, Chunk] = {}
+    for piece in staging.pieces:
+        for records in unpack(piece):
+            assert records.timestamps is not None, "unpacked records have them"
+            rows = zip(
+                records.topics,
+                records.values,
+                records.timestamps.tolist(),
+                records.sizes(),
+                strict=True,
+            )
+            for topic, value, stamp, size in rows:
+                chunk = open_chunks.setdefault(topic, Chunk(topic))
+                if chunk.is_full_with(size):
+                    yield chunk
+                    chunk = open_chunks[topic] = Chunk(topic, chunk.first + len(chunk.values))
+                chunk.values.append(value)
+                chunk.stamps.append(stamp)
+                chunk.size += size
+    yield from open_chunks.values()
+
+
+class DeduplicatedLog:
+    """Sends stagings; the broker drops what it has."""
+
+    def __init__(self, settings: CommitterSettings, where: str) -> None:
+        """Raises: ConfigurationError: the client is missing, or refuses the options."""
+        self._where = where
+        self._producers = RecordProducers(settings.options, where, settings.delay_ms)
+        self._deduplicating: set[str] = set()
+
+    def write(self, staging: Staging) -> None:
+        """Raises: ExternalError; ConfigurationError: a broker does not deduplicate."""
+        opened: set[str] = set()
+        for chunk in chunks_of(staging):
+            if chunk.topic not in opened:
+                self._open(chunk.topic, staging.producer)
+                opened.add(chunk.topic)
+            self._producers.send(_records(chunk), chunk.first)
+            self._producers.flush()
+            if chunk.topic not in self._deduplicating:
+                self._look_for_deduplication(chunk.topic, staging.producer)
+        for topic in opened:
+            self._producers.close_producer(topic)
+
+    def close(self) -> None:
+        self._producers.close()
+
+    def _open(self, topic: str, name: str) -> None:
+        producer = self._producers.open(topic, producer_name=name, **_IN_CHUNKS)
+        if producer.last_sequence_id() >= 0:
+            self._deduplicating.add(topic)
+
+    def _look_for_deduplication(self, topic: str, name: str) -> None:
+        """A broker that deduplicates tells a producer that comes again what it has of it."""
+        self._producers.close_producer(topic)
+        self._open(topic, name)
+        if topic not in self._deduplicating:
+            raise ConfigurationError(
+                f"{self._where}: EXACTLY_ONCE needs message deduplication, which {topic} does not have. Switch it on for its "
+                "namespace (pulsar-admin namespaces set-deduplication --enable) or for all (brokerDeduplicationEnabled=true), "
+                "or take AT_LEAST_ONCE."
+            )
+
+
+def _records(chunk: Chunk) -> ProducedRecords:
+    stamps = np.array(chunk.stamps, np.int64)
+    return ProducedRecords([chunk.topic] * len(chunk.values), None, chunk.values, stamps)
+
+
+class PulsarCommitter(StagingCommitter):
+    """One log for all."""
+
+    def __init__(self, settings: CommitterSettings) -> None:
+        super().__init__()
+        self._settings = settings
+
+    def staging_of(self, committable: object) -> Staging:
+        if isinstance(committable, tuple | list) and len(committable) == 2:
+            producer, pieces = committable
+            return Staging(str(producer), tuple(pieces))
+        raise TypeError(
+            f"a PulsarSink commits (producer, pieces), got {type(committable).__name__}"
+        )
+
+    def log_key(self, staging: Staging) -> None:
+        return None
+
+    def open_log(self, staging: Staging) -> DeduplicatedLog:
+        return DeduplicatedLog(self._settings, "PulsarSink's committer")

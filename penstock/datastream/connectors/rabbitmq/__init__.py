@@ -1,0 +1,10 @@
+"""RabbitMQ as a source and as a sink. Needs pika (`penstock[rabbitmq]`) where a job is made and where it runs.
+
+Source: pyflink.datastream.connectors.rabbitmq.
+"""
+
+from penstock.datastream.connectors.rabbitmq.config import RMQConnectionConfig
+from penstock.datastream.connectors.rabbitmq.sink import RMQSink
+from penstock.datastream.connectors.rabbitmq.source import RMQSource
+
+__all__ = ["RMQConnectionConfig", "RMQSink", "RMQSource"]

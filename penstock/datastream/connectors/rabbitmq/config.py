@@ -1,0 +1,288 @@
+"""RMQConnectionConfig: which broker, and how to stay connected. Knows no client.
+
+Source: pyflink.datastream.connectors.rabbitmq, Flink's RMQConnectionConfig; its defaults are those of RabbitMQ's Java client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from penstock.datastream.connectors.rabbitmq.address import (
+    DEFAULT_VIRTUAL_HOST,
+    MAX_PORT,
+    Address,
+    parsed_uri,
+)
+from penstock.model.errors import ConfigurationError
+
+MAX_SHORT: Final = 65_535
+MIN_FRAME_BYTES: Final = 4096
+MAX_FRAME_BYTES: Final = 131_072
+HEARTBEAT_S: Final = 60
+CONNECTION_TIMEOUT_MS: Final = 60_000
+RECOVERY_INTERVAL_MS: Final = 5000
+MAX_CHANNELS: Final = 2047
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """What the builder was told; None: nothing."""
+
+    host: str | None = None
+    port: int | None = None
+    virtual_host: str | None = None
+    user_name: str | None = None
+    password: str | None = field(default=None, repr=False)
+    uri: str | None = field(default=None, repr=False)
+    network_recovery_interval: int | None = None
+    automatic_recovery: bool | None = None
+    topology_recovery: bool | None = None
+    connection_timeout: int | None = None
+    requested_channel_max: int | None = None
+    requested_frame_max: int | None = None
+    requested_heartbeat: int | None = None
+    prefetch_count: int | None = None
+
+
+class RMQConnectionConfig:
+    """Made by `RMQConnectionConfig.Builder()`. Getters give what was set, None where nothing was."""
+
+    def __init__(self, options: _Options) -> None:
+        """Raises: ConfigurationError: neither a URI nor all of host, port, user name and password."""
+        self._options = options
+        self.address, self._query = _address_of(options)
+
+    def __repr__(self) -> str:
+        return f"RMQConnectionConfig({self.address})"
+
+    def get_host(self) -> str | None:
+        return self._options.host
+
+    def get_port(self) -> int | None:
+        return self._options.port
+
+    def get_virtual_host(self) -> str | None:
+        return self._options.virtual_host
+
+    def get_user_name(self) -> str | None:
+        return self._options.user_name
+
+    def get_password(self) -> str | None:
+        return self._options.password
+
+    def get_uri(self) -> str | None:
+        return self._options.uri
+
+    def get_network_recovery_interval(self) -> int | None:
+        """Ms between two tries to connect again; 5,000 unless set."""
+        return self._options.network_recovery_interval
+
+    def is_automatic_recovery(self) -> bool | None:
+        """Whether a connection that breaks is opened again; True unless set."""
+        return self._options.automatic_recovery
+
+    def is_topology_recovery(self) -> bool | None:
+        """Whether a queue that is gone then is made again; True unless set."""
+        return self._options.topology_recovery
+
+    def get_connection_timeout(self) -> int | None:
+        """Ms until there is a connection; 60,000 unless set, 0: no bound."""
+        return self._options.connection_timeout
+
+    def get_requested_channel_max(self) -> int | None:
+        return self._options.requested_channel_max
+
+    def get_requested_frame_max(self) -> int | None:
+        """Bytes; as many as the broker takes, and 131,072 at most, unless set."""
+        return self._options.requested_frame_max
+
+    def get_requested_heartbeat(self) -> int | None:
+        """Seconds; 60 unless set, 0: none."""
+        return self._options.requested_heartbeat
+
+    # ------------------------------------------------------------------ what holds, for source and sink
+
+    @property
+    def prefetch_count(self) -> int:
+        """Messages that a reader has at most before they are acknowledged; 0: no bound."""
+        return self._options.prefetch_count or 0
+
+    @property
+    def recovers(self) -> bool:
+        return self._options.automatic_recovery is not False
+
+    @property
+    def recovers_topology(self) -> bool:
+        return self._options.topology_recovery is not False
+
+    @property
+    def recovery_interval_s(self) -> float:
+        interval_ms = self._options.network_recovery_interval
+        return (RECOVERY_INTERVAL_MS if interval_ms is None else interval_ms) / 1000
+
+    @property
+    def connection_timeout_s(self) -> float | None:
+        """None: no bound."""
+        timeout_ms = self._chosen(
+            self._options.connection_timeout, "connection_timeout", CONNECTION_TIMEOUT_MS
+        )
+        return timeout_ms / 1000 or None
+
+    @property
+    def heartbeat_s(self) -> int:
+        return self._chosen(self._options.requested_heartbeat, "heartbeat", HEARTBEAT_S)
+
+    @property
+    def channel_max(self) -> int:
+        wanted = self._chosen(self._options.requested_channel_max, "channel_max", MAX_CHANNELS)
+        return wanted or MAX_SHORT
+
+    @property
+    def frame_max(self) -> int:
+        return min(self._options.requested_frame_max or MAX_FRAME_BYTES, MAX_FRAME_BYTES)
+
+    def _chosen(self, value: int | None, name: str, default: int) -> int:
+        """A setter goes before the URI's query, as with Java's client."""
+        return self._query.get(name, default) if value is None else value
+
+    class Builder:
+        """A URI is needed, or host, port, user name and password. If there are both, the URI counts."""
+
+        def __init__(self) -> None:
+            self._options = _Options()
+
+        def set_port(self, port: int) -> RMQConnectionConfig.Builder:
+            return self._set(port=_number("set_port", port, 1, MAX_PORT))
+
+        def set_host(self, host: str) -> RMQConnectionConfig.Builder:
+            return self._set(host=_text("set_host", host))
+
+        def set_virtual_host(self, vhost: str) -> RMQConnectionConfig.Builder:
+            """`/` unless set."""
+            return self._set(virtual_host=_text("set_virtual_host", vhost))
+
+        def set_user_name(self, user_name: str) -> RMQConnectionConfig.Builder:
+            return self._set(user_name=_text("set_user_name", user_name))
+
+        def set_password(self, password: str) -> RMQConnectionConfig.Builder:
+            if not isinstance(password, str):
+                raise ConfigurationError(
+                    f"set_password: expected a text, got {type(password).__name__}."
+                )
+            return self._set(password=password)
+
+        def set_uri(self, uri: str) -> RMQConnectionConfig.Builder:
+            """amqp://user:password@host:5672/virtual-host, or amqps:// for TLS. What it leaves out has the usual value."""
+            if not isinstance(uri, str):
+                raise ConfigurationError(f"set_uri: expected a text, got {type(uri).__name__}.")
+            parsed_uri(uri)
+            return self._set(uri=uri)
+
+        def set_topology_recovery_enabled(
+            self, topology_recovery_enabled: bool
+        ) -> RMQConnectionConfig.Builder:
+            """True unless set: a queue that is gone when a connection is opened again is made again."""
+            found = _flag("set_topology_recovery_enabled", topology_recovery_enabled)
+            return self._set(topology_recovery=found)
+
+        def set_requested_heartbeat(self, requested_heartbeat: int) -> RMQConnectionConfig.Builder:
+            """Seconds; 60 unless set, 0: none."""
+            found = _number("set_requested_heartbeat", requested_heartbeat, 0, MAX_SHORT)
+            return self._set(requested_heartbeat=found)
+
+        def set_requested_frame_max(self, requested_frame_max: int) -> RMQConnectionConfig.Builder:
+            """Bytes, 4,096 at least; 0, and what is more than 131,072, is 131,072."""
+            least = MIN_FRAME_BYTES if requested_frame_max else 0
+            found = _number("set_requested_frame_max", requested_frame_max, least)
+            return self._set(requested_frame_max=found)
+
+        def set_requested_channel_max(
+            self, requested_channel_max: int
+        ) -> RMQConnectionConfig.Builder:
+            """Of which one is used. 2,047 unless set, 0: no bound."""
+            found = _number("set_requested_channel_max", requested_channel_max, 0, MAX_SHORT)
+            return self._set(requested_channel_max=found)
+
+        def set_network_recovery_interval(
+            self, network_recovery_interval: int
+        ) -> RMQConnectionConfig.Builder:
+            """Ms between two tries to connect again; 5,000 unless set."""
+            found = _number("set_network_recovery_interval", network_recovery_interval, 0)
+            return self._set(network_recovery_interval=found)
+
+        def set_connection_timeout(self, connection_timeout: int) -> RMQConnectionConfig.Builder:
+            """Ms until there is a connection; 60,000 unless set, 0: no bound."""
+            found = _number("set_connection_timeout", connection_timeout, 0)
+            return self._set(connection_timeout=found)
+
+        def set_automatic_recovery(self, automatic_recovery: bool) -> RMQConnectionConfig.Builder:
+            """True unless set: a connection that breaks is opened again. False: its task fails."""
+            return self._set(automatic_recovery=_flag("set_automatic_recovery", automatic_recovery))
+
+        def set_prefetch_count(self, prefetch_count: int) -> RMQConnectionConfig.Builder:
+            """Messages that each subtask of a source has at most before they are acknowledged; 0, as usual: no bound.
+
+            They are when a checkpoint is complete, so that no more than these come between two checkpoints. Without checkpoints
+            nothing is bounded: messages count as acknowledged when they are sent.
+            """
+            found = _number("set_prefetch_count", prefetch_count, 0, MAX_SHORT)
+            return self._set(prefetch_count=found)
+
+        def build(self) -> RMQConnectionConfig:
+            """Raises: ConfigurationError."""
+            return RMQConnectionConfig(self._options)
+
+        def _set(self, **changes: Any) -> RMQConnectionConfig.Builder:
+            self._options = replace(self._options, **changes)
+            return self
+
+
+def _address_of(options: _Options) -> tuple[Address, Mapping[str, int]]:
+    if options.uri is not None:
+        return parsed_uri(options.uri)
+    host, port, user_name, password = (
+        options.host,
+        options.port,
+        options.user_name,
+        options.password,
+    )
+    if host is None or port is None or user_name is None or password is None:
+        parts = {
+            "set_host": host,
+            "set_port": port,
+            "set_user_name": user_name,
+            "set_password": password,
+        }
+        missing = [setter for setter, value in parts.items() if value is None]
+        raise ConfigurationError(
+            f"RMQConnectionConfig: {', '.join(missing)} missing before build(). Set host, port, user name and password, or "
+            "all in one with set_uri('amqp://user:password@host:5672/virtual-host')."
+        )
+    virtual_host = options.virtual_host or DEFAULT_VIRTUAL_HOST
+    return Address(host, port, virtual_host, user_name, password), {}
+
+
+def _number(setter: str, value: object, least: int, most: int | None = None) -> int:
+    is_flag = isinstance(value, bool)
+    if (
+        isinstance(value, int)
+        and not is_flag
+        and least <= value <= (value if most is None else most)
+    ):
+        return value
+    bounds = f"from {least} to {most}" if most is not None else f"of {least} or more"
+    raise ConfigurationError(f"{setter}: expected a whole number {bounds}, got {value!r}.")
+
+
+def _text(setter: str, value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ConfigurationError(f"{setter}: expected a text that is not empty, got {value!r}.")
+    return value
+
+
+def _flag(setter: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{setter}: expected True or False, got {value!r}.")
+    return value

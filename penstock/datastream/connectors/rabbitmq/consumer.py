@@ -1,0 +1,199 @@
+"""What a source reads: messages of a queue as they come, in lists, and their acknowledgement. Needs pika.
+
+Source: Flink RMQSource, QueueingConsumer; differs: what waits is bounded, acknowledgements are one for all messages up to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from penstock.datastream.connectors.rabbitmq.channel_thread import ChannelThread
+from penstock.datastream.connectors.rabbitmq.config import RMQConnectionConfig
+
+MAX_ROWS: Final = 4096
+MAX_BATCH_BYTES: Final = 1 << 20
+MAX_WAITING: Final = 4 * MAX_ROWS
+MAX_WAITING_BYTES: Final = 8 * MAX_BATCH_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Up to which message: `tag` is of the broker, on the `connection`-th connection; 0: none. Others mean nothing there."""
+
+    connection: int
+    tag: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """`ids`: correlation ids, empty unless they are used. `tags`: of each message, by which it is acknowledged."""
+
+    connection: int
+    bodies: list[bytes]
+    ids: list[str | None]
+    tags: list[int]
+
+
+class QueueConsumer(ChannelThread):
+    """`acknowledges` False: messages count as acknowledged when they are sent."""
+
+    def __init__(
+        self,
+        config: RMQConnectionConfig,
+        queue: str,
+        where: str,
+        wake: Callable[[], None],
+        *,
+        acknowledges: bool,
+        uses_ids: bool,
+    ) -> None:
+        """`wake`: called when there is something to take, or an error. Any thread."""
+        super().__init__(config, queue, where)
+        self._wake = wake
+        self._acknowledges = acknowledges
+        self._uses_ids = uses_ids
+        self._come = Taken(0, [], [], [])
+        self._come_bytes = 0
+        self._waiting = Taken(0, [], [], [])
+        self._waiting_bytes = 0
+        self._connections = 0
+        self._asked = Place(0)
+        self._done = Place(0)
+
+    # ------------------------------------------------------------------ the task's thread
+
+    def take(self) -> Taken | None:
+        """A batch of what waits. Raises: ExternalError: nothing more comes."""
+        with self.changed:
+            waiting, count = self._waiting, len(self._waiting.bodies)
+            if not count:
+                self.check()
+                return None
+            count_max = max(
+                1, min(MAX_ROWS, MAX_BATCH_BYTES * count // max(1, self._waiting_bytes))
+            )
+            taken = waiting
+            if count > count_max:
+                taken = Taken(
+                    waiting.connection,
+                    waiting.bodies[:count_max],
+                    waiting.ids[:count_max],
+                    waiting.tags[:count_max],
+                )
+                del waiting.bodies[:count_max], waiting.ids[:count_max], waiting.tags[:count_max]
+                self._waiting_bytes -= sum(map(len, taken.bodies))
+            else:
+                self._forget_waiting()
+            if self._loop is not None and self._loop.is_paused and self._has_room(2):
+                self._orders.append(self._resume)
+                self._wake_up()
+        return taken
+
+    def progress(self) -> Place:
+        """Which connection it is, and what the broker has confirmed as acknowledged on it."""
+        with self.changed:
+            return self._done
+
+    def is_read_out(self) -> bool:
+        """Whether nothing that came waits, as far as one can know."""
+        with self.changed:
+            is_paused = self._loop is None or self._loop.is_paused
+            return self._is_ready and not is_paused and not self._waiting.bodies
+
+    def acknowledge(self, place: Place) -> None:
+        """All messages up to this one; `progress` tells when that is done. What a lost connection brought comes again."""
+        self.run_soon(lambda: self._acknowledge(place))
+
+    # ------------------------------------------------------------------ the connection's thread
+
+    @property
+    def _recovers(self) -> bool:
+        """Messages that are not acknowledged come again, though the task has counted them. Who cannot tell them by their ids goes
+        back to its checkpoint instead.
+        """
+        return super()._recovers and (self._uses_ids or not self._acknowledges)
+
+    def _begin(self, channel: Any) -> None:
+        channel.add_on_cancel_callback(self._on_cancelled)
+        if self._acknowledges:
+            channel.tx_select()
+            channel.basic_qos(prefetch_count=self._config.prefetch_count)
+        channel.basic_consume(
+            self._queue,
+            self._on_message_with_id if self._uses_ids else self._on_message,
+            auto_ack=not self._acknowledges,
+        )
+
+    def _on_message(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        self._come.bodies.append(body)
+        self._come.tags.append(method.delivery_tag)
+        self._come_bytes += len(body)
+
+    def _on_message_with_id(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        self._come.ids.append(properties.correlation_id)
+        self._on_message(channel, method, properties, body)
+
+    def _after_step(self) -> None:
+        """Hand over what this step has brought."""
+        if not self._come.bodies:
+            return
+        with self.changed:
+            waiting, come = self._waiting, self._come
+            was_empty = not waiting.bodies
+            waiting.bodies.extend(come.bodies)
+            waiting.ids.extend(come.ids)
+            waiting.tags.extend(come.tags)
+            self._waiting_bytes += self._come_bytes
+            self._forget_come()
+            if not self._has_room() and self._loop is not None and not self._is_closing:
+                self._loop.pause(True)
+                self.changed.notify_all()
+        if was_empty:
+            self._wake()
+
+    def _resume(self) -> None:
+        if self._loop is not None:
+            self._loop.pause(False)
+
+    def _has_room(self, share: int = 1) -> bool:
+        """Whether less waits than that share of what may."""
+        is_short = len(self._waiting.bodies) < MAX_WAITING // share
+        return is_short and self._waiting_bytes < MAX_WAITING_BYTES // share
+
+    def _acknowledge(self, place: Place) -> None:
+        is_new = place.connection == self._connections and place.tag > self._asked.tag
+        if is_new and self._is_ready and self._channel.is_open:
+            self._asked = place
+            self._channel.basic_ack(place.tag, multiple=True)
+            self._channel.tx_commit(partial(self._on_committed, place))
+
+    def _on_committed(self, place: Place, frame: Any) -> None:
+        with self.changed:
+            if place.connection == self._connections:
+                self._done = place
+
+    def _on_cancelled(self, frame: Any) -> None:
+        self._refuse(
+            f"the broker at {self._config.address} sends nothing more of the queue {self._queue!r}: it was deleted, or moved."
+        )
+
+    def _on_lost(self) -> None:
+        """What waits comes again, unless it is acknowledged."""
+        with self.changed:
+            self._forget_come()
+            self._connections += 1
+            self._asked = self._done = Place(self._connections)
+            if self._acknowledges:
+                self._forget_waiting()
+
+    def _on_error(self) -> None:
+        self._wake()
+
+    def _forget_come(self) -> None:
+        self._come, self._come_bytes = Taken(self._connections, [], [], []), 0
+
+    def _forget_waiting(self) -> None:
+        self._waiting, self._waiting_bytes = Taken(self._connections, [], [], []), 0

@@ -1,0 +1,62 @@
+"""The client's I/O loop, which can leave what has come unread for a while. Knows the loop by its methods only.
+
+A broker that sends faster than its reader takes is held back by TCP: nothing else bounds what it sends where messages count as
+acknowledged when they are sent. What is written still goes out meanwhile, heartbeats too.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+
+class PausableLoop:
+    """A pika IOLoop, with a switch. All but `add_callback_threadsafe` on one thread."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self._wanted: dict[int, int] = {}
+        self.is_paused = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def pause(self, is_paused: bool) -> None:
+        if is_paused != self.is_paused:
+            self.is_paused = is_paused
+            for fd, events in self._wanted.items():
+                self._inner.update_handler(fd, self._allowed(events))
+
+    def add_handler(self, fd: int, handler: Callable[[int, int], None], events: int) -> None:
+        def handle(ready: int, found: int) -> None:
+            if self.is_paused and not found & (self._inner.READ | self._inner.WRITE):
+                # It broke. Only who reads is told so, and until then it is said again and again.
+                self.pause(False)
+            else:
+                handler(ready, found)
+
+        self._wanted[fd] = events
+        self._inner.add_handler(fd, handle, self._allowed(events))
+
+    def update_handler(self, fd: int, events: int) -> None:
+        self._wanted[fd] = events
+        self._inner.update_handler(fd, self._allowed(events))
+
+    def remove_handler(self, fd: int) -> None:
+        self._wanted.pop(fd, None)
+        self._inner.remove_handler(fd)
+
+    def cut(self) -> None:
+        """End all connections at once: the client finds them broken, and cleans up."""
+        self.pause(False)
+        for fd in list(self._wanted):
+            with socket.socket(fileno=os.dup(fd)) as found:
+                try:
+                    found.shutdown(socket.SHUT_RDWR)
+                except OSError:  # it is not connected, or broken already
+                    continue
+
+    def _allowed(self, events: int) -> int:
+        return events & ~self._inner.READ if self.is_paused else events

@@ -1,0 +1,209 @@
+"""Reads a queue in a subtask: what came as batches, acknowledged when its checkpoint is complete, each message once by its id.
+
+Source: Flink RMQSource, MessageAcknowledgingSourceBase; differs: ids are forgotten when the broker has confirmed that their messages
+are acknowledged, not before; those of which that is not known, when the connection that had them must be gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from penstock.common.serialization import DeserializationSchema
+from penstock.datastream.connectors.base import (
+    ReaderContext,
+    ReaderStatus,
+    SourceReader,
+    SplitBatch,
+)
+from penstock.datastream.connectors.messaging.records import batch_of
+from penstock.datastream.connectors.rabbitmq.config import HEARTBEAT_S, RMQConnectionConfig
+from penstock.datastream.connectors.rabbitmq.consumer import Place, QueueConsumer, Taken
+from penstock.runtime.elements import Batch
+from penstock.runtime.source import Polled
+
+HEARTBEATS_UNTIL_GONE: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ReadIds:
+    """In checkpoints: messages that were read, and may come again."""
+
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderSettings:
+    """What a RMQSource was made of."""
+
+    config: RMQConnectionConfig
+    queue: str
+    uses_ids: bool
+    schema: DeserializationSchema
+
+
+class RMQReader(SourceReader):
+    """Has no splits: all subtasks read one queue, and the broker shares it out."""
+
+    def __init__(self, context: ReaderContext, settings: ReaderSettings) -> None:
+        self._context = context
+        self._settings = settings
+        self._acknowledges = context.takes_checkpoints()
+        self._uses_ids = settings.uses_ids and self._acknowledges
+        self._consumer = QueueConsumer(
+            settings.config,
+            settings.queue,
+            f"RMQSource, subtask {context.subtask()}",
+            context.wake,
+            acknowledges=self._acknowledges,
+            uses_ids=self._uses_ids,
+        )
+        self._read = Place(0)
+        self._seen = SeenIds()
+        # Up to where each checkpoint read, on this connection.
+        self._places: dict[int, Place] = {}
+        heartbeat_s = settings.config.heartbeat_s or HEARTBEAT_S
+        self._gone_after_ms = HEARTBEATS_UNTIL_GONE * heartbeat_s * 1000
+        self._gone_at_ms = context.monotonic_ms() + self._gone_after_ms
+
+    def start(self) -> None:
+        self._consumer.start()
+
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        """What a checkpoint has, before the start."""
+        if self._uses_ids:
+            for state in splits:
+                self._seen.carry_over(state.ids)
+
+    def notify_no_more_splits(self) -> None:
+        """It has none."""
+
+    def poll_next(self) -> Polled:
+        self._catch_up()
+        while (taken := self._consumer.take()) is not None:
+            if self._acknowledges and taken.connection != self._read.connection:
+                self._catch_up()
+                if taken.connection != self._read.connection:
+                    continue  # which is lost, too: they come again
+            batch = self._batch(taken)
+            self._read = Place(self._read.connection, taken.tags[-1])
+            if batch is not None:
+                return SplitBatch(batch)
+        self._forget_what_is_gone()
+        return ReaderStatus.NOTHING_AVAILABLE
+
+    def before_checkpoint(self, checkpoint_id: int) -> None:
+        if self._acknowledges:
+            self._catch_up()
+            self._places[checkpoint_id] = self._read
+            self._seen.mark(checkpoint_id)
+
+    def snapshot_state(self) -> Sequence[Any]:
+        ids = self._seen.all()
+        return [ReadIds(ids)] if ids else []
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        self._catch_up()
+        done = [one for one in self._places if one <= checkpoint_id]
+        if done:
+            self._consumer.acknowledge(self._places[max(done)])
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _batch(self, taken: Taken) -> Batch | None:
+        """Without messages that were read before."""
+        bodies, tags, queue = taken.bodies, taken.tags, self._settings.queue
+        if self._uses_ids:
+            if None in taken.ids:
+                raise ValueError(
+                    f"a message of the queue {queue!r} has no correlation id, but the RMQSource was made with "
+                    "use_correlation_id=True, which needs one of its own on each message. Have who publishes set the property "
+                    f"correlation_id, or take use_correlation_id=False. The message: {bodies[taken.ids.index(None)][:200]!r}"
+                )
+            new = self._seen.add_all(taken.ids)
+            if new is not None:
+                bodies, tags = [bodies[place] for place in new], [tags[place] for place in new]
+        if not bodies:
+            return None
+        return batch_of(
+            bodies,
+            None,
+            self._settings.schema,
+            lambda number: f"a message of the queue {queue!r} (delivery tag {tags[number]})",
+        )
+
+    def _catch_up(self) -> None:
+        """With the connection: what is acknowledged is forgotten; when it is another one, nothing more of the last one will be."""
+        done = self._consumer.progress()
+        if done.connection != self._read.connection:
+            self._read = Place(done.connection)
+            self._places.clear()
+            self._seen.carry_over(())
+            self._gone_at_ms = self._context.monotonic_ms() + self._gone_after_ms
+            return
+        for checkpoint_id, place in list(self._places.items()):
+            if place.tag <= done.tag:
+                del self._places[checkpoint_id]
+                self._seen.forget(checkpoint_id)
+
+    def _forget_what_is_gone(self) -> None:
+        """Of former connections. The broker has missed their heartbeats by now, and what it had to send again was read."""
+        is_time = self._seen.has_carried and self._context.monotonic_ms() >= self._gone_at_ms
+        if is_time and self._consumer.is_read_out():
+            self._seen.forget_carried()
+
+
+class SeenIds:
+    """Ids of messages that were read, and may come again: since the last checkpoint, by checkpoint, and of former connections."""
+
+    def __init__(self) -> None:
+        self._all: set[str] = set()
+        self._new: list[str] = []
+        self._by_checkpoint: dict[int, list[str]] = {}
+        self._carried: set[str] = set()
+
+    @property
+    def has_carried(self) -> bool:
+        return bool(self._carried)
+
+    def all(self) -> tuple[str, ...]:
+        return tuple(self._all)
+
+    def add_all(self, ids: Sequence[Any]) -> Sequence[int] | None:
+        """Places of those that were not there; None, as usual: none was."""
+        found = set(ids)
+        if len(found) == len(ids) and found.isdisjoint(self._all):
+            self._all |= found
+            self._new.extend(ids)
+            return None
+        return [place for place, one in enumerate(ids) if self._add(one)]
+
+    def _add(self, one: str) -> bool:
+        """Whether it was not there."""
+        if one not in self._all:
+            self._all.add(one)
+            self._new.append(one)
+            return True
+        if one in self._carried:  # it has come again: the next checkpoint acknowledges it
+            self._carried.remove(one)
+            self._new.append(one)
+        return False
+
+    def mark(self, checkpoint_id: int) -> None:
+        """What came since the last one belongs to this checkpoint."""
+        self._by_checkpoint[checkpoint_id], self._new = self._new, []
+
+    def forget(self, checkpoint_id: int) -> None:
+        self._all.difference_update(self._by_checkpoint.pop(checkpoint_id, ()))
+
+    def carry_over(self, more: Sequence[str]) -> None:
+        """All that is known, and `more`, is from former connections now."""
+        self._all.update(more)
+        self._carried = set(self._all)
+        self._new, self._by_checkpoint = [], {}
+
+    def forget_carried(self) -> None:
+        self._all -= self._carried
+        self._carried = set()

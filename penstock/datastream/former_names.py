@@ -1,0 +1,79 @@
+"""What PyFlink 1 had and PyFlink 2 has not, or has elsewhere: programs of that time are all over the web. Knows no class.
+
+Source: pyflink.datastream of Flink 1.x.
+"""
+
+from typing import Final
+
+_TIME: Final = "Event time is always on: give a source its WatermarkStrategy, and take windows and timers of the time that you want."
+_BACKEND: Final = "Set state.backend.type to hashmap or rocksdb in the configuration."
+_KRYO: Final = "Nothing here needs serializers of Java: leave the call out."
+_RETENTION: Final = "ExternalizedCheckpointRetention and set_externalized_checkpoint_retention."
+_STORAGE: Final = "Set execution.checkpointing.dir in the configuration."
+
+OF_THE_PACKAGE: Final = {
+    "TimeCharacteristic": f"PyFlink 2 has none either. {_TIME}",
+    "ExternalizedCheckpointCleanup": f"As in PyFlink 2, use {_RETENTION}",
+}
+OF_THE_ENVIRONMENT: Final = {
+    **dict.fromkeys(("set_stream_time_characteristic", "get_stream_time_characteristic"), _TIME),
+    **dict.fromkeys(("set_state_backend", "get_state_backend"), _BACKEND),
+    **dict.fromkeys(
+        (
+            "add_default_kryo_serializer",
+            "register_type_with_kryo_serializer",
+            "register_type",
+        ),
+        _KRYO,
+    ),
+    "read_text_file": "Use env.from_source(FileSource.for_record_stream_format(StreamFormat.text_line_format(), path).build(), "
+    "WatermarkStrategy.no_watermarks(), 'lines').",
+}
+OF_CHECKPOINT_CONFIG: Final = {
+    **dict.fromkeys(
+        (
+            "enable_externalized_checkpoints",
+            "set_externalized_checkpoint_cleanup",
+            "get_externalized_checkpoint_cleanup",
+        ),
+        f"Use {_RETENTION}",
+    ),
+    **dict.fromkeys(
+        ("set_checkpoint_storage", "set_checkpoint_storage_dir", "get_checkpoint_storage"), _STORAGE
+    ),
+}
+
+_CONNECTORS = {
+    "jdbc": ("JdbcSink", "JdbcConnectionOptions", "JdbcExecutionOptions"),
+    "kafka": ("KafkaSource", "FlinkKafkaConsumer", "FlinkKafkaProducer", "Semantic"),
+    "dynamic_kafka": (
+        "DynamicKafkaSource",
+        "DynamicKafkaSourceBuilder",
+        "KafkaMetadataService",
+        "KafkaRecordDeserializationSchema",
+        "KafkaStreamSetSubscriber",
+        "KafkaStreamSubscriber",
+        "SingleClusterTopicMetadataService",
+        "StreamPatternSubscriber",
+    ),
+    "pulsar": ("PulsarSource", "PulsarSourceBuilder", "StartCursor", "StopCursor"),
+    "rabbitmq": ("RMQSource", "RMQSink", "RMQConnectionConfig"),
+    "file_system": (
+        "BucketAssigner",
+        "FileEnumeratorProvider",
+        "FileSink",
+        "FileSplitAssignerProvider",
+        "FileSource",
+        "FileSourceBuilder",
+        "OutputFileConfig",
+        "RollingPolicy",
+        "StreamFormat",
+        "StreamingFileSink",
+    ),
+}
+OF_CONNECTORS: Final = {
+    name: f"penstock.datastream.connectors.{module}"
+    for module, names in _CONNECTORS.items()
+    for name in names
+}
+"""Names that PyFlink's package has too, with their modules, which are imported when one is asked for."""
