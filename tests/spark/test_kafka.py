@@ -30,4 +30,4 @@ def test_records_go_from_topic_to_topic_once(tmp_path):
         env.execute("copy")
         wanted = sorted(f"{partition}:{n}" for partition in range(2) for n in range(500))
         assert sorted(texts(broker.servers, "out", range(2))) == wanted
-        assert [broker.offset("g", "in", partition) for partition in range(2)] == [500, 500]
+        broker.wait_for(lambda: [broker.offset("g", "in", one) for one in range(2)] == [500, 500])

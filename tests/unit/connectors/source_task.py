@@ -21,9 +21,11 @@ class Task(FakeReaderContext):
         self.reader = source.create_reader(self)
         self.reader.start()
         self.batches = []
+        self.fetcher = None
 
     def start_fetcher(self, split_reader):
-        return FetcherThread(split_reader, self.has_news.set, "fetcher")
+        self.fetcher = FetcherThread(split_reader, self.has_news.set, "fetcher")
+        return self.fetcher
 
     def read(self, count):
         """Until so many records came; they are what is returned."""
@@ -57,5 +59,9 @@ class Task(FakeReaderContext):
         return polled is ReaderStatus.END_OF_INPUT
 
     def close(self):
+        """The reader does not wait for its thread for long; what that thread tells a broker at its end is told here."""
         self.reader.close()
         self.enumerator.close()
+        if self.fetcher is not None:
+            self.fetcher._thread.join(WAIT_S)
+            assert not self.fetcher._thread.is_alive(), "the fetcher does not end"
