@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from tests import kafka_broker, pulsar_broker
 from tests.postgres import postgres_server
+from tests.unit.connectors.kafka_clients import clients_left
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +29,14 @@ def url(request, tmp_path):
         connection.execute(sa.text("DROP SCHEMA public CASCADE"))
         connection.execute(sa.text("CREATE SCHEMA public"))
     return server
+
+
+# ruff: ignore[pytest-fixture-autouse] - nobody asks to be watched
+@pytest.fixture(autouse=True)
+def leave_no_kafka_client():
+    """One that is left goes on looking for its broker, with new threads and descriptors while other tests count them."""
+    yield
+    assert not clients_left(), "a client of Kafka is still there: close it, or what owns it"
 
 
 @pytest.fixture

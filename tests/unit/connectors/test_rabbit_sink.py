@@ -66,6 +66,8 @@ def test_a_connection_that_breaks_loses_nothing(amqp, queue):
     with writing(sink_of(amqp, queue)) as writer:
         for begin in range(0, 1000, 100):
             writer.write(rows_of(*numbers(begin, begin + 100)), 0)
+            if begin == 0:
+                writer.prepare_commit()  # there is a connection: one that never came up is an error
             if begin == 500:
                 amqp.cut()
         writer.prepare_commit()

@@ -5,6 +5,7 @@ Optional: `pip install 'penstock[kafka]'` on the driver and on every executor. K
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -38,13 +39,12 @@ class LastError:
     """What the client said last of its connections: the reason why a request has timed out."""
 
     def __init__(self) -> None:
-        self.text = ""
-
-    def __call__(self, error: Any) -> None:
-        self.text = str(error)
+        self._errors: deque[Any] = deque(maxlen=1)
+        self.note: Final = self._errors.append
+        """For the client to call. Not our code: see `producing.RecordProducer`."""
 
     def reason(self) -> str:
-        return f" The client's last error: {self.text}." if self.text else ""
+        return f" The client's last error: {self._errors[0]}." if self._errors else ""
 
 
 def make_client(
@@ -56,7 +56,7 @@ def make_client(
     """
     kafka = import_kafka(where)
     last = LastError()
-    settings: dict[str, Any] = {"error_cb": last, **client_properties(properties, where)}
+    settings: dict[str, Any] = {"error_cb": last.note, **client_properties(properties, where)}
     settings.update((key.replace("__", "."), value) for key, value in more.items())
     try:
         return getattr(kafka, kind)(settings), last

@@ -14,7 +14,11 @@ WAIT_S: Final = 0.1
 
 
 class RecordProducer:
-    """Sends in the background; a record that cannot be delivered is an error of the next call, or is shown, if only that is wished."""
+    """Sends in the background; a record that cannot be delivered is an error of the next call, or is shown, if only that is wished.
+
+    What the client calls back is no code of ours where a producer may be fenced off: after a fatal error it goes on calling
+    with that error pending, and forgets the exception which comes of it, with the whole stack of frames that it names.
+    """
 
     def __init__(
         self,
@@ -26,8 +30,9 @@ class RecordProducer:
     ) -> None:
         """`more`: of librdkafka's, dots written as __."""
         self._where = where
-        self._only_shows = only_shows_failures
-        self._failure: str | None = None
+        self._shows = only_shows_failures
+        self._undelivered: dict[Any, Any] = {}
+        """Error -> the first record that met it."""
         usual: dict[str, str] = {"partitioner": "murmur2_random"}  # as Java's producers choose
         if properties.get("acks", "all") in {"all", "-1"}:
             # What is sent again is neither written twice nor out of turn.
@@ -37,7 +42,7 @@ class RecordProducer:
             {**usual, **properties},
             where,
             delivery__report__only__error=True,
-            on_delivery=self._on_failure,
+            on_delivery=self._show if only_shows_failures else self._undelivered.setdefault,
             **more,
         )
 
@@ -77,15 +82,15 @@ class RecordProducer:
             ) from error
 
     def check(self) -> None:
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise ExternalError(failure)
+        """Raises: ExternalError: a record was not delivered; this producer is of no use then."""
+        if self._undelivered:
+            raise ExternalError(self._text_of(*next(iter(self._undelivered.items()))))
 
     def drop(self) -> None:
         """Without waiting for anything; what was not sent is forgotten."""
-        self._only_shows = False
+        self._shows = False
         client = self.client
-        self.client = None  # its callback has this object, which would keep it alive
+        self.client = None  # it ends with the last who has it
         if client is not None:
             client.purge()
             client.poll(0)
@@ -102,12 +107,12 @@ class RecordProducer:
                 continue
             return
 
-    def _on_failure(self, error: Any, message: Any) -> None:
-        text = (
+    def _show(self, error: Any, message: Any) -> None:
+        if self._shows:
+            print(self._text_of(error, message))  # ruff: ignore[print] - what tasks print appears at the driver
+
+    def _text_of(self, error: Any, message: Any) -> str:
+        return (
             f"{self._where}: a record for the topic {message.topic()!r} was not delivered: {error.str()} ({error.name()})."
             f"{self._last.reason()}"
         )
-        if self._only_shows:
-            print(text)  # ruff: ignore[print] - what tasks print appears at the driver
-        elif self._failure is None:
-            self._failure = text
