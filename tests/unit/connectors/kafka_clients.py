@@ -7,7 +7,7 @@ import sys
 import threading
 from pathlib import Path
 
-WAIT_S = 10
+WAIT_S = 30
 TASKS = Path("/proc/self/task")
 
 

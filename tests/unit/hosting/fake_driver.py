@@ -48,7 +48,7 @@ from penstock.runtime.source_operator import SourceOperator
 JOB = JobId("job")
 SLOT = AllocationId("slot")
 TOKEN = FencingToken("token")
-PATIENCE_S = 15.0
+PATIENCE_S = 60.0
 
 
 class Told(TaskManager):

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.hosting.async_calls import AsyncCallThreads
 
-WAIT_S = 10
+WAIT_S = 30
 
 
 class Calling:

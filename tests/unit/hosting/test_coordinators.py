@@ -15,7 +15,7 @@ from penstock.runtime.source import Boundedness, Source, SplitEnumerator
 from penstock.runtime.source_operator import SourceOperator
 from penstock.runtime.watermarks import AlignmentParams, WatermarkStrategy
 
-WAIT_S = 10
+WAIT_S = 30
 VERTEX = VertexId("v")
 
 

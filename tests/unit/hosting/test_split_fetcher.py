@@ -9,7 +9,7 @@ from penstock.hosting.settings_builder import HOST_DEFAULTS
 from penstock.hosting.split_fetcher import CAPACITY, FetcherThread
 from penstock.runtime.source import Fetched, SplitReader
 
-WAIT_S = 10
+WAIT_S = 30
 
 
 class Numbers(SplitReader):

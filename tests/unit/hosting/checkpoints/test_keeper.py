@@ -27,7 +27,7 @@ from penstock.model.messages import (
 )
 
 JOB = JobId("job")
-WAIT_S = 10
+WAIT_S = 30
 
 
 class Coordinators:
