@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from decimal import Decimal
 from enum import Enum
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -41,6 +42,8 @@ _MASK: Final = 0xFFFFFFFF
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
 _PLAIN: Final = frozenset({str, int, bytes})
+_PLAIN_ITEMS: Final = frozenset({str, int, type(None)})
+"""Without bytes, so that no tuple of them is equal to an OtherKey of an encoding."""
 _DOUBLE: Final = struct.Struct(">d")
 _DOUBLE_BITS: Final = struct.Struct(">Q")
 _NAN_BITS: Final = 0x7FF8000000000000
@@ -50,13 +53,19 @@ _MORE_BYTES, _FIRST_OF_TWO, _FIRST_OF_FOUR = 0x80, 0xC0, 0xF0  # bytes of UTF-8,
 _INT32_KINDS: Final = frozenset({BasicType.INT, BasicType.SHORT, BasicType.BYTE})
 
 
-class OtherKey(tuple[bytes]):  # ruff: ignore[no-slots-in-tuple-subclass] - a tuple cannot have slots beside its items
+class OtherKey(tuple[Any, ...]):  # ruff: ignore[no-slots-in-tuple-subclass] - a tuple cannot have slots beside its items
     """Stands in dicts for a key whose Python equality is not its identity; `key` is the key itself.
 
-    A tuple, so that hash and equality run in C; plain tuples are never put in those dicts.
+    A tuple, so that hash and equality run in C: of the key's encoding alone, or, of a tuple that is not plain but has the identity
+    of one that is (a named one, say), its items.
     """
 
     key: Any
+
+    def encoding(self) -> bytes:
+        """`canonical_bytes` of the key."""
+        is_encoded = len(self) == 1 and type(self[0]) is bytes
+        return self[0] if is_encoded else canonical_bytes(tuple(self))
 
 
 # ------------------------------------------------------------------------------- hash of one key
@@ -136,18 +145,37 @@ def _parts(key: Any) -> list[bytes]:
 
 
 def state_key(key: Any) -> Any:
-    """What stands for the key in a dict: itself for str, int, bytes, else an OtherKey."""
-    if type(key) in _PLAIN:
+    """What stands for the key in a dict: itself for str, int, bytes and tuples of str, int and None, else an OtherKey."""
+    kind = type(key)
+    if kind in _PLAIN or (kind is tuple and _PLAIN_ITEMS.issuperset(map(type, key))):
         return key
     if isinstance(key, np.generic):
         return state_key(key.item())
     if isinstance(key, str | int) and not isinstance(key, bool | Enum):
-        return "".join(key) if isinstance(key, str) else int(key) + 0
+        return _bare(key)
+    if isinstance(key, tuple):
+        items = tuple(map(_bare, key))
+        if _PLAIN_ITEMS.issuperset(map(type, items)):
+            return _other_key(items, key)
     parts = _parts(key)
-    made = OtherKey((b"".join(parts),))
+    # What can be changed may be so by the user's function when the record has passed.
+    return _other_key((b"".join(parts),), deepcopy(key) if _CHANGEABLE in parts else key)
+
+
+def _bare(value: Any) -> Any:
+    """The str or int that has the same encoding; all else is as it was."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if type(value) in _PLAIN_ITEMS or isinstance(value, bool | Enum):
+        return value
+    if isinstance(value, str):
+        return "".join(value)
+    return int(value) + 0 if isinstance(value, int) else value
+
+
+def _other_key(content: tuple[Any, ...], key: Any) -> OtherKey:
+    made = OtherKey(content)
     made.key = key
-    if _CHANGEABLE in parts:  # the user's function may do so when the record has passed
-        made.key = deepcopy(key)
     return made
 
 
@@ -158,7 +186,10 @@ def original_key(skey: Any) -> Any:
 
 def state_keys(keys: list[Any]) -> list[Any]:
     """`state_key` of a batch; the same list when every key stands for itself."""
-    if set(map(type, keys)) <= _PLAIN:
+    kinds = set(map(type, keys))
+    if kinds <= _PLAIN:
+        return keys
+    if kinds == {tuple} and _PLAIN_ITEMS.issuperset(map(type, chain.from_iterable(keys))):
         return keys
     return [state_key(key) for key in keys]
 

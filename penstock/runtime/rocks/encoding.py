@@ -92,7 +92,7 @@ def group_time_row_parts(row: bytes) -> tuple[int, Any, Any]:
 
 
 def _encode_key(skey: Any) -> bytes:
-    return encode_plain(skey) if type(skey) is not OtherKey else b"o" + skey[0]
+    return encode_plain(skey) if type(skey) is not OtherKey else b"o" + skey.encoding()
 
 
 def encode_namespace(namespace: Any) -> bytes:

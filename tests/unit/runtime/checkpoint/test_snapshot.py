@@ -159,7 +159,7 @@ def test_tables_survive():
 
 def test_a_subtask_reads_only_the_chunks_that_have_its_groups(monkeypatch):
     monkeypatch.setattr(state_format, "CHUNK_BYTES", 2000)
-    keys = [state_key(("k", number)) for number in range(500)]
+    keys = [state_key(("k", float(number))) for number in range(500)]
     part = KeyedPart(StateInfo("Value"), 128, False, keys, [list(range(500))])
     state = written(OperatorSnapshot({"s": part}).freeze(plain_dumps))
     assert len(state.keyed) > 4
