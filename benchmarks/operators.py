@@ -6,6 +6,7 @@ attributes and a dict as state; one loop that calls the same 24 functions. They 
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from benchmarks.figures import Figure
@@ -18,6 +19,7 @@ from penstock.runtime.elements import Batch, RowBatch
 
 KEYED_RECORDS = 8_000_000
 KEYS = 10_000
+LETTERS = "abcdefgh"
 CHAINED_RECORDS = 2_000_000
 CHAINED_MAPS = 24
 BATCH = 4096
@@ -59,7 +61,12 @@ class _MinimalContext:
         self.key = self.timestamp = None
 
 
-def sums_in_one_loop(records: int) -> dict[int, int]:
+def two_fields_of(pair: Pair) -> tuple[str, int]:
+    """One to one with `key_of`."""
+    return LETTERS[pair[0] & 7], pair[0]
+
+
+def sums_in_one_loop(records: int, selector: Callable[[Pair], Any] = key_of) -> dict[int, int]:
     """The floor."""
     function, state, context = RunningSum(), _DictState(), _MinimalContext()
     function.total = state
@@ -67,7 +74,7 @@ def sums_in_one_loop(records: int) -> dict[int, int]:
     for batch in pair_batches(0, records):
         results: list[Pair] = []
         for pair in batch:
-            state.key = context.key = key_of(pair)
+            state.key = context.key = selector(pair)
             results.extend(function.process_element(pair, context))
         last.update(results)
     return last
@@ -75,6 +82,10 @@ def sums_in_one_loop(records: int) -> dict[int, int]:
 
 def _keyed(pairs: DataStream) -> DataStream:
     return pairs.key_by(key_of).process(RunningSum())
+
+
+def _keyed_by_two(pairs: DataStream) -> DataStream:
+    return pairs.key_by(two_fields_of).process(RunningSum())
 
 
 # ---------------------------------------------------------------------- chained maps
@@ -127,8 +138,10 @@ def _run(
 
 def measure(events: int | None, runs: int) -> list[Figure]:
     figures = []
+    keyed, sums_by_two = events or KEYED_RECORDS, partial(sums_in_one_loop, selector=two_fields_of)
     for name, records, pipeline, floor, parallelism in (
-        ("keyed process function", events or KEYED_RECORDS, _keyed, sums_in_one_loop, TASKMANAGERS),
+        ("keyed process function", keyed, _keyed, sums_in_one_loop, TASKMANAGERS),
+        ("the same, key of two fields", keyed, _keyed_by_two, sums_by_two, TASKMANAGERS),
         (f"{CHAINED_MAPS} chained maps", CHAINED_RECORDS, _chained, chain_in_one_loop, 1),
     ):
         done = [_run(records, pipeline, floor, parallelism) for _ in range(runs)]

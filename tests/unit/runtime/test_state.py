@@ -6,6 +6,7 @@ from penstock.model.errors import UserError
 from penstock.model.time import Duration, Time
 from penstock.model.types import Types
 from penstock.runtime.heap_state import HeapKeyedStateBackend
+from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -234,7 +235,7 @@ def test_snapshots_go_by_key_group_and_leave_out_what_expired(backends, backend,
         state.update(7)
     clock[0] = 110
     snapshot = through_bytes(backend.snapshot())
-    assert [key.key for key in snapshot["v"].keys] == [("t", 1)]
+    assert list(map(original_key, snapshot["v"].keys)) == [("t", 1)]
     again = backends.new()
     again.restore(snapshot)
     again.set_key(("t", 1))
