@@ -118,8 +118,7 @@ class Hash(Partitioner):
 
     def split(self, batch: Batch) -> Iterable[tuple[int, Batch]]:
         if isinstance(batch, ColumnBatch):
-            found = self._keys.channels_of_columns(batch, self._channels, self._max_parallelism)
-            return split_by(self._pruned(batch), found)
+            return split_by(self._pruned(batch), self._channels_of_columns(batch))
         keys = self._keys.keys_of_rows(batch.values)
         return split_rows(batch, self._cache.channels_of(keys), self._channels)
 
@@ -132,9 +131,12 @@ class Hash(Partitioner):
 
     def channels_of(self, batch: Batch) -> list[int]:
         if isinstance(batch, ColumnBatch):
-            found = self._keys.channels_of_columns(batch, self._channels, self._max_parallelism)
-            return list(found.tolist())
+            return list(self._channels_of_columns(batch).tolist())
         return self._cache.channels_of(self._keys.keys_of_rows(batch.values))
+
+    def _channels_of_columns(self, batch: ColumnBatch) -> Channels:
+        channels, max_parallelism = self._channels, self._max_parallelism
+        return self._keys.channels_of_columns(batch, channels, max_parallelism, self._cache)
 
 
 class Custom(Partitioner):

@@ -56,7 +56,7 @@ SCALARS = st.one_of(
     st.dates(),
     st.decimals(allow_nan=False),
 )
-KEYS = st.one_of(SCALARS, st.tuples(SCALARS, SCALARS))
+KEYS = st.one_of(SCALARS, st.tuples(SCALARS, st.one_of(SCALARS, st.none())))
 PAIRS = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(-9, 9)), max_size=40)
 STAMPED = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 60)), min_size=1, max_size=40)
 FIRST = KeySelection(lambda value: value[0])

@@ -1,7 +1,8 @@
-"""KeyField: the column that has what a key selector gives, if reading one field is all that it does. Knows no batch.
+"""KeyFields: the columns that have what a key selector gives, if reading fields is all that it does. Knows no batch.
 
 Told by the selector's own bytecode, so that nothing is tried with records of ours: `lambda bid: bid[0]`, `lambda bid: bid["id"]`,
-`lambda bid: bid.id`, the same as a function or method, and `operator`'s getters. What has one instruction more is no such selector.
+`lambda bid: bid.id`, a tuple of such, the same as a function or method, and `operator`'s getters. What has one instruction more is no
+such selector.
 Source: none; Flink's planner knows the fields of SQL keys, its DataStream API calls the selector.
 """
 
@@ -11,12 +12,13 @@ import dis
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import starmap
 from operator import attrgetter, itemgetter
 from types import CodeType, FunctionType, MethodType
 from typing import Any, Final, NamedTuple
 
 from penstock.model.row import Row
-from penstock.model.types import TypeInformation
+from penstock.model.types import TupleTypeInfo, TypeInformation
 from penstock.runtime.codec_base import Codec
 from penstock.runtime.codecs import RecordCodec, codec_of
 
@@ -45,6 +47,14 @@ class FieldRead:
         return names.index(field)
 
 
+@dataclass(frozen=True, slots=True)
+class KeyRead:
+    """What a selector reads: a field, or `is_tuple` of them."""
+
+    fields: tuple[FieldRead, ...]
+    is_tuple: bool = False
+
+
 class KeyField(NamedTuple):
     """A column of a stream's. `codec`: of its declared type; None: undeclared."""
 
@@ -52,30 +62,52 @@ class KeyField(NamedTuple):
     codec: Codec | None
 
 
-def key_field(
+class KeyFields(NamedTuple):
+    """Columns with a key's values: of the key itself, or, `is_tuple`, of its items."""
+
+    fields: tuple[KeyField, ...]
+    is_tuple: bool
+
+    def is_of(self, key_type: TypeInformation) -> bool:
+        """Whether this declared type of the key neither converts nor refuses any value of these."""
+        types = [field.codec.type_info if field.codec else None for field in self.fields]
+        if not self.is_tuple:
+            return types == [key_type]
+        return isinstance(key_type, TupleTypeInfo) and types == key_type.get_field_types()
+
+
+def key_fields(
     selector: object, names: Sequence[str], type_info: TypeInformation | None
-) -> KeyField | None:
-    """Which column has what the selector gives of each record; None: none. `names`: of the columns of a stream of this type."""
-    read = field_read(selector)
+) -> KeyFields | None:
+    """Which columns have what the selector gives of each record; None: none. `names`: of the columns of a stream of this type."""
+    read = key_read(selector)
     codec = codec_of(type_info)
     if read is None:
         return None
+    row_names: Sequence[str] | None
+    codecs: Sequence[Codec | None]
     if codec.arrow is None:  # whatever there is, as Rows
-        place = read.place_among(names, len(names))
-        return None if place is None else KeyField(place, None)
-    if not isinstance(codec, RecordCodec):
+        row_names, codecs = names, [None] * len(names)
+    elif isinstance(codec, RecordCodec):
+        row_names, codecs = codec.row_names, codec.fields
+    else:
         return None
-    place = read.place_among(codec.row_names, len(codec.fields))
-    return None if place is None else KeyField(place, codec.fields[place])
+    found = []
+    for field in read.fields:
+        place = field.place_among(row_names, len(codecs))
+        if place is None:
+            return None
+        found.append(KeyField(place, codecs[place]))
+    return KeyFields(tuple(found), read.is_tuple)
 
 
-def field_read(selector: object) -> FieldRead | None:
-    """What this selector reads of a record; None: it does more than read one field, or nobody can tell."""
+def key_read(selector: object) -> KeyRead | None:
+    """What this selector reads of a record; None: it does more than read fields, or nobody can tell."""
     kind = type(selector)
     if kind is itemgetter or kind is attrgetter:
         made_of: Any = selector.__reduce__()
         _, fields = made_of
-        return _read_of(fields[0], kind is attrgetter) if len(fields) == 1 else None
+        return _read_of([(field, kind is attrgetter) for field in fields], len(fields) > 1)
     is_bound = isinstance(selector, MethodType)
     function = selector.__func__ if isinstance(selector, MethodType) else selector
     return (
@@ -83,29 +115,45 @@ def field_read(selector: object) -> FieldRead | None:
     )
 
 
-def _read_of(field: Any, is_attribute: bool) -> FieldRead | None:
-    if type(field) is int:
-        return FieldRead(field)
-    is_name = type(field) is str and not (is_attribute and "." in field)
-    return FieldRead(field, is_attribute) if is_name else None
+def _read_of(accesses: Sequence[tuple[Any, bool]], is_tuple: bool) -> KeyRead | None:
+    """`accesses`: index or name, and whether it is read as an attribute."""
+    for field, is_attribute in accesses:
+        is_name = type(field) is str and not (is_attribute and "." in field)
+        if not (is_name or type(field) is int):
+            return None
+    return KeyRead(tuple(starmap(FieldRead, accesses)), is_tuple)
 
 
 @lru_cache(maxsize=256)
-def _read_by(code: CodeType, place: int) -> FieldRead | None:
+def _read_by(code: CodeType, place: int) -> KeyRead | None:
     """`place`: of the record among the parameters."""
     steps = [step for step in dis.get_instructions(code) if step.opname not in _OF_NO_EFFECT]
-    if not 3 <= len(steps) <= 4 or place >= code.co_argcount:
+    if place >= code.co_argcount or steps.pop().opname != "RETURN_VALUE":
         return None
-    first, *middle, last = steps
-    if first.opname not in _LOADS_ARGUMENT or last.opname != "RETURN_VALUE":
+    record, accesses = code.co_varnames[place], []
+    count = None
+    if steps and steps[-1].opname == "BUILD_TUPLE":
+        count = steps.pop().argval
+    while steps:
+        load = steps.pop(0)
+        access = _access_at(steps)
+        if load.opname not in _LOADS_ARGUMENT or load.argval != record or access is None:
+            return None
+        accesses.append(access)
+    if len(accesses) != (1 if count is None else count):
         return None
-    if first.argval != code.co_varnames[place]:
+    return _read_of(accesses, count is not None)
+
+
+def _access_at(steps: list[dis.Instruction]) -> tuple[Any, bool] | None:
+    """Takes one access off `steps`: index or name, and whether it is an attribute. None: something else comes."""
+    if steps and steps[0].opname == "LOAD_ATTR":
+        return steps.pop(0).argval, True
+    if len(steps) < 2 or steps[0].opname not in _LOADS_CONSTANT or not _is_subscript(steps[1]):
         return None
-    if len(middle) == 1:
-        return _read_of(middle[0].argval, True) if middle[0].opname == "LOAD_ATTR" else None
-    constant, subscript = middle
-    is_item = constant.opname in _LOADS_CONSTANT and _is_subscript(subscript)
-    return _read_of(constant.argval, False) if is_item else None
+    field = steps.pop(0).argval
+    steps.pop(0)
+    return field, False
 
 
 def _is_subscript(step: dis.Instruction) -> bool:

@@ -349,8 +349,11 @@ def hash_keys(keys: list[Any], *, is_int32: bool = False) -> UInt32s:
     kinds = set(map(type, keys))
     if kinds == {str}:
         return hash_strings(keys)
-    if kinds == {int} and not is_int32 and min(keys) >= _INT64_MIN and max(keys) <= _INT64_MAX:
-        return hash_longs(np.array(keys, np.int64))
+    if kinds == {float}:
+        return hash_doubles(np.array(keys, np.float64))
+    if kinds == {int} and min(keys) >= _INT64_MIN and max(keys) <= _INT64_MAX:
+        values = np.array(keys, np.int64)
+        return values.astype(np.uint32) if is_int32 else hash_longs(values)
     each = (hash32(key, is_int32=is_int32) for key in keys)
     return np.fromiter(each, np.uint32, len(keys))
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -27,17 +28,16 @@ from penstock.runtime.convert import (
     values_of_array,
 )
 from penstock.runtime.elements import Batch, ColumnBatch, Int64s, RowBatch
-from penstock.runtime.keys.fields import KeyField, key_field
+from penstock.runtime.keys.fields import KeyFields, key_fields
 from penstock.runtime.keys.hashing import (
     Channels,
     UInt32s,
-    channel_of,
+    as_channels,
     channels_of_hashes,
     hash32,
     hash_doubles,
     hash_keys,
     hash_longs,
-    hash_strings,
     hash_utf8,
     is_int32_type,
 )
@@ -45,7 +45,23 @@ from penstock.runtime.keys.hashing import (
 ToValues: TypeAlias = Callable[[pa.Array], list[Any]]
 
 _CACHE_LIMIT: Final = 1 << 16
-_SAFE_IN_TUPLE: Final = frozenset({str, int, bytes})
+_SAFE_IN_TUPLE: Final = frozenset({str, int, bytes, type(None)})
+
+
+class KeyColumns(NamedTuple):
+    """Columns that have the values of keys or, `is_tuple`, of their items, and what makes Python values of each."""
+
+    arrays: list[pa.Array]
+    to_values: Sequence[ToValues]
+    is_tuple: bool
+
+    def keys(self) -> list[Any]:
+        lists = [to_list(array) for to_list, array in zip(self.to_values, self.arrays, strict=True)]
+        return keys_of_lists(lists, self.is_tuple)
+
+    def taken(self, places: pa.Array) -> KeyColumns:
+        """Of these records."""
+        return self._replace(arrays=[array.take(places) for array in self.arrays])
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,45 +112,43 @@ class KeySelection:
         """Keys of either kind of batch, as Python values."""
         if isinstance(batch, RowBatch):
             return self.keys_of_rows(batch.values)
-        if self.columns is None:
-            return self._keys_by_call(batch)
-        lists = [_key_values(array, self) for array in self.key_columns(batch)]
-        return lists[0] if len(lists) == 1 else list(zip(*lists, strict=True))
+        found = self._key_columns(batch)
+        return self._keys_by_call(batch) if found is None else found.keys()
 
     def _keys_by_call(self, batch: ColumnBatch) -> list[Any]:
-        found = self._plain_column(batch)
-        if found is None:
-            return self.keys_of_rows(to_rows(batch, self.input_type).values)
-        array, to_values = found
-        return to_values(array)
+        return self.keys_of_rows(to_rows(batch, self.input_type).values)
 
-    def _plain_column(self, batch: ColumnBatch) -> tuple[pa.Array, ToValues] | None:
-        """The column of a selector that only reads a field, so that no records are needed for their keys. None: they are, also
+    def _plain_columns(self, batch: ColumnBatch) -> KeyColumns | None:
+        """The columns of a selector that only reads fields, so that no records are needed for their keys. None: they are, also
         to say which column is not of its declared type.
         """
         schema = batch.data.schema
-        field = self._plain_field(schema.names, self.input_type)
-        if field is None or not is_as_declared(schema, self.input_type):
+        found = self._plain_fields(schema.names, self.input_type)
+        if found is None or not is_as_declared(schema, self.input_type):
             return None
-        to_values = values_of_array if field.codec is None else field.codec.from_array
-        return batch.data.column(field.place), to_values
+        to_values = [
+            values_of_array if field.codec is None else field.codec.from_array
+            for field in found.fields
+        ]
+        arrays = [batch.data.column(field.place) for field in found.fields]
+        return KeyColumns(arrays, to_values, found.is_tuple)
 
-    def _single_column(self, batch: ColumnBatch) -> tuple[pa.Array, ToValues] | None:
-        """The column whose values are the keys, whichever way it was named; None: there is none."""
+    def _key_columns(self, batch: ColumnBatch) -> KeyColumns | None:
+        """The columns that have the keys, whichever way they were named; None: there are none."""
         if self.columns is None:
-            return self._plain_column(batch)
-        if len(self.columns) > 1:
-            return None
-        return self.key_column(batch), lambda array: _key_values(array, self)
+            return self._plain_columns(batch)
+        is_tuple = len(self.columns) > 1
+        to_values = partial(array_to_values, type_info=None if is_tuple else self.key_type)
+        return KeyColumns(self.key_columns(batch), [to_values] * len(self.columns), is_tuple)
 
-    def _plain_field(
+    def _plain_fields(
         self, names: Sequence[str], type_info: TypeInformation | None
-    ) -> KeyField | None:
-        """None also where the declared type of the key is another than the field's."""
-        field = key_field(self.row_selector(), names, type_info)
-        if field is None or is_pickled(self.key_type):
-            return field
-        return field if field.codec and field.codec.type_info == self.key_type else None
+    ) -> KeyFields | None:
+        """None also where the declared type of the key is another than the fields'."""
+        found = key_fields(self.row_selector(), names, type_info)
+        if found is None or self.key_type is None or is_pickled(self.key_type):
+            return found
+        return found if found.is_of(self.key_type) else None
 
     def rows_and_keys(
         self, batch: ColumnBatch, type_info: TypeInformation | None
@@ -142,20 +156,25 @@ class KeySelection:
         """The records, and their keys if they are there without asking the selector. Raises: as `to_rows`."""
         values = field_values(batch, type_info)
         rows = rows_of_fields(batch, type_info, values)
-        field = self._plain_field(batch.data.schema.names, type_info)
-        return rows, None if field is None else values[field.place]
+        found = self._plain_fields(batch.data.schema.names, type_info)
+        if found is None:
+            return rows, None
+        return rows, keys_of_lists([values[one.place] for one in found.fields], found.is_tuple)
 
     def distinct_keys_of(self, batch: Batch) -> tuple[list[Any], Int64s | None]:
-        """Keys, each of them once if that costs nothing, and of each record the place of its key among them; None: one key for each."""
-        found = self._single_column(batch) if isinstance(batch, ColumnBatch) else None
-        if found is not None:
-            array, to_values = found
-            is_plain = pa.types.is_integer(array.type) or pa.types.is_string(array.type)
-            if is_plain and not array.null_count:
-                encoded = array.dictionary_encode()
-                places = encoded.indices.to_numpy().astype(np.int64)
-                return to_values(encoded.dictionary), places
-        return self.keys_of(batch), None
+        """Keys, each of them once if that costs little, and of each record the place of its key among them; None: one key for each."""
+        found = self._key_columns(batch) if isinstance(batch, ColumnBatch) else None
+        if found is None or any(pa.types.is_nested(array.type) for array in found.arrays):
+            return self.keys_of(batch), None
+        if found.is_tuple:
+            first, places = _combinations(found.arrays)
+            return self.typed(found.taken(first).keys()), places
+        (array,), (to_values,), _ = found
+        is_plain = pa.types.is_integer(array.type) or pa.types.is_string(array.type)
+        if not is_plain or array.null_count:
+            return found.keys(), None
+        encoded = array.dictionary_encode()
+        return to_values(encoded.dictionary), encoded.indices.to_numpy().astype(np.int64)
 
     def key_columns(self, batch: ColumnBatch) -> list[pa.Array]:
         """The key's columns. Raises: KeyError naming the columns that there are."""
@@ -167,79 +186,67 @@ class KeySelection:
                 )
         return [batch.data.column(name) for name in self.columns or ()]
 
-    def key_column(self, batch: ColumnBatch) -> pa.Array:
-        """The only key column."""
-        return self.key_columns(batch)[0]
-
     def channels_of_columns(
-        self, batch: ColumnBatch, channels: int, max_parallelism: int
+        self,
+        batch: ColumnBatch,
+        channels: int,
+        max_parallelism: int,
+        cache: ChannelCache | None = None,
     ) -> Channels:
-        """Channel of each row; equal to what the same records give as rows."""
-        if self.columns is not None and len(self.columns) == 1:
-            hashes = hash_array(self.key_column(batch), self.key_type)
-        elif self.columns is not None:
-            hashes = self._hash_combinations(batch)
-        else:
-            hashes = self._hash_by_call(batch)
-        return channels_of_hashes(hashes, channels, max_parallelism)
-
-    def _hash_by_call(self, batch: ColumnBatch) -> UInt32s:
-        found = self._plain_column(batch)
-        hashes = None if found is None else hash_plain_array(found[0], self.key_type)
-        if hashes is not None:
-            return hashes
-        return hash_keys(self.keys_of(batch), is_int32=is_int32_type(self.key_type))
-
-    def _hash_combinations(self, batch: ColumnBatch) -> UInt32s:
-        """Hash of tuples: once per distinct combination."""
-        arrays = self.key_columns(batch)
-        codes = np.zeros(len(batch), np.int64)
-        for array in arrays:
-            encoded = pc.dictionary_encode(array, null_encoding="encode")
-            part = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-            codes = codes * (len(encoded.dictionary) + 1) + part
-            _, codes = np.unique(codes, return_inverse=True)
-        _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-        lists = [_key_values(array.take(pa.array(first)), self) for array in arrays]
-        keys = self.typed(list(zip(*lists, strict=True)))
-        hashes: UInt32s = np.array([hash32(key) for key in keys], np.uint32)[inverse]
-        return hashes
+        """Channel of each row; equal to what the same records give as rows. `cache`: for keys whose type has no faster way."""
+        found = self._key_columns(batch)
+        if found is not None and not found.is_tuple:
+            hashes = hash_array(found.arrays[0], self.key_type)
+            if hashes is not None:
+                return channels_of_hashes(hashes, channels, max_parallelism)
+        keys, places = self.distinct_keys_of(batch)
+        if cache is None:
+            is_int32 = is_int32_type(self.key_type)
+            cache = ChannelCache(channels, max_parallelism, is_int32=is_int32)
+        by_key = as_channels(cache.channels_of(keys), channels)
+        return by_key if places is None else by_key[places]
 
 
-def hash_array(array: pa.Array, key_type: TypeInformation | None) -> UInt32s:
-    """`hash32` of each value of a column; TypeError when there is a null."""
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
-    if pa.types.is_dictionary(array.type) and not array.null_count:
-        hashes: UInt32s = hash_array(array.dictionary, key_type)[array.indices.to_numpy()]
-        return hashes
-    found = hash_plain_array(array, key_type)
-    if found is not None:
-        return found
-    values = array_to_values(array, key_type)
-    return np.fromiter(map(hash32, values), np.uint32, len(values))
+def _combinations(arrays: Sequence[pa.Array]) -> tuple[pa.Array, Int64s]:
+    """Where each combination of values comes first, and which of them each record has."""
+    codes = np.zeros(len(arrays[0]), np.int64)
+    for array in arrays:
+        encoded = pc.dictionary_encode(array, null_encoding="encode")
+        part = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        codes = codes * (len(encoded.dictionary) + 1) + part
+        _, first, codes = np.unique(codes, return_index=True, return_inverse=True)
+    return pa.array(first), codes
 
 
-def hash_plain_array(array: pa.Array, key_type: TypeInformation | None) -> UInt32s | None:
-    """As `hash_array`, without making a Python value of any; None: the type leaves no other way."""
+def keys_of_lists(lists: list[list[Any]], is_tuple: bool) -> list[Any]:
+    """Keys of their columns' values."""
+    return list(zip(*lists, strict=True)) if is_tuple else lists[0]
+
+
+def hash_array(array: pa.Array, key_type: TypeInformation | None) -> UInt32s | None:
+    """`hash32` of each value, without making a Python value of any; None: the type leaves no other way.
+
+    Raises: TypeError: there is a null.
+    """
     if array.null_count:
         hash_of_none = hash32(None)  # raises with the text that rows give
         raise AssertionError(hash_of_none)
+    if pa.types.is_dictionary(array.type):
+        found = hash_array(array.dictionary, key_type)
+        return None if found is None else found[array.indices.to_numpy()]
     kind = array.type
     if pa.types.is_integer(kind) and kind != pa.uint64():
         values = array.to_numpy().astype(np.int64)
-        if is_int32_type(key_type):
-            narrow: UInt32s = values.astype(np.uint32)
-            return narrow
-        return hash_longs(values)
+        is_int32 = is_int32_type(key_type)
+        hashes: UInt32s = values.astype(np.uint32) if is_int32 else hash_longs(values)
+        return hashes
     if pa.types.is_floating(kind):
         return hash_doubles(array.to_numpy().astype(np.float64))
     if pa.types.is_boolean(kind):
         flags = array.to_numpy(zero_copy_only=False)
         return np.where(flags, np.uint32(1231), np.uint32(1237)).astype(np.uint32)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return _hash_string_array(array)
-    return None
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return _hash_string_array(array) if is_text else None
 
 
 def _hash_string_array(array: pa.Array) -> UInt32s:
@@ -252,11 +259,6 @@ def _hash_string_array(array: pa.Array) -> UInt32s:
         return np.zeros(len(array), np.uint32)
     text = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
     return hash_utf8(text, (offsets - offsets[0]).astype(np.int64))
-
-
-def _key_values(array: pa.Array, selection: KeySelection) -> list[Any]:
-    single = selection.columns is not None and len(selection.columns) == 1
-    return array_to_values(array, selection.key_type if single else None)
 
 
 class ChannelCache:
@@ -284,17 +286,9 @@ class ChannelCache:
     def channels_of(self, keys: list[Any]) -> list[int]:
         """Channels in order. Raises: TypeError for keys that cannot be keys."""
         kinds = set(map(type, keys))
-        if len(kinds) == 1:
-            kind = kinds.pop()
-            cache = self._caches.get(kind)
-            if cache is not None and (kind is not tuple or _is_safe(keys)):
-                return self._cached(kind, cache, keys)
-            if kind is float:
-                hashes = hash_doubles(np.array(keys, np.float64))
-                return self._of_hashes(hashes)
-        return [self._channel_of(key) for key in keys]
-
-    def _cached(self, kind: type, cache: dict[Any, int], keys: list[Any]) -> list[int]:
+        cache = self._caches.get(kinds.pop()) if len(kinds) == 1 else None
+        if cache is None or (cache is self._caches[tuple] and not _is_safe(keys)):
+            return self._computed(keys)
         try:
             return list(map(cache.__getitem__, keys))
         except KeyError:
@@ -303,32 +297,15 @@ class ChannelCache:
         if len(cache) + len(missing) > self._most_keys:
             cache.clear()
             missing = list(set(keys))
-        cache.update(zip(missing, self._computed(kind, missing), strict=True))
+        cache.update(zip(missing, self._computed(missing), strict=True))
         return list(map(cache.__getitem__, keys))
 
-    def _computed(self, kind: type, keys: list[Any]) -> list[int]:
-        if kind is str:
-            return self._of_hashes(hash_strings(keys))
-        if kind is int:
-            try:
-                values = np.array(keys, np.int64)
-            except OverflowError:
-                return [self._channel_of(key) for key in keys]
-            return self._of_hashes(
-                values.astype(np.uint32) if self._is_int32 else hash_longs(values)
-            )
-        return [self._channel_of(key) for key in keys]
-
-    def _of_hashes(self, hashes: UInt32s) -> list[int]:
-        found: list[int] = channels_of_hashes(
-            hashes, self._channels, self._max_parallelism
-        ).tolist()
-        return found
-
-    def _channel_of(self, key: Any) -> int:
-        return channel_of(key, self._channels, self._max_parallelism, is_int32=self._is_int32)
+    def _computed(self, keys: list[Any]) -> list[int]:
+        hashes = hash_keys(keys, is_int32=self._is_int32)
+        found = channels_of_hashes(hashes, self._channels, self._max_parallelism)
+        return list(found.tolist())
 
 
 def _is_safe(keys: list[Any]) -> bool:
-    """Tuples of str, int and bytes only: equal ones have equal kinds everywhere."""
+    """Tuples of str, int, bytes and None only: equal ones have equal kinds everywhere."""
     return set(map(type, chain.from_iterable(keys))) <= _SAFE_IN_TUPLE

@@ -31,8 +31,19 @@ PLAIN = {
 }
 
 
+PLAIN_PAIRS = {
+    "items": lambda row: (row["name"], row["n"]),
+    "mixed": lambda row: (row.name, row[2]),
+    "getter": itemgetter("name", "n"),
+}
+
+
 def opaque(row):
     return "".join(row.name)
+
+
+def opaque_pair(row):
+    return "".join(row.name), row.n + 0
 
 
 class At(TimestampAssigner):
@@ -133,14 +144,27 @@ def test_a_field_as_key_is_any_other_key(stream, program):
         assert collected(build(stream.key_by(selector))) == expected
 
 
+@pytest.mark.parametrize("key_type", [None, Types.TUPLE([Types.STRING(), Types.LONG()])])
+@pytest.mark.parametrize("program", list(PROGRAMS))
+def test_a_tuple_of_fields_as_key_is_any_other_key(stream, program, key_type):
+    build = PROGRAMS[program]
+    # few keys, several records of each
+    stream = stream.map(lambda row: Row(row.name, row.at, row.n % 2), ITEM)
+    expected = collected(build(stream.key_by(opaque_pair, key_type)))
+    assert len(expected) >= 10
+    for selector in PLAIN_PAIRS.values():
+        assert collected(build(stream.key_by(selector, key_type))) == expected
+
+
 @pytest.mark.parametrize("program", list(PROGRAMS))
 def test_its_selector_is_not_called_where_records_come_as_columns(program, monkeypatch):
     def never(*_):
         raise AssertionError("the selector was called")
 
     monkeypatch.setattr(KeySelection, "keys_of_rows", never)
-    keyed = items(RuntimeExecutionMode.STREAMING).key_by(lambda row: row.name)
-    assert len(collected(PROGRAMS[program](keyed))) >= 10
+    for selector in (lambda row: row.name, lambda row: (row.name, row.n)):
+        keyed = items(RuntimeExecutionMode.STREAMING).key_by(selector)
+        assert len(collected(PROGRAMS[program](keyed))) >= 10
 
 
 def test_a_record_that_was_changed_in_place_has_its_new_key(stream):

@@ -13,7 +13,7 @@ from penstock.model.types import Types
 from penstock.runtime import convert
 from penstock.runtime.elements import ColumnBatch, RowBatch
 from penstock.runtime.keys import KeySelection, channel_of
-from penstock.runtime.keys.fields import FieldRead, field_read
+from penstock.runtime.keys.fields import FieldRead, KeyRead, key_read
 from penstock.runtime.keys.hashing import is_int32_type
 
 FIELDS = {
@@ -85,7 +85,29 @@ def yielding(value):
     ],
 )
 def test_a_selector_that_only_reads_a_field_is_known(selector, expected):
-    assert field_read(selector) == expected
+    assert key_read(selector) == KeyRead((expected,))
+
+
+def by_two(value):
+    return value.word, value[0]
+
+
+FIRST, COUNT, WORD = FieldRead(0), FieldRead("count"), FieldRead("word", is_attribute=True)
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        (lambda value: (value[0],), [FIRST]),
+        (lambda value: (value.word, value["count"], value[0]), [WORD, COUNT, FIRST]),
+        (lambda value: (value[0], value[0]), [FIRST, FIRST]),
+        (by_two, [WORD, FIRST]),
+        (itemgetter(0, "count"), [FIRST, COUNT]),
+        (attrgetter("word", "word"), [WORD, WORD]),
+    ],
+)
+def test_a_tuple_of_fields_is_known(selector, expected):
+    assert key_read(selector) == KeyRead(tuple(expected), is_tuple=True)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +121,17 @@ def test_a_selector_that_only_reads_a_field_is_known(selector, expected):
         lambda value: value[None],
         lambda value: value[0:1],
         lambda value: value[KEY],
-        lambda value: (value[0],),
+        lambda value: (),
+        lambda value: (value[0], value),
+        lambda value: (value[0], 1),
+        lambda value: (value[0], value[1] + 1),
+        lambda value: (value[0], (value[1], value[2])),
+        lambda value: [value[0], value[1]],
+        lambda value: {value[0], value[1]},
+        lambda value: (*value, value[0]),
+        lambda value, other=(1, 2): (value[0], other[0]),
+        lambda value: (value[0], value[1])[0],
+        lambda value: value[0] == value[1],
         lambda value: value[0] or "none",
         lambda value: value.word(),
         lambda value, other=[1]: other[0],  # ruff: ignore[mutable-argument-default]
@@ -109,15 +141,16 @@ def test_a_selector_that_only_reads_a_field_is_known(selector, expected):
         functools.partial(lambda value: value[0]),
         Selector().own_field,
         yielding,
-        itemgetter(0, 1),
         itemgetter(True),
+        itemgetter(0, True),
         attrgetter("where.name"),
+        attrgetter("word", "where.name"),
         str,
         len,
     ],
 )
 def test_whatever_does_more_is_not(selector):
-    assert field_read(selector) is None
+    assert key_read(selector) is None
 
 
 SELECTORS = [
@@ -126,6 +159,9 @@ SELECTORS = [
     lambda value: value.count,
     lambda value: value["as_dict"],
     *(itemgetter(name) for name in FIELDS),
+    lambda value: (value[0],),
+    lambda value: (value.word, value["count"]),
+    *(itemgetter(name, "word") for name in FIELDS),
 ]
 
 
@@ -163,6 +199,27 @@ def test_no_record_is_made_for_them(monkeypatch):
 def test_a_declared_key_type_like_the_fields_changes_nothing_but_the_hash(name):
     keys = KeySelection(itemgetter(name), FIELDS[name], NAMED)
     assert check_as_by_records(keys, COLUMNS, NAMED) is not None
+
+
+def test_a_declared_tuple_like_the_fields_changes_nothing():
+    selector = itemgetter("word", "short", "ratio")
+    declared = Types.TUPLE([FIELDS["word"], FIELDS["short"], FIELDS["ratio"]])
+    assert check_as_by_records(KeySelection(selector, declared, NAMED), COLUMNS, NAMED) is not None
+    wider = Types.TUPLE([FIELDS["word"], Types.LONG(), Types.DOUBLE()])
+    assert check_as_by_records(KeySelection(selector, wider, NAMED), COLUMNS, NAMED) is None
+
+
+@pytest.mark.parametrize("is_declared", [False, True])
+def test_a_null_may_be_an_item_of_a_key(is_declared):
+    items = [Types.LONG(), Types.STRING()]
+    type_info = Types.ROW_NAMED(["n", "s"], items)
+    columns = convert.to_columns(
+        RowBatch([Row(1, None), Row(None, "a"), Row(None, None), Row(1, None)]), type_info
+    )
+    declared = Types.TUPLE(items) if is_declared else None
+    keys = KeySelection(lambda value: (value.n, value.s), declared, type_info)
+    expected = [(1, None), (None, "a"), (None, None), (1, None)]
+    assert check_as_by_records(keys, columns, type_info) == expected
 
 
 def test_another_key_type_converts_and_checks_as_before():
