@@ -113,10 +113,13 @@ class KeySelection:
         if isinstance(batch, RowBatch):
             return self.keys_of_rows(batch.values)
         found = self._key_columns(batch)
-        return self._keys_by_call(batch) if found is None else found.keys()
+        if found is None:
+            return self.keys_of_rows(to_rows(batch, self.input_type).values)
+        return self._keys_in(found)
 
-    def _keys_by_call(self, batch: ColumnBatch) -> list[Any]:
-        return self.keys_of_rows(to_rows(batch, self.input_type).values)
+    def _keys_in(self, columns: KeyColumns) -> list[Any]:
+        keys = columns.keys()
+        return self.typed(keys) if columns.is_tuple else keys  # others were made by their type
 
     def _plain_columns(self, batch: ColumnBatch) -> KeyColumns | None:
         """The columns of a selector that only reads fields, so that no records are needed for their keys. None: they are, also
@@ -168,7 +171,7 @@ class KeySelection:
             return self.keys_of(batch), None
         if found.is_tuple:
             first, places = _combinations(found.arrays)
-            return self.typed(found.taken(first).keys()), places
+            return self._keys_in(found.taken(first)), places
         (array,), (to_values,), _ = found
         is_plain = pa.types.is_integer(array.type) or pa.types.is_string(array.type)
         if not is_plain or array.null_count:
