@@ -365,7 +365,8 @@ def test_a_round_of_discovery_that_fails_is_made_again_later(broker, caplog):
     assert "discovery=FAILED" in caplog.text
     broker.heal()
     produce(broker, "a", "x", partition=1)
-    while "discovery=FAILED" in caplog.text:  # the client waits for a while before it connects again
+    # the client waits for a while before it connects again
+    while "discovery=FAILED" in caplog.text:
         caplog.clear()
         look()
     assert task.read(1) == ["x"]
