@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeAlias
 
 from penstock.model.checkpoints import RedistributionMode
-from penstock.model.errors import EngineBug, PenstockError
+from penstock.model.errors import EngineBug
 from penstock.model.graph.chain import ChainedOperator, ChainSpec, ChainTarget
 from penstock.model.messages import LatencySummary
 from penstock.runtime.checkpoint.snapshot import (
@@ -43,7 +43,7 @@ from penstock.runtime.elements import (
 )
 from penstock.runtime.latency import Granularity, LatencyStats
 from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
-from penstock.runtime.user_errors import user_code_error
+from penstock.runtime.user_errors import PASSED_ON, user_code_error
 
 Routed: TypeAlias = "tuple[int, Element] | None"
 
@@ -335,7 +335,7 @@ class OperatorChain:
                     continue
                 yield from self._route(node, emitted)
                 self._enter_operator(node.spec.name)
-        except PenstockError:
+        except PASSED_ON:
             raise
         except _USER_ERRORS as error:
             raise user_code_error(node.spec, node.operator, error) from error
@@ -389,7 +389,7 @@ class OperatorChain:
         self._enter_operator(node.spec.name)
         try:
             call()
-        except PenstockError:
+        except PASSED_ON:
             raise
         except _USER_ERRORS as error:
             raise user_code_error(node.spec, node.operator, error) from error
@@ -411,7 +411,7 @@ def _enforced(producer: _Node, element: Element, target: ChainTarget) -> Element
         return element
     try:
         return enforce(element, target.element_type)
-    except PenstockError:
+    except PASSED_ON:
         raise
     except Exception as error:  # its current record is the batch's last one, whichever was wrong
         raise user_code_error(producer.spec, None, error) from error
@@ -434,7 +434,7 @@ def _process(node: _Node, batch: Batch, input_index: int) -> Emitted:
     operator = node.operator
     try:
         converted = _converted(batch, operator, node.input_types, input_index)
-    except PenstockError:
+    except PASSED_ON:
         raise
     except Exception as error:  # its current record is one of an earlier batch
         raise user_code_error(node.spec, None, error) from error

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.model.errors import PenstockError
 from penstock.model.graph.chain import ChainedOperator
 from penstock.runtime.convert import is_columnar, to_columns
 from penstock.runtime.elements import ColumnBatch, Element, EndOfData, LatencyMarker, RowBatch
 from penstock.runtime.partition.result_partition import ResultPartition
 from penstock.runtime.partitioner import Partitioner
-from penstock.runtime.user_errors import user_code_error
+from penstock.runtime.user_errors import PASSED_ON, user_code_error
 
 
 class PartitionWriter:
@@ -41,7 +40,7 @@ class PartitionWriter:
     def write(self, element: Element) -> None:
         try:
             self._write(element)
-        except PenstockError:
+        except PASSED_ON:
             raise
         except (Exception, SystemExit) as error:  # sys.exit() in user code is its failure
             raise user_code_error(self._producer, None, error) from error
@@ -67,7 +66,7 @@ class PartitionWriter:
         """What is gathered is written by this: it may meet a record that cannot be."""
         try:
             self.partition.finish()
-        except PenstockError:
+        except PASSED_ON:
             raise
         except Exception as error:
             raise user_code_error(self._producer, None, error) from error
