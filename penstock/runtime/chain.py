@@ -43,14 +43,13 @@ from penstock.runtime.elements import (
 )
 from penstock.runtime.latency import Granularity, LatencyStats
 from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
+from penstock.runtime.shared_records import Sharing
 from penstock.runtime.user_errors import PASSED_ON, user_code_error
 
 Routed: TypeAlias = "tuple[int, Element] | None"
 
-_USER_ERRORS: Final = (
-    Exception,
-    SystemExit,
-)  # sys.exit() in a function is its failure, not our end
+_USER_ERRORS: Final = (Exception, SystemExit)
+"""sys.exit() in a function is its failure, not our end."""
 
 
 class CountingMetric:
@@ -126,6 +125,7 @@ class OperatorChain:
         self._latency_granularity = latency_granularity
         self._has_ended_data = False
         self.fresh_head: Callable[[], Operator] = _no_other_head
+        self._sharing = Sharing(spec, dumps)
         self._nodes = [_node(spec, index, clock_ms) for index in range(len(spec.operators))]
 
     @property
@@ -342,10 +342,13 @@ class OperatorChain:
 
     def _route(self, node: _Node, emitted: Element | Tagged) -> Iterator[Routed]:
         if isinstance(emitted, Tagged):
-            for output in node.tagged_outputs.get(emitted.tag, ()):
-                yield output, emitted.batch
-            for target in node.tagged_targets.get(emitted.tag, ()):
-                element = _enforced(node, emitted.batch, target)
+            outputs = node.tagged_outputs.get(emitted.tag, ())
+            targets = node.tagged_targets.get(emitted.tag, ())
+            copies = self._sharing.copies(emitted.batch, outputs, targets)
+            for output in outputs:
+                yield output, next(copies)
+            for target in targets:
+                element = _enforced(node, next(copies), target)
                 yield from self._feed(target.operator_index, element, 0)
             return
         if not isinstance(emitted, (RowBatch, ColumnBatch)):
@@ -357,10 +360,12 @@ class OperatorChain:
             yield from self._to_tagged(node, emitted)
         elif not len(emitted):
             return
+        copies = self._sharing.copies(emitted, node.outputs, node.targets)
         for output in node.outputs:
-            yield output, emitted
+            yield output, next(copies)
         for target in node.targets:
-            element = emitted if node.operator.keeps_records else _enforced(node, emitted, target)
+            own, is_kept = next(copies), node.operator.keeps_records
+            element = own if is_kept else _enforced(node, own, target)
             yield from self._feed(target.operator_index, element, 0)
 
     def _route_marker(self, node: _Node, marker: LatencyMarker) -> Iterator[Routed]:
