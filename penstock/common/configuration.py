@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
+from penstock.common.setting_checks import check_kind
 from penstock.model.config import OLD_NAMES, parse_duration_ms
 from penstock.model.errors import ConfigurationError
 
@@ -79,6 +80,8 @@ class Configuration:
         target_dict.update(self._values)
 
     def add_all(self, other: Configuration, prefix: str | None = None) -> Configuration:
+        example = "Configuration.from_dict({'key': 'value'})"
+        check_kind("configuring", other, Configuration, example)
         for key, value in other._values.items():
             self._values[f"{prefix or ''}{key}"] = value
         return self

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from penstock.common.configuration import Configuration
+from penstock.common.setting_checks import check_kind, check_whole
 from penstock.model.errors import ConfigurationError
 
 PARALLELISM_KEY: Final = "parallelism.default"
@@ -96,9 +97,10 @@ class ExecutionConfig:
     def set_global_job_parameters(
         self, global_job_parameters_dict: dict[str, Any]
     ) -> ExecutionConfig:
-        self._job_parameters = {
-            str(key): str(value) for key, value in global_job_parameters_dict.items()
-        }
+        given = check_kind(
+            "set_global_job_parameters", global_job_parameters_dict, dict, "{'key': 'value'}"
+        )
+        self._job_parameters = {str(key): str(value) for key, value in given.items()}
         return self
 
     # ---------------------------------------------------------- remembered, without effect
@@ -178,8 +180,7 @@ class ExecutionConfig:
     # ---------------------------------------------------------- private
 
     def _set_ms(self, key: str, value: int) -> ExecutionConfig:
-        if value < 0:
-            raise ConfigurationError(f"option '{key}': got {value}, expected 0 ms or more.")
+        check_whole(f"option '{key}'", value, 0, "ms")
         return self._set_text(key, f"{value} ms")
 
     def _get_ms(self, key: str, default: int) -> int:

@@ -9,7 +9,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from datetime import timedelta
 
-from penstock.model.errors import ConfigurationError
+from penstock.common.configuration import Configuration
+from penstock.common.setting_checks import check_kind, check_whole
 
 
 class RestartStrategyConfiguration(ABC):
@@ -118,8 +119,8 @@ class RestartStrategies:
     @staticmethod
     def fixed_delay_restart(restart_attempts: int, delay_between_attempts: int) -> _FixedDelay:
         """At most `restart_attempts` times, `delay_between_attempts` ms apart."""
-        _not_negative("restart_attempts", restart_attempts)
-        _not_negative("delay_between_attempts", delay_between_attempts)
+        check_whole("restart_attempts", restart_attempts, 0)
+        check_whole("delay_between_attempts", delay_between_attempts, 0, "ms")
         return _FixedDelay(restart_attempts, timedelta(milliseconds=delay_between_attempts))
 
     @staticmethod
@@ -127,9 +128,9 @@ class RestartStrategies:
         failure_rate: int, failure_interval: int, delay_interval: int
     ) -> _FailureRate:
         """As long as no more than `failure_rate` failures fall into `failure_interval` ms."""
-        _not_negative("failure_rate", failure_rate - 1)
-        _not_negative("failure_interval", failure_interval - 1)
-        _not_negative("delay_interval", delay_interval)
+        check_whole("failure_rate", failure_rate, 1)
+        check_whole("failure_interval", failure_interval, 1, "ms")
+        check_whole("delay_interval", delay_interval, 0, "ms")
         return _FailureRate(
             failure_rate,
             timedelta(milliseconds=failure_interval),
@@ -137,10 +138,22 @@ class RestartStrategies:
         )
 
 
+def configure_restarts(
+    configuration: Configuration, strategy: RestartStrategyConfiguration
+) -> None:
+    """The `restart-strategy.*` keys become those of the strategy."""
+    check_kind(
+        "set_restart_strategy",
+        strategy,
+        RestartStrategyConfiguration,
+        "RestartStrategies.fixed_delay_restart(3, 1000)",
+    )
+    for key in configuration.key_set():
+        if key.startswith("restart-strategy"):
+            configuration.remove_config(key)
+    for key, value in strategy.to_options().items():
+        configuration.set_string(key, value)
+
+
 def _ms(length: timedelta) -> int:
     return length // timedelta(milliseconds=1)
-
-
-def _not_negative(name: str, value: int) -> None:
-    if value < 0:
-        raise ConfigurationError(f"restart strategy: {name} is too small; use a larger number.")

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.common.absent import gone
 from penstock.common.configuration import Configuration
+from penstock.common.setting_checks import check_kind, check_whole
 from penstock.common.time import Duration
 from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from penstock.datastream.former_names import OF_CHECKPOINT_CONFIG
-from penstock.model.errors import ConfigurationError
+from penstock.model.time import millis_of
 
 PREFIX: Final = "execution.checkpointing."
+LEAST_MS: Final = 10
+"""What Flink allows for the interval and the timeout."""
 
 
 class CheckpointConfig:
@@ -39,22 +42,26 @@ class CheckpointConfig:
         return CheckpointingMode[self._text("mode", "EXACTLY_ONCE")]
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> CheckpointConfig:
-        return self._set("mode", checkpointing_mode.name)
+        mode = check_kind(
+            "set_checkpointing_mode",
+            checkpointing_mode,
+            CheckpointingMode,
+            "CheckpointingMode.EXACTLY_ONCE",
+        )
+        return self._set("mode", mode.name)
 
     def get_checkpoint_interval(self) -> int:
         return self._ms("interval", -1)
 
     def set_checkpoint_interval(self, checkpoint_interval: int) -> CheckpointConfig:
-        if checkpoint_interval < 10:
-            raise ConfigurationError(
-                f"checkpoint interval must be at least 10 ms, got {checkpoint_interval}."
-            )
+        check_whole("checkpoint interval", checkpoint_interval, LEAST_MS, "ms")
         return self._set("interval", f"{checkpoint_interval} ms")
 
     def get_checkpoint_timeout(self) -> int:
         return self._ms("timeout", self.DEFAULT_TIMEOUT)
 
     def set_checkpoint_timeout(self, checkpoint_timeout: int) -> CheckpointConfig:
+        check_whole("checkpoint timeout", checkpoint_timeout, LEAST_MS, "ms")
         return self._set("timeout", f"{checkpoint_timeout} ms")
 
     def get_min_pause_between_checkpoints(self) -> int:
@@ -63,12 +70,14 @@ class CheckpointConfig:
     def set_min_pause_between_checkpoints(
         self, min_pause_between_checkpoints: int
     ) -> CheckpointConfig:
+        check_whole("pause between checkpoints", min_pause_between_checkpoints, 0, "ms")
         return self._set("min-pause", f"{min_pause_between_checkpoints} ms")
 
     def get_max_concurrent_checkpoints(self) -> int:
         return self._number("max-concurrent-checkpoints", self.DEFAULT_MAX_CONCURRENT_CHECKPOINTS)
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
+        check_whole("number of concurrent checkpoints", max_concurrent_checkpoints, 1)
         return self._set("max-concurrent-checkpoints", str(max_concurrent_checkpoints))
 
     def is_fail_on_checkpointing_errors(self) -> bool:
@@ -86,12 +95,19 @@ class CheckpointConfig:
     def set_tolerable_checkpoint_failure_number(
         self, tolerable_checkpoint_failure_number: int
     ) -> CheckpointConfig:
+        check_whole("number of tolerable failures", tolerable_checkpoint_failure_number, 0)
         return self._set("tolerable-failed-checkpoints", str(tolerable_checkpoint_failure_number))
 
     def set_externalized_checkpoint_retention(
         self, retention_mode: ExternalizedCheckpointRetention
     ) -> CheckpointConfig:
-        return self._set("externalized-checkpoint-retention", retention_mode.name)
+        mode = check_kind(
+            "set_externalized_checkpoint_retention",
+            retention_mode,
+            ExternalizedCheckpointRetention,
+            "ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION",
+        )
+        return self._set("externalized-checkpoint-retention", mode.name)
 
     def is_externalized_checkpoints_enabled(self) -> bool:
         retention = self.get_externalized_checkpoint_retention()
@@ -111,7 +127,7 @@ class CheckpointConfig:
         return self.enable_unaligned_checkpoints(enabled=False)
 
     def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
-        return self._set("aligned-checkpoint-timeout", f"{alignment_timeout.to_millis()} ms")
+        return self._set("aligned-checkpoint-timeout", f"{millis_of(alignment_timeout)} ms")
 
     def get_aligned_checkpoint_timeout(self) -> Duration:
         return Duration.of_millis(self._ms("aligned-checkpoint-timeout", 0))

@@ -22,7 +22,8 @@ from penstock.common.execution_config import (
 from penstock.common.io import InputFormat
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
-from penstock.common.restart_strategy import RestartStrategyConfiguration
+from penstock.common.restart_strategy import RestartStrategyConfiguration, configure_restarts
+from penstock.common.setting_checks import check_kind, check_whole
 from penstock.common.time import Duration
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.common.watermark_strategy import WatermarkStrategy
@@ -43,6 +44,7 @@ from penstock.datastream.executor import (
 from penstock.datastream.former_names import OF_THE_ENVIRONMENT
 from penstock.datastream.program import Program, Upstream
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
+from penstock.datastream.user_functions import checked_type
 from penstock.model.errors import ConfigurationError, GraphError, PenstockError
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.runtime.source import Boundedness, Source
@@ -141,10 +143,7 @@ class StreamExecutionEnvironment:
 
     def set_buffer_timeout(self, timeout_millis: int) -> StreamExecutionEnvironment:
         """Upper bound on how long a record waits for its batch to fill; -1: no bound."""
-        if timeout_millis < NO_BUFFER_TIMEOUT:
-            raise ConfigurationError(
-                f"buffer timeout must be -1 (none), 0 or more ms, got {timeout_millis}."
-            )
+        check_whole("buffer timeout (-1: none)", timeout_millis, NO_BUFFER_TIMEOUT, "ms")
         is_enabled = timeout_millis != NO_BUFFER_TIMEOUT
         self._configuration.set_boolean(BUFFER_TIMEOUT_ENABLED_KEY, is_enabled)
         if is_enabled:
@@ -169,18 +168,20 @@ class StreamExecutionEnvironment:
     def register_slot_sharing_group(
         self, slot_sharing_group: SlotSharingGroup
     ) -> StreamExecutionEnvironment:
-        self._slot_sharing_groups[slot_sharing_group.get_name()] = slot_sharing_group
+        group = check_kind(
+            "register_slot_sharing_group",
+            slot_sharing_group,
+            SlotSharingGroup,
+            "SlotSharingGroup.builder('large').build()",
+        )
+        self._slot_sharing_groups[group.get_name()] = group
         return self
 
     def set_restart_strategy(
         self, restart_strategy_configuration: RestartStrategyConfiguration
     ) -> StreamExecutionEnvironment:
         """What to do when the job fails; the same as the `restart-strategy.*` keys."""
-        for key in self._configuration.key_set():
-            if key.startswith("restart-strategy"):
-                self._configuration.remove_config(key)
-        for key, value in restart_strategy_configuration.to_options().items():
-            self._configuration.set_string(key, value)
+        configure_restarts(self._configuration, restart_strategy_configuration)
         return self
 
     # ---------------------------------------------------------- checkpoints
@@ -269,8 +270,9 @@ class StreamExecutionEnvironment:
         self, collection: list[Any], type_info: TypeInformation | None = None
     ) -> DataStream:
         """The values, with parallelism 1. With a type they are brought to it here."""
-        source = CollectionSource.of(collection, type_info)
-        return self._source(source, None, "Collection Source", type_info, parallelism=1)
+        declared = checked_type(type_info, "from_collection", "type_info")
+        source = CollectionSource.of(collection, declared)
+        return self._source(source, None, "Collection Source", declared, parallelism=1)
 
     def from_source(
         self,
@@ -385,26 +387,24 @@ class StreamExecutionEnvironment:
         return graph
 
     def submit(self, job_name: str | None = None) -> JobControl:
-        """Check, start, and forget what was added. Not in PyFlink's public API."""
-        opened = open_caches(self)
-        control: JobControl = self.run_on(
-            lambda host, graph: host.submit(graph, self.settings), job_name
-        )
-        for cache in opened:
-            cache.computed_by(control)
-        for reader in self.program.readers:
-            reader(control)
-        self.program.clear()
-        return control
+        """Check, start, and forget what was added, also when it is refused: it would be again, with every later run, where
+        Flink keeps what is no graph. Not in PyFlink's public API.
+        """
+        try:
+            opened = open_caches(self)
+            control: JobControl = self.run_on(
+                lambda host, graph: host.submit(graph, self.settings), self.stream_graph(job_name)
+            )
+            for cache in opened:
+                cache.computed_by(control)
+            for reader in self.program.readers:
+                reader(control)
+            return control
+        finally:
+            self.program.clear()
 
-    def run_on(
-        self,
-        call: Callable[[JobExecutor, StreamGraph], Any],
-        job_name: str | None = None,
-        program: Program | None = None,
-    ) -> Any:
+    def run_on(self, call: Callable[[JobExecutor, StreamGraph], Any], graph: StreamGraph) -> Any:
         """Check, and hand the graph (of a part of the program) over to whoever runs it. Not in PyFlink's public API."""
-        graph = self.stream_graph(job_name, program)
         self.program.validate(graph)
         executor = self.executor
         try:
@@ -458,7 +458,7 @@ class StreamExecutionEnvironment:
         *,
         takes_tuples: bool = False,
     ) -> DataStream:
-        element_type = source.produced_type if type_info is None else type_info
+        element_type = checked_type(type_info, name, "type_info") or source.produced_type
         if element_type == Types.PICKLED_BYTE_ARRAY():
             element_type = None
         node = self.program.add_source(

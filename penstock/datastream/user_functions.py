@@ -40,14 +40,22 @@ def declared_type(
     output_type: TypeInformation | list[TypeInformation] | None, where: str
 ) -> TypeInformation | None:
     """An `output_type` as the graph has it: a list is a ROW of those types, and undeclared is None."""
-    if isinstance(output_type, list):
-        output_type = RowTypeInfo(output_type)
-    if output_type is not None and not isinstance(output_type, TypeInformation):
+    given = checked_type(output_type, where)
+    return None if is_pickled(given) else given
+
+
+def checked_type(
+    given: TypeInformation | list[TypeInformation] | None, where: str, argument: str = "output_type"
+) -> TypeInformation | None:
+    """What a program says of a type; a list is a ROW of those types. Raises: TypeError: it is something else."""
+    if isinstance(given, list):
+        return RowTypeInfo(given)
+    if given is not None and not isinstance(given, TypeInformation):
         raise TypeError(
-            f"{built(where)}: output_type must be None, a TypeInformation such as Types.INT(), or a list of them, got "
-            f"{output_type!r}."
+            f"{built(where)}: {argument} must be None, a TypeInformation such as Types.INT(), or a list of them, got "
+            f"{given!r}."
         )
-    return None if is_pickled(output_type) else output_type
+    return given
 
 
 def map_function(

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from penstock.hosting.split_fetcher import FetcherThread
-from penstock.model.errors import PenstockError
 from penstock.model.graph.chain import ChainedOperator
 from penstock.runtime.elements import Element
 from penstock.runtime.source import SourceReader, SplitFetcher, SplitReader
 from penstock.runtime.source_operator import SourceOperator, SourceSettings
-from penstock.runtime.user_errors import user_code_error
+from penstock.runtime.user_errors import PASSED_ON, user_code_error
 
 
 class SourceHost(Protocol):
@@ -70,7 +69,7 @@ class SourceInput:
         self.wake_at_ms = None
         try:
             elements = self._operator.poll()
-        except PenstockError:
+        except PASSED_ON:
             raise
         except (Exception, SystemExit) as error:  # sys.exit() in user code is its failure
             raise user_code_error(self._spec, self._operator, error) from error

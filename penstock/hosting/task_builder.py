@@ -427,7 +427,7 @@ def _writer(
     partitioner = _partitioner(thread, output, part)
     partition = partitions[output.data_set_id]
     partition.may_be_overtaken = output.may_be_overtaken
-    writer = PartitionWriter(partition, partitioner, output.element_type, producer)
+    writer = PartitionWriter(partition, partitioner, output.element_type, producer, dumps_records)
     writer.choose = random.randrange
     return writer
 

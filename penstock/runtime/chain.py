@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeAlias
 
 from penstock.model.checkpoints import RedistributionMode
-from penstock.model.errors import EngineBug, PenstockError
+from penstock.model.errors import EngineBug
 from penstock.model.graph.chain import ChainedOperator, ChainSpec, ChainTarget
 from penstock.model.messages import LatencySummary
 from penstock.runtime.checkpoint.snapshot import (
@@ -43,14 +43,13 @@ from penstock.runtime.elements import (
 )
 from penstock.runtime.latency import Granularity, LatencyStats
 from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
-from penstock.runtime.user_errors import user_code_error
+from penstock.runtime.shared_records import Sharing
+from penstock.runtime.user_errors import PASSED_ON, user_code_error
 
 Routed: TypeAlias = "tuple[int, Element] | None"
 
-_USER_ERRORS: Final = (
-    Exception,
-    SystemExit,
-)  # sys.exit() in a function is its failure, not our end
+_USER_ERRORS: Final = (Exception, SystemExit)
+"""sys.exit() in a function is its failure, not our end."""
 
 
 class CountingMetric:
@@ -126,6 +125,7 @@ class OperatorChain:
         self._latency_granularity = latency_granularity
         self._has_ended_data = False
         self.fresh_head: Callable[[], Operator] = _no_other_head
+        self._sharing = Sharing(spec, dumps)
         self._nodes = [_node(spec, index, clock_ms) for index in range(len(spec.operators))]
 
     @property
@@ -335,17 +335,20 @@ class OperatorChain:
                     continue
                 yield from self._route(node, emitted)
                 self._enter_operator(node.spec.name)
-        except PenstockError:
+        except PASSED_ON:
             raise
         except _USER_ERRORS as error:
             raise user_code_error(node.spec, node.operator, error) from error
 
     def _route(self, node: _Node, emitted: Element | Tagged) -> Iterator[Routed]:
         if isinstance(emitted, Tagged):
-            for output in node.tagged_outputs.get(emitted.tag, ()):
-                yield output, emitted.batch
-            for target in node.tagged_targets.get(emitted.tag, ()):
-                element = _enforced(node, emitted.batch, target)
+            outputs = node.tagged_outputs.get(emitted.tag, ())
+            targets = node.tagged_targets.get(emitted.tag, ())
+            copies = self._sharing.copies(emitted.batch, outputs, targets)
+            for output in outputs:
+                yield output, next(copies)
+            for target in targets:
+                element = _enforced(node, next(copies), target)
                 yield from self._feed(target.operator_index, element, 0)
             return
         if not isinstance(emitted, (RowBatch, ColumnBatch)):
@@ -357,10 +360,12 @@ class OperatorChain:
             yield from self._to_tagged(node, emitted)
         elif not len(emitted):
             return
+        copies = self._sharing.copies(emitted, node.outputs, node.targets)
         for output in node.outputs:
-            yield output, emitted
+            yield output, next(copies)
         for target in node.targets:
-            element = emitted if node.operator.keeps_records else _enforced(node, emitted, target)
+            own, is_kept = next(copies), node.operator.keeps_records
+            element = own if is_kept else _enforced(node, own, target)
             yield from self._feed(target.operator_index, element, 0)
 
     def _route_marker(self, node: _Node, marker: LatencyMarker) -> Iterator[Routed]:
@@ -389,7 +394,7 @@ class OperatorChain:
         self._enter_operator(node.spec.name)
         try:
             call()
-        except PenstockError:
+        except PASSED_ON:
             raise
         except _USER_ERRORS as error:
             raise user_code_error(node.spec, node.operator, error) from error
@@ -411,7 +416,7 @@ def _enforced(producer: _Node, element: Element, target: ChainTarget) -> Element
         return element
     try:
         return enforce(element, target.element_type)
-    except PenstockError:
+    except PASSED_ON:
         raise
     except Exception as error:  # its current record is the batch's last one, whichever was wrong
         raise user_code_error(producer.spec, None, error) from error
@@ -434,7 +439,7 @@ def _process(node: _Node, batch: Batch, input_index: int) -> Emitted:
     operator = node.operator
     try:
         converted = _converted(batch, operator, node.input_types, input_index)
-    except PenstockError:
+    except PASSED_ON:
         raise
     except Exception as error:  # its current record is one of an earlier batch
         raise user_code_error(node.spec, None, error) from error

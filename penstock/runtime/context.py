@@ -135,6 +135,10 @@ class MetricGroup:
         return found
 
     def gauge(self, name: str, obj: Callable[[], int]) -> None:
+        if not callable(obj):
+            raise TypeError(
+                f"gauge {name!r} takes a function that tells its value, got {obj!r:.200}"
+            )
         self.metrics[name] = obj
 
     def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:

@@ -6,10 +6,14 @@ Source: Flink ExceptionInChainedOperatorException; differs: text, for nobody unp
 from __future__ import annotations
 
 import traceback
+from typing import Final
 
-from penstock.model.errors import UserCodeError
+from penstock.model.errors import EngineBug, ExternalError, UserCodeError
 from penstock.model.graph.chain import ChainedOperator
 from penstock.runtime.operator import Operator
+
+PASSED_ON: Final = (UserCodeError, ExternalError, EngineBug)
+"""What is no user function's error, or has its place already. A UserError of ours that a function met gets its place as any other."""
 
 
 def _user_traceback(error: BaseException) -> str:

@@ -181,7 +181,8 @@ class WatermarkStrategy:
         return WatermarkStrategy(NoWatermarks, self.assigner)
 
     def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner) -> WatermarkStrategy:
-        if not callable(getattr(timestamp_assigner, "extract_timestamp", None)):
+        is_class = isinstance(timestamp_assigner, type)
+        if is_class or not callable(getattr(timestamp_assigner, "extract_timestamp", None)):
             raise TypeError(
                 "with_timestamp_assigner takes a TimestampAssigner (an object with "
                 f"extract_timestamp(value, record_timestamp)), got {timestamp_assigner!r}"

@@ -5,16 +5,17 @@ Knows no wire; a driver stream's writer lives in hosting behind the same Protoco
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from penstock.model.errors import PenstockError
 from penstock.model.graph.chain import ChainedOperator
+from penstock.runtime.checkpoint.snapshot import Dumps, plain_dumps
 from penstock.runtime.convert import is_columnar, to_columns
 from penstock.runtime.elements import ColumnBatch, Element, EndOfData, LatencyMarker, RowBatch
 from penstock.runtime.partition.result_partition import ResultPartition
 from penstock.runtime.partitioner import Partitioner
-from penstock.runtime.user_errors import user_code_error
+from penstock.runtime.shared_records import shared
+from penstock.runtime.user_errors import PASSED_ON, user_code_error
 
 
 class PartitionWriter:
@@ -26,12 +27,15 @@ class PartitionWriter:
         partitioner: Partitioner,
         element_type: Any,
         producer: ChainedOperator,
+        dumps: Dumps = plain_dumps,
     ) -> None:
-        """`producer`: whose output this is, for what a key selector or a declared type refuses."""
+        """`producer`: whose output this is, for what a key selector or a declared type refuses. `dumps`: for records."""
         self.partition = partition
         partition.producer = producer
         self._producer = producer
         self._split = partitioner.split
+        self._is_broadcast = partitioner.is_broadcast
+        self._dumps = dumps
         self._columnar_type = (
             element_type if element_type is not None and is_columnar(element_type) else None
         )
@@ -41,7 +45,7 @@ class PartitionWriter:
     def write(self, element: Element) -> None:
         try:
             self._write(element)
-        except PenstockError:
+        except PASSED_ON:
             raise
         except (Exception, SystemExit) as error:  # sys.exit() in user code is its failure
             raise user_code_error(self._producer, None, error) from error
@@ -51,7 +55,10 @@ class PartitionWriter:
             subpartitions = self._subpartitions
             if self._columnar_type is not None and isinstance(element, RowBatch):
                 element = to_columns(element, self._columnar_type)
-            for channel, piece in self._split(element):
+            pieces: Iterable[tuple[int, Any]] = self._split(element)
+            if self._is_broadcast:
+                pieces = enumerate(shared(element, len(subpartitions), self._dumps))
+            for channel, piece in pieces:
                 subpartitions[channel].write(piece)
         elif isinstance(element, LatencyMarker):  # a copy on each way would measure the copies
             self._subpartitions[self.choose(len(self._subpartitions))].add(element)
@@ -67,7 +74,7 @@ class PartitionWriter:
         """What is gathered is written by this: it may meet a record that cannot be."""
         try:
             self.partition.finish()
-        except PenstockError:
+        except PASSED_ON:
             raise
         except Exception as error:
             raise user_code_error(self._producer, None, error) from error

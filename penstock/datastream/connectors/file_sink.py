@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol
 
 from penstock.common.serialization import BulkWriter, BulkWriterFactory, Encoder
+from penstock.common.setting_checks import check_kind
 from penstock.datastream.connectors.base import (
     Accepts,
     Committer,
@@ -184,16 +185,22 @@ class FileSink(Sink, SupportsPreprocessing):
             return self
 
         def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> FileSink.BaseBuilder:
+            example = "BucketAssigner.base_path_bucket_assigner()"
+            check_kind("with_bucket_assigner", bucket_assigner, BucketAssigner, example)
             self._settings = replace(self._settings, buckets=bucket_assigner)
             return self
 
         def with_output_file_config(
             self, output_file_config: OutputFileConfig
         ) -> FileSink.BaseBuilder:
+            example = "OutputFileConfig.builder().build()"
+            check_kind("with_output_file_config", output_file_config, OutputFileConfig, example)
             self._settings = replace(self._settings, names=output_file_config)
             return self
 
         def with_rolling_policy(self, rolling_policy: RollingPolicy) -> FileSink.BaseBuilder:
+            example = "RollingPolicy.default_rolling_policy()"
+            check_kind("with_rolling_policy", rolling_policy, RollingPolicy, example)
             self._settings = replace(self._settings, rolling=rolling_policy)
             return self
 

@@ -30,6 +30,7 @@ from penstock.datastream.connectors.file_listing import (
     list_files,
 )
 from penstock.model.errors import ConfigurationError
+from penstock.model.time import millis_of
 from penstock.runtime.elements import Batch
 
 
@@ -103,9 +104,10 @@ class FileSourceBuilder:
 
     def monitor_continuously(self, discovery_interval: Duration) -> FileSourceBuilder:
         """Never end; look for new files this often."""
-        if discovery_interval.to_millis() < 1:
+        interval_ms = millis_of(discovery_interval)
+        if interval_ms < 1:
             raise ConfigurationError("monitor_continuously needs an interval of at least 1 ms.")
-        self._interval_ms = discovery_interval.to_millis()
+        self._interval_ms = interval_ms
         return self
 
     def process_static_file_set(self) -> FileSourceBuilder:

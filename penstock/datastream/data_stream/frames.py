@@ -48,7 +48,7 @@ def to_frame(
         )  # who only shows plans shows it, and ends the program
         raise GraphError(f"to_spark needs Spark, and this program runs on {type(host).__name__}.")
 
-    frame = environment.run_on(lazily, program=part)
+    frame = environment.run_on(lazily, environment.stream_graph(program=part))
     return _run(environment, upstreams, type_info) if frame is None else frame
 
 
@@ -71,7 +71,8 @@ def _run(
     program.endpoints[node.node_id] = sink
     part = program.taken([columns.node_id, node.node_id])
     control = environment.run_on(
-        lambda host, graph: host.submit(graph, environment.settings), program=part
+        lambda host, graph: host.submit(graph, environment.settings),
+        environment.stream_graph(program=part),
     )
     result_of(control.job_id, control.wait())
     return host.frame_of_files(folder, environment.settings, type_info)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from penstock.common.execution_config import check_max_parallelism, check_parallelism
+from penstock.common.setting_checks import check_whole
 from penstock.datastream.data_stream.sink import group_name
 from penstock.datastream.program import Upstream
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
@@ -69,6 +70,7 @@ class OperatorSettings(ABC):
 
     def set_buffer_timeout(self, timeout_millis: int) -> Self:
         """-1: flush full buffers only; 0: after each batch."""
+        check_whole("buffer timeout (-1: none)", timeout_millis, -1, "ms")
         self._node("set_buffer_timeout").buffer_timeout_ms = timeout_millis
         return self
 

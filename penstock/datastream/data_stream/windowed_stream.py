@@ -27,6 +27,7 @@ from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.window import MergingWindowAssigner, Trigger, WindowAssigner
 from penstock.model.errors import GraphError
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
+from penstock.model.time import millis_of
 from penstock.runtime import operators as ops
 from penstock.runtime.context import UserFunction
 from penstock.runtime.keys import KeySelection
@@ -96,10 +97,12 @@ class _Windowed:
             )
         self._trigger = trigger
 
-    def _set_lateness(self, time_ms: int) -> None:
-        if time_ms < 0:
-            raise GraphError(f"allowed_lateness: must be 0 ms or more, got {time_ms}.")
-        self._lateness_ms = time_ms
+    def _set_lateness(self, time_ms: Any) -> None:
+        """As everywhere else a Time or Duration will do, too."""
+        lateness_ms = millis_of(time_ms)
+        if lateness_ms < 0:
+            raise GraphError(f"allowed_lateness: must be 0 ms or more, got {lateness_ms}.")
+        self._lateness_ms = lateness_ms
 
     def _set_evictor(self, evictor: Evictor) -> None:
         if not isinstance(evictor, Evictor):

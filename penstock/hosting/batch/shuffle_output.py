@@ -10,13 +10,12 @@ from typing import Any, Final
 from penstock.hosting.batch.plan import Place
 from penstock.hosting.batch.shuffle_records import JOINED_ROWS, RECORD_BYTES, RecordBuilder
 from penstock.hosting.closures import dumps_records
-from penstock.model.errors import PenstockError
 from penstock.model.graph.chain import ChainedOperator
 from penstock.runtime.codec import concat
 from penstock.runtime.convert import enforce, is_columnar, to_columns, to_rows
 from penstock.runtime.elements import Batch, ColumnBatch, Element, RowBatch
 from penstock.runtime.partitioner import Partitioner
-from penstock.runtime.user_errors import user_code_error
+from penstock.runtime.user_errors import PASSED_ON, user_code_error
 
 FRAME_PARTITION: Final = -1
 _DRIVER_ROWS: Final = 4096
@@ -64,7 +63,7 @@ class _Output(ABC):
     def _guarded(self, call: Callable[..., None], *arguments: Batch) -> None:
         try:
             call(*arguments)
-        except PenstockError:
+        except PASSED_ON:
             raise
         except (Exception, SystemExit) as error:  # sys.exit() in user code is its failure
             raise user_code_error(self._producer, None, error) from error

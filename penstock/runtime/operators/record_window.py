@@ -20,7 +20,7 @@ from penstock.runtime.operators.window_functions import absorbing
 from penstock.runtime.state_descriptors import StateDescriptor, ValueStateDescriptor
 from penstock.runtime.timers import TimeDomain
 from penstock.runtime.windowing.assigners import MergingWindowAssigner, WindowAssigner
-from penstock.runtime.windowing.triggers import Trigger
+from penstock.runtime.windowing.triggers import Trigger, checked_result
 from penstock.runtime.windowing.windows import MergingWindowSet
 
 
@@ -160,7 +160,9 @@ class RecordWindowOperator(WindowOperator):
         kept = (value, self.stamp) if self.evictor is not None else value
         absorbing(self._contents).add(kept)
         self._trigger_context.window = window
-        result = self._trigger.on_element(value, self.stamp, window, self._trigger_context)
+        trigger = self._trigger
+        result = trigger.on_element(value, self.stamp, window, self._trigger_context)
+        result = checked_result(result, trigger, "on_element")
         if result.is_fire():
             yield from self._fire(window, state_window, collector)
         if result.is_purge():
@@ -255,9 +257,11 @@ class RecordWindowOperator(WindowOperator):
         context = self._trigger_context
         context.window = window
         if is_event_time:
-            result = self._trigger.on_event_time(stamp, window, context)
+            method, result = "on_event_time", self._trigger.on_event_time(stamp, window, context)
         else:
+            method = "on_processing_time"
             result = self._trigger.on_processing_time(stamp, window, context)
+        result = checked_result(result, self._trigger, method)
         if result.is_fire():
             yield from self._fire(window, state_window, collector)
         if result.is_purge():

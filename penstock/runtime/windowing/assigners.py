@@ -203,8 +203,10 @@ class _Sessions(MergingWindowAssigner):
         else:
             start = context.get_current_processing_time()
         gap = self._gap_of(element)
-        if gap <= 0:
-            raise ValueError(f"a session gap must be positive, got {gap} ms for {element!r:.200}")
+        if not hasattr(gap, "__index__") or gap <= 0:
+            raise ValueError(
+                f"a session gap must be positive, in whole ms, got {gap!r} for {element!r:.200}"
+            )
         return [TimeWindow(start, start + gap)]
 
     def __repr__(self) -> str:
@@ -218,6 +220,15 @@ class _Sessions(MergingWindowAssigner):
 
     def is_event_time(self) -> bool:
         return self._event_time
+
+
+def _gap_of(extractor: SessionWindowTimeGapExtractor) -> Callable[[Any], int]:
+    if isinstance(extractor, type) or not callable(getattr(extractor, "extract", None)):
+        raise TypeError(
+            "a dynamic gap takes an object of a class that extends SessionWindowTimeGapExtractor and defines "
+            f"extract(element), got {extractor!r:.200}"
+        )
+    return extractor.extract
 
 
 class _FixedGap:
@@ -273,7 +284,7 @@ class DynamicEventTimeSessionWindows(_Sessions):
     """Sessions whose gap depends on the record, in event time."""
 
     def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
-        super().__init__(session_window_time_gap_extractor.extract, event_time=True)
+        super().__init__(_gap_of(session_window_time_gap_extractor), event_time=True)
 
     @staticmethod
     def with_dynamic_gap(
@@ -286,7 +297,7 @@ class DynamicProcessingTimeSessionWindows(_Sessions):
     """Sessions whose gap depends on the record, by the clock."""
 
     def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
-        super().__init__(session_window_time_gap_extractor.extract, event_time=False)
+        super().__init__(_gap_of(session_window_time_gap_extractor), event_time=False)
 
     @staticmethod
     def with_dynamic_gap(

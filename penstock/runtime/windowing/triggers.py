@@ -35,6 +35,15 @@ class TriggerResult(Enum):
         return self.value[1]
 
 
+def checked_result(result: TriggerResult, trigger: Trigger, method: str) -> TriggerResult:
+    """What a trigger of the user's returned. Raises: TypeError: it is something else, as of a method without return."""
+    if not isinstance(result, TriggerResult):
+        raise TypeError(
+            f"{type(trigger).__name__}.{method} must return a TriggerResult such as TriggerResult.CONTINUE, got {result!r:.200}"
+        )
+    return result
+
+
 _CONTINUE, _FIRE = TriggerResult.CONTINUE, TriggerResult.FIRE
 
 
@@ -240,15 +249,21 @@ class PurgingTrigger(Trigger):
     def on_element(
         self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext
     ) -> TriggerResult:
-        return _purging(self._nested.on_element(element, timestamp, window, ctx))
+        return _purging(
+            self._nested, "on_element", self._nested.on_element(element, timestamp, window, ctx)
+        )
 
     def on_processing_time(
         self, time: int, window: Any, ctx: Trigger.TriggerContext
     ) -> TriggerResult:
-        return _purging(self._nested.on_processing_time(time, window, ctx))
+        return _purging(
+            self._nested, "on_processing_time", self._nested.on_processing_time(time, window, ctx)
+        )
 
     def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
-        return _purging(self._nested.on_event_time(time, window, ctx))
+        return _purging(
+            self._nested, "on_event_time", self._nested.on_event_time(time, window, ctx)
+        )
 
     def can_merge(self) -> bool:
         return self._nested.can_merge()
@@ -424,5 +439,6 @@ class DeltaTrigger(Trigger):
         ctx.get_partitioned_state(self._last).clear()
 
 
-def _purging(result: TriggerResult) -> TriggerResult:
-    return TriggerResult.FIRE_AND_PURGE if result.is_fire() else result
+def _purging(nested: Trigger, method: str, result: TriggerResult) -> TriggerResult:
+    is_fire = checked_result(result, nested, method).is_fire()
+    return TriggerResult.FIRE_AND_PURGE if is_fire else result

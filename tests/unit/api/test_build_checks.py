@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from penstock.common import Row, Time, Types
+from penstock.common import Duration, Row, Time, Types, WatermarkStrategy
+from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream import (
     AggregateFunction,
     CoMapFunction,
@@ -21,13 +22,19 @@ from penstock.datastream import (
     StreamExecutionEnvironment,
 )
 from penstock.datastream.columns import col, sum_
+from penstock.datastream.connectors import NumberSequenceSource
 from penstock.datastream.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from penstock.datastream.window import TumblingEventTimeWindows
+from penstock.datastream.window import (
+    EventTimeSessionWindows,
+    ProcessingTimeSessionWindows,
+    SessionWindowTimeGapExtractor,
+    TumblingEventTimeWindows,
+)
 from penstock.hosting.executor import MiniCluster
 from penstock.model.errors import GraphError, JobExecutionError
 
@@ -290,3 +297,46 @@ def test_a_field_that_a_row_type_has_not_has_no_position():
     assert NAMED.get_field_index("b") == 1
     with pytest.raises(ValueError, match="no field 'c', only"):
         NAMED.get_field_index("c")
+
+
+class EveryFive(SessionWindowTimeGapExtractor):
+    def extract(self, element):
+        return 5
+
+
+class ByFirst(TimestampAssigner):
+    def extract_timestamp(self, value, record_timestamp):
+        return value[0]
+
+
+@pytest.mark.parametrize("extractor", [EveryFive, lambda element: 5, 5, None])
+@pytest.mark.parametrize("assigner", [EventTimeSessionWindows, ProcessingTimeSessionWindows])
+def test_a_dynamic_gap_takes_an_extractor(assigner, extractor):
+    with pytest.raises(TypeError, match="extends SessionWindowTimeGapExtractor .*, got "):
+        assigner.with_dynamic_gap(extractor)
+    assigner.with_dynamic_gap(EveryFive())
+
+
+@pytest.mark.parametrize("assigner", [ByFirst, lambda value, timestamp: 5])
+def test_a_strategy_takes_an_object_as_its_assigner(assigner):
+    with pytest.raises(TypeError, match="with_timestamp_assigner takes a TimestampAssigner"):
+        WatermarkStrategy.no_watermarks().with_timestamp_assigner(assigner)
+
+
+@pytest.mark.parametrize("given", [int, Types.INT, "INT"])
+def test_the_type_of_a_source_is_a_type(env, given):
+    source, strategy = NumberSequenceSource(1, 2), WatermarkStrategy.no_watermarks()
+    told = f"{re.escape(__file__)}:.*: type_info must be None, a TypeInformation such as"
+    with pytest.raises(TypeError, match=told):
+        env.from_collection([1], given)
+    with pytest.raises(TypeError, match=told):
+        env.from_source(source, strategy, "numbers", given)
+
+
+@pytest.mark.parametrize("lateness", [5, Time.milliseconds(5), Duration.of_millis(5)])
+def test_an_allowed_lateness_is_any_length_of_time(rows, lateness):
+    windows = TumblingEventTimeWindows.of(Time.seconds(1))
+    rows.key_by(first_of).window(windows).allowed_lateness(lateness)
+    rows.window_all(windows).allowed_lateness(lateness)
+    with pytest.raises(TypeError, match="expected a Duration, Time"):
+        rows.window_all(windows).allowed_lateness("5 ms")

@@ -88,7 +88,7 @@ def test_execution_config_is_a_view_of_the_configuration():
     assert config.is_closure_cleaner_enabled()
     assert not config.disable_closure_cleaner().is_closure_cleaner_enabled()
     assert config.disable_generic_types().has_generic_types_disabled()
-    with pytest.raises(ConfigurationError, match="0 ms or more"):
+    with pytest.raises(ConfigurationError, match="at least 0 ms"):
         config.set_auto_watermark_interval(-1)
 
 

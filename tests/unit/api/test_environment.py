@@ -1,10 +1,11 @@
 """Settings of the environment, and running against a fake executor."""
 
+import re
 import threading
 
 import pytest
 
-from penstock.common import Configuration, RestartStrategies, Types, WatermarkStrategy
+from penstock.common import Configuration, Duration, RestartStrategies, Types, WatermarkStrategy
 from penstock.common.job_status import JobStatus as ApiJobStatus
 from penstock.datastream import (
     CheckpointingMode,
@@ -15,12 +16,14 @@ from penstock.datastream import (
 from penstock.datastream.connectors import NumberSequenceSource
 from penstock.datastream.connectors.file_system import FileSource, StreamFormat
 from penstock.datastream.executor import JobOutcome
+from penstock.hosting.executor import MiniCluster
 from penstock.model.checkpoints import CheckpointType
 from penstock.model.errors import (
     ConfigurationError,
     GraphError,
     JobCancelledError,
     JobExecutionError,
+    UserError,
 )
 from penstock.model.states import JobStatus
 
@@ -174,6 +177,44 @@ def test_wrong_settings_are_refused_with_what_would_do():
         env.set_buffer_timeout(-2)
     with pytest.raises(ConfigurationError, match="at least 10 ms"):
         env.enable_checkpointing(1)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("set_checkpoint_interval", [9, "5 s", Duration.of_seconds(1), True]),
+        ("set_checkpoint_timeout", [-1, 9, "5 s"]),
+        ("set_min_pause_between_checkpoints", [-1, 0.5]),
+        ("set_max_concurrent_checkpoints", [0, "1"]),
+        ("set_tolerable_checkpoint_failure_number", [-1, None]),
+    ],
+)
+def test_numbers_of_checkpoints_are_those_that_flink_takes(name, values):
+    checkpoints = environment().get_checkpoint_config()
+    for value in values:
+        with pytest.raises(ConfigurationError, match=f"whole number, got {re.escape(repr(value))}"):
+            getattr(checkpoints, name)(value)
+
+
+def test_what_is_of_another_kind_than_a_setter_takes_is_told_with_an_example():
+    env = environment()
+    checkpoints, config = env.get_checkpoint_config(), env.get_config()
+    for call, value, example in [
+        (checkpoints.set_checkpointing_mode, "EXACTLY_ONCE", "CheckpointingMode.EXACTLY_ONCE"),
+        (checkpoints.set_externalized_checkpoint_retention, "KEEP", "RETAIN_ON_CANCELLATION"),
+        (env.set_restart_strategy, "none", r"RestartStrategies.fixed_delay_restart\(3, 1000\)"),
+        (env.configure, {"a": "b"}, "Configuration.from_dict"),
+        (env.register_slot_sharing_group, "large", "SlotSharingGroup.builder"),
+        (config.set_global_job_parameters, "a=b", "{'key': 'value'}"),
+    ]:
+        with pytest.raises(TypeError, match=f"such as .*{example}.*, got "):
+            call(value)
+    with pytest.raises(TypeError, match="expected a Duration"):
+        checkpoints.set_aligned_checkpoint_timeout("5 s")
+    with pytest.raises(ConfigurationError, match=r"at least 0 ms, as a whole number, got Duration"):
+        config.set_auto_watermark_interval(Duration.of_seconds(1))
+    with pytest.raises(ConfigurationError, match=r"delay_between_attempts must be at least 0 ms"):
+        RestartStrategies.fixed_delay_restart(3, Duration.of_seconds(1))
 
 
 # ---------------------------------------------------------------------- running
@@ -349,6 +390,31 @@ def test_sources_and_sinks_are_asked_before_anything_starts(tmp_path):
     with pytest.raises(ConfigurationError, match="does not exist"):
         env.execute()
     assert executor.submitted == []
+
+
+def refused(stream, tmp_path):
+    env, executor = stream.get_execution_environment(), MiniCluster(parallelism=2).executor()
+    gone = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(tmp_path / "x"))
+    files = env.from_source(gone.build(), WatermarkStrategy.no_watermarks(), "files")
+    lock = threading.Lock()
+    return env.use_executor(executor), [
+        (files, "does not exist"),
+        (stream.map(lambda value: lock and value), "pickle"),
+        (stream.map(same).set_parallelism(2).forward().map(same).set_parallelism(1), "equal"),
+    ]
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+@pytest.mark.parametrize("collects", [True, False])
+def test_what_was_refused_is_not_run_again(which, collects, tmp_path):
+    env, streams = refused(environment().from_collection([1, 2]), tmp_path)
+    stream, told = streams[which]
+    env.program.clear()
+    with pytest.raises(UserError, match=told):
+        stream.execute_and_collect() if collects else (stream.print(), env.execute())
+    with pytest.raises(GraphError, match="No operators defined"):
+        env.execute()
+    assert env.from_collection([3]).map(same).execute_and_collect(limit=1) == [3]
 
 
 def test_from_source_wants_a_source_and_a_strategy():

@@ -131,3 +131,10 @@ def test_times_and_windows_print_and_compare_as_pyflinks():
         "CountTumblingWindowAssigner(2)", "CountSlidingWindowAssigner(4, 2)", "GlobalWindows()",
         "EventTimeSessionWindows(1000)",
     ]  # fmt: skip
+
+
+def test_a_gauge_takes_a_function():
+    from penstock.metrics import MetricGroup
+
+    with pytest.raises(TypeError, match="gauge 'size' takes a function .* got 5"):
+        MetricGroup().gauge("size", 5)

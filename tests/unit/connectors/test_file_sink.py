@@ -311,3 +311,18 @@ def test_in_batch_the_part_of_another_run_is_never_written_over(tmp_path):
     ):
         again.create_committer().commit(prepared_again)
     sink.create_committer().commit(prepared)  # the same once more is no harm
+
+
+@pytest.mark.parametrize(
+    ("setter", "given", "example"),
+    [
+        ("with_rolling_policy", 128, "RollingPolicy.default_rolling_policy()"),
+        ("with_bucket_assigner", "yyyy", "BucketAssigner.base_path_bucket_assigner()"),
+        ("with_bucket_assigner", BucketAssigner.base_path_bucket_assigner, "base_path"),
+        ("with_output_file_config", "part", "OutputFileConfig.builder().build()"),
+    ],
+)
+def test_a_builder_takes_objects_of_its_classes(tmp_path, setter, given, example):
+    builder = FileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder())
+    with pytest.raises(TypeError, match=f"{setter} takes a .* such as .*{re.escape(example)}"):
+        getattr(builder, setter)(given)

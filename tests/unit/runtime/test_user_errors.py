@@ -5,8 +5,9 @@ import sys
 import pytest
 
 from penstock.common import Types
-from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream import BroadcastProcessFunction, MapFunction, StreamExecutionEnvironment
 from penstock.datastream.columns import col
+from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from penstock.hosting.executor import MiniCluster
 from penstock.hosting.job_observer import JobObserver
 from penstock.model.errors import JobExecutionError
@@ -79,3 +80,43 @@ def test_a_declared_type_holds_inside_a_chain():
     assert "TypeError" in text and "in operator: Liar" in text
     with stream([1.1]).map(lambda v: v, Types.FLOAT()).map(repr).execute_and_collect() as rows:
         assert list(rows) == ["1.100000023841858"]
+
+
+def descriptor(name):
+    return MapStateDescriptor(name, Types.STRING(), Types.INT())
+
+
+class AsksForAnother(BroadcastProcessFunction):
+    def process_element(self, value, ctx):
+        ctx.get_broadcast_state(descriptor("others"))
+
+    def process_broadcast_element(self, value, ctx):
+        pass
+
+
+class DeclaresTwice(MapFunction):
+    def open(self, runtime_context):
+        runtime_context.get_state(ValueStateDescriptor("seen", Types.INT()))
+        runtime_context.get_state(ValueStateDescriptor("seen", Types.STRING()))
+
+    def map(self, value):
+        return value
+
+
+def asks_for_another(ds):
+    return ds.connect(ds.broadcast(descriptor("rules"))).process(AsksForAnother())
+
+
+@pytest.mark.parametrize(
+    ("apply", "told"),
+    [
+        (asks_for_another, ["no broadcast state 'others'", "at record:   1"]),
+        (lambda ds: ds.key_by(lambda v: v).map(DeclaresTwice()), ["'seen' is declared twice"]),
+    ],
+    ids=["broadcast state", "declared twice"],
+)
+def test_what_an_api_refuses_is_told_as_the_functions_own_error(apply, told):
+    text = failure_of(apply(stream([1])).name("Asking"))
+    for part in [*told, "test_user_errors.py", "in operator: Asking", "built at: "]:
+        assert part in text
+    assert "penstock/runtime/" not in text

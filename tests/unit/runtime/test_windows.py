@@ -228,8 +228,9 @@ def test_session_gaps_may_depend_on_the_record_and_must_be_positive():
     op.feed([("a", 10), ("a", 1)], [0, 8])
     op.watermark(MAX_WATERMARK)
     assert op.stamped == [(("a", 11), 9)]
-    with pytest.raises(ValueError, match="positive"):
-        op.feed([("a", 0)], [50])
+    for gap in (0, None, 1.5):
+        with pytest.raises(ValueError, match=f"positive, in whole ms, got {gap}"):
+            op.feed([("a", gap)], [50])
 
 
 def test_a_trigger_that_cannot_merge_is_refused_for_sessions():
@@ -283,6 +284,43 @@ def test_purging_and_plain_count_triggers_on_the_global_window():
     purging = windowed(GlobalWindows.create(), trigger=PurgingTrigger.of(CountTrigger.of(2)))
     purging.feed([("a", 1)] * 4)
     assert purging.values == [("a", 2), ("a", 2)]
+
+
+class Forgetful(Trigger):
+    """Forgets to return in one of its methods."""
+
+    def __init__(self, forgotten):
+        self._forgotten = forgotten
+
+    def _answer(self, method):
+        return None if method == self._forgotten else TriggerResult.CONTINUE
+
+    def on_element(self, element, timestamp, window, ctx):
+        ctx.register_event_time_timer(5)
+        ctx.register_processing_time_timer(5)
+        return self._answer("on_element")
+
+    def on_event_time(self, time, window, ctx):
+        return self._answer("on_event_time")
+
+    def on_processing_time(self, time, window, ctx):
+        return self._answer("on_processing_time")
+
+    def clear(self, window, ctx):
+        pass
+
+
+@pytest.mark.parametrize("forgotten", ["on_element", "on_event_time", "on_processing_time"])
+@pytest.mark.parametrize("wrapped", [lambda trigger: trigger, PurgingTrigger.of])
+def test_a_trigger_that_returns_nothing_is_named(forgotten, wrapped):
+    op = windowed(GlobalWindows.create(), trigger=wrapped(Forgetful(forgotten)))
+    with pytest.raises(
+        TypeError, match=f"Forgetful.{forgotten} must return a TriggerResult .*None"
+    ):
+        op.feed([("a", 1)])
+        if forgotten == "on_event_time":
+            op.watermark(9)
+        op.advance(9)
 
 
 def test_continuous_processing_time_fires_at_multiples():

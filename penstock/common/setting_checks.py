@@ -1,0 +1,28 @@
+"""What setters take: a whole number that is not too small, or an object of a class. Knows no option.
+
+Source: the checks of Flink's CheckpointConfig and ExecutionConfig; differs: they say what would do.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from penstock.model.errors import ConfigurationError
+
+T = TypeVar("T")
+
+
+def check_whole(name: str, value: int, least: int, unit: str = "") -> int:
+    """The value. Raises: ConfigurationError: it is none, or less."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
+        raise ConfigurationError(
+            f"{name} must be at least {least}{unit and ' '}{unit}, as a whole number, got {value!r}."
+        )
+    return value
+
+
+def check_kind(name: str, value: T, kind: type[Any], example: str) -> T:
+    """The value. Raises: TypeError: it is of another class."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} takes a {kind.__name__} such as {example}, got {value!r:.200}.")
+    return value

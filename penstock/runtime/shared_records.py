@@ -1,0 +1,70 @@
+"""Records that go to more than one consumer: each gets its own, so that none sees what another changes in place.
+
+Knows no operator. Source: Flink CopyingBroadcastingOutputCollector, CopyingChainingOutput (object reuse off); differs: a batch at a time,
+only where a record forks, and only what can be changed.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+
+from penstock.model.graph.chain import ChainSpec, ChainTarget
+from penstock.model.row import make_rows
+from penstock.model.type_information import TypeInformation
+from penstock.runtime.checkpoint.snapshot import Dumps, FrozenRows, Pickled, frozen
+from penstock.runtime.convert import is_columnar
+from penstock.runtime.elements import Element, RowBatch
+
+
+class Sharing:
+    """Who in a chain gets records of its own."""
+
+    def __init__(self, spec: ChainSpec, dumps: Dumps) -> None:
+        self._dumps = dumps
+        self._as_columns = frozenset(
+            place
+            for place, output in enumerate(spec.outputs)
+            if output.data_set_id is not None
+            and isinstance(output.element_type, TypeInformation)
+            and is_columnar(output.element_type)
+        )
+        """Outputs that keep no record: it is written as columns at once."""
+
+    def copies(
+        self, element: Element, outputs: Sequence[int], targets: Sequence[ChainTarget]
+    ) -> Iterator[Element]:
+        """What each output and then each target of an operator gets."""
+        if len(targets) <= 1 and self._as_columns.issuperset(outputs):
+            return repeat(element)
+        return shared(element, len(outputs) + len(targets), self._dumps)
+
+
+def shared(element: Element, consumers: int, dumps: Dumps) -> Iterator[Element]:
+    """The element for each consumer. A copy is made when it is asked for: the last one gets the element itself."""
+    for _ in range(consumers - 1):
+        yield own_copy(element, dumps)
+    if consumers:
+        yield element
+
+
+def own_copy(element: Element, dumps: Dumps) -> Element:
+    """Records that share nothing with these that can be changed. Those that cannot be pickled stay the same ones."""
+    if not isinstance(element, RowBatch):
+        return element
+    try:
+        column = frozen(element.values, dumps)
+    # whatever a record's own pickling raises: it is none that could leave this task
+    except Exception:
+        return element
+    if column is element.values:
+        return element
+    if isinstance(column, FrozenRows):
+        count = len(column.values)
+        values = make_rows(column.fields, column.values, count, repeat(column.row_kind))
+    elif isinstance(column, Pickled):
+        values = [value for chunk in column.chunks for value in pickle.loads(chunk)]
+    else:
+        values = list(column)
+    return RowBatch(values, element.timestamps)

@@ -1,0 +1,161 @@
+"""Functions that go on with what they have emitted. Expectations are PyFlink's, which encodes each result as it comes."""
+
+import pytest
+
+from penstock.common import Row, Types, WatermarkStrategy
+from penstock.common.watermark_strategy import TimestampAssigner
+from penstock.datastream import (
+    CoMapFunction,
+    FlatMapFunction,
+    KeyedProcessFunction,
+    MapFunction,
+    OutputTag,
+    ProcessFunction,
+    ProcessWindowFunction,
+    StreamExecutionEnvironment,
+)
+from penstock.datastream.window import TumblingEventTimeWindows
+from penstock.hosting.executor import MiniCluster
+from penstock.runtime.emissions import Emissions
+
+SIDE = OutputTag("side")
+
+
+@pytest.fixture
+def env():
+    env = StreamExecutionEnvironment.get_execution_environment()
+    return env.use_executor(MiniCluster(parallelism=1).executor()).set_parallelism(1)
+
+
+def collected(stream):
+    with stream.execute_and_collect() as rows:
+        return list(rows)
+
+
+class Grows(MapFunction, FlatMapFunction, CoMapFunction, ProcessFunction):
+    """Emits one list again and again."""
+
+    def open(self, runtime_context):
+        self.seen = []
+
+    def map(self, value):
+        self.seen.append(value)
+        return self.seen
+
+    map1 = map2 = map  # ruff: ignore[builtin-attribute-shadowing]
+
+    def flat_map(self, value):
+        return [self.map(value)]
+
+    def process_element(self, value, ctx):
+        yield self.map(value)
+
+
+class GrowsByKey(KeyedProcessFunction):
+    def open(self, runtime_context):
+        self.seen = []
+
+    def process_element(self, value, ctx):
+        ctx.timer_service().register_event_time_timer(value)
+
+    def on_timer(self, timestamp, ctx):
+        self.seen.append(timestamp)
+        yield self.seen
+
+
+class GrowsByWindow(ProcessWindowFunction):
+    def open(self, runtime_context):
+        self.seen = []
+
+    def process(self, key, context, elements):
+        self.seen.extend(elements)
+        return [self.seen]
+
+
+class Grown(ProcessFunction):
+    def open(self, runtime_context):
+        self.seen = []
+
+    def process_element(self, value, ctx):
+        self.seen.append(value)
+        yield SIDE, self.seen
+
+
+def growing(value):
+    seen = []
+    for number in (1, 2, 3):
+        seen.append(number)
+        yield seen
+
+
+class ByValue(TimestampAssigner):
+    def extract_timestamp(self, value, record_timestamp):
+        return value
+
+
+IN_ORDER = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(ByValue())
+WINDOWS = TumblingEventTimeWindows.of(1)
+
+
+@pytest.mark.parametrize(
+    "apply",
+    [
+        lambda ds: ds.map(Grows()),
+        lambda ds: ds.map(Grows(), Types.LIST(Types.INT())),
+        lambda ds: ds.flat_map(Grows()),
+        lambda ds: ds.process(Grows()),
+        lambda ds: ds.process(Grown()).get_side_output(SIDE),
+        lambda ds: ds.key_by(lambda _: 0).map(Grows()),
+        lambda ds: ds.key_by(lambda _: 0).flat_map(Grows()),
+        lambda ds: ds.key_by(lambda _: 0).process(GrowsByKey()),
+        lambda ds: ds.key_by(lambda _: 0).window(WINDOWS).process(GrowsByWindow()),
+        lambda ds: ds.connect(ds.filter(lambda _: False)).map(Grows()),
+    ],
+    ids=[
+        "map",
+        "typed map",
+        "flat map",
+        "process",
+        "side output",
+        "keyed map",
+        "keyed flat map",
+        "timers",
+        "windows",
+        "co map",
+    ],
+)
+@pytest.mark.parametrize("has_time", [False, True])
+def test_what_a_function_changes_later_does_not_reach_what_it_has_emitted(env, apply, has_time):
+    numbers = env.from_collection([1, 2, 3])
+    if has_time or "window" in apply.__code__.co_names:
+        numbers = numbers.assign_timestamps_and_watermarks(IN_ORDER)
+    assert collected(apply(numbers)) == [[1], [1, 2], [1, 2, 3]]
+
+
+def test_a_generator_may_emit_one_list_as_it_grows(env):
+    assert collected(env.from_collection([0]).flat_map(growing)) == [[1], [1, 2], [1, 2, 3]]
+
+
+ITEM, SAME = [1], ("a", 1)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[1, "a"], {"a": 1}, {1, 2}, bytearray(b"x"), Row(1, "x"), Row(a=[1]), ("a", {"b": [2]})],
+)
+def test_what_can_be_changed_is_copied_with_what_is_in_it(value):
+    (copy,) = Emissions().of([value])
+    assert copy == value and type(copy) is type(value) and copy is not value
+    emissions = Emissions()
+    nested = [list(emissions.of([kind])) for kind in ([ITEM], (ITEM,), {"k": ITEM}, Row(k=ITEM))]
+    parts = [nested[0][0][0], nested[1][0][0], nested[2][0]["k"], nested[3][0].k]
+    assert parts == [ITEM] * 4 and not any(part is ITEM for part in parts)
+
+
+def test_what_cannot_be_changed_is_handed_on():
+    emissions = Emissions()
+    results = list(emissions.of(iter([])))
+    assert results == []
+    assert next(iter(emissions.of([SAME]))) is SAME
+    second = [SAME, 5]
+    assert emissions.of(second) is second
