@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.common.absent import gone
+from penstock.common.absent import absent, gone
 from penstock.common.configuration import Configuration
 from penstock.common.setting_checks import check_kind, check_whole
 from penstock.common.time import Duration
 from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
-from penstock.datastream.former_names import OF_CHECKPOINT_CONFIG
+from penstock.datastream.former_names import OF_CHECKPOINT_CONFIG, OF_THE_PACKAGE
 from penstock.model.time import millis_of
 
 PREFIX: Final = "execution.checkpointing."
 LEAST_MS: Final = 10
 """What Flink allows for the interval and the timeout."""
+_FORMER: Final = "ExternalizedCheckpointCleanup"
 
 
 class CheckpointConfig:
@@ -161,3 +162,6 @@ class CheckpointConfig:
 
     def _ms(self, name: str, default: int) -> int:
         return self._configuration.get_duration_ms(PREFIX + name, default)
+
+
+__getattr__ = absent(__name__, {_FORMER: OF_THE_PACKAGE[_FORMER]})

@@ -19,9 +19,11 @@ from penstock.datastream.build_checks import (
     check_methods,
 )
 from penstock.datastream.functions import (
+    CoProcessFunction,
     FilterFunction,
     FlatMapFunction,
     Function,
+    KeyedCoProcessFunction,
     KeySelector,
     MapFunction,
     Partitioner,
@@ -119,6 +121,15 @@ def method_of(func: object, kind: type[Function], method: str, operator: str) ->
         )
     check_methods(func, kind, operator)
     return UserFunction(getattr(func, method), func)
+
+
+def keyed_co_process_function(func: object, operator: str) -> UserFunction:
+    """Of two keyed streams. A CoProcessFunction has keys, state and timers there too, and `on_timer` if it defines one."""
+    if not isinstance(func, CoProcessFunction):
+        return method_of(func, KeyedCoProcessFunction, "process_element1", operator)
+    if hasattr(func, "on_timer"):
+        check_call(func.on_timer, arguments_of(KeyedCoProcessFunction, "on_timer"), operator)
+    return method_of(func, CoProcessFunction, "process_element1", operator)
 
 
 def keys_of(

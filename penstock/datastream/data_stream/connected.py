@@ -69,14 +69,12 @@ class ConnectedStreams:
         func: CoProcessFunction | KeyedCoProcessFunction,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """A CoProcessFunction; on keyed streams a KeyedCoProcessFunction, with state and timers."""
+        """A CoProcessFunction; on keyed streams either of the two, with state and timers."""
         keys = self._keys()
         if keys is None:
             function = adapt.method_of(func, CoProcessFunction, "process_element1", "Co-Process")
             return self._then("Co-Process", ops.CoProcessOperator(function), output_type)
-        function = adapt.method_of(
-            func, KeyedCoProcessFunction, "process_element1", "Keyed Co-Process"
-        )
+        function = adapt.keyed_co_process_function(func, "Keyed Co-Process")
         keyed = ops.KeyedCoProcessOperator(function, keys)
         return self._then("Keyed Co-Process", keyed, output_type)
 

@@ -6,6 +6,7 @@ from penstock.common import Row, Time, Types, WatermarkStrategy
 from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream import (
     CoMapFunction,
+    CoProcessFunction,
     FilterFunction,
     FlatMapFunction,
     KeySelector,
@@ -417,3 +418,38 @@ def test_maps_have_side_outputs_too(env, name):
     mapped.get_side_output(SIZES).sink_to(aside)
     env.execute()
     assert (sorted(main.values), sorted(aside.values)) == ([1, 3], [2, 4])
+
+
+class Unpaid(CoProcessFunction):
+    """Orders whose payment does not come: keyed state, keys and timers in a function that is not called keyed."""
+
+    def open(self, runtime_context):
+        self.is_paid = runtime_context.get_state(ValueStateDescriptor("paid", Types.BOOLEAN()))
+
+    def process_element1(self, value, ctx):
+        ctx.timer_service().register_event_time_timer(10)
+
+    def process_element2(self, value, ctx):
+        self.is_paid.update(True)
+
+    def on_timer(self, timestamp, ctx):
+        if not self.is_paid.value():
+            yield ctx.get_current_key(), timestamp
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_co_process_function_of_keyed_streams_has_state_and_timers(env, mode):
+    env.set_runtime_mode(mode)
+    orders, payments = env.from_collection(["a", "b", "c"]), env.from_collection(["b"])
+    both = orders.connect(payments).key_by(lambda order: order, lambda payment: payment)
+    assert sorted(collected(both.process(Unpaid()))) == [("a", 10), ("c", 10)]
+
+
+def test_an_on_timer_of_a_co_process_function_with_other_arguments_is_refused(env):
+    class Hasty(Unpaid):
+        def on_timer(self, timestamp):
+            return None
+
+    keyed = env.from_collection(["a"]).key_by(lambda value: value)
+    with pytest.raises(TypeError, match=r"Keyed Co-Process, built at .*on_timer\(timestamp\)"):
+        keyed.connect(keyed).process(Hasty())

@@ -36,10 +36,40 @@ def test_metrics_are_found_where_pyflink_has_them():
     assert group.counter("seen").get_count() == 2
 
 
-@pytest.mark.parametrize("module", ["penstock.table", "penstock.table.udf"])
-def test_the_table_api_says_what_to_use_instead(module):
-    with pytest.raises(NotImplementedError, match=r"pyflink\.table has no counterpart.*from_spark"):
-        importlib.import_module(module)
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import penstock.table.udf", "from penstock.table.expressions import col", "from penstock.table import DataTypes",
+        "from penstock.table import EnvironmentSettings, StreamTableEnvironment", "import penstock.table; penstock.table.Table",
+    ],
+)  # fmt: skip
+def test_the_table_api_says_what_to_use_instead(statement):
+    with pytest.raises(
+        NotImplementedError, match=r"pyflink\.table.* has no counterpart.*from_spark"
+    ):
+        exec(statement)  # ruff: ignore[exec-builtin] - of the list above
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "instead"),
+    [
+        ("java_gateway", "get_gateway", "Python function"),
+        ("testing.test_case_utils", "PyFlinkUTTestCase", "MiniCluster"),
+        ("datastream.time_characteristic", "TimeCharacteristic", "WatermarkStrategy"),
+        ("datastream.checkpoint_config", "ExternalizedCheckpointCleanup", "Retention"),
+    ],
+)
+def test_what_programs_import_from_modules_of_java_tests_and_former_times_says_what_to_use(
+    module, name, instead
+):
+    with pytest.raises(NotImplementedError, match=rf"pyflink\.{module}\.{name} .*{instead}"):
+        getattr(importlib.import_module(f"penstock.{module}"), name)
+
+
+def test_a_row_may_be_imported_from_the_table_api():
+    from penstock.table import Row, RowKind
+
+    assert (Row, RowKind) == (common.Row, common.RowKind)
 
 
 @pytest.mark.parametrize(

@@ -221,14 +221,8 @@ def test_a_commit_whose_end_is_not_heard_of_is_made_again_and_written_once(broke
     assert list(committer.commit(prepared)) == list(prepared), "put off"
     assert broker.visible("out") == (0 if is_before else 2)
     broker.heal()
-<<<<<<< HEAD
     while committer.commit(prepared):
         pass  # a second may be too short for a busy machine; a few are put off
-=======
-    # a second may be too short for a busy machine; a few are put off
-    while committer.commit(prepared):
-        pass
->>>>>>> a
     assert texts(broker.servers, "out") == ["a", "b"]
 
 

@@ -1,0 +1,26 @@
+"""Stands where PyFlink has base classes for tests, and says what to use instead. Source: pyflink.testing.test_case_utils."""
+
+from penstock.common.absent import absent
+
+_INSTEAD = (
+    "In any test env.use_executor(penstock.testing.MiniCluster().executor()) runs jobs in the test's process; CollectingSink and "
+    "StreamHarness are beside it."
+)
+
+__getattr__ = absent(
+    __name__,
+    dict.fromkeys(
+        (
+            "PyFlinkTestCase",
+            "PyFlinkITTestCase",
+            "PyFlinkUTTestCase",
+            "PyFlinkStreamingTestCase",
+            "PyFlinkStreamTableTestCase",
+            "PyFlinkBatchTableTestCase",
+            "PyFlinkBatchTestCase",
+            "PyFlinkDataStreamTestCase",
+            "PythonAPICompletenessTestCase",
+        ),
+        _INSTEAD,
+    ),
+)
