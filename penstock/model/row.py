@@ -219,7 +219,8 @@ def copied(record: Any) -> Any:
     if type(record) not in CHANGEABLE:
         return record
     if type(record) is Row:
-        return make_row(record._fields, record, record.get_row_kind())
+        values = record._values  # ruff: ignore[private-member-access] - its own module
+        return make_row(record._fields, values, record.get_row_kind())
     return record.copy()
 
 

@@ -1,5 +1,7 @@
 """Functions that go on with what they have emitted. Expectations are PyFlink's, which encodes each result as it comes."""
 
+from itertools import starmap
+
 import pytest
 
 from penstock.common import Row, Types, WatermarkStrategy
@@ -159,3 +161,54 @@ def test_what_cannot_be_changed_is_handed_on():
     assert next(iter(emissions.of([SAME]))) is SAME
     second = [SAME, 5]
     assert emissions.of(second) is second
+
+
+KINDS = {
+    "list": lambda: [1, "a"],
+    "dict": lambda: {"a": 1},
+    "row": lambda: Row(a=1, b="x"),
+    "set": lambda: {1},
+    "nested": lambda: {"a": [1, {"b": [2]}], "c": (3, [4])},
+    "row of lists": lambda: Row([1], ({2},)),
+    "tuple of lists": lambda: ([1], [[2]]),
+}
+
+
+@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
+def test_what_nobody_else_has_is_handed_on_as_it_is(make):
+    seen = []
+
+    def fresh(_):
+        value = make()
+        seen.append(id(value))
+        return value
+
+    # of the first one it is not known: the batch is told by it
+    results = list(Emissions().of(map(fresh, range(3))))
+    assert list(map(id, results))[1:] == seen[1:]
+
+
+INNER = [1]
+PAIR = ("a", [1])
+
+
+@pytest.mark.parametrize(
+    ("make", "inner_of"),
+    [
+        (lambda: {"a": INNER}, lambda value: value["a"]),
+        (lambda: [INNER], lambda value: value[0]),
+        (lambda: Row("x", INNER), lambda value: value[1]),
+        (lambda: Row(a=INNER), lambda value: value.a),
+        (lambda: (1, INNER), lambda value: value[1]),
+        (lambda: (1, (2, INNER)), lambda value: value[1][1]),
+        (lambda: [{"k": [INNER]}], lambda value: value[0]["k"][0]),
+        (lambda: PAIR, lambda value: value[1]),
+        (lambda: [PAIR], lambda value: value[0][1]),
+    ],
+)
+def test_what_somebody_else_has_a_part_of_is_copied(make, inner_of):
+    results = list(Emissions().of(starmap(make, [()] * 3)))
+    assert results == [make()] * 3
+    for one in results:
+        inner_of(one).append(7)
+    assert INNER == PAIR[1] == [1]
