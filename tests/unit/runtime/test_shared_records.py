@@ -54,7 +54,7 @@ RECORDS = [
 ]
 
 
-@pytest.mark.parametrize("values", RECORDS, ids=repr)
+@pytest.mark.parametrize("values", RECORDS)
 def test_a_copy_shares_nothing_that_can_be_changed(values):
     before = pickle.dumps(values)
     stamps = np.arange(len(values))
