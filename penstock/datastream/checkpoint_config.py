@@ -40,6 +40,11 @@ class CheckpointConfig:
         return CheckpointingMode[self._text("mode", "EXACTLY_ONCE")]
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> CheckpointConfig:
+        if not isinstance(checkpointing_mode, CheckpointingMode):
+            raise ConfigurationError(
+                f"the checkpointing mode must be a CheckpointingMode such as CheckpointingMode.EXACTLY_ONCE, got "
+                f"{checkpointing_mode!r}."
+            )
         return self._set("mode", checkpointing_mode.name)
 
     def get_checkpoint_interval(self) -> int:

@@ -18,6 +18,8 @@ from penstock.datastream import (
     ProcessAllWindowFunction,
     ProcessFunction,
     ReduceFunction,
+    SinkFunction,
+    SourceFunction,
     StreamExecutionEnvironment,
 )
 from penstock.datastream.columns import col, sum_
@@ -29,7 +31,7 @@ from penstock.datastream.state import (
 )
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.hosting.executor import MiniCluster
-from penstock.model.errors import GraphError, JobExecutionError
+from penstock.model.errors import ConfigurationError, GraphError, JobExecutionError
 
 NAMED = Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.STRING()])
 WINDOW = TumblingEventTimeWindows.of(Time.seconds(1))
@@ -290,3 +292,71 @@ def test_a_field_that_a_row_type_has_not_has_no_position():
     assert NAMED.get_field_index("b") == 1
     with pytest.raises(ValueError, match="no field 'c', only"):
         NAMED.get_field_index("c")
+
+
+def yielding(*values):
+    yield values
+
+
+async def awaiting(value):
+    return value
+
+
+class YieldingMap(MapFunction):
+    def map(self, value):
+        yield value
+
+
+GIVE_NO_RESULT = {
+    "map": (lambda rows: rows.map(yielding), "flat_map"),
+    "map of an object": (lambda rows: rows.map(YieldingMap()), "flat_map"),
+    "keyed map": (lambda rows: rows.key_by(first_of).map(yielding), "flat_map"),
+    "filter": (lambda rows: rows.filter(yielding), "return"),
+    "reduce": (lambda rows: rows.key_by(first_of).reduce(yielding), "return"),
+    "coroutine": (lambda rows: rows.map(awaiting), "AsyncDataStream"),
+}
+
+
+@pytest.mark.parametrize("name", GIVE_NO_RESULT)
+def test_a_function_whose_call_gives_no_result_yet_is_refused(rows, name):
+    build, instead = GIVE_NO_RESULT[name]
+    with pytest.raises(TypeError, match=rf"built at .*must return one result.*{instead}"):
+        build(rows)
+
+
+@pytest.mark.parametrize("method", ["window", "count_window", "sum", "min_by", "reduce"])
+def test_what_only_a_keyed_stream_has_says_to_call_key_by(rows, method):
+    with pytest.raises(AttributeError, match=rf"no attribute '{method}'.*key_by"):
+        getattr(rows.key_by(first_of).map(first_of), method)
+
+
+@pytest.mark.parametrize("base", [SinkFunction, SourceFunction])
+def test_a_python_class_cannot_extend_what_names_a_java_class(base):
+    class Mine(base):
+        def __init__(self, place):
+            self.place = place
+
+    with pytest.raises(
+        NotImplementedError, match=rf"Mine extends {base.__name__}.*subclass of its"
+    ):
+        Mine("here")
+    with pytest.raises(NotImplementedError, match=rf"^{base.__name__} wraps a Java class"):
+        base("a.java.Class")
+
+
+def test_results_given_in_javas_way_are_refused_with_pythons(rows):
+    class Javas(ProcessFunction):
+        def process_element(self, value, ctx):
+            ctx.output(OutputTag("aside"), value)
+
+    with pytest.raises(
+        JobExecutionError, match=r"no 'output'\. Results are yielded.*yield tag, value"
+    ):
+        rows.process(Javas()).execute_and_collect(limit=1)
+
+
+def test_a_checkpointing_mode_is_not_a_text(env):
+    with pytest.raises(
+        ConfigurationError, match=r"CheckpointingMode\.EXACTLY_ONCE, got 'AT_LEAST_ONCE'"
+    ):
+        env.enable_checkpointing(1000, "AT_LEAST_ONCE")
