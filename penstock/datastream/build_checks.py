@@ -48,6 +48,20 @@ def check_methods(func: Function, kind: type[Function], operator: str) -> None:
             )
 
 
+def check_gives_result(func: Callable[..., Any], operator: str) -> None:
+    """Raises: TypeError: a call of `func` would give a generator or a coroutine in place of its one result."""
+    if inspect.isgeneratorfunction(func):
+        raise TypeError(
+            f"{built(operator)}: {func.__qualname__} yields, and each call must return one result. Write return, or take flat_map "
+            "for any number of results."
+        )
+    if inspect.iscoroutinefunction(func):
+        raise TypeError(
+            f"{built(operator)}: {func.__qualname__} is async, and each call must return one result. Make it the async_invoke() of "
+            "an AsyncFunction, and take AsyncDataStream.unordered_wait or ordered_wait."
+        )
+
+
 def arguments_of(kind: type[Function], method: str) -> int:
     """How many it is called with."""
     return len(inspect.signature(getattr(kind, method)).parameters) - 1

@@ -29,6 +29,17 @@ OF_THE_ENVIRONMENT: Final = {
     "read_text_file": "Use env.from_source(FileSource.for_record_stream_format(StreamFormat.text_line_format(), path).build(), "
     "WatermarkStrategy.no_watermarks(), 'lines').",
 }
+OF_A_STREAM: Final = {
+    **dict.fromkeys(
+        ("window", "count_window"),
+        "Call key_by just before, or window_all for a window over all records. Only key_by makes a KeyedStream: what map, "
+        "filter or assign_timestamps_and_watermarks make of one has no keys.",
+    ),
+    **dict.fromkeys(
+        ("sum", "min", "max", "min_by", "max_by", "reduce"), "Call key_by just before."
+    ),
+    "time_window": "Use window(TumblingEventTimeWindows.of(size)) or another assigner of penstock.datastream.window, behind key_by.",
+}
 OF_CHECKPOINT_CONFIG: Final = {
     **dict.fromkeys(
         (

@@ -7,7 +7,7 @@ wrapped, the method itself is called.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from penstock.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 from penstock.datastream.build_checks import (
@@ -15,6 +15,7 @@ from penstock.datastream.build_checks import (
     built,
     check_call,
     check_columns,
+    check_gives_result,
     check_is_object,
     check_methods,
 )
@@ -36,6 +37,8 @@ from penstock.model.types import is_pickled
 from penstock.runtime.columns import Column, ColumnAggregate, col
 from penstock.runtime.context import UserFunction
 from penstock.runtime.keys import KeySelection
+
+_GIVE_ONE_RESULT: Final = frozenset({"map", "filter", "reduce"})
 
 
 def declared_type(
@@ -280,6 +283,8 @@ class _WholeStreamProcess(_WholeStream):
 
 def _user_function(func: Any, kind: type[Function], method: str, operator: str) -> UserFunction:
     check_is_object(func, kind, operator)
+    if method in _GIVE_ONE_RESULT and callable(called := getattr(func, method, func)):
+        check_gives_result(called, operator)
     if isinstance(func, kind):
         check_methods(func, kind, operator)
         return UserFunction(getattr(func, method), func)

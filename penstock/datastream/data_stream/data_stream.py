@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
+from penstock.common.absent import gone
 from penstock.common.execution_config import ExecutionConfig
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from penstock.common.watermark_strategy import WatermarkStrategy
@@ -23,6 +24,7 @@ from penstock.datastream.data_stream.iterator import CloseableIterator, take
 from penstock.datastream.data_stream.operator_settings import OperatorSettings
 from penstock.datastream.data_stream.side_outputs import request_side_output
 from penstock.datastream.data_stream.sink import DataStreamSink
+from penstock.datastream.former_names import OF_A_STREAM
 from penstock.datastream.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -57,6 +59,9 @@ DRIVER_PRINT_STREAM = "print"
 
 class DataStream(OperatorSettings):
     """A stream of records of one type."""
+
+    if not TYPE_CHECKING:  # a type checker would take any name then
+        __getattr__ = gone(OF_A_STREAM)
 
     def __init__(
         self,

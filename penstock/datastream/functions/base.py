@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from penstock.datastream.time_domain import TimeDomain
 from penstock.datastream.timerservice import TimerService
@@ -307,21 +307,31 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
 class SourceFunction:
     """Names a Java class in PyFlink; there are none here."""
 
-    def __init__(self, source_func: Any) -> None:
+    def __new__(cls, *_arguments: object, **_named: object) -> NoReturn:
+        """Here and not in `__init__`, which classes derived from it have of their own."""
         raise NotImplementedError(
-            "SourceFunction wraps a Java class. Use env.from_source with a Source of "
+            f"{_derived(cls, SourceFunction)} wraps a Java class. Use env.from_source with a Source of "
             "penstock.datastream.connectors, or a subclass of its Source."
         )
+
+    def __init__(self, source_func: Any) -> None: ...
 
 
 class SinkFunction:
     """Names a Java class in PyFlink; there are none here."""
 
-    def __init__(self, sink_func: Any) -> None:
+    def __new__(cls, *_arguments: object, **_named: object) -> NoReturn:
+        """As SourceFunction's."""
         raise NotImplementedError(
-            "SinkFunction wraps a Java class. Use sink_to with a Sink of "
+            f"{_derived(cls, SinkFunction)} wraps a Java class. Use sink_to with a Sink of "
             "penstock.datastream.connectors, or a subclass of its Sink."
         )
+
+    def __init__(self, sink_func: Any) -> None: ...
+
+
+def _derived(cls: type, base: type) -> str:
+    return base.__name__ if cls is base else f"{cls.__name__} extends {base.__name__}, which"
 
 
 class AsyncFunction(Parametrised, Function):

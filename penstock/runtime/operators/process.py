@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from inspect import isgeneratorfunction
 from itertools import repeat
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import (
@@ -127,6 +127,16 @@ class ProcessContext:
 
     def timer_service(self) -> TimerService:
         return self._timer_service
+
+    if not TYPE_CHECKING:  # a type checker would take any name then
+
+        def __getattr__(self, name: str) -> NoReturn:
+            text = f"the context of a process function has no {name!r}"
+            if name in {"output", "collect"}:  # Java's way
+                text += (
+                    ". Results are yielded: `yield value`, and `yield tag, value` for a side output"
+                )
+            raise AttributeError(text)
 
 
 class KeyedProcessContext(ProcessContext):

@@ -19,6 +19,8 @@ from penstock.datastream import (
     ProcessAllWindowFunction,
     ProcessFunction,
     ReduceFunction,
+    SinkFunction,
+    SourceFunction,
     StreamExecutionEnvironment,
 )
 from penstock.datastream.columns import col, sum_
@@ -340,3 +342,69 @@ def test_an_allowed_lateness_is_any_length_of_time(rows, lateness):
     rows.window_all(windows).allowed_lateness(lateness)
     with pytest.raises(TypeError, match="expected a Duration, Time"):
         rows.window_all(windows).allowed_lateness("5 ms")
+
+
+def yielding(*values):
+    yield values
+
+
+async def awaiting(value):
+    return value
+
+
+class YieldingMap(MapFunction):
+    def map(self, value):
+        yield value
+
+
+GIVE_NO_RESULT = {
+    "map": (lambda rows: rows.map(yielding), "flat_map"),
+    "map of an object": (lambda rows: rows.map(YieldingMap()), "flat_map"),
+    "keyed map": (lambda rows: rows.key_by(first_of).map(yielding), "flat_map"),
+    "filter": (lambda rows: rows.filter(yielding), "return"),
+    "reduce": (lambda rows: rows.key_by(first_of).reduce(yielding), "return"),
+    "coroutine": (lambda rows: rows.map(awaiting), "AsyncDataStream"),
+}
+
+
+@pytest.mark.parametrize("name", GIVE_NO_RESULT)
+def test_a_function_whose_call_gives_no_result_yet_is_refused(rows, name):
+    build, instead = GIVE_NO_RESULT[name]
+    with pytest.raises(TypeError, match=rf"built at .*must return one result.*{instead}"):
+        build(rows)
+
+
+@pytest.mark.parametrize("method", ["window", "count_window", "sum", "min_by", "reduce"])
+def test_what_only_a_keyed_stream_has_says_to_call_key_by(rows, method):
+    with pytest.raises(AttributeError, match=rf"no attribute '{method}'.*key_by"):
+        getattr(rows.key_by(first_of).map(first_of), method)
+
+
+@pytest.mark.parametrize("base", [SinkFunction, SourceFunction])
+def test_a_python_class_cannot_extend_what_names_a_java_class(base):
+    class Mine(base):
+        def __init__(self, place):
+            self.place = place
+
+    with pytest.raises(
+        NotImplementedError, match=rf"Mine extends {base.__name__}.*subclass of its"
+    ):
+        Mine("here")
+    with pytest.raises(NotImplementedError, match=rf"^{base.__name__} wraps a Java class"):
+        base("a.java.Class")
+
+
+def test_results_given_in_javas_way_are_refused_with_pythons(rows):
+    class Javas(ProcessFunction):
+        def process_element(self, value, ctx):
+            ctx.output(OutputTag("aside"), value)
+
+    with pytest.raises(
+        JobExecutionError, match=r"no 'output'\. Results are yielded.*yield tag, value"
+    ):
+        rows.process(Javas()).execute_and_collect(limit=1)
+
+
+def test_a_checkpointing_mode_is_not_a_text(env):
+    with pytest.raises(TypeError, match=r"CheckpointingMode\.EXACTLY_ONCE, got 'AT_LEAST_ONCE'"):
+        env.enable_checkpointing(1000, "AT_LEAST_ONCE")
