@@ -20,14 +20,18 @@ from penstock.datastream.build_checks import (
     check_methods,
 )
 from penstock.datastream.functions import (
+    BroadcastProcessFunction,
     CoProcessFunction,
     FilterFunction,
     FlatMapFunction,
     Function,
+    KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
+    KeyedProcessFunction,
     KeySelector,
     MapFunction,
     Partitioner,
+    ProcessFunction,
     ReduceFunction,
 )
 from penstock.datastream.program import caller_location
@@ -38,6 +42,11 @@ from penstock.runtime.columns import Column, ColumnAggregate, col
 from penstock.runtime.context import UserFunction
 from penstock.runtime.keys import KeySelection
 
+_KEYED_INSTEAD: Final[dict[type[Function], type[Function]]] = {
+    ProcessFunction: KeyedProcessFunction,
+    CoProcessFunction: KeyedCoProcessFunction,
+    BroadcastProcessFunction: KeyedBroadcastProcessFunction,
+}
 _GIVE_ONE_RESULT: Final = frozenset({"map", "filter", "reduce"})
 
 
@@ -118,9 +127,13 @@ def method_of(func: object, kind: type[Function], method: str, operator: str) ->
     """`method` of a Function object of this kind; a plain callable does not do. `operator`: its name, for errors."""
     check_is_object(func, kind, operator)
     if not isinstance(func, kind):
+        instead = f"Make a class that extends {kind.__name__} and defines {method}()"
+        keyed = _KEYED_INSTEAD.get(kind)
+        if keyed is not None and isinstance(func, keyed):
+            instead = f"Call key_by first: a {keyed.__name__} is for streams with keys"
+        got = type(func).__name__
         raise TypeError(
-            f"The input must be a {kind.__name__}, got {type(func).__name__}. "
-            f"Make a class that extends {kind.__name__} and defines {method}(). {built(operator)}."
+            f"The input must be a {kind.__name__}, got {got}. {instead}. {built(operator)}."
         )
     check_methods(func, kind, operator)
     return UserFunction(getattr(func, method), func)

@@ -12,6 +12,7 @@ from penstock.datastream import (
     AggregateFunction,
     CoMapFunction,
     FilterFunction,
+    KeyedCoProcessFunction,
     KeyedProcessFunction,
     KeySelector,
     MapFunction,
@@ -378,6 +379,28 @@ def test_a_function_whose_call_gives_no_result_yet_is_refused(rows, name):
 def test_what_only_a_keyed_stream_has_says_to_call_key_by(rows, method):
     with pytest.raises(AttributeError, match=rf"no attribute '{method}'.*key_by"):
         getattr(rows.key_by(first_of).map(first_of), method)
+
+
+class OfKey(KeyedProcessFunction):
+    def process_element(self, value, ctx):
+        yield value
+
+
+class OfKeys(KeyedCoProcessFunction):
+    def process_element1(self, value, ctx):
+        yield value
+
+    process_element2 = process_element1
+
+
+@pytest.mark.parametrize(
+    "build",
+    [lambda rows: rows.process(OfKey()), lambda rows: rows.connect(rows).process(OfKeys())],
+    ids=["one", "two"],
+)
+def test_a_function_for_keys_on_a_stream_without_them_says_to_call_key_by(rows, build):
+    with pytest.raises(TypeError, match=r"Call key_by first: a Keyed(Co)?ProcessFunction"):
+        build(rows)
 
 
 @pytest.mark.parametrize("base", [SinkFunction, SourceFunction])

@@ -168,3 +168,9 @@ def test_a_gauge_takes_a_function():
 
     with pytest.raises(TypeError, match="gauge 'size' takes a function .* got 5"):
         MetricGroup().gauge("size", 5)
+
+
+def test_the_version_is_where_pyflink_has_it():
+    from penstock import __version__, version
+
+    assert version.__version__ == __version__
