@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from penstock.common.typeinfo import BasicTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
@@ -50,14 +51,17 @@ def check_methods(func: Function, kind: type[Function], operator: str) -> None:
 
 def check_gives_result(func: Callable[..., Any], operator: str) -> None:
     """Raises: TypeError: a call of `func` would give a generator or a coroutine in place of its one result."""
+    name = getattr(func, "__qualname__", type(func).__qualname__)
+    if not inspect.isroutine(func) and not isinstance(func, partial):
+        func = type(func).__call__
     if inspect.isgeneratorfunction(func):
         raise TypeError(
-            f"{built(operator)}: {func.__qualname__} yields, and each call must return one result. Write return, or take flat_map "
+            f"{built(operator)}: {name} yields, and each call must return one result. Write return, or take flat_map "
             "for any number of results."
         )
     if inspect.iscoroutinefunction(func):
         raise TypeError(
-            f"{built(operator)}: {func.__qualname__} is async, and each call must return one result. Make it the async_invoke() of "
+            f"{built(operator)}: {name} is async, and each call must return one result. Make it the async_invoke() of "
             "an AsyncFunction, and take AsyncDataStream.unordered_wait or ordered_wait."
         )
 

@@ -21,6 +21,7 @@ from penstock.datastream.build_checks import (
 )
 from penstock.datastream.functions import (
     BroadcastProcessFunction,
+    CoMapFunction,
     CoProcessFunction,
     FilterFunction,
     FlatMapFunction,
@@ -136,6 +137,9 @@ def method_of(func: object, kind: type[Function], method: str, operator: str) ->
             f"The input must be a {kind.__name__}, got {got}. {instead}. {built(operator)}."
         )
     check_methods(func, kind, operator)
+    if kind is CoMapFunction:
+        for each in ("map1", "map2"):
+            check_gives_result(getattr(func, each), operator)
     return UserFunction(getattr(func, method), func)
 
 
@@ -296,7 +300,8 @@ class _WholeStreamProcess(_WholeStream):
 
 def _user_function(func: Any, kind: type[Function], method: str, operator: str) -> UserFunction:
     check_is_object(func, kind, operator)
-    if method in _GIVE_ONE_RESULT and callable(called := getattr(func, method, func)):
+    called = getattr(func, method, None) if isinstance(func, kind) else func
+    if method in _GIVE_ONE_RESULT and callable(called):
         check_gives_result(called, operator)
     if isinstance(func, kind):
         check_methods(func, kind, operator)

@@ -1,87 +1,136 @@
 """What functions emit, as it is at that moment: they may go on with the same list, dict, set or Row, and emit it again.
 
-A batch is made before anybody reads it, so what such a function does afterwards would reach records that it has emitted. Copied is what
-somebody else has too, which its references tell: a Row that a function makes and returns is nobody else's. Knows no operator. Source: PyFlink, whose workers encode each result before the function goes on; differs: objects of the user's own
-classes are not copied, and functions whose first result of a batch cannot be changed are trusted with the rest of it.
+A batch is made before anybody reads it, so what such a function does afterwards would reach records that it has emitted. Copied is
+what somebody else has too, which its references tell: a Row that a function makes and returns is nobody else's.
+Knows no operator. Source: PyFlink, whose workers encode each result before the function goes on; differs: objects of the user's own
+classes are not copied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from copy import deepcopy
 from sys import getrefcount
 from typing import Any, Final
 
+import numpy as np
+
 from penstock.model.row import CHANGEABLE, Row, copied, make_row
-from penstock.runtime.checkpoint.snapshot import is_immutable
 
 _ATOMS: Final = frozenset({int, float, str, bool, bytes, type(None)})
-"""Enough to be quick with most records."""
+"""Kinds that cannot be changed: enough to be quick with most records."""
+_CONTAINERS: Final = (Row, list, dict, set, bytearray, deque, tuple, np.ndarray)
+"""And the classes derived from them, a Counter or a named tuple, say."""
+_DEPTH: Final = 4
+"""Deeper ones are left to `deepcopy`, which knows what it has met before."""
 
 
-class Emissions:
-    """Of one batch. Its first result tells whether they are of a kind that can be changed."""
-
-    __slots__ = ("_are_copied",)
-
-    def __init__(self) -> None:
-        self._are_copied: bool | None = None
-
-    def of(self, results: Iterable[Any]) -> Iterable[Any]:
-        """The results, each as it is when it comes out of the iterator."""
-        if self._are_copied is None:
-            return self._from_first(iter(results))
-        return map(as_it_is, results) if self._are_copied else results
-
-    def _from_first(self, results: Iterator[Any]) -> Iterable[Any]:
-        for first in results:
-            self._are_copied = not is_immutable((first,))
-            return self.of(chain((first,), results))
-        return ()  # not `results`: a StopIteration out of a function ends them too, and they would go on
+def as_they_are(results: Iterable[Any]) -> Iterable[Any]:
+    """Results of a function, each as it is when it comes out of the iterator."""
+    return _of_own_list(results) if type(results) is list else map(as_it_is, results)
 
 
 def as_it_is(value: Any) -> Any:
     """The value, if nobody else has anything of it that can be changed, or a copy."""
     kind = type(value)
-    if kind in _ATOMS or (kind is not tuple and kind not in CHANGEABLE):
-        return value
-    is_alone = getrefcount(value) <= _ALONE
-    if is_alone or kind is tuple:
-        parts = value._values if kind is Row else value.values() if kind is dict else value  # ruff: ignore[private-member-access] - hot
-        if _ATOMS.issuperset(map(type, parts)) or (is_alone and all(map(_is_alone, parts))):
+    if kind is tuple:  # first and written out: most records are flat ones
+        for part in value:
+            if part.__class__ not in _ATOMS:
+                break
+        else:
             return value
-    return _copy(value)
+        part = None  # it would be one reference more
+        return value if getrefcount(value) <= _ALONE and _are_alone(value) else own_copy(value)
+    if kind in _ATOMS:
+        return value
+    if kind not in CHANGEABLE:
+        return own_copy(value) if isinstance(value, _CONTAINERS) else value
+    if getrefcount(value) > _ALONE:
+        return own_copy(value)
+    return value if _has_parts_alone(value, kind) else own_copy(value)
+
+
+def _has_parts_alone(value: Any, kind: type) -> bool:
+    """Of a Row only if they cannot be changed: several Rows may have one tuple of values."""
+    parts = value._values if kind is Row else value.values() if kind is dict else value  # ruff: ignore[private-member-access] - hot
+    return _ATOMS.issuperset(map(type, parts)) or (kind is not Row and _are_alone(parts))
+
+
+def _are_alone(parts: Iterable[Any]) -> bool:
+    return all(map(_is_alone, parts))
 
 
 def _is_alone(part: Any) -> bool:
     """Whether only what it is a part of has it, and the same holds for its own parts."""
     kind = type(part)
-    if kind in _ATOMS or (kind is not tuple and kind not in CHANGEABLE):
+    if kind in _ATOMS:
         return True
-    is_alone = getrefcount(part) <= _ALONE + 1
-    if not is_alone and kind is not tuple:
-        return False
-    parts = part.values() if kind is dict else part
-    return _ATOMS.issuperset(map(type, parts)) or (is_alone and all(map(_is_alone, parts)))
+    if kind is not tuple and kind not in CHANGEABLE:
+        return not isinstance(part, _CONTAINERS)
+    if kind is tuple and _ATOMS.issuperset(map(type, part)):
+        return True
+    return getrefcount(part) <= _ALONE + 1 and _has_parts_alone(part, kind)
 
 
-def _copy(value: Any) -> Any:
-    """With all in it that can be changed."""
+def own_copy(value: Any, depth: int = _DEPTH) -> Any:
+    """With all in it that can be changed. What cannot be copied is handed on: it could not leave this process either."""
     kind = type(value)
-    if kind in _ATOMS or (kind is not tuple and kind not in CHANGEABLE):
+    if kind is tuple:  # as above
+        for part in value:
+            if part.__class__ not in _ATOMS:
+                break
+        else:
+            return value
+    if kind in _ATOMS:
         return value
+    if depth == 0 or (kind is not tuple and kind not in CHANGEABLE):
+        return _deep_copy(value) if isinstance(value, _CONTAINERS) else value
     parts = value.values() if kind is dict else value
-    if _ATOMS.issuperset(map(type, parts)):
-        return value if kind is tuple else copied(value)
-    made = map(_copy, parts)
+    if kind is not tuple and _ATOMS.issuperset(map(type, parts)):
+        return copied(value)
+    made = (own_copy(part, depth - 1) for part in parts)
     if kind is Row:
         return make_row(value._fields, made, value.get_row_kind())
     return dict(zip(value, made, strict=True)) if kind is dict else kind(made)
+
+
+def _deep_copy(value: Any) -> Any:
+    try:
+        return deepcopy(value)
+    # a lock, say, or whatever a class of the user's raises
+    except Exception:
+        return value
+
+
+def _of_own_list(results: list[Any]) -> Iterator[Any]:
+    """Items of a list that a function has returned. If nobody else has it, it is taken apart: it is a holder of theirs, too."""
+    if getrefcount(results) > _LIST_ALONE:
+        return map(as_it_is, results)
+    results.reverse()
+    return map(as_it_is, _emptied(results))
+
+
+def _emptied(results: list[Any]) -> Iterator[Any]:
+    pop = results.pop
+    while results:
+        yield pop()
 
 
 def _references(value: Any) -> int:
     return getrefcount(value)
 
 
+def _references_through_a_call(value: Any) -> int:
+    return _references(value)
+
+
+def _of_a_variable(count: Callable[[Any], int]) -> int:
+    made: list[Any] = next(map(list, [()]))
+    return count(made)
+
+
 _ALONE: Final = next(map(_references, map(list, [()])))
 """How many references `as_it_is` sees to what a function has made and given away."""
+_LIST_ALONE: Final = _of_a_variable(_references_through_a_call)
+"""The same, of a list, in `_of_own_list`."""

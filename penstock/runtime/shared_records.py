@@ -7,15 +7,17 @@ only where a record forks, and only what can be changed.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import repeat
 
 from penstock.model.graph.chain import ChainSpec, ChainTarget
 from penstock.model.row import make_rows
 from penstock.model.type_information import TypeInformation
-from penstock.runtime.checkpoint.snapshot import Dumps, FrozenRows, Pickled, frozen
+from penstock.runtime.checkpoint.snapshot import Column, Dumps, FrozenRows, Pickled, frozen
 from penstock.runtime.convert import is_columnar
-from penstock.runtime.elements import Element, RowBatch
+from penstock.runtime.elements import Element, Int64s, RowBatch
+from penstock.runtime.emissions import own_copy
 
 
 class Sharing:
@@ -43,28 +45,33 @@ class Sharing:
 
 def shared(element: Element, consumers: int, dumps: Dumps) -> Iterator[Element]:
     """The element for each consumer. A copy is made when it is asked for: the last one gets the element itself."""
+    copy = _copier(element, dumps) if consumers > 1 else None
     for _ in range(consumers - 1):
-        yield own_copy(element, dumps)
+        yield element if copy is None else copy()
     if consumers:
         yield element
 
 
-def own_copy(element: Element, dumps: Dumps) -> Element:
-    """Records that share nothing with these that can be changed. Those that cannot be pickled stay the same ones."""
+def _copier(element: Element, dumps: Dumps) -> Callable[[], RowBatch] | None:
+    """Makes records that share nothing with these that can be changed. None: they are no rows, nothing can be, or it cannot be
+    pickled.
+    """
     if not isinstance(element, RowBatch):
-        return element
+        return None
     try:
         column = frozen(element.values, dumps)
     # whatever a record's own pickling raises: it is none that could leave this task
     except Exception:
-        return element
-    if column is element.values:
-        return element
+        return None
+    return None if column is element.values else partial(_batch_of, column, element.timestamps)
+
+
+def _batch_of(column: Column, timestamps: Int64s | None) -> RowBatch:
     if isinstance(column, FrozenRows):
         count = len(column.values)
         values = make_rows(column.fields, column.values, count, repeat(column.row_kind))
     elif isinstance(column, Pickled):
         values = [value for chunk in column.chunks for value in pickle.loads(chunk)]
     else:
-        values = list(column)
-    return RowBatch(values, element.timestamps)
+        values = list(map(own_copy, column))
+    return RowBatch(values, timestamps)

@@ -12,6 +12,7 @@ import numpy as np
 
 from penstock.model.types import PickledBytesTypeInfo, RowTypeInfo, TypeInformation
 from penstock.runtime.elements import Element, RowBatch, Tagged
+from penstock.runtime.emissions import own_copy
 
 
 class OutputTag:
@@ -67,7 +68,7 @@ class AsideCollector:
         """The results for the main output, while the others are collected."""
         for result in results:
             if is_tagged(result):
-                self.add(result[0].tag_id, result[1], stamp)
+                self.add(result[0].tag_id, own_copy(result[1]), stamp)
             else:
                 yield result
 

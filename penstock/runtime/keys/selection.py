@@ -214,7 +214,9 @@ def _combinations(arrays: Sequence[pa.Array]) -> tuple[pa.Array, Int64s]:
     """Where each combination of values comes first, and which of them each record has."""
     codes = np.zeros(len(arrays[0]), np.int64)
     for array in arrays:
-        encoded = pc.dictionary_encode(array, null_encoding="encode")
+        # The nulls of one that comes with a dictionary have no index, and its values may be there twice.
+        plain = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+        encoded = pc.dictionary_encode(plain, null_encoding="encode")
         part = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         codes = codes * (len(encoded.dictionary) + 1) + part
         _, first, codes = np.unique(codes, return_index=True, return_inverse=True)

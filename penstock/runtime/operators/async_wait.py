@@ -33,6 +33,7 @@ from penstock.runtime.elements import (
     Watermark,
     WatermarkStatus,
 )
+from penstock.runtime.emissions import own_copy
 from penstock.runtime.operator import MAX_EMIT, AsyncCalls, Emitted, OperatorContext, Outcome
 from penstock.runtime.operators.stateless import FunctionOperator, rows_of, short_repr
 
@@ -323,7 +324,7 @@ def _batch(values: list[Any], stamps: list[int]) -> Iterator[RowBatch]:
 
 def _results(given: Any, method: str) -> list[Any]:
     if isinstance(given, list):
-        return given
+        return list(map(own_copy, given))
     raise TypeError(
         f"{method} returned {short_repr(given)} ({type(given).__name__}): expected a list of results, also for "
         "one ([result]) and for none ([])"

@@ -21,7 +21,7 @@ from penstock.runtime.elements import (
     RowBatch,
     Watermark,
 )
-from penstock.runtime.emissions import Emissions
+from penstock.runtime.emissions import as_they_are
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operator import MAX_EMIT, Emitted, Operator, OperatorContext
 from penstock.runtime.operators.keyed import KEY_ENDS, KeyedOperator
@@ -311,14 +311,14 @@ def collect_timers(
 ) -> Iterator[RowBatch]:
     """Results of timers in batches; they carry the timer's timestamp, or none in processing time."""
     stamps: list[int] = []
-    collector, emissions = Collector(stamps), Emissions()
+    collector = Collector(stamps)
     for timer in due:
         stamps.append(timer[0] if is_event_time else NO_TIMESTAMP)
         result = call(timer)
         if type(result) is list:
-            collector.values += emissions.of(result)
+            collector.values += as_they_are(result)
         elif result is not None:
-            yield from pull(operator, iter(emissions.of(result)), collector)
+            yield from pull(operator, iter(as_they_are(result)), collector)
         collector.counts.append(len(collector.values))
         if len(collector.values) >= MAX_EMIT:
             yield from collector.take()

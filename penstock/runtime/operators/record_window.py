@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
-from penstock.model.row import copied
 from penstock.runtime.context import RuntimeContext
 from penstock.runtime.elements import MAX_WATERMARK, Batch, RowBatch, Watermark
+from penstock.runtime.emissions import own_copy
 from penstock.runtime.operator import Emitted
 from penstock.runtime.operators.keyed import KEY_ENDS
 from penstock.runtime.operators.stateless import StampedCollector, rows_of
@@ -294,7 +294,7 @@ class RecordWindowOperator(WindowOperator):
             return
         kept = absorbing(self._contents).get()
         # A window may go on after it has fired: what has left must not change with it.
-        elements: list[Any] = kept if self.contents.function is None else [copied(kept)]
+        elements: list[Any] = kept if self.contents.function is None else [own_copy(kept)]
         evictor = self.evictor
         if evictor is None:
             yield from self.call_window(self.state.skey, window, elements, collector)

@@ -15,12 +15,13 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from penstock.model.row import Row, copied, make_row
+from penstock.model.row import Row, make_row
 from penstock.model.types import RowTypeInfo
 from penstock.runtime.batch.sizes import objects_size, sorting_size
 from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, StateInfo
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, Batch, ColumnBatch, Int64s, RowBatch
+from penstock.runtime.emissions import own_copy
 from penstock.runtime.keys import KeySelection, original_key, state_keys
 from penstock.runtime.operator import (
     MAX_EMIT,
@@ -58,7 +59,7 @@ class ReduceOperator(KeyTaker):
     @property
     def _own(self) -> Callable[[Any], Any]:
         """What makes a record ours: a function may change its first argument in place and return that."""
-        return _same if isinstance(self.function.owner, Aggregate) else copied
+        return _same if isinstance(self.function.owner, Aggregate) else own_copy
 
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         self._state = new_backend(context, self.keys)
@@ -90,7 +91,7 @@ class ReduceOperator(KeyTaker):
                 append(value)
                 continue
             table[skey] = reduced = call(old, value)
-            append(own(old) if reduced is old else reduced)
+            append(own(reduced))
         return (RowBatch(results, rows.timestamps),)
 
     def snapshot(self) -> OperatorSnapshot:

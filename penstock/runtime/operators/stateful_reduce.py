@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from penstock.model.row import copied
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, Batch, RowBatch
+from penstock.runtime.emissions import own_copy
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operator import Emitted, OperatorContext
 from penstock.runtime.operators.keyed import KEY_ENDS, KeyedOperator
@@ -80,10 +80,10 @@ class StatefulReduceOperator(KeyedOperator):
         skey = self.state.skey
         old = self._results.get(skey, _MISSING)
         if old is _MISSING:
-            self._results[skey] = copied(value)
+            self._results[skey] = own_copy(value)
             return value
         self._results[skey] = reduced = self._call(old, value)
-        return copied(old) if reduced is old else reduced
+        return own_copy(reduced)
 
 
 def _stamped(values: list[Any]) -> RowBatch:

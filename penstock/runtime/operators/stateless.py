@@ -17,7 +17,7 @@ import numpy as np
 
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import Batch, Int64s, RowBatch
-from penstock.runtime.emissions import Emissions
+from penstock.runtime.emissions import as_they_are
 from penstock.runtime.operator import MAX_EMIT, Emitted, Operator, OperatorContext
 from penstock.runtime.side_output import separated
 
@@ -45,7 +45,7 @@ def whole(results: Iterator[Any], count: int) -> list[Any]:
     Raises: RuntimeError when there are fewer: `map` takes a StopIteration out of the function for its end,
     and records would be lost without a word.
     """
-    made = list(Emissions().of(results))
+    made = list(as_they_are(results))
     if len(made) != count:
         raise ended_at(len(made))
     return made
@@ -187,14 +187,14 @@ def expand(
     if stamps is None and is_generator:
         yield from _expand_generators(operator, results)
         return
-    collector, emissions = Collector(stamps), Emissions()
+    collector = Collector(stamps)
     out = collector.values
     room = MAX_EMIT
     for result in results:
         if type(result) is list:
-            out += emissions.of(result)
+            out += as_they_are(result)
         elif result is not None or not takes_none:
-            opened = iter(emissions.of(result))
+            opened = iter(as_they_are(result))
             out += islice(opened, room)
             if len(out) >= MAX_EMIT:  # it may have more
                 yield from pull(operator, opened, collector)
@@ -212,7 +212,7 @@ def expand(
 
 def _expand_generators(operator: FunctionOperator, results: Iterator[Any]) -> Iterator[RowBatch]:
     """The same without a step in Python per record, for functions that yield."""
-    flat = iter(Emissions().of(chain.from_iterable(results)))
+    flat = iter(as_they_are(chain.from_iterable(results)))
     while len(values := list(islice(flat, MAX_EMIT))) == MAX_EMIT:
         operator.is_in_record = True  # or just behind one: nobody can tell
         yield RowBatch(values)
@@ -280,16 +280,15 @@ class StampedCollector:
         self._operator = operator
         self._stamps: list[int] = []
         self._collector = Collector(self._stamps)
-        self._emissions = Emissions()
 
     def add(self, results: Any, stamp: int) -> Iterator[RowBatch]:
         """Results of one call of a user function, all with this timestamp."""
         collector = self._collector
         self._stamps.append(stamp)
         if type(results) is list:
-            collector.values += self._emissions.of(results)
+            collector.values += as_they_are(results)
         else:
-            yield from pull(self._operator, iter(self._emissions.of(results)), collector)
+            yield from pull(self._operator, iter(as_they_are(results)), collector)
         collector.counts.append(len(collector.values))
         if len(collector.values) >= MAX_EMIT:
             yield from collector.take()

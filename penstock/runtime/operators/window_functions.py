@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.model.row import copied
 from penstock.runtime.context import KeyedStateStore, UserFunction
+from penstock.runtime.emissions import own_copy
 from penstock.runtime.state import KeyedStateBackend, MergingState
 from penstock.runtime.state_descriptors import (
     AggregatingStateDescriptor,
@@ -69,7 +69,7 @@ class ReduceContents(WindowContents):
 
     def result(self) -> Callable[[Any], Any]:
         """Not what later records will change."""
-        return copied
+        return own_copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +245,7 @@ def _fold_reduce(call: Callable[[Any, Any], Any]) -> Callable[..., None]:
         for skey, value in zip(skeys, values, strict=False):
             kept = get(skey, missing)
             # The record is also in other windows, and the function may change its first argument in place.
-            table[skey] = copied(value) if kept is missing else call(kept, value)
+            table[skey] = own_copy(value) if kept is missing else call(kept, value)
 
     return fold
 

@@ -1,12 +1,18 @@
 """Functions that go on with what they have emitted. Expectations are PyFlink's, which encodes each result as it comes."""
 
+import copy
+import threading
+from collections import Counter, defaultdict, deque
 from itertools import starmap
+from typing import NamedTuple
 
 import pytest
 
-from penstock.common import Row, Types, WatermarkStrategy
+from penstock.common import Configuration, Row, Time, Types, WatermarkStrategy
 from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream import (
+    AsyncDataStream,
+    AsyncFunction,
     CoMapFunction,
     FlatMapFunction,
     KeyedProcessFunction,
@@ -18,9 +24,14 @@ from penstock.datastream import (
 )
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.hosting.executor import MiniCluster
-from penstock.runtime.emissions import Emissions
+from penstock.runtime.emissions import as_they_are
 
 SIDE = OutputTag("side")
+
+
+class Pair(NamedTuple):
+    first: list
+    second: int
 
 
 @pytest.fixture
@@ -138,29 +149,39 @@ def test_a_generator_may_emit_one_list_as_it_grows(env):
     assert collected(env.from_collection([0]).flat_map(growing)) == [[1], [1, 2], [1, 2, 3]]
 
 
-ITEM, SAME = [1], ("a", 1)
+ITEM, SAME, LOCK = [1], ("a", 1), threading.Lock()
 
 
 @pytest.mark.parametrize(
     "value",
-    [[1, "a"], {"a": 1}, {1, 2}, bytearray(b"x"), Row(1, "x"), Row(a=[1]), ("a", {"b": [2]})],
+    [
+        [1, "a"],
+        {"a": 1},
+        {1, 2},
+        bytearray(b"x"),
+        Row(1, "x"),
+        Row(a=[1]),
+        ("a", {"b": [2]}),
+        Counter("aab"),
+        deque([1]),
+        defaultdict(list, {"a": [1]}),
+        Pair([1], 2),
+        [[[[[[[1]]]]]]],
+    ],
 )
 def test_what_can_be_changed_is_copied_with_what_is_in_it(value):
-    (copy,) = Emissions().of([value])
+    held = [value]
+    (copy,) = as_they_are(held)
     assert copy == value and type(copy) is type(value) and copy is not value
-    emissions = Emissions()
-    nested = [list(emissions.of([kind])) for kind in ([ITEM], (ITEM,), {"k": ITEM}, Row(k=ITEM))]
+    nested = [list(as_they_are([kind])) for kind in ([ITEM], (ITEM,), {"k": ITEM}, Row(k=ITEM))]
     parts = [nested[0][0][0], nested[1][0][0], nested[2][0]["k"], nested[3][0].k]
     assert parts == [ITEM] * 4 and not any(part is ITEM for part in parts)
 
 
 def test_what_cannot_be_changed_is_handed_on():
-    emissions = Emissions()
-    results = list(emissions.of(iter([])))
-    assert results == []
-    assert next(iter(emissions.of([SAME]))) is SAME
-    second = [SAME, 5]
-    assert emissions.of(second) is second
+    assert list(as_they_are(iter([]))) == []
+    given = [SAME, 5, None, "a", LOCK]
+    assert all(one is other for one, other in zip(as_they_are([*given]), given, strict=True))
 
 
 KINDS = {
@@ -169,7 +190,6 @@ KINDS = {
     "row": lambda: Row(a=1, b="x"),
     "set": lambda: {1},
     "nested": lambda: {"a": [1, {"b": [2]}], "c": (3, [4])},
-    "row of lists": lambda: Row([1], ({2},)),
     "tuple of lists": lambda: ([1], [[2]]),
 }
 
@@ -183,9 +203,8 @@ def test_what_nobody_else_has_is_handed_on_as_it_is(make):
         seen.append(id(value))
         return value
 
-    # of the first one it is not known: the batch is told by it
-    results = list(Emissions().of(map(fresh, range(3))))
-    assert list(map(id, results))[1:] == seen[1:]
+    results = list(as_they_are(map(fresh, range(3))))
+    assert list(map(id, results)) == seen
 
 
 INNER = [1]
@@ -207,8 +226,97 @@ PAIR = ("a", [1])
     ],
 )
 def test_what_somebody_else_has_a_part_of_is_copied(make, inner_of):
-    results = list(Emissions().of(starmap(make, [()] * 3)))
+    results = list(as_they_are(starmap(make, [()] * 3)))
     assert results == [make()] * 3
     for one in results:
         inner_of(one).append(7)
     assert INNER == PAIR[1] == [1]
+
+
+def test_rows_that_share_their_values_are_each_ones_own():
+    own = Row([1])
+    results = list(as_they_are(map(copy.copy, [own, own])))
+    results[0][0].append(7)
+    assert results[1] == own == Row([1])
+
+
+def test_items_of_a_list_that_is_given_away_are_handed_on_and_of_a_kept_one_copied():
+    made = []
+
+    def given_away(count):
+        made.extend(Row(number) for number in range(count))
+        return [Row(number) for number in range(count)]
+
+    def emitted(results):
+        for result in results:
+            yield from as_they_are(result)
+
+    assert [row[0] for row in emitted(map(given_away, [3]))] == [0, 1, 2]
+    kept = [Row(1)]
+    (copied,) = emitted(iter([kept]))
+    assert copied == kept[0] and copied is not kept[0] and len(kept) == 1
+
+
+class Mixed(ProcessFunction):
+    """What cannot be changed comes first."""
+
+    def open(self, runtime_context):
+        self.seen = []
+
+    def process_element(self, value, ctx):
+        self.seen.append(value)
+        yield value
+        yield self.seen
+        yield SIDE, self.seen
+
+
+class AsyncGrown(AsyncFunction):
+    def open(self, runtime_context):
+        self.seen = []
+
+    async def async_invoke(self, value):
+        self.seen.append(value)
+        return [self.seen]
+
+
+class WindowsAside(GrowsByWindow):
+    def process(self, key, context, elements):
+        self.seen.extend(elements)
+        yield SIDE, self.seen
+
+
+GROWN = [[1], [1, 2], [1, 2, 3]]
+
+
+def test_each_result_is_looked_at_by_itself(env):
+    mixed = env.from_collection([1, 2, 3]).process(Mixed())
+    assert [one for one in collected(mixed) if type(one) is list] == GROWN
+    aside = env.from_collection([1, 2, 3]).process(Mixed()).get_side_output(SIDE)
+    assert collected(aside) == GROWN
+
+
+def test_windows_and_asynchronous_functions_emit_what_was_then(env):
+    numbers = env.from_collection([1, 2, 3]).assign_timestamps_and_watermarks(IN_ORDER)
+    aside = numbers.key_by(lambda _: 0).window(WINDOWS).process(WindowsAside())
+    assert collected(aside.get_side_output(SIDE)) == GROWN
+    called = AsyncDataStream.ordered_wait(
+        env.from_collection([1, 2, 3]), AsyncGrown(), Time.seconds(60), 1
+    )
+    assert collected(called) == GROWN
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize(
+    "make", [lambda n: ["k", [n]], lambda n: ("k", [n]), lambda n: Row("k", [n])]
+)
+@pytest.mark.parametrize("is_new", [False, True])
+def test_what_a_reduce_changes_inside_does_not_reach_what_it_has_emitted(
+    env, backend, make, is_new
+):
+    def join(one, other):
+        one[1].extend(other[1])
+        return type(one)((one[0], one[1])) if is_new and type(one) is not Row else one
+
+    env.configure(Configuration.from_dict({"state.backend.type": backend}))
+    reduced = env.from_collection([make(n) for n in range(4)]).key_by(lambda v: v[0]).reduce(join)
+    assert [list(one[1]) for one in collected(reduced)] == [[0], [0, 1], [0, 1, 2], [0, 1, 2, 3]]

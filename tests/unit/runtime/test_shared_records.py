@@ -11,7 +11,7 @@ from penstock.datastream import OutputTag, ProcessFunction, StreamExecutionEnvir
 from penstock.hosting.executor import MiniCluster
 from penstock.runtime.checkpoint.snapshot import plain_dumps
 from penstock.runtime.elements import RowBatch, Watermark
-from penstock.runtime.shared_records import own_copy, shared
+from penstock.runtime.shared_records import shared
 
 
 class Box:
@@ -58,7 +58,8 @@ RECORDS = [
 def test_a_copy_shares_nothing_that_can_be_changed(values):
     before = pickle.dumps(values)
     stamps = np.arange(len(values))
-    copy = own_copy(RowBatch(values, stamps), plain_dumps)
+    copy, again, last = shared(RowBatch(values, stamps), 3, plain_dumps)
+    assert last.values is values and again.values == values
     assert copy.values == values and copy.timestamps is stamps
     for value in copy.values:
         change(value)
@@ -69,7 +70,7 @@ def test_a_copy_shares_nothing_that_can_be_changed(values):
 @pytest.mark.parametrize("values", [[1, "a", None], [(1, ("b", 2.5))], [threading.Lock()]])
 def test_what_cannot_change_or_be_pickled_is_not_copied(values):
     batch = RowBatch(values)
-    assert own_copy(batch, plain_dumps) is batch
+    assert list(shared(batch, 2, plain_dumps)) == [batch, batch]
 
 
 def test_the_last_consumer_gets_the_element_itself():
