@@ -3,6 +3,7 @@
 import operator
 import re
 import sys
+from functools import partial
 
 import pytest
 
@@ -358,7 +359,23 @@ class YieldingMap(MapFunction):
         yield value
 
 
+class YieldingCall:
+    def __call__(self, value):
+        yield value
+
+
+class YieldingCoMap(CoMapFunction):
+    def map1(self, value):
+        return value
+
+    def map2(self, value):
+        yield value
+
+
 GIVE_NO_RESULT = {
+    "partial": (lambda rows: rows.map(partial(yielding)), "flat_map"),
+    "object with a call": (lambda rows: rows.map(YieldingCall()), "flat_map"),
+    "co map": (lambda rows: rows.connect(rows).map(YieldingCoMap()), "flat_map"),
     "map": (lambda rows: rows.map(yielding), "flat_map"),
     "map of an object": (lambda rows: rows.map(YieldingMap()), "flat_map"),
     "keyed map": (lambda rows: rows.key_by(first_of).map(yielding), "flat_map"),
