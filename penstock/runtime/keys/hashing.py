@@ -31,6 +31,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.model.errors import UserError
 from penstock.model.row import Row
 from penstock.model.time import Instant
 from penstock.model.types import BasicType, BasicTypeInfo, TypeInformation
@@ -66,6 +67,19 @@ class OtherKey(tuple[Any, ...]):  # ruff: ignore[no-slots-in-tuple-subclass] - a
         """`canonical_bytes` of the key."""
         is_encoded = len(self) == 1 and type(self[0]) is bytes
         return self[0] if is_encoded else canonical_bytes(tuple(self))
+
+
+class _NoKey:
+    """Where there is no key: whatever looks for its state or timers is told so."""
+
+    def __hash__(self) -> int:
+        raise UserError(
+            "there is no key here, so no keyed state and no timers: a broadcast element belongs to no key. Use them in "
+            "process_element(), and broadcast state (ctx.get_broadcast_state) here."
+        )
+
+
+NO_KEY: Final = _NoKey()
 
 
 # ------------------------------------------------------------------------------- hash of one key

@@ -23,6 +23,7 @@ from penstock.runtime.elements import (
 )
 from penstock.runtime.emissions import as_they_are
 from penstock.runtime.keys import KeySelection
+from penstock.runtime.keys.hashing import NO_KEY
 from penstock.runtime.operator import MAX_EMIT, Emitted, Operator, OperatorContext
 from penstock.runtime.operators.keyed import KEY_ENDS, KeyedOperator
 from penstock.runtime.operators.stateless import Collector, FunctionOperator, expand, pull, rows_of
@@ -261,14 +262,15 @@ class KeyedProcessOperator(KeyedOperator):
         self, rows: RowBatch, call: Callable[..., Any], context: ProcessContext
     ) -> Emitted:
         """What `call(value, context)` makes of records that belong to no key."""
-        self.state.key = self.state.skey = None
         stamps = rows.timestamps
 
         def entering() -> Iterator[Any]:
+            self.state.key, self.state.skey = None, NO_KEY
             every = [NO_TIMESTAMP] * len(rows.values) if stamps is None else stamps.tolist()
             for value, stamp in zip(self.watched(rows.values), every, strict=False):
                 self.stamp = stamp
                 yield value
+            self.state.skey = None
 
         emitted = expand(self, map(call, entering(), repeat(context)), stamps, takes_none=True)
         return separated(emitted, self.side_tags)

@@ -4,8 +4,13 @@ import sys
 
 import pytest
 
-from penstock.common import Types
-from penstock.datastream import BroadcastProcessFunction, MapFunction, StreamExecutionEnvironment
+from penstock.common import Configuration, Types
+from penstock.datastream import (
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+    MapFunction,
+    StreamExecutionEnvironment,
+)
 from penstock.datastream.columns import col
 from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from penstock.hosting.executor import MiniCluster
@@ -120,3 +125,42 @@ def test_what_an_api_refuses_is_told_as_the_functions_own_error(apply, told):
     for part in [*told, "test_user_errors.py", "in operator: Asking", "built at: "]:
         assert part in text
     assert "penstock/runtime/" not in text
+
+
+class UsesKeys(KeyedBroadcastProcessFunction):
+    """In a broadcast element, which has none. `how`: in which way."""
+
+    def __init__(self, how):
+        self.how = how
+
+    def open(self, runtime_context):
+        self.seen = runtime_context.get_state(ValueStateDescriptor("seen", Types.INT()))
+
+    def process_element(self, value, ctx):
+        self.seen.update(value)
+        yield value
+
+    def process_broadcast_element(self, value, ctx):
+        if self.how == "state":
+            self.seen.update(1)
+        elif self.how == "timer":
+            ctx.timer_service().register_event_time_timer(5)
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("how", ["state", "timer", "neither"])
+def test_a_broadcast_element_has_no_keyed_state_and_no_timers(backend, how):
+    env = StreamExecutionEnvironment(Configuration.from_dict({"state.backend.type": backend}))
+    env.use_executor(MiniCluster(parallelism=1).executor())
+    rules = MapStateDescriptor("rules", Types.INT(), Types.INT())
+    elements = env.from_collection([1]).key_by(lambda value: value)
+    made = elements.connect(env.from_collection([2, 3]).broadcast(rules)).process(UsesKeys(how))
+    if how == "neither":
+        with made.execute_and_collect() as results:
+            assert list(results) == [1]
+        return
+    with (
+        pytest.raises(JobExecutionError, match=r"there is no key here(.|\n)*broadcast element"),
+        made.execute_and_collect() as results,
+    ):
+        list(results)
