@@ -24,5 +24,8 @@ def check_whole(name: str, value: int, least: int, unit: str = "") -> int:
 def check_kind(name: str, value: T, kind: type[Any], example: str) -> T:
     """The value. Raises: TypeError: it is of another class."""
     if not isinstance(value, kind):
-        raise TypeError(f"{name} takes a {kind.__name__} such as {example}, got {value!r:.200}.")
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise TypeError(
+            f"{name} takes {article} {kind.__name__} such as {example}, got {value!r:.200}."
+        )
     return value

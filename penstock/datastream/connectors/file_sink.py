@@ -154,6 +154,7 @@ class FileSink(Sink, SupportsPreprocessing):
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder) -> FileSink.RowFormatBuilder:
         """Values as bytes, one after another."""
+        check_kind("for_row_format", encoder, Encoder, "Encoder.simple_string_encoder()")
         return FileSink.RowFormatBuilder(base_path, encoder, None)
 
     @staticmethod
@@ -161,6 +162,8 @@ class FileSink(Sink, SupportsPreprocessing):
         base_path: str, writer_factory: BulkWriterFactory
     ) -> FileSink.BulkFormatBuilder:
         """Whole column batches, in Parquet say."""
+        example = "ParquetBulkWriters.for_row_type(row_type)"
+        check_kind("for_bulk_format", writer_factory, BulkWriterFactory, example)
         return FileSink.BulkFormatBuilder(base_path, None, writer_factory)
 
     class BaseBuilder:

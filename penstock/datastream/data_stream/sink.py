@@ -6,6 +6,7 @@ Source: pyflink.datastream.data_stream.DataStreamSink.
 from __future__ import annotations
 
 from penstock.common.execution_config import check_parallelism
+from penstock.common.setting_checks import check_kind
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.model.graph.stream_graph import ChainingStrategy, StreamNode
 
@@ -46,4 +47,7 @@ class DataStreamSink:
 
 
 def group_name(group: str | SlotSharingGroup) -> str:
-    return group.get_name() if isinstance(group, SlotSharingGroup) else group
+    """Raises: TypeError: it is neither a name nor a group."""
+    if isinstance(group, SlotSharingGroup):
+        return group.get_name()
+    return str(check_kind("slot_sharing_group", group, str, "'large', or a SlotSharingGroup"))

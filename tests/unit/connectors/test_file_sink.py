@@ -324,5 +324,12 @@ def test_in_batch_the_part_of_another_run_is_never_written_over(tmp_path):
 )
 def test_a_builder_takes_objects_of_its_classes(tmp_path, setter, given, example):
     builder = FileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder())
-    with pytest.raises(TypeError, match=f"{setter} takes a .* such as .*{re.escape(example)}"):
+    with pytest.raises(TypeError, match=f"{setter} takes an? .* such as .*{re.escape(example)}"):
         getattr(builder, setter)(given)
+
+
+def test_what_writes_is_checked_where_the_sink_is_made(tmp_path):
+    with pytest.raises(TypeError, match=r"for_row_format takes an Encoder such as Encoder\.simple"):
+        FileSink.for_row_format(str(tmp_path), "UTF-8")
+    with pytest.raises(TypeError, match=r"for_bulk_format takes a .* such as ParquetBulkWriters"):
+        FileSink.for_bulk_format(str(tmp_path), Encoder.simple_string_encoder())
