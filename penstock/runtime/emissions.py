@@ -2,8 +2,9 @@
 
 A batch is made before anybody reads it, so what such a function does afterwards would reach records that it has emitted. Copied is
 what somebody else has too, which its references tell: a Row that a function makes and returns is nobody else's.
+An operator whose first results, `LOOKED_AT` of them, cannot be changed is trusted with the next ones, until a sample of them shows one that can.
 Knows no operator. Source: PyFlink, whose workers encode each result before the function goes on; differs: objects of the user's own
-classes are not copied.
+classes are not copied, and trust.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from penstock.model.row import CHANGEABLE, Row, copied, make_row
+from penstock.runtime.checkpoint.snapshot import is_immutable
 
 _ATOMS: Final = frozenset({int, float, str, bool, bytes, type(None)})
 """Kinds that cannot be changed: enough to be quick with most records."""
@@ -24,6 +26,39 @@ _CONTAINERS: Final = (Row, list, dict, set, bytearray, deque, tuple, np.ndarray)
 """And the classes derived from them, a Counter or a named tuple, say."""
 _DEPTH: Final = 4
 """Deeper ones are left to `deepcopy`, which knows what it has met before."""
+
+
+LOOKED_AT: Final = 4096
+SAMPLED: Final = 17
+"""One of so many; a function that gives several results for each record should not be met at the same one each time."""
+
+
+class Emissions:
+    """Whether the results of an operator have to be looked at one by one."""
+
+    def __init__(self) -> None:
+        self._to_look_at = LOOKED_AT
+        self._can_change = False
+
+    @property
+    def are_trusted(self) -> bool:
+        return self._to_look_at <= 0 and not self._can_change
+
+    def taken(self) -> Callable[[Iterable[Any]], Iterable[Any]]:
+        """What the results of a call go through."""
+        return _same if self.are_trusted else as_they_are
+
+    def note(self, results: list[Any]) -> None:
+        """They were emitted."""
+        if self._can_change:
+            return
+        is_sampled = self._to_look_at <= 0
+        self._can_change = not is_immutable(results[::SAMPLED] if is_sampled else results)
+        self._to_look_at -= len(results)
+
+
+def _same(results: Iterable[Any]) -> Iterable[Any]:
+    return results
 
 
 def as_they_are(results: Iterable[Any]) -> Iterable[Any]:

@@ -190,7 +190,7 @@ class KeyedMapOperator(KeyedOperator):
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
-        results = whole(map(self.function.call, self.entering(rows)), len(rows.values))
+        results = whole(self, map(self.function.call, self.entering(rows)), len(rows.values))
         return separated((RowBatch(results, rows.timestamps),), self.side_tags)
 
 

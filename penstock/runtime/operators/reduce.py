@@ -81,7 +81,8 @@ class ReduceOperator(KeyTaker):
         rows = rows_of(batch)
         skeys = state_keys(self.keys_of(rows.values))
         table, call = self._table, self._call
-        get, missing, own = table.get, _MISSING, self._own
+        get, missing = table.get, _MISSING
+        own = _same if self.emissions.are_trusted else self._own
         results: list[Any] = []
         append = results.append
         for skey, value in zip(skeys, self.watched(rows.values), strict=False):
@@ -92,6 +93,7 @@ class ReduceOperator(KeyTaker):
                 continue
             table[skey] = reduced = call(old, value)
             append(own(reduced))
+        self.emissions.note(results)
         return (RowBatch(results, rows.timestamps),)
 
     def snapshot(self) -> OperatorSnapshot:

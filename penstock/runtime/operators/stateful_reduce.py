@@ -52,7 +52,7 @@ class StatefulReduceOperator(KeyedOperator):
         rows = rows_of(batch)
         if self.ends_keys:
             return self._ended(rows)
-        results = whole(map(self._reduced, self.entering(rows)), len(rows.values))
+        results = whole(self, map(self._reduced, self.entering(rows)), len(rows.values))
         return (RowBatch(results, rows.timestamps),)
 
     def _ended(self, rows: RowBatch) -> Iterator[RowBatch]:

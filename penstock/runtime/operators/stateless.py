@@ -17,7 +17,7 @@ import numpy as np
 
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import Batch, Int64s, RowBatch
-from penstock.runtime.emissions import as_they_are
+from penstock.runtime.emissions import Emissions, as_they_are
 from penstock.runtime.operator import MAX_EMIT, Emitted, Operator, OperatorContext
 from penstock.runtime.side_output import separated
 
@@ -39,15 +39,16 @@ def short_repr(value: Any) -> str:
     return text if len(text) <= _REPR_LIMIT else text[:_REPR_LIMIT] + "..."
 
 
-def whole(results: Iterator[Any], count: int) -> list[Any]:
+def whole(operator: FunctionOperator, results: Iterator[Any], count: int) -> list[Any]:
     """All results of a function over a batch.
 
     Raises: RuntimeError when there are fewer: `map` takes a StopIteration out of the function for its end,
     and records would be lost without a word.
     """
-    made = list(as_they_are(results))
+    made = list(operator.emissions.taken()(results))
     if len(made) != count:
         raise ended_at(len(made))
+    operator.emissions.note(made)
     return made
 
 
@@ -87,6 +88,7 @@ class FunctionOperator(Operator):
 
     def __init__(self, function: UserFunction) -> None:
         self.function = function
+        self.emissions = Emissions()
         self._values: list[Any] = []
         self._position: Iterator[Any] = iter(())
         self._is_open = False
@@ -134,7 +136,7 @@ class MapOperator(FunctionOperator):
 
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
-        results = whole(map(self.function.call, self.watched(rows.values)), len(rows.values))
+        results = whole(self, map(self.function.call, self.watched(rows.values)), len(rows.values))
         return separated((RowBatch(results, rows.timestamps),), self.side_tags)
 
 
@@ -185,16 +187,29 @@ def expand(
     Args: stamps: of each result, as in a Collector. is_generator: the function is one, so that each result is an iterator.
     """
     if stamps is None and is_generator:
-        yield from _expand_generators(operator, results)
-        return
-    collector = Collector(stamps)
+        made = _expand_generators(operator, results)
+    else:
+        made = _expand(operator, results, stamps, takes_none=takes_none)
+    for batch in made:
+        operator.emissions.note(batch.values)
+        yield batch
+
+
+def _expand(
+    operator: FunctionOperator,
+    results: Iterator[Any],
+    stamps: Int64s | list[int] | None,
+    *,
+    takes_none: bool,
+) -> Iterator[RowBatch]:
+    collector, taken = Collector(stamps), operator.emissions.taken()
     out = collector.values
     room = MAX_EMIT
     for result in results:
         if type(result) is list:
-            out += as_they_are(result)
+            out += taken(result)
         elif result is not None or not takes_none:
-            opened = iter(as_they_are(result))
+            opened = iter(taken(result))
             out += islice(opened, room)
             if len(out) >= MAX_EMIT:  # it may have more
                 yield from pull(operator, opened, collector)
@@ -212,7 +227,7 @@ def expand(
 
 def _expand_generators(operator: FunctionOperator, results: Iterator[Any]) -> Iterator[RowBatch]:
     """The same without a step in Python per record, for functions that yield."""
-    flat = iter(as_they_are(chain.from_iterable(results)))
+    flat = iter(operator.emissions.taken()(chain.from_iterable(results)))
     while len(values := list(islice(flat, MAX_EMIT))) == MAX_EMIT:
         operator.is_in_record = True  # or just behind one: nobody can tell
         yield RowBatch(values)

@@ -70,7 +70,7 @@ class CoMapOperator(CoFunctionOperator):
     def process(self, batch: Batch, input_index: int) -> Emitted:
         rows = rows_of(batch)
         calls = map(self.call_of(input_index), self.entered(rows, input_index))
-        results = whole(calls, len(rows.values))
+        results = whole(self, calls, len(rows.values))
         made = RowBatch(results, rows.timestamps)
         kept = kept_of(made, (result is not None for result in results))
         return separated(kept, self.side_tags)

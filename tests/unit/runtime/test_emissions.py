@@ -24,7 +24,7 @@ from penstock.datastream import (
 )
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.hosting.executor import MiniCluster
-from penstock.runtime.emissions import as_they_are
+from penstock.runtime.emissions import LOOKED_AT, SAMPLED, Emissions, as_they_are
 
 SIDE = OutputTag("side")
 
@@ -320,3 +320,23 @@ def test_what_a_reduce_changes_inside_does_not_reach_what_it_has_emitted(
     env.configure(Configuration.from_dict({"state.backend.type": backend}))
     reduced = env.from_collection([make(n) for n in range(4)]).key_by(lambda v: v[0]).reduce(join)
     assert [list(one[1]) for one in collected(reduced)] == [[0], [0, 1], [0, 1, 2], [0, 1, 2, 3]]
+
+
+def test_results_that_cannot_be_changed_are_trusted_until_a_sample_shows_others():
+    emissions = Emissions()
+    emissions.note([1] * (LOOKED_AT - 1))
+    assert not emissions.are_trusted
+    emissions.note([("a", None)])
+    assert emissions.are_trusted
+    results = [[1]]
+    assert emissions.taken()(results) is results
+    emissions.note([[1], *[2] * SAMPLED])
+    assert not emissions.are_trusted
+    emissions.note([1] * (2 * LOOKED_AT))
+    assert not emissions.are_trusted, "it has shown what it can do"
+
+
+def test_an_operator_that_emits_something_that_can_be_changed_is_never_trusted():
+    emissions = Emissions()
+    emissions.note([*range(LOOKED_AT), [1]])
+    assert not emissions.are_trusted
