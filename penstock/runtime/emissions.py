@@ -29,7 +29,7 @@ _DEPTH: Final = 4
 
 
 LOOKED_AT: Final = 4096
-SAMPLED: Final = 17
+SAMPLED: Final = 127
 """One of so many; a function that gives several results for each record should not be met at the same one each time."""
 
 
