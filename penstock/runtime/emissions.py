@@ -18,10 +18,8 @@ from typing import Any, Final
 import numpy as np
 
 from penstock.model.row import CHANGEABLE, Row, copied, make_row
-from penstock.runtime.checkpoint.snapshot import is_immutable
+from penstock.runtime.checkpoint.snapshot import IMMUTABLE_KINDS, is_immutable
 
-_ATOMS: Final = frozenset({int, float, str, bool, bytes, type(None)})
-"""Kinds that cannot be changed: enough to be quick with most records."""
 _CONTAINERS: Final = (Row, list, dict, set, bytearray, deque, tuple, np.ndarray)
 """And the classes derived from them, a Counter or a named tuple, say."""
 _DEPTH: Final = 4
@@ -46,7 +44,7 @@ class Emissions:
 
     def taken(self) -> Callable[[Iterable[Any]], Iterable[Any]]:
         """What the results of a call go through."""
-        return _same if self.are_trusted else as_they_are
+        return same if self.are_trusted else as_they_are
 
     def note(self, results: list[Any]) -> None:
         """They were emitted."""
@@ -57,8 +55,9 @@ class Emissions:
         self._to_look_at -= len(results)
 
 
-def _same(results: Iterable[Any]) -> Iterable[Any]:
-    return results
+def same(given: Any) -> Any:
+    """Stands where nothing has to be copied."""
+    return given
 
 
 def as_they_are(results: Iterable[Any]) -> Iterable[Any]:
@@ -71,13 +70,13 @@ def as_it_is(value: Any) -> Any:
     kind = type(value)
     if kind is tuple:  # first and written out: most records are flat ones
         for part in value:
-            if part.__class__ not in _ATOMS:
+            if part.__class__ not in IMMUTABLE_KINDS:
                 break
         else:
             return value
         part = None  # it would be one reference more
         return value if getrefcount(value) <= _ALONE and _are_alone(value) else own_copy(value)
-    if kind in _ATOMS:
+    if kind in IMMUTABLE_KINDS:
         return value
     if kind not in CHANGEABLE:
         return own_copy(value) if isinstance(value, _CONTAINERS) else value
@@ -89,7 +88,7 @@ def as_it_is(value: Any) -> Any:
 def _has_parts_alone(value: Any, kind: type) -> bool:
     """Of a Row only if they cannot be changed: several Rows may have one tuple of values."""
     parts = value._values if kind is Row else value.values() if kind is dict else value  # ruff: ignore[private-member-access] - hot
-    return _ATOMS.issuperset(map(type, parts)) or (kind is not Row and _are_alone(parts))
+    return IMMUTABLE_KINDS.issuperset(map(type, parts)) or (kind is not Row and _are_alone(parts))
 
 
 def _are_alone(parts: Iterable[Any]) -> bool:
@@ -99,11 +98,11 @@ def _are_alone(parts: Iterable[Any]) -> bool:
 def _is_alone(part: Any) -> bool:
     """Whether only what it is a part of has it, and the same holds for its own parts."""
     kind = type(part)
-    if kind in _ATOMS:
+    if kind in IMMUTABLE_KINDS:
         return True
     if kind is not tuple and kind not in CHANGEABLE:
         return not isinstance(part, _CONTAINERS)
-    if kind is tuple and _ATOMS.issuperset(map(type, part)):
+    if kind is tuple and IMMUTABLE_KINDS.issuperset(map(type, part)):
         return True
     return getrefcount(part) <= _ALONE + 1 and _has_parts_alone(part, kind)
 
@@ -113,16 +112,16 @@ def own_copy(value: Any, depth: int = _DEPTH) -> Any:
     kind = type(value)
     if kind is tuple:  # as above
         for part in value:
-            if part.__class__ not in _ATOMS:
+            if part.__class__ not in IMMUTABLE_KINDS:
                 break
         else:
             return value
-    if kind in _ATOMS:
+    if kind in IMMUTABLE_KINDS:
         return value
     if depth == 0 or (kind is not tuple and kind not in CHANGEABLE):
         return _deep_copy(value) if isinstance(value, _CONTAINERS) else value
     parts = value.values() if kind is dict else value
-    if kind is not tuple and _ATOMS.issuperset(map(type, parts)):
+    if kind is not tuple and IMMUTABLE_KINDS.issuperset(map(type, parts)):
         return copied(value)
     made = (own_copy(part, depth - 1) for part in parts)
     if kind is Row:

@@ -38,7 +38,7 @@ Read: TypeAlias = Callable[[StateHandle], bytes]
 IN_HAND: Final = "in_hand"
 """List state of a chain's head: (input, element) that were read and not yet processed."""
 
-_ATOMS: Final = frozenset({
+IMMUTABLE_KINDS: Final = frozenset({
     int, float, complex, str, bytes, bool, type(None), Decimal, Instant, pa.Table,
     dt.date, dt.datetime, dt.time, dt.timedelta,
 })  # fmt: skip
@@ -323,7 +323,7 @@ def is_immutable(values: Sequence[Any]) -> bool:
     """Whether nothing can change any of these. Level by level, in C."""
     while values:
         kinds = set(map(type, values))
-        others = kinds - _ATOMS - {tuple}
+        others = kinds - IMMUTABLE_KINDS - {tuple}
         if not all(issubclass(kind, _ATOM_BASES) for kind in others):
             return False
         if tuple not in kinds:

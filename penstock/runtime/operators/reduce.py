@@ -21,7 +21,7 @@ from penstock.runtime.batch.sizes import objects_size, sorting_size
 from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, StateInfo
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, Batch, ColumnBatch, Int64s, RowBatch
-from penstock.runtime.emissions import own_copy
+from penstock.runtime.emissions import own_copy, same
 from penstock.runtime.keys import KeySelection, original_key, state_keys
 from penstock.runtime.operator import (
     MAX_EMIT,
@@ -59,7 +59,7 @@ class ReduceOperator(KeyTaker):
     @property
     def _own(self) -> Callable[[Any], Any]:
         """What makes a record ours: a function may change its first argument in place and return that."""
-        return _same if isinstance(self.function.owner, Aggregate) else own_copy
+        return same if isinstance(self.function.owner, Aggregate) else own_copy
 
     def runtime_context(self, context: OperatorContext) -> RuntimeContext:
         self._state = new_backend(context, self.keys)
@@ -82,7 +82,7 @@ class ReduceOperator(KeyTaker):
         skeys = state_keys(self.keys_of(rows.values))
         table, call = self._table, self._call
         get, missing = table.get, _MISSING
-        own = _same if self.emissions.are_trusted else self._own
+        own = same if self.emissions.are_trusted else self._own
         results: list[Any] = []
         append = results.append
         for skey, value in zip(skeys, self.watched(rows.values), strict=False):
@@ -392,10 +392,6 @@ def _is_associative(call: Callable[[Any, Any], Any], records: list[Any]) -> bool
 def _index(record: Row, name: str) -> int:
     assert record._fields is not None
     return record._fields.index(name)
-
-
-def _same(record: Any) -> Any:
-    return record
 
 
 def _sum(old: Any, new: Any) -> Any:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.runtime.context import KeyedStateStore, UserFunction
-from penstock.runtime.emissions import own_copy
+from penstock.runtime.emissions import own_copy, same
 from penstock.runtime.state import KeyedStateBackend, MergingState
 from penstock.runtime.state_descriptors import (
     AggregatingStateDescriptor,
@@ -52,7 +52,7 @@ class WindowContents(ABC):
 
     def result(self) -> Callable[[Any], Any]:
         """Accumulator to the value that the window function sees."""
-        return _same
+        return same
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,10 +223,6 @@ def absorbing(state: Any) -> MergingState:
     """The contents' state, which can merge namespaces."""
     assert isinstance(state, MergingState)
     return state
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 def _fold_lists(table: dict[Any, Any], skeys: Iterable[Any], values: Iterable[Any]) -> None:

@@ -15,7 +15,7 @@ from penstock.datastream.connectors.kafka.offsets import KafkaOffsetsInitializer
 from penstock.datastream.connectors.kafka.splits import KafkaSplit, KafkaTopicPartition
 from penstock.datastream.connectors.messaging.enumerator import PartitionEnumerator
 from penstock.datastream.connectors.messaging.splits import owner_of
-from penstock.datastream.connectors.messaging.topics import UnknownTopic
+from penstock.datastream.connectors.messaging.topics import UnknownTopic, partitions_seen
 
 
 class Topics(Lookup, Protocol):
@@ -39,7 +39,10 @@ class Subscription:
         if self.pattern is not None:
             is_wanted = re.compile(self.pattern).fullmatch
             return [
-                one for name in cluster.topics() if is_wanted(name) for one in _seen(cluster, name)
+                one
+                for name in cluster.topics()
+                if is_wanted(name)
+                for one in partitions_seen(cluster, name)
             ]
         wanted = sorted(self.topics or {one.topic for one in self.partitions})
         found = [one for name in wanted for one in cluster.partitions(name)]
@@ -51,14 +54,6 @@ class Subscription:
                 f"KafkaSource: there is no partition {', '.join(map(str, missing))}; its topic has {_of_topic(found, missing[0])}."
             )
         return sorted(self.partitions)
-
-
-def _seen(cluster: Topics, topic: str) -> list[KafkaTopicPartition]:
-    """Of a topic that may have been deleted since it was listed."""
-    try:
-        return cluster.partitions(topic)
-    except UnknownTopic:
-        return []
 
 
 def _of_topic(found: Sequence[KafkaTopicPartition], like: KafkaTopicPartition) -> list[int]:

@@ -14,7 +14,7 @@ from typing import Protocol
 from penstock.datastream.connectors.base import EnumeratorContext
 from penstock.datastream.connectors.messaging.enumerator import PartitionEnumerator
 from penstock.datastream.connectors.messaging.splits import owner_of
-from penstock.datastream.connectors.messaging.topics import UnknownTopic
+from penstock.datastream.connectors.messaging.topics import partitions_seen
 from penstock.datastream.connectors.pulsar.splits import (
     PulsarSplit,
     Start,
@@ -53,7 +53,7 @@ class Subscription:
                 one
                 for name in cluster.topics(namespace)
                 if is_wanted(name.partition("://")[2]) and not _is_internal(name)
-                for one in _seen(cluster, name)
+                for one in partitions_seen(cluster, name)
             ]
         return list(dict.fromkeys(found))
 
@@ -70,14 +70,6 @@ def split_pattern(pattern: str) -> tuple[str, str]:
 def _is_internal(name: str) -> bool:
     """Pulsar's own."""
     return name.rpartition("/")[2].startswith("__")
-
-
-def _seen(cluster: Topics, topic: str) -> list[TopicPartition]:
-    """Of a topic that may have been deleted since it was listed."""
-    try:
-        return cluster.partitions(topic)
-    except UnknownTopic:
-        return []
 
 
 @dataclass(frozen=True, slots=True)
