@@ -52,20 +52,21 @@ class PartitionWriter:
 
     def _write(self, element: Element) -> None:
         if isinstance(element, (RowBatch, ColumnBatch)):
-            subpartitions = self._subpartitions
             if self._columnar_type is not None and isinstance(element, RowBatch):
                 element = to_columns(element, self._columnar_type)
-            pieces: Iterable[tuple[int, Any]] = self._split(element)
-            if self._is_broadcast:
-                pieces = enumerate(shared(element, len(subpartitions), self._dumps))
-            for channel, piece in pieces:
-                subpartitions[channel].write(piece)
+            for channel, piece in self._pieces(element):
+                self._subpartitions[channel].write(piece)
         elif isinstance(element, LatencyMarker):  # a copy on each way would measure the copies
             self._subpartitions[self.choose(len(self._subpartitions))].add(element)
         elif isinstance(element, EndOfData):
             self.partition.notify_end_of_data(element)
         else:
             self.partition.broadcast_event(element)
+
+    def _pieces(self, batch: RowBatch | ColumnBatch) -> Iterable[tuple[int, Any]]:
+        if self._is_broadcast:
+            return enumerate(shared(batch, len(self._subpartitions), self._dumps))
+        return self._split(batch)
 
     def flush(self) -> None:
         self.partition.flush()
