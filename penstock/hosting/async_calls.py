@@ -14,6 +14,8 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
+from penstock.hosting.interrupts import UninterruptibleLock
+from penstock.runtime.interruption import uninterruptible
 from penstock.runtime.operator import Outcome
 
 MAX_POOL_THREADS: Final = 32
@@ -33,7 +35,7 @@ class AsyncCallThreads:
         """`mail`: run an action on the task's mailbox thread; called from any thread."""
         self._mail = mail
         self._name = name
-        self._lock = threading.Lock()
+        self._lock = UninterruptibleLock()
         self._outcomes: list[Outcome] = []
         self._on_outcomes: Callable[[Sequence[Outcome]], None]
         self._runner: _Runner | None = None
@@ -45,19 +47,22 @@ class AsyncCallThreads:
         capacity: int,
     ) -> None:
         self._on_outcomes = on_outcomes
-        if _is_async(function):
-            self._runner = _EventLoop(function, self._done, self._name)
-        else:
-            threads = min(capacity, MAX_POOL_THREADS)
-            self._runner = _Pool(function, self._done, threads, self._name)
+        with uninterruptible():
+            if _is_async(function):
+                self._runner = _EventLoop(function, self._done, self._name)
+            else:
+                threads = min(capacity, MAX_POOL_THREADS)
+                self._runner = _Pool(function, self._done, threads, self._name)
 
     def submit(self, calls: Sequence[tuple[int, Any]]) -> None:
         assert self._runner is not None, "calls before open"
-        self._runner.submit(calls)
+        with uninterruptible():  # the event loop's queue and its waking are two steps
+            self._runner.submit(calls)
 
     def cancel(self, number: int) -> None:
         assert self._runner is not None, "calls before open"
-        self._runner.cancel(number)
+        with uninterruptible():
+            self._runner.cancel(number)
 
     def close(self) -> None:
         runner, self._runner = self._runner, None

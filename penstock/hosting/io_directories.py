@@ -13,12 +13,12 @@ import shutil
 import stat
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
 from itertools import count
 from typing import Final
 
+from penstock.hosting.interrupts import UninterruptibleLock
 from penstock.model.errors import ResultWriteError
 
 PREFIX: Final = "penstock-io-"
@@ -35,7 +35,7 @@ class IoDirectories:
         self._roots = tuple(roots) or (tempfile.gettempdir(),)
         self._name = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)[:60]
         self._numbers = count()
-        self._lock = threading.Lock()
+        self._lock = UninterruptibleLock()
         self._made: list[tuple[str, int]] = []
         self._is_closed = False
         for root in self._roots:

@@ -6,11 +6,11 @@ Source: Flink StateBackendLoader, RocksDBSharedResources.
 from __future__ import annotations
 
 import functools
-import threading
 import weakref
 from collections.abc import Callable
 
 from penstock.hosting.closures import dumps_records, loads_records
+from penstock.hosting.interrupts import UninterruptibleLock
 from penstock.hosting.io_directories import IoDirectories
 from penstock.model.ids import AllocationId
 from penstock.runtime.checked_state import CheckedKeyedStateBackend
@@ -27,7 +27,7 @@ class StateBackends:
     def __init__(self, settings: StateBackendSettings, directories: IoDirectories) -> None:
         self._settings = settings
         self._directories = directories
-        self._lock = threading.Lock()
+        self._lock = UninterruptibleLock()
         self._memories: weakref.WeakValueDictionary[AllocationId, SlotMemory] = (
             weakref.WeakValueDictionary()
         )
@@ -48,7 +48,7 @@ class StateBackends:
             self._memory_of(allocation_id),
             dumps_records,
             loads_records,
-            threading.Lock,
+            UninterruptibleLock,
             self._settings.has_rocks_timers,
         )
         return functools.partial(RocksKeyedStateBackend, settings=settings)

@@ -6,12 +6,14 @@ Source: Flink StreamTaskSourceInput, SourceReaderContext.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from penstock.hosting.split_fetcher import FetcherThread
 from penstock.model.graph.chain import ChainedOperator
 from penstock.runtime.elements import Element
+from penstock.runtime.interruption import UNWATCHED, OperatorCalls, uninterruptible
 from penstock.runtime.source import SourceReader, SplitFetcher, SplitReader
 from penstock.runtime.source_operator import SourceOperator, SourceSettings
 from penstock.runtime.user_errors import PASSED_ON, user_code_error
@@ -41,19 +43,39 @@ class SourceInput:
     inputs = 1
     held: Sequence[tuple[int, Element]] = ()
 
-    def __init__(self, operator: SourceOperator, spec: ChainedOperator, host: SourceHost) -> None:
+    def __init__(
+        self,
+        operator: SourceOperator,
+        spec: ChainedOperator,
+        host: SourceHost,
+        calls: OperatorCalls = UNWATCHED,
+    ) -> None:
+        """`calls`: is told when the reader's code runs."""
         self._operator = operator
         self._host = host
         self._spec = spec
+        self._calls = calls
         self.wake_at_ms: int | None = None
         self.reader: SourceReader = operator.source.create_reader(self)
 
     def start(self) -> None:
-        self._operator.start(self.reader, self, self._host.settings, self._host.report_watermark)
-        self.reader.start()
+        with self._in_reader():
+            self._operator.start(
+                self.reader, self, self._host.settings, self._host.report_watermark
+            )
+            self.reader.start()
 
     def add_splits(self, splits: Sequence[Any]) -> None:
-        self._operator.add_splits(splits)
+        with self._in_reader():
+            self._operator.add_splits(splits)
+
+    @contextmanager
+    def _in_reader(self) -> Generator[None]:
+        self._calls.entered(self._spec.name)
+        try:
+            yield
+        finally:
+            self._calls.left()
 
     def allow_watermark(self, watermark_ms: int) -> None:
         """The coordinator of the alignment group says how far this source may run. Mailbox thread."""
@@ -67,12 +89,15 @@ class SourceInput:
 
     def poll(self) -> tuple[int, Sequence[Element]] | None:
         self.wake_at_ms = None
+        self._calls.entered(self._spec.name)
         try:
             elements = self._operator.poll()
         except PASSED_ON:
             raise
         except (Exception, SystemExit) as error:  # sys.exit() in user code is its failure
             raise user_code_error(self._spec, self._operator, error) from error
+        finally:
+            self._calls.left()
         if self._operator.next_wake_ms is not None:
             self.wake_at(self._operator.next_wake_ms)
         return (0, elements) if elements else None
@@ -110,17 +135,20 @@ class SourceInput:
         return self._host.settings.takes_checkpoints
 
     def send_split_request(self) -> None:
-        self._host.request_split()
+        with uninterruptible():
+            self._host.request_split()
 
     def send_source_event(self, event: object) -> None:
-        self._host.send_source_event(event)
+        with uninterruptible():
+            self._host.send_source_event(event)
 
     def wake_at(self, monotonic_ms: int) -> None:
         if self.wake_at_ms is None or monotonic_ms < self.wake_at_ms:
             self.wake_at_ms = monotonic_ms
 
     def wake(self) -> None:
-        self._host.wake()
+        with uninterruptible():
+            self._host.wake()
 
     def start_fetcher(self, split_reader: SplitReader) -> SplitFetcher:
         return FetcherThread(split_reader, self.wake, f"penstock-fetcher-{self._spec.name[:40]}")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.model.graph.chain import ChainedOperator
 from penstock.model.messages import ReportedWatermark, SourceEvent, SplitRequest
+from penstock.runtime.interruption import uninterruptible
 from penstock.runtime.source_operator import SourceSettings
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ class SourceOfTask:
 
     def report_watermark(self, watermark_ms: int) -> None:
         message = ReportedWatermark(self._thread.attempt_id, self._node_id, watermark_ms)
-        self._thread.host.send(message)
+        with uninterruptible():
+            self._thread.host.send(message)
 
     def wake(self) -> None:
         self._thread.processor.notify_input()

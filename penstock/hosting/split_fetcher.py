@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from penstock.hosting.interrupts import uninterruptible_condition
+from penstock.runtime.interruption import uninterruptible
 from penstock.runtime.source import Fetched, SplitReader
 
 CAPACITY: Final = 2
@@ -24,15 +26,15 @@ class FetcherThread:
         """`wake`: called from the thread when there is something to poll."""
         self._reader = reader
         self._wake = wake
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+        self._changed = uninterruptible_condition()
         self._orders: deque[Callable[[], None]] = deque()
         self._results: deque[Fetched] = deque()
         self._open_splits = 0
         self._error: BaseException | None = None
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        with uninterruptible():
+            self._thread.start()
 
     # ------------------------------------------------------------------ mailbox thread
 

@@ -38,7 +38,8 @@ from penstock.model.errors import EngineBug
 from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
 from penstock.model.ids import DataSetId, ResultPartitionId
 from penstock.model.messages import CheckpointFailureReason
-from penstock.runtime.chain import OperatorChain, OperatorTimer
+from penstock.runtime.chain import OperatorChain
+from penstock.runtime.chain_node import OperatorTimer
 from penstock.runtime.elements import CheckpointBarrier
 from penstock.runtime.finished_chain import FinishedChain, FinishedSource
 from penstock.runtime.gate.debloater import DebloatTarget, GateDebloating
@@ -264,7 +265,9 @@ class BuiltTask:
             keyed_state=_keyed_state(thread),
             active_ms=lambda: wall_clock_ms() - thread.backpressured_ms,
             async_calls=AsyncCallThreads(
-                functools.partial(thread.mail, priority=self.chain.spec.operators.index(spec)),
+                functools.partial(
+                    thread.mail_to_operator, spec.name, self.chain.spec.operators.index(spec)
+                ),
                 f"penstock-async-{spec.name[:40]}",
             ),
         )
@@ -293,7 +296,9 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
     elif chain.begins_finished:
         task_input = FinishedSource()
     else:
-        task_input = SourceInput(head, spec.operators[0], SourceOfTask(thread, spec.operators[0]))
+        task_input = SourceInput(
+            head, spec.operators[0], SourceOfTask(thread, spec.operators[0]), thread
+        )
     timeout_ms = min((output.buffer_timeout_ms for output in spec.outputs), default=100)
     task = StreamTask(
         chain,
@@ -315,7 +320,7 @@ def _chain(thread: TaskThread, spec: ChainSpec) -> OperatorChain:
     return OperatorChain(
         spec,
         wall_clock_ms,
-        thread.enter_operator,
+        thread,
         random.randrange,
         thread.host.task_settings.latency_granularity,
         dumps_records,
@@ -427,7 +432,9 @@ def _writer(
     partitioner = _partitioner(thread, output, part)
     partition = partitions[output.data_set_id]
     partition.may_be_overtaken = output.may_be_overtaken
-    writer = PartitionWriter(partition, partitioner, output.element_type, producer, dumps_records)
+    writer = PartitionWriter(
+        partition, partitioner, output.element_type, producer, dumps_records, thread
+    )
     writer.choose = random.randrange
     return writer
 

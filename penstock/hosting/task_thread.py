@@ -7,22 +7,18 @@ sent ends the TaskManager anyway.
 
 from __future__ import annotations
 
-import ctypes
-import os
-import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import FrameType
 from typing import Final, Protocol
 
 from penstock.hosting.closures import deserialize, dumps_records
 from penstock.hosting.data_plane import DataPlane
 from penstock.hosting.driver_stream import DriverWriter
+from penstock.hosting.interrupts import CancelSignal, interrupt
 from penstock.hosting.io_directories import IoDirectories
 from penstock.hosting.keyed_state import StateBackends
 from penstock.hosting.local_copies import LocalCopies
@@ -41,6 +37,7 @@ from penstock.model.graph.chain import ChainSpec
 from penstock.model.messages import Committable, FailureInfo, TaskIo, TaskStateChanged
 from penstock.model.states import ExecutionState
 from penstock.runtime.input_status import NextMove, next_move
+from penstock.runtime.interruption import Interruption
 from penstock.runtime.latency import Granularity
 from penstock.runtime.mailbox import MIN_PRIORITY, MailboxClosed, TaskMailbox
 from penstock.runtime.mailbox_processor import MailboxProcessor
@@ -50,27 +47,6 @@ from penstock.runtime.state_backends import StateBackendSettings
 
 MAX_WAIT_S: Final = 1.0
 _MIN_WAIT_S: Final = 0.001
-_INTERRUPT_ARRIVES: Final = 10
-_PACKAGE: Final = str(Path(__file__).parents[1]) + os.sep
-_UNCUT: Final = tuple(
-    _PACKAGE + os.sep.join(place)
-    for place in (
-        ("hosting", ""),
-        ("runtime", "gate", ""),
-        ("runtime", "partition", ""),
-        ("runtime", "network_memory.py"),
-        ("runtime", "prioritized_deque.py"),
-        ("runtime", "checkpoint", "two_phase_commit.py"),
-        ("datastream", "connectors", "file_"),
-        ("datastream", "connectors", "sql_"),
-    )
-)
-"""Our code that may hold a lock, or be in the middle of what a lock guards; and commits: a connection that was cut while it was
-being closed may keep a transaction open, and with it locks that the next attempt waits for."""
-
-
-class CancelSignal(BaseException):
-    """Unwinds a task's thread after a cancel; never a failure. Not an Exception: user code must not catch it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +93,7 @@ class TaskThread:
         self.attempt_id = deployment.attempt_id
         self.host = host
         self.waker = Waker()
+        self.interruption = Interruption(threading.get_ident)
         self.operator = ""
         self.head_uid = ""
         self.progress = 0
@@ -125,8 +102,6 @@ class TaskThread:
         self._life = TaskLifecycle()
         self._life_lock = threading.Lock()
         self._failure: BaseException | None = None
-        self._leave_lock = threading.Lock()
-        self._is_leaving = False
         self._built: BuiltTask | None = None
         self._committables: list[Committable] = []
         self._is_closed = False
@@ -197,6 +172,18 @@ class TaskThread:
         with suppress(MailboxClosed):
             self.processor.executor(priority).execute(act, description)
 
+    def mail_to_operator(self, operator: str, priority: int, action: Callable[[], None]) -> None:
+        """As `mail`, for what runs an operator's code."""
+
+        def act() -> None:
+            self.entered(operator)
+            try:
+                action()
+            finally:
+                self.left()
+
+        self.mail(act, f"outcomes of {operator}", priority)
+
     def mail_to_built(
         self,
         action: Callable[[BuiltTask], None],
@@ -227,11 +214,12 @@ class TaskThread:
 
     def _run(self) -> None:
         failure: FailureInfo | None = None
+        self.interruption.begin()
         try:
             try:
                 self._invoke()
             finally:
-                self._leave()
+                self.interruption.end()
         except BaseException as error:
             failure = self._ended_with(error)
             self._clean_up(failure)
@@ -258,13 +246,6 @@ class TaskThread:
             if state is not ExecutionState.FAILED:
                 return None
             return self._describe(self._failure or error)
-
-    def _leave(self) -> None:
-        """From here on no interrupt; one that is on its way arrives in the loop below."""
-        with self._leave_lock:
-            self._is_leaving = True
-        for _ in range(_INTERRUPT_ARRIVES):
-            pass
 
     def _invoke(self) -> None:
         self._advance(ExecutionState.DEPLOYING)
@@ -371,23 +352,8 @@ class TaskThread:
         return failure_info(error, where)
 
     def interrupt(self) -> None:
-        """Raise CancelSignal inside a user function that has not come back since the cancel. Any thread.
-
-        It arrives at the function's next bytecode: a C call is not interrupted. Not while leaving, and not in what must not
-        be cut in two.
-        """
-        ident = self._thread.ident
-        frame = sys._current_frames().get(ident) if ident is not None else None
-        if ident is None or frame is None:
-            return
-        if not may_be_cut(frame):
-            return
-        with self._leave_lock:
-            if self._is_leaving:
-                return
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(ident), ctypes.py_object(CancelSignal)
-            )
+        """Raise CancelSignal inside a user function that has not come back since the cancel. Any thread."""
+        interrupt(self.interruption)
 
     def report_committable(self, node_id: int, payload: object) -> None:
         """Mailbox thread: a sink prepared something. Pickled here, opened on the coordinator's thread only;
@@ -395,11 +361,16 @@ class TaskThread:
         """
         self._committables.append(Committable(node_id, dumps_records(payload)))
 
-    def enter_operator(self, name: str) -> None:
-        """The chain runs this operator from now on."""
+    def entered(self, operator: str) -> None:
+        """`OperatorCalls`: its code runs from now on."""
         if self.host.task_settings.checks_threads:
             self.check_is_mine()
-        self.operator = name
+        self.operator = operator
+        self.interruption.open()
+
+    def left(self) -> None:
+        """`OperatorCalls`."""
+        self.interruption.close()
 
     def check_is_mine(self) -> None:
         """Raises: UserError: another thread than the task's own touches what is the task's."""
@@ -408,16 +379,6 @@ class TaskThread:
                 f"thread {threading.current_thread().name!r} used state or operators of {self._thread.name!r}. Only the "
                 "task's own thread may: let an AsyncFunction wait for what takes long, and use its result there."
             )
-
-
-def may_be_cut(frame: FrameType | None) -> bool:
-    """Whether the thread that is there may be interrupted: the innermost code of ours says so, also for libraries it called."""
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if name.startswith(_PACKAGE):
-            return not name.startswith(_UNCUT)
-        frame = frame.f_back
-    return True
 
 
 def failure_info(error: BaseException, where: str) -> FailureInfo:

@@ -13,6 +13,7 @@ from typing import Final
 
 from penstock.model.ids import AttemptId
 from penstock.model.messages import UserOutput
+from penstock.runtime.interruption import uninterruptible
 
 _MAX_LINE: Final = 16 * 1024
 
@@ -41,7 +42,8 @@ class RoutedStream(io.TextIOBase):
         self._local.held = rest
         if lines:
             attempt_id, operator = self._where()
-            self._send(UserOutput(attempt_id, operator, "\n".join(lines), self._is_error))
+            with uninterruptible():
+                self._send(UserOutput(attempt_id, operator, "\n".join(lines), self._is_error))
         return len(text)
 
     def flush(self) -> None:

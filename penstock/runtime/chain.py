@@ -12,13 +12,13 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeAlias
 
 from penstock.model.checkpoints import RedistributionMode
 from penstock.model.errors import EngineBug
 from penstock.model.graph.chain import ChainedOperator, ChainSpec, ChainTarget
 from penstock.model.messages import LatencySummary
+from penstock.runtime.chain_node import ChainNode, OperatorTimer, node_of
 from penstock.runtime.checkpoint.snapshot import (
     IN_HAND,
     Dumps,
@@ -41,6 +41,7 @@ from penstock.runtime.elements import (
     Watermark,
     WatermarkStatus,
 )
+from penstock.runtime.interruption import UNWATCHED, OperatorCalls
 from penstock.runtime.latency import Granularity, LatencyStats
 from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
 from penstock.runtime.shared_records import Sharing
@@ -50,55 +51,6 @@ Routed: TypeAlias = "tuple[int, Element] | None"
 
 _USER_ERRORS: Final = (Exception, SystemExit)
 """sys.exit() in a function is its failure, not our end."""
-
-
-class CountingMetric:
-    """A counter on the mailbox thread."""
-
-    __slots__ = ("count",)
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def inc(self, count: int = 1) -> None:
-        self.count += count
-
-
-class OperatorTimer:
-    """The one physical processing-time timer of an operator; the chain asks when it is due."""
-
-    __slots__ = ("_clock_ms", "due_ms")
-
-    def __init__(self, clock_ms: Callable[[], int]) -> None:
-        self._clock_ms = clock_ms
-        self.due_ms: int | None = None
-
-    def now_ms(self) -> int:
-        return self._clock_ms()
-
-    def schedule(self, at_ms: int) -> None:
-        self.due_ms = at_ms
-
-    def cancel(self) -> None:
-        self.due_ms = None
-
-
-@dataclass(slots=True)
-class _Node:
-    """One operator with the places its output goes to."""
-
-    spec: ChainedOperator
-    operator: Operator
-    timer: OperatorTimer
-    input_types: tuple[Any, ...]
-    targets: tuple[ChainTarget, ...] = ()
-    outputs: tuple[int, ...] = ()
-    tagged_targets: dict[str, tuple[ChainTarget, ...]] = field(default_factory=dict)
-    tagged_outputs: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    is_announced_idle: bool = False
-    late_records_dropped: CountingMetric = field(default_factory=CountingMetric)
-    latency: LatencyStats | None = None
-    restored: OperatorSnapshot | None = None
 
 
 class OperatorChain:
@@ -111,22 +63,24 @@ class OperatorChain:
         self,
         spec: ChainSpec,
         clock_ms: Callable[[], int],
-        enter_operator: Callable[[str], None] = lambda _name: None,
+        calls: OperatorCalls = UNWATCHED,
         choose: Callable[[int], int] = lambda _count: 0,
         latency_granularity: Granularity = Granularity.OPERATOR,
         dumps: Dumps = plain_dumps,
     ) -> None:
-        """`choose(n)`: one of n outputs, by chance, for a latency marker. `dumps`: for objects in snapshots."""
+        """`calls`: is told when an operator's code begins and ends. `choose(n)`: one of n outputs, by chance, for a
+        latency marker. `dumps`: for objects in snapshots.
+        """
         self.spec = spec
         self._dumps = dumps
-        self._enter_operator = enter_operator
+        self._calls = calls
         self._choose = choose
         self._clock_ms = clock_ms
         self._latency_granularity = latency_granularity
         self._has_ended_data = False
         self.fresh_head: Callable[[], Operator] = _no_other_head
         self._sharing = Sharing(spec, dumps)
-        self._nodes = [_node(spec, index, clock_ms) for index in range(len(spec.operators))]
+        self._nodes = [node_of(spec, index, clock_ms) for index in range(len(spec.operators))]
 
     @property
     def head(self) -> Operator:
@@ -165,12 +119,7 @@ class OperatorChain:
     @property
     def latencies(self) -> tuple[LatencySummary, ...]:
         """Of all operators that saw a latency marker."""
-        return tuple(
-            summary
-            for node in self._nodes
-            if node.latency is not None
-            for summary in node.latency.summaries(node.spec.uid)
-        )
+        return tuple(itertools.chain.from_iterable(node.latencies() for node in self._nodes))
 
     @property
     def late_records_dropped(self) -> int:
@@ -184,7 +133,7 @@ class OperatorChain:
         for node in reversed(self._nodes):
             self._open(node)
 
-    def _open(self, node: _Node) -> None:
+    def _open(self, node: ChainNode) -> None:
         context = self._context_for(node.spec, node.timer)
         context.input_types = node.input_types
         context.late_records_dropped = node.late_records_dropped
@@ -235,7 +184,7 @@ class OperatorChain:
                 fire = functools.partial(node.operator.on_processing_time, now_ms)
                 yield from self._run(node, fire)
 
-    def _timed_nodes(self) -> Sequence[_Node]:
+    def _timed_nodes(self) -> Sequence[ChainNode]:
         if not self._has_ended_data:
             return self._nodes
         return [node for node in self._nodes if node.operator.has_put_off]
@@ -285,7 +234,7 @@ class OperatorChain:
         """
         states: dict[str, OperatorSnapshot] = {}
 
-        def take(node: _Node) -> None:
+        def take(node: ChainNode) -> None:
             state = node.operator.snapshot()
             if in_hand and node is self._nodes[0]:
                 state.lists[IN_HAND] = ListPart(RedistributionMode.SPLIT, list(in_hand))
@@ -326,21 +275,25 @@ class OperatorChain:
             return self._run(node, lambda: operator.process_latency_marker(element))
         raise EngineBug(f"operators are not fed {element!r}")
 
-    def _run(self, node: _Node, call: Callable[[], Emitted]) -> Iterator[Routed]:
-        self._enter_operator(node.spec.name)
+    def _run(self, node: ChainNode, call: Callable[[], Emitted]) -> Iterator[Routed]:
+        calls, name = self._calls, node.spec.name
+        calls.entered(name)
         try:
             for emitted in call():
+                calls.left()
                 if emitted is None:
                     yield None
-                    continue
-                yield from self._route(node, emitted)
-                self._enter_operator(node.spec.name)
+                else:
+                    yield from self._route(node, emitted)
+                calls.entered(name)
         except PASSED_ON:
             raise
         except _USER_ERRORS as error:
             raise user_code_error(node.spec, node.operator, error) from error
+        finally:
+            calls.left()
 
-    def _route(self, node: _Node, emitted: Element | Tagged) -> Iterator[Routed]:
+    def _route(self, node: ChainNode, emitted: Element | Tagged) -> Iterator[Routed]:
         if isinstance(emitted, Tagged):
             outputs = node.tagged_outputs.get(emitted.tag, ())
             targets = node.tagged_targets.get(emitted.tag, ())
@@ -368,7 +321,7 @@ class OperatorChain:
             element = own if is_kept else _enforced(node, own, target)
             yield from self._feed(target.operator_index, element, 0)
 
-    def _route_marker(self, node: _Node, marker: LatencyMarker) -> Iterator[Routed]:
+    def _route_marker(self, node: ChainNode, marker: LatencyMarker) -> Iterator[Routed]:
         """To one of all outputs: copies on every way would measure themselves."""
         outputs = [*node.outputs, *itertools.chain(*node.tagged_outputs.values())]
         targets = [*node.targets, *itertools.chain(*node.tagged_targets.values())]
@@ -381,7 +334,7 @@ class OperatorChain:
         else:
             yield from self._feed(targets[chosen - len(outputs)].operator_index, marker, 0)
 
-    def _to_tagged(self, node: _Node, event: Element) -> Iterator[Routed]:
+    def _to_tagged(self, node: ChainNode, event: Element) -> Iterator[Routed]:
         """Watermarks and statuses go along side outputs too."""
         for outputs in node.tagged_outputs.values():
             for output in outputs:
@@ -390,14 +343,16 @@ class OperatorChain:
             for target in targets:
                 yield from self._feed(target.operator_index, event, 0)
 
-    def _guard(self, node: _Node, call: Callable[[], None]) -> None:
-        self._enter_operator(node.spec.name)
+    def _guard(self, node: ChainNode, call: Callable[[], None]) -> None:
+        self._calls.entered(node.spec.name)
         try:
             call()
         except PASSED_ON:
             raise
         except _USER_ERRORS as error:
             raise user_code_error(node.spec, node.operator, error) from error
+        finally:
+            self._calls.left()
 
 
 def _no_other_head() -> Operator:
@@ -410,7 +365,7 @@ def _end_time(operator: Operator) -> Emitted:
     return (one for one in emitted if not isinstance(one, Watermark))
 
 
-def _enforced(producer: _Node, element: Element, target: ChainTarget) -> Element:
+def _enforced(producer: ChainNode, element: Element, target: ChainTarget) -> Element:
     """A declared type holds inside a chain too: checked, rounded and named as its coder would."""
     if target.element_type is None or not isinstance(element, RowBatch):
         return element
@@ -422,7 +377,7 @@ def _enforced(producer: _Node, element: Element, target: ChainTarget) -> Element
         raise user_code_error(producer.spec, None, error) from error
 
 
-def _announces(node: _Node, event: Element) -> bool:
+def _announces(node: ChainNode, event: Element) -> bool:
     """Whether the event may pass: no watermark while IDLE is announced, a status only when it changes."""
     if isinstance(event, Watermark):
         return not node.is_announced_idle
@@ -434,7 +389,7 @@ def _announces(node: _Node, event: Element) -> bool:
     return not isinstance(event, EndOfData)
 
 
-def _process(node: _Node, batch: Batch, input_index: int) -> Emitted:
+def _process(node: ChainNode, batch: Batch, input_index: int) -> Emitted:
     """Convert, then process: what does not convert is this operator's error, with its line."""
     operator = node.operator
     try:
@@ -455,38 +410,3 @@ def _converted(batch: Batch, operator: Operator, types: Sequence[Any], input_ind
             return operator.rows_from(batch, declared, input_index)
         return batch
     return to_columns(batch, declared) if accepts is Accepts.COLUMNS else batch
-
-
-def _node(spec: ChainSpec, index: int, clock_ms: Callable[[], int]) -> _Node:
-    chained = spec.operators[index]
-    if not isinstance(chained.operator, Operator):
-        raise EngineBug(f"{chained.name}: {chained.operator!r} is no Operator")
-    node = _Node(chained, chained.operator, OperatorTimer(clock_ms), _input_types(spec, index))
-    for target in chained.targets:
-        if target.tag is None:
-            node.targets += (target,)
-        else:
-            known = node.tagged_targets.get(target.tag, ())
-            node.tagged_targets[target.tag] = (*known, target)
-    for place, output in enumerate(spec.outputs):
-        if output.operator_index != index:
-            continue
-        if output.tag is None:
-            node.outputs += (place,)
-        else:
-            node.tagged_outputs[output.tag] = (*node.tagged_outputs.get(output.tag, ()), place)
-    return node
-
-
-def _input_types(spec: ChainSpec, index: int) -> tuple[Any, ...]:
-    """Declared types of an operator's inputs: the gates' for the head, else its producer's output."""
-    if index == 0:
-        by_input: dict[int, Any] = {}
-        for gate in spec.inputs:
-            by_input.setdefault(gate.input_index, gate.element_type)
-        return tuple(by_input[i] for i in sorted(by_input))
-    for producer in spec.operators:
-        for target in producer.targets:
-            if target.operator_index == index:
-                return (target.element_type,)
-    return (None,)

@@ -12,6 +12,7 @@ from penstock.model.graph.chain import ChainedOperator
 from penstock.runtime.checkpoint.snapshot import Dumps, plain_dumps
 from penstock.runtime.convert import is_columnar, to_columns
 from penstock.runtime.elements import ColumnBatch, Element, EndOfData, LatencyMarker, RowBatch
+from penstock.runtime.interruption import UNWATCHED, OperatorCalls
 from penstock.runtime.partition.result_partition import ResultPartition
 from penstock.runtime.partitioner import Partitioner
 from penstock.runtime.shared_records import shared
@@ -28,14 +29,18 @@ class PartitionWriter:
         element_type: Any,
         producer: ChainedOperator,
         dumps: Dumps = plain_dumps,
+        calls: OperatorCalls = UNWATCHED,
     ) -> None:
-        """`producer`: whose output this is, for what a key selector or a declared type refuses. `dumps`: for records."""
+        """`producer`: whose output this is, for what a key selector or a declared type refuses. `dumps`: for records.
+        `calls`: is told when a key selector or a partitioner of the user runs.
+        """
         self.partition = partition
         partition.producer = producer
         self._producer = producer
         self._split = partitioner.split
         self._is_broadcast = partitioner.is_broadcast
         self._dumps = dumps
+        self._calls = calls
         self._columnar_type = (
             element_type if element_type is not None and is_columnar(element_type) else None
         )
@@ -66,7 +71,11 @@ class PartitionWriter:
     def _pieces(self, batch: RowBatch | ColumnBatch) -> Iterable[tuple[int, Any]]:
         if self._is_broadcast:
             return enumerate(shared(batch, len(self._subpartitions), self._dumps))
-        return self._split(batch)
+        self._calls.entered(self._producer.name)
+        try:
+            return self._split(batch)
+        finally:
+            self._calls.left()
 
     def flush(self) -> None:
         self.partition.flush()

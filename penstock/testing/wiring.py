@@ -15,7 +15,8 @@ from penstock.model.graph.chain import ChainedOperator, ChainSpec
 from penstock.model.graph.job_graph import JobGraph, JobVertex
 from penstock.model.graph.topology import sort_job_vertices
 from penstock.model.ids import DataSetId, VertexId
-from penstock.runtime.chain import OperatorChain, OperatorTimer, Routed
+from penstock.runtime.chain import OperatorChain, Routed
+from penstock.runtime.chain_node import OperatorTimer
 from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
 from penstock.runtime.convert import is_columnar, to_columns
 from penstock.runtime.elements import (

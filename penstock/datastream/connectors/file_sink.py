@@ -43,6 +43,7 @@ from penstock.datastream.connectors.file_sink_names import (
 )
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.runtime.elements import Batch, RowBatch
+from penstock.runtime.interruption import uninterruptible
 
 DEFAULT_PART_BYTES: Final = 128 * 1024 * 1024
 DEFAULT_INTERVAL_MS: Final = 60_000
@@ -308,6 +309,7 @@ class _FileWriter:
             for leftover in leftovers(Path(settings.base_path), settings.token, context):
                 leftover.unlink(missing_ok=True)
 
+    @uninterruptible()
     def write(self, batch: Batch, watermark_ms: int) -> None:
         policy = self._settings.rolling
         bucket = self._settings.buckets.bucket_at(time.time())
@@ -321,10 +323,12 @@ class _FileWriter:
         if part.is_due(policy):
             self._finish(bucket)
 
+    @uninterruptible()
     def prepare_commit(self) -> Sequence[object]:
         self.end_input()
         return [part.committable for part in self._prepared(lambda part: part)]
 
+    @uninterruptible()
     def prepare_checkpoint(self, checkpoint_id: int) -> Sequence[object]:
         """The hidden names tell the checkpoint: who restores an earlier one knows what will never be committed."""
 
@@ -342,9 +346,11 @@ class _FileWriter:
     def restore_state(self, state: Sequence[object]) -> None:
         self._compaction.restore_state(state)
 
+    @uninterruptible()
     def end_input(self) -> None:
         self._compaction.end_input()
 
+    @uninterruptible()
     def close(self) -> None:
         """What was not prepared is of no use: a new attempt writes it again."""
         for part in self._open.values():

@@ -21,6 +21,7 @@ from penstock.datastream.connectors.sql_engine import import_sqlalchemy, make_en
 from penstock.datastream.connectors.sql_values import SqlRow, loads_rows
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.model.row import RowKind
+from penstock.runtime.interruption import uninterruptible
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -86,6 +87,7 @@ class Database:
 
     # ------------------------------------------------------------------ set-up
 
+    @uninterruptible()
     def check(self) -> None:
         """Make our tables where they are missing, and look at the user's. Raises: ConfigurationError."""
         try:
@@ -159,6 +161,7 @@ class Database:
 
     # ------------------------------------------------------------------ staging
 
+    @uninterruptible()
     def stage(self, transaction_id: str, piece: int, origin: Origin, payload: bytes) -> None:
         """Make one piece durable. Nobody else sees it."""
         values = {
@@ -168,6 +171,7 @@ class Database:
         with self._errors("cannot stage rows"), transaction(self.engine) as connection:
             connection.execute(self.staged.insert(), values)
 
+    @uninterruptible()
     def seal(self, transaction_id: str, checkpoint_id: int) -> None:
         """The transaction belongs to this checkpoint: who restores an earlier one knows that it will never be committed."""
         staged = self.staged
@@ -175,6 +179,7 @@ class Database:
         with self._errors("cannot stage rows"), transaction(self.engine) as connection:
             connection.execute(staged.update().where(is_it).values(checkpoint_id=checkpoint_id))
 
+    @uninterruptible()
     def drop_unsealed(self, job_prefix: str, sink: str) -> None:
         """What attempts of this job began and never prepared for a checkpoint."""
         staged = self.staged
@@ -182,6 +187,7 @@ class Database:
         with self._errors("cannot drop staged rows"), transaction(self.engine) as connection:
             connection.execute(staged.delete().where(mine & staged.c.checkpoint_id.is_(None)))
 
+    @uninterruptible()
     def drop_leftovers(self, origin: Origin, parallelism: int, restored: int | None) -> None:
         """What this subtask, or one that it follows, began in an older attempt, or prepared for a checkpoint after the
         restored one.
@@ -197,6 +203,7 @@ class Database:
         with self._errors("cannot drop staged rows"), transaction(self.engine) as connection:
             connection.execute(staged.delete().where(mine & (is_begun | is_void)))
 
+    @uninterruptible()
     def forget_commits(self, older_than_ms: int) -> None:
         """Lines of transactions that were committed longer ago than this."""
         commits, limit = self.commits, int(time.time() * 1000) - older_than_ms
@@ -205,6 +212,7 @@ class Database:
 
     # ------------------------------------------------------------------ the user's table
 
+    @uninterruptible()
     def write(self, columns: Sequence[str], rows: Sequence[SqlRow]) -> None:
         """Rows at once, in a transaction of their own."""
         with self._errors("cannot write rows"):
@@ -212,6 +220,7 @@ class Database:
             with transaction(self.engine) as connection:
                 self._write(connection, columns, rows)
 
+    @uninterruptible()
     def commit(self, transactions: Sequence[Transaction]) -> None:
         """All of these, in one transaction of the database; those that are committed already are left out.
 

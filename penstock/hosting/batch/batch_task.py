@@ -30,7 +30,8 @@ from penstock.hosting.source_input import SourceHost, SourceInput
 from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
 from penstock.model.ids import DataSetId
 from penstock.model.program import FRAME_STREAM
-from penstock.runtime.chain import OperatorChain, OperatorTimer
+from penstock.runtime.chain import OperatorChain
+from penstock.runtime.chain_node import OperatorTimer
 from penstock.runtime.input_status import InputStatus
 from penstock.runtime.operator import BatchOrder, Operator, OperatorContext
 from penstock.runtime.partitioner import keys_of, make_partitioner

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from penstock.model.errors import EngineBug
+from penstock.runtime.interruption import uninterruptible
 
 RETRY_AFTER_MS: Final = 1000
 T = TypeVar("T")
@@ -143,7 +144,10 @@ class CommitterState:
             )
 
     def _try(self, checkpoint_id: int) -> bool:
-        put_off = self._commit(self._waiting[checkpoint_id])
+        with (
+            uninterruptible()
+        ):  # a connection that is cut while it is closed keeps its transaction, and its locks
+            put_off = self._commit(self._waiting[checkpoint_id])
         if put_off:
             self._waiting[checkpoint_id] = list(put_off)
             return False

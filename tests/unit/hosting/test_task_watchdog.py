@@ -1,19 +1,11 @@
 """TaskWatchdog: who is interrupted and when, and which calls are spoken of."""
 
-import sys
 from types import SimpleNamespace
 
 import pytest
 
-from penstock.common import Encoder
-from penstock.datastream.connectors.file_system import FileSink
-from penstock.hosting.task_thread import may_be_cut
 from penstock.hosting.task_watchdog import LEAVES_BY_ITSELF_MS, TaskWatchdog
 from penstock.model.states import ExecutionState
-from penstock.runtime.checkpoint.two_phase_commit import CommitterState
-from penstock.runtime.context import UserFunction
-from penstock.runtime.operators import MapOperator, SinkOperator
-from tests.unit.runtime.harness import OperatorHarness
 
 
 class Task(SimpleNamespace):
@@ -82,49 +74,3 @@ def test_zero_says_nothing(said):
     for now in range(0, 60_001, 500):
         watch.tick(now, [task])
     assert said == []
-
-
-class Library:
-    """What a thread may be interrupted in: code outside of ours belongs to what of ours has called it."""
-
-    def __init__(self) -> None:
-        self.cuts: list[bool] = []
-
-    def __call__(self, _value=None) -> None:
-        self.cuts.append(may_be_cut(sys._getframe()))
-
-
-@pytest.fixture
-def library():
-    return Library()
-
-
-def test_a_function_of_the_user_may_be_interrupted(library):
-    OperatorHarness(MapOperator(UserFunction(library))).feed([1])
-    assert library.cuts == [True]
-
-
-def test_a_commit_may_not_nor_what_it_calls(library):
-    """A connection that is cut while it is being closed keeps its transaction open, and its locks taken."""
-
-    def commit(_requests):
-        library()
-        return ()
-
-    committer = CommitterState(commit)
-    committer.add(1, ("prepared",))
-    committer.complete(1)
-    assert library.cuts == [False]
-
-
-def test_a_writer_of_files_may_not(tmp_path, library):
-    class Noting(Encoder):
-        def encode(self, values, value_type):
-            library()
-            return b""
-
-    sink = FileSink.for_row_format(str(tmp_path), Noting()).build()
-    operator = SinkOperator(sink)
-    OperatorHarness(operator, job_id="job", file_prefix="job").feed([1])
-    operator.close()
-    assert library.cuts == [False]

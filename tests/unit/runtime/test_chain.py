@@ -258,9 +258,24 @@ def test_our_own_errors_pass_as_they_are():
 
 
 def test_the_chain_tells_which_operator_runs():
-    entered = []
-    chain = OperatorChain(spec_of([Logging(), Logging()]), Clock().now_ms, entered.append)
+    calls = Calls()
+    chain = OperatorChain(spec_of([Logging(), Logging()]), Clock().now_ms, calls)
     chain.open(context_for)
-    entered.clear()
-    list(chain.feed(RowBatch([1])))
-    assert entered == ["Op0", "Op1", "Op1", "Op0"]
+    calls.seen.clear()
+    for _ in chain.feed(RowBatch([1])):
+        assert calls.seen[-1] == "out", "what leaves the chain is written outside of users' code"
+    assert [one for one in calls.seen if one != "out"] == ["Op0", "Op1", "Op1", "Op0"]
+    assert calls.seen[-1] == "out"
+
+
+class Calls:
+    """`OperatorCalls`: which operator's code ran, and when it was left."""
+
+    def __init__(self):
+        self.seen = []
+
+    def entered(self, operator):
+        self.seen.append(operator)
+
+    def left(self):
+        self.seen.append("out")

@@ -17,7 +17,9 @@ from typing import Any, Final
 from penstock.common.extras import extra
 from penstock.datastream.connectors.rabbitmq.config import RMQConnectionConfig
 from penstock.datastream.connectors.rabbitmq.io_loop import PausableLoop
+from penstock.hosting.interrupts import uninterruptible_condition
 from penstock.model.errors import ConfigurationError, ExternalError
+from penstock.runtime.interruption import uninterruptible
 
 CLOSE_S: Final = 1.0
 NOT_FOUND: Final = 404
@@ -44,7 +46,7 @@ class ChannelThread(ABC):
         self._queue = queue
         self._where = where
         self._at = f"{where}: the broker at {config.address}"
-        self.changed = threading.Condition()
+        self.changed = uninterruptible_condition()
         self._orders: deque[Callable[[], None]] = deque()
         self._loop: PausableLoop | None = None
         self._connection: Any = None
@@ -63,7 +65,8 @@ class ChannelThread(ABC):
     # ------------------------------------------------------------------ the task's thread
 
     def start(self) -> None:
-        self._thread.start()
+        with uninterruptible():
+            self._thread.start()
 
     def check(self) -> None:
         """Raises: ExternalError: what has ended the thread."""
