@@ -11,12 +11,12 @@ import copy
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from penstock.model.errors import GraphError
 from penstock.model.graph.partitioning import Partitioning, StreamExchangeMode
 from penstock.model.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
+from penstock.model.own_places import PACKAGE_FOLDER
 from penstock.model.program import JobControl
 from penstock.model.types import taking_tuples
 from penstock.runtime.operators import SinkOperator
@@ -24,8 +24,6 @@ from penstock.runtime.sink import Sink
 from penstock.runtime.source import Source
 from penstock.runtime.source_operator import SourceOperator
 from penstock.runtime.watermarks import WatermarkStrategy
-
-PACKAGE_DIRECTORY: Final = str(Path(__file__).resolve().parents[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +238,7 @@ def caller_location() -> str:
     frame = sys._getframe(1)  # ruff: ignore[private-member-access]
     while frame is not None:
         filename = frame.f_code.co_filename
-        if not filename.startswith(PACKAGE_DIRECTORY):
+        if not filename.startswith(PACKAGE_FOLDER):
             return f"{filename}:{frame.f_lineno}"
         if frame.f_back is None:
             break

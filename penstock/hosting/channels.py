@@ -14,13 +14,14 @@ from itertools import count
 from typing import Protocol
 
 from penstock.hosting.data_connection import DataConnection
-from penstock.hosting.data_frames import FrameType, PartitionRequest, TaskEventFor
+from penstock.hosting.data_frames import FrameType
 from penstock.hosting.partition_registry import PartitionRegistry
 from penstock.hosting.peers import Peers
 from penstock.hosting.task_events import TaskEventDispatcher
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError, PartitionConnectionError, PartitionNotFound
 from penstock.model.ids import ResultPartitionId
+from penstock.model.messages.peers import PartitionRequest, TaskEventFor
 from penstock.model.states import ExecutionState
 from penstock.runtime.gate.ports import ConsumerView
 from penstock.runtime.gate.producer_check import ProducerAnswer, Reaction, reaction

@@ -14,7 +14,6 @@ from typing import Final
 import numpy as np
 
 from penstock.model.errors import ExternalError
-from penstock.model.ids import ResourceId, ResultPartitionId
 
 HEADER: Final = struct.Struct(
     "!IBBIII"
@@ -53,33 +52,6 @@ class FailureKind(IntEnum):
     NOT_FOUND = 2
     PRODUCER = 3
     DATA_LOST = 4
-
-
-@dataclass(frozen=True, slots=True)
-class PeerGreeting:
-    """First frame after the handshake: who dialled. The answer says whether this connection is used."""
-
-    resource_id: ResourceId
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionRequest:
-    """A consumer asks for one subpartition. `credit`: its first, in frames; `buffer_bytes`: most that one
-    should hold.
-    """
-
-    partition_id: ResultPartitionId
-    subpartition: int
-    credit: int
-    buffer_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class TaskEventFor:
-    """What a consumer sends to the producer of a partition. `event`: plain data."""
-
-    partition_id: ResultPartitionId
-    event: object
 
 
 @dataclass(slots=True)

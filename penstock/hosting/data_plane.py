@@ -26,8 +26,6 @@ from penstock.hosting.data_frames import (
     FailureKind,
     FrameParser,
     FrameType,
-    PartitionRequest,
-    TaskEventFor,
 )
 from penstock.hosting.delayed_calls import DelayedCalls
 from penstock.hosting.handshake import Credentials
@@ -44,6 +42,7 @@ from penstock.model.errors import (
     UserCodeError,
 )
 from penstock.model.ids import ResourceId
+from penstock.model.messages.peers import PartitionRequest, TaskEventFor
 from penstock.runtime.network_memory import NetworkMemory
 from penstock.runtime.network_settings import NetworkSettings
 from penstock.runtime.partition.result_partition import ResultPartition

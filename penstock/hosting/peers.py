@@ -18,7 +18,7 @@ from typing import Final
 from penstock.hosting import local_sockets
 from penstock.hosting.connections import closed_on_error, run_handshake
 from penstock.hosting.data_connection import DataConnection, WriteLoop
-from penstock.hosting.data_frames import HEADER, FrameType, PeerGreeting
+from penstock.hosting.data_frames import HEADER, FrameType
 from penstock.hosting.handshake import (
     NONCE_BYTES,
     ROLE_DATA,
@@ -30,6 +30,7 @@ from penstock.hosting.wire import decode
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import AuthenticationError, ExternalError, PartitionConnectionError
 from penstock.model.ids import ResourceId
+from penstock.model.messages.peers import PeerGreeting
 
 _DIAL_TIMEOUT_S: Final = 5.0
 _SOCKET_BUFFER: Final = 1 << 20

@@ -11,11 +11,11 @@ import signal
 import sys
 from typing import Final
 
+from penstock.model.own_places import is_engine, is_task_thread
+
 DUMP_SIGNAL: Final = getattr(signal, "SIGUSR1", None)
 """None where there are no such signals (Windows)."""
 _THREAD: Final = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*$", re.MULTILINE)
-_TASK: Final = "task_thread.py"
-_ENGINE: Final = "/penstock/runtime/"
 
 
 def install() -> None:
@@ -30,9 +30,9 @@ def stacks_of_tasks(dump: str) -> str:
     found = []
     for block in blocks:
         frames = [line for line in block.splitlines() if line.strip().startswith("File ")]
-        if not any(_TASK in frame for frame in frames):
+        if not any(map(is_task_thread, frames)):
             continue
-        engine = next((at for at, frame in enumerate(frames) if _ENGINE in frame), len(frames))
+        engine = next((at for at, frame in enumerate(frames) if is_engine(frame)), len(frames))
         found.append("\n".join(frames[: max(1, engine)]))
     if not found:
         return ""

@@ -6,6 +6,7 @@ call that holds the GIL leaves nobody here to do it. Source: Flink TaskInterrupt
 
 from __future__ import annotations
 
+import itertools
 import sys
 import traceback
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from typing import Final
 from penstock.hosting.task_thread import TaskThread
 from penstock.machines.cancellation import CancellationSchedule, CancelStep
 from penstock.model.ids import AttemptId
+from penstock.model.own_places import is_ours
 
 LEAVES_BY_ITSELF_MS: Final = 50
 """A task between two slices sees its cancel at once; only a function that has not come back is interrupted."""
@@ -92,9 +94,9 @@ def stack_of(thread_id: int | None) -> str:
     if frame is None:
         return ""
     frames = traceback.extract_stack(frame)
+    are_ours = [is_ours(one.filename) for one in frames]
+    calls = itertools.pairwise(are_ours)
     first_of_user = next(
-        (at for at, one in enumerate(frames) if "/penstock/" not in one.filename.replace("\\", "/")
-         and at > 0 and "/penstock/" in frames[at - 1].filename.replace("\\", "/")),
-        0,
-    )  # fmt: skip
+        (at for at, (caller, callee) in enumerate(calls, 1) if caller and not callee), 0
+    )
     return "".join(traceback.format_list(frames[first_of_user:]))

@@ -20,6 +20,7 @@ from penstock.model.errors import ExternalError, GraphError
 
 LENGTH: Final = struct.Struct("!I")
 MAX_MESSAGE: Final = 256 * 1024 * 1024
+_OURS: Final = "penstock.model."
 _PLAIN: Final = frozenset({
     "int",
     "str",
@@ -73,7 +74,7 @@ class _Decoder(pickle.Unpickler):
         known = _CLASSES.get((module, name))
         if known is not None:
             return known
-        is_ours = module.startswith("penstock.model.") or module == "penstock.hosting.data_frames"
+        is_ours = module.startswith(_OURS)
         is_plain = module == "builtins" and name in _PLAIN
         found = super().find_class(module, name) if (is_ours or is_plain) else None
         # what such a module imports, or a function of its own, is not a message

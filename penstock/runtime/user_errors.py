@@ -10,6 +10,7 @@ from typing import Final
 
 from penstock.model.errors import EngineBug, ExternalError, UserCodeError
 from penstock.model.graph.chain import ChainedOperator
+from penstock.model.own_places import is_engine
 from penstock.runtime.operator import Operator
 
 PASSED_ON: Final = (UserCodeError, ExternalError, EngineBug)
@@ -32,11 +33,7 @@ def _strip_engine(whole: traceback.TracebackException) -> bool:
         one = pending.pop()
         if one is None:
             continue
-        frames = [
-            frame
-            for frame in one.stack
-            if "/penstock/runtime/" not in frame.filename.replace("\\", "/")
-        ]
+        frames = [frame for frame in one.stack if not is_engine(frame.filename)]
         one.stack = traceback.StackSummary.from_list(frames)
         is_any_left = is_any_left or bool(frames)
         pending += [one.__cause__, one.__context__, *(one.exceptions or ())]
