@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from penstock.hosting.addresses import Endpoint
 from penstock.hosting.provider import MasterAddress, OnEnded
-from penstock.hosting.taskmanager import TaskManager, TaskManagerConfig
+from penstock.hosting.taskmanager.taskmanager import TaskManager, TaskManagerConfig
+from penstock.hosting.wire.addresses import Endpoint
 from penstock.model.errors import ConfigurationError
 from penstock.model.ids import ResourceId
 from penstock.model.program import ProgramSettings

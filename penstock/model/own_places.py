@@ -15,7 +15,7 @@ PACKAGE_FOLDER: Final = os.path.dirname(os.path.abspath(penstock.__file__)) + os
 """Of this process: all of our files, and no other, lie below it."""
 _PACKAGE: Final = "/penstock/"
 _ENGINE: Final = "/penstock/runtime/"
-_TASK_THREAD: Final = "/penstock/hosting/task_thread.py"
+_TASK_THREAD: Final = "/penstock/hosting/task/thread.py"
 
 
 def is_ours(filename: str) -> bool:

@@ -20,7 +20,7 @@ from penstock.hosting.interrupts import (
     interrupt,
     uninterruptible_condition,
 )
-from penstock.hosting.user_output import RoutedStream
+from penstock.hosting.task_services.user_output import RoutedStream
 from penstock.model.messages import UserOutput
 from penstock.runtime import interruption as interruption_module
 from penstock.runtime.checkpoint.two_phase_commit import CommitterState

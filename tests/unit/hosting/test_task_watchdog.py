@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.hosting.task_watchdog import LEAVES_BY_ITSELF_MS, TaskWatchdog
+from penstock.hosting.taskmanager.watchdog import LEAVES_BY_ITSELF_MS, TaskWatchdog
 from penstock.model.states import ExecutionState
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.hosting.task_thread import TaskThread
-from penstock.hosting.wire import _OURS
+from penstock.hosting.task.thread import TaskThread
+from penstock.hosting.wire.messages import _OURS
 from penstock.model import messages
 from penstock.model.config import OPTIONS
 from penstock.model.own_places import PACKAGE_FOLDER, is_engine, is_ours, is_task_thread
-from penstock.runtime.chain import OperatorChain
+from penstock.runtime.task.chain import OperatorChain
 
 PACKAGE = Path(penstock.__file__).parent
 MODULE = re.compile(r"penstock(?:\.[A-Za-z_]\w*)+")
@@ -53,13 +53,16 @@ def test_every_text_that_is_the_name_of_a_module_names_one_that_is_there():
         for path, text in texts()
         if MODULE.fullmatch(text) and text not in OPTIONS and text != ARCHIVE
     }
-    assert ("penstock/hosting/spark_executor.py", "penstock.hosting.supervisor") in named
+    assert (
+        "penstock/hosting/spark/executor_task.py",
+        "penstock.hosting.taskmanager.supervisor",
+    ) in named
     assert [one for one in sorted(named) if not is_importable(one[1])] == []
 
 
 def test_every_import_that_stands_in_a_text_works():
     found = {(path, *pair) for path, text in texts() for pair in IMPORT.findall(text)}
-    assert any(path.endswith("taskmanager_child.py") for path, *_ in found)
+    assert any(path.endswith("taskmanager/child.py") for path, *_ in found)
     for path, module, name in sorted(found):
         assert hasattr(importlib.import_module(module), name), path
 

@@ -1,0 +1,254 @@
+"""Rows of keyed state as keys of a sorted store, and back.
+
+    key group (2 bytes) | length (4) | state key | length (4) | namespace | what is the state's own: a map's key, a place in a list
+    timers:  key group | length (4) | time (8) | length (4) | state key and namespace, each with its length
+
+Rows of a key group lie together, so do those of a key in a namespace. State keys and namespaces are told apart by their
+canonical bytes, and can be read back from them. Knows no database. Source: Flink RocksDBSerializedCompositeKeyBuilder.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib
+import io
+import pickle
+import struct
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Final
+
+from penstock.model.former_modules import present_module
+from penstock.model.row import Row
+from penstock.model.time import Instant
+from penstock.runtime.keys.hashing import OtherKey, canonical_bytes
+from penstock.runtime.windowing.windows import TimeWindow
+
+GROUP: Final = struct.Struct(">H")
+_LENGTH: Final = struct.Struct(">I")
+_LONG: Final = struct.Struct(">q")
+_TIMES: Final = struct.Struct(">qq")
+_TIME: Final = struct.Struct(">Q")
+_LOWEST: Final = -(2**63)
+_INT64: Final = range(-(2**63), 2**63)
+_ABOVE_LENGTHS: Final = b"\xff" * _LENGTH.size
+_NO_NAMESPACE: Final = _LENGTH.pack(0)
+
+
+def group_start(group: int) -> bytes:
+    """Below all rows of the key group, above those of the groups before."""
+    return GROUP.pack(group)
+
+
+def window_prefix(group: int, start: int) -> bytes:
+    """What rows of a window begin with, where rows lie by window: the start has the place of the state key."""
+    content = encode_plain(start)
+    return b"".join((GROUP.pack(group), _LENGTH.pack(len(content)), content))
+
+
+def above_window(prefix: bytes) -> bytes:
+    """Above all rows that begin with what `window_prefix` gave, below those of other windows."""
+    return prefix + _ABOVE_LENGTHS
+
+
+def window_row(group: int, start: int, skey: Any) -> bytes:
+    """Of a state key in a window: the key has the place of the namespace."""
+    key = _encode_key(skey)
+    return b"".join((window_prefix(group, start), _LENGTH.pack(len(key)), key))
+
+
+def prefix_of(group: int, skey: Any, namespace: bytes) -> bytes:
+    """What all rows of a key in a namespace begin with. `namespace`: as `encode_namespace` gives it."""
+    key = _encode_key(skey)
+    return b"".join((GROUP.pack(group), _LENGTH.pack(len(key)), key, namespace))
+
+
+def group_time_row(group: int, timestamp: int, skey: Any, namespace: Any) -> bytes:
+    """Of a timer; rows of a key group are in the order of their times (epoch ms)."""
+    key = _encode_key(skey)
+    rest = b"".join((_LENGTH.pack(len(key)), key, encode_namespace(namespace)))
+    time = _TIME.pack(timestamp - _LOWEST)
+    return b"".join((
+        GROUP.pack(group),
+        _LENGTH.pack(_TIME.size),
+        time,
+        _LENGTH.pack(len(rest)),
+        rest,
+    ))
+
+
+def time_of(row: bytes) -> int:
+    """The time of a timer's row."""
+    stored: int = _TIME.unpack_from(row, GROUP.size + _LENGTH.size)[0]
+    return stored + _LOWEST
+
+
+def group_time_row_parts(row: bytes) -> tuple[int, Any, Any]:
+    """Time, key and namespace of a timer's row."""
+    at = GROUP.size + _LENGTH.size + _TIME.size + _LENGTH.size
+    (key_size,) = _LENGTH.unpack_from(row, at)
+    at += _LENGTH.size
+    key, namespace = row[at : at + key_size], row[at + key_size + _LENGTH.size :]
+    return time_of(row), decode_plain(key), decode_namespace(namespace)
+
+
+def _encode_key(skey: Any) -> bytes:
+    return encode_plain(skey) if type(skey) is not OtherKey else b"o" + skey.encoding()
+
+
+def encode_namespace(namespace: Any) -> bytes:
+    """With its length."""
+    if namespace is None:
+        return _NO_NAMESPACE
+    if type(namespace) is TimeWindow:
+        content = b"W" + _TIMES.pack(namespace.start, namespace.end)
+    else:
+        content = encode_plain(namespace)
+    return _LENGTH.pack(len(content)) + content
+
+
+def encode_plain(value: Any) -> bytes:
+    """Equal values of one type have equal bytes. What has no canonical bytes is told apart by its pickled ones."""
+    kind = type(value)
+    if kind is str:
+        return b"s" + str(value).encode("utf-8", "surrogatepass")
+    if kind is int and value in _INT64:
+        return b"i" + _LONG.pack(value)
+    if kind is bytes:
+        return b"b" + bytes(value)
+    try:
+        return b"o" + canonical_bytes((value,))[5:]  # without the tuple, which lets None be a key
+    except TypeError:
+        return b"P" + pickle.dumps(value, protocol=5)
+
+
+def head_of(row: bytes) -> bytes:
+    """Of a row's key: what `prefix_of` made."""
+    (key_size,) = _LENGTH.unpack_from(row, GROUP.size)
+    at = GROUP.size + _LENGTH.size + key_size
+    (namespace_size,) = _LENGTH.unpack_from(row, at)
+    return row[: at + _LENGTH.size + namespace_size]
+
+
+def split(head: bytes) -> tuple[bytes, bytes]:
+    """Of what `prefix_of` made: the state key's bytes, and the namespace's."""
+    (key_size,) = _LENGTH.unpack_from(head, GROUP.size)
+    at = GROUP.size + _LENGTH.size
+    return head[at : at + key_size], head[at + key_size + _LENGTH.size :]
+
+
+def decode_namespace(data: bytes) -> Any:
+    """Of its bytes without their length."""
+    if not data:
+        return None
+    return TimeWindow(*_TIMES.unpack_from(data, 1)) if data[:1] == b"W" else decode_plain(data)
+
+
+def decode_plain(data: bytes) -> Any:
+    """What `encode_plain` was given; a Row comes back without the names of its fields."""
+    tag, content = data[:1], data[1:]
+    if tag == b"s":
+        return content.decode("utf-8", "surrogatepass")
+    if tag == b"i":
+        return _LONG.unpack(content)[0]
+    if tag == b"b":
+        return content
+    if tag == b"P":
+        # Ours: it was made in this process, or by a job whose pickles are trusted.
+        return _Unpickler(io.BytesIO(content)).load()
+    return _Decoder(content).next()
+
+
+class _Decoder:
+    """Reads `canonical_bytes`."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def next(self) -> Any:
+        """Raises: ValueError for what no encoder writes."""
+        tag = chr(self._data[self._at])
+        self._at += 1
+        decode = _DECODERS.get(tag)
+        if decode is None:
+            raise ValueError(f"no key begins with {tag!r}: the state was altered")
+        return decode(self)
+
+    def sized(self) -> bytes:
+        (size,) = _LENGTH.unpack_from(self._data, self._at)
+        self._at += _LENGTH.size + size
+        return self._data[self._at - size : self._at]
+
+    def text(self) -> str:
+        return self.sized().decode("utf-8", "surrogatepass")
+
+    def double(self) -> float:
+        self._at += 8
+        value: float = struct.unpack_from(">d", self._data, self._at - 8)[0]
+        return value
+
+    def items(self) -> list[Any]:
+        (count,) = _LENGTH.unpack_from(self._data, self._at)
+        self._at += _LENGTH.size
+        return [self.next() for _ in range(count)]
+
+
+def _enum_member(name: str) -> Any:
+    """`module.Class.NAME`, the class perhaps in others."""
+    path, _, member = name.rpartition(".")
+    return _class_of(path)[member]
+
+
+class _Unpickler(pickle.Unpickler):
+    """Finds classes of ours that stood elsewhere when they were pickled."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        return super().find_class(present_module(module, name), name)
+
+
+class _KeyUnpickler(_Unpickler):
+    """Reads what keys of other classes were written as: see `_KeyPickler` of `keys/hashing.py`."""
+
+    def persistent_load(self, pid: Any) -> Any:
+        return _class_of(pid)
+
+
+def _class_of(path: str) -> Any:
+    """`module.Class`, the class perhaps in others."""
+    parts = path.split(".")
+    for length in range(len(parts) - 1, 0, -1):
+        module = present_module(".".join(parts[:length]), parts[length])
+        try:
+            found: Any = importlib.import_module(module)
+        except ImportError:
+            continue
+        for part in parts[length:]:
+            found = getattr(found, part)
+        return found
+    raise ValueError(f"the class {path} of a key cannot be imported here")
+
+
+_DECODERS: Final[dict[str, Callable[[_Decoder], Any]]] = {
+    "N": lambda _: None,
+    "T": lambda _: True,
+    "F": lambda _: False,
+    "E": lambda decoder: _enum_member(decoder.text()),
+    "i": lambda decoder: int.from_bytes(decoder.sized(), "big", signed=True),
+    "d": _Decoder.double,
+    "s": _Decoder.text,
+    "b": _Decoder.sized,
+    "(": lambda decoder: tuple(decoder.items()),
+    "R": lambda decoder: Row(*decoder.items()),
+    "D": lambda decoder: Decimal(decoder.text()),
+    "t": lambda decoder: dt.datetime.fromisoformat(decoder.text()),
+    "a": lambda decoder: dt.date.fromisoformat(decoder.text()),
+    "h": lambda decoder: dt.time.fromisoformat(decoder.text()),
+    "l": lambda decoder: dt.timedelta(*decoder.items()),
+    "I": lambda decoder: Instant(*decoder.items()),
+    "[": _Decoder.items,
+    "{": lambda decoder: dict(decoder.items()),
+    "<": lambda decoder: frozenset(decoder.items()),
+    ">": lambda decoder: set(decoder.items()),
+    "P": lambda decoder: _KeyUnpickler(io.BytesIO(decoder.sized())).load(),
+}

@@ -1,0 +1,106 @@
+"""One operator of a chain, with its timer, its counters and the places that its output goes to. Knows no element.
+
+Source: Flink OperatorChain, StreamConfig.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.model.errors import EngineBug
+from penstock.model.graph.chain import ChainedOperator, ChainSpec, ChainTarget
+from penstock.model.messages import LatencySummary
+from penstock.runtime.operator import Operator
+from penstock.runtime.state.snapshot import OperatorSnapshot
+from penstock.runtime.task.latency import LatencyStats
+
+
+class CountingMetric:
+    """A counter on the mailbox thread."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def inc(self, count: int = 1) -> None:
+        self.count += count
+
+
+class OperatorTimer:
+    """The one physical processing-time timer of an operator; the chain asks when it is due."""
+
+    __slots__ = ("_clock_ms", "due_ms")
+
+    def __init__(self, clock_ms: Callable[[], int]) -> None:
+        self._clock_ms = clock_ms
+        self.due_ms: int | None = None
+
+    def now_ms(self) -> int:
+        return self._clock_ms()
+
+    def schedule(self, at_ms: int) -> None:
+        self.due_ms = at_ms
+
+    def cancel(self) -> None:
+        self.due_ms = None
+
+
+@dataclass(slots=True)
+class ChainNode:
+    """One operator with the places its output goes to."""
+
+    spec: ChainedOperator
+    operator: Operator
+    timer: OperatorTimer
+    input_types: tuple[Any, ...]
+    targets: tuple[ChainTarget, ...] = ()
+    outputs: tuple[int, ...] = ()
+    tagged_targets: dict[str, tuple[ChainTarget, ...]] = field(default_factory=dict)
+    tagged_outputs: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    is_announced_idle: bool = False
+    late_records_dropped: CountingMetric = field(default_factory=CountingMetric)
+    latency: LatencyStats | None = None
+    restored: OperatorSnapshot | None = None
+
+    def latencies(self) -> Iterator[LatencySummary]:
+        """None before the first latency marker."""
+        return iter(() if self.latency is None else self.latency.summaries(self.spec.uid))
+
+
+def node_of(spec: ChainSpec, index: int, clock_ms: Callable[[], int]) -> ChainNode:
+    """Raises: EngineBug: what stands there is no operator."""
+    chained = spec.operators[index]
+    if not isinstance(chained.operator, Operator):
+        raise EngineBug(f"{chained.name}: {chained.operator!r} is no Operator")
+    node = ChainNode(chained, chained.operator, OperatorTimer(clock_ms), _input_types(spec, index))
+    for target in chained.targets:
+        if target.tag is None:
+            node.targets += (target,)
+        else:
+            known = node.tagged_targets.get(target.tag, ())
+            node.tagged_targets[target.tag] = (*known, target)
+    for place, output in enumerate(spec.outputs):
+        if output.operator_index != index:
+            continue
+        if output.tag is None:
+            node.outputs += (place,)
+        else:
+            node.tagged_outputs[output.tag] = (*node.tagged_outputs.get(output.tag, ()), place)
+    return node
+
+
+def _input_types(spec: ChainSpec, index: int) -> tuple[Any, ...]:
+    """Declared types of an operator's inputs: the gates' for the head, else its producer's output."""
+    if index == 0:
+        by_input: dict[int, Any] = {}
+        for gate in spec.inputs:
+            by_input.setdefault(gate.input_index, gate.element_type)
+        return tuple(by_input[i] for i in sorted(by_input))
+    for producer in spec.operators:
+        for target in producer.targets:
+            if target.operator_index == index:
+                return (target.element_type,)
+    return (None,)
