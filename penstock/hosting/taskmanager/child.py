@@ -37,7 +37,7 @@ _ALLOCATOR: Final = {
 _BOOT: Final = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from penstock.hosting.taskmanager_process import main
+from penstock.hosting.taskmanager.process import main
 main()
 """
 
