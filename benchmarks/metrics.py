@@ -12,8 +12,8 @@ from benchmarks.figures import Figure
 from penstock.common import WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.datagen import DataGeneratorSource
+from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.observer import JobObserver
-from penstock.hosting.program.executor import MiniCluster
 from penstock.hosting.wire.messages import encode
 
 PARALLELISM = 32

@@ -14,7 +14,7 @@ from penstock.hosting.jobmanager.driver_streams import DriverStreams
 from penstock.hosting.jobmanager.machine_shell import JobManagerSettings, MachineShell
 from penstock.hosting.jobmanager.taskmanager_watch import TaskManagerWatch
 from penstock.hosting.observer import JobObserver
-from penstock.hosting.task.thread import TaskSettings
+from penstock.hosting.task_settings import TaskSettings
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError
 from penstock.model.ids import FencingToken, ResourceId

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.hosting.task.thread import TaskSettings
+from penstock.hosting.task_settings import TaskSettings
 from penstock.hosting.wire.addresses import Endpoint
 from penstock.hosting.wire.handshake import Credentials
 from penstock.model.ids import ResourceId

@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-_CLASSES: Final[Mapping[tuple[str, str], str]] = {}
+_CLASSES: Final[Mapping[tuple[str, str], str]] = {
+    ("penstock.runtime.checkpoint.snapshot", "Pickled"): "penstock.runtime.records.frozen",
+    ("penstock.runtime.checkpoint.snapshot", "FrozenRows"): "penstock.runtime.records.frozen",
+    ("penstock.runtime.checkpoint.snapshot", "plain_dumps"): "penstock.runtime.records.frozen",
+    ("penstock.runtime.checkpoint.snapshot", "frozen"): "penstock.runtime.records.frozen",
+    ("penstock.runtime.checkpoint.snapshot", "is_immutable"): "penstock.runtime.records.frozen",
+}
 """(former module, class) -> its module, for classes that left a module that stayed, or went elsewhere than it."""
 
 _MODULES: Final[Mapping[str, str]] = {

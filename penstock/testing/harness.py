@@ -31,7 +31,7 @@ from penstock.datastream.connectors.base import (
 )
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-from penstock.hosting.shipping.program_modules import dumps_records, loads_records, serialize
+from penstock.hosting.shipping.pickling import dumps_records, loads_records, serialize
 from penstock.model.checkpoints import InlineHandle, StateHandle
 from penstock.model.completed_checkpoint import ListStateShare, OperatorRestore
 from penstock.model.errors import ConfigurationError

@@ -9,7 +9,7 @@ import queue
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from penstock.hosting.shipping.program_modules import deserialize, dumps_records
+from penstock.hosting.shipping.pickling import deserialize, dumps_records
 from penstock.hosting.task.async_calls import AsyncCallThreads
 from penstock.model.graph.chain import ChainedOperator, ChainSpec
 from penstock.model.graph.job_graph import JobGraph, JobVertex

@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from penstock.hosting.checkpoints.reader import read_savepoint
-from penstock.hosting.program.executor import ClusterExecutor, JobHandle
-from penstock.hosting.shipping.program_modules import serialize
-from penstock.hosting.spark import host as session
+from penstock.hosting.jobmanager.handle import JobHandle
+from penstock.hosting.program.executor import ClusterExecutor
+from penstock.hosting.shipping.pickling import serialize
+from penstock.hosting.spark import host as spark_host
 from penstock.machines.job.job_settings import job_settings_of
 from penstock.machines.planning.cluster_shape import ClusterShape, alike, parse_shape
 from penstock.machines.planning.plan import render_loss
@@ -90,10 +91,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.command == "plan":
             shape = _shape(options)
             parallelism = options.parallelism or shape.slots
-            session.override_executor(
+            spark_host.override_executor(
                 PlanExecutor(shape, parallelism, options.fail, _settings(options.define))
             )
-        session.set_command_line(*_command_line(options))
+        spark_host.set_command_line(*_command_line(options))
         command = _WITHOUT_PROGRAM.get(options.command)
         if command is not None:
             return command(options)
@@ -104,8 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"penstock: {error}", file=sys.stderr)
         return 1
     finally:
-        session.override_executor(None)
-        session.set_command_line({})
+        spark_host.override_executor(None)
+        spark_host.set_command_line({})
     if options.command == "plan":
         print(f"penstock: {options.script} ended without running a job", file=sys.stderr)
         return 1
@@ -240,7 +241,7 @@ def _cluster_size(options: argparse.Namespace) -> dict[str, str]:
 
 def _recover(options: argparse.Namespace) -> int:
     """Waits for the end of all of them; 0 when there were jobs and all have FINISHED."""
-    jobs = ClusterExecutor(session.SparkHost()).recover(store_settings(options))
+    jobs = ClusterExecutor(spark_host.SparkHost()).recover(store_settings(options))
     if not jobs:
         place = options.zookeeper or options.storage_dir
         print(

@@ -6,15 +6,17 @@ import os
 from collections.abc import Iterator
 
 from penstock.hosting.doctor.examine import Diagnosis, examine
-from penstock.hosting.spark import host as session
+from penstock.hosting.spark import host as spark_host
 from penstock.hosting.spark.checks import Finding, JobKind
 from penstock.model.config import Settings
 
 
 def doctor() -> int:
     """0: jobs of both kinds can run. Raises: ConfigurationError: Spark does not start, or a setting is wrong."""
-    host = session.SparkHost()
-    spark = session.spark_session(Settings(command_line=host.command_line()), os.cpu_count() or 1)
+    host = spark_host.SparkHost()
+    spark = spark_host.spark_session(
+        Settings(command_line=host.command_line()), os.cpu_count() or 1
+    )
     settings = Settings(command_line=host.command_line(), spark=host.spark_configuration())
     diagnosis = examine(spark, settings)
     print("\n".join(rendered(diagnosis)))

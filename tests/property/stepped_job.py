@@ -12,7 +12,7 @@ from collections import deque
 
 import numpy as np
 
-from penstock.hosting.shipping import program_modules as closures
+from penstock.hosting.shipping import pickling
 from penstock.machines.execution.execution_graph import ExecutionGraph
 from penstock.machines.scheduling.task_deployments import TaskDeployments
 from penstock.model.deployment import TaskManagerLocation
@@ -59,7 +59,7 @@ class SteppedJob:
     frame_bytes = FRAME_BYTES
 
     def __init__(self, stream_graph, sources, batch, folder) -> None:
-        graph = build_job_graph(stream_graph, JobId("job"), closures.serialize)
+        graph = build_job_graph(stream_graph, JobId("job"), pickling.serialize)
         self.blobs = graph.blobs
         self.sources = sources
         self.batch = batch
@@ -142,7 +142,7 @@ class Subtask:
         self.is_done = False
         self.clock = Clock()
         self.driver: list[Remembering] = []
-        self.spec = closures.deserialize(job.blobs[self.deployment.chain_blob])
+        self.spec = pickling.deserialize(job.blobs[self.deployment.chain_blob])
         self.chain = self.make_chain()
         made = {
             part.partition_id.data_set_id: self._partition(part)

@@ -33,12 +33,12 @@ from penstock.runtime.operators import (
 )
 from penstock.runtime.operators.windowed.records import RecordWindowOperator
 from penstock.runtime.records.columns import count, first, last, sum_
+from penstock.runtime.records.frozen import plain_dumps
 from penstock.runtime.state.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     ValueStateDescriptor,
 )
-from penstock.runtime.state.snapshot import plain_dumps
 from penstock.runtime.state.snapshot_format import Beside
 from penstock.runtime.windowing import (
     EventTimeSessionWindows,

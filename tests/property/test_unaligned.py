@@ -12,7 +12,7 @@ from penstock.runtime.checkpoint.barrier_handler import Alignment, SingleBarrier
 from penstock.runtime.checkpoint.in_flight import replayed
 from penstock.runtime.elements import CheckpointBarrier
 from penstock.runtime.network.gate.network_input import take_barriers
-from penstock.runtime.state.snapshot import plain_dumps
+from penstock.runtime.records.frozen import plain_dumps
 from penstock.runtime.task.input_processor import StreamOneInputProcessor
 from tests.property.test_alignment import (
     CUTS,

@@ -24,8 +24,9 @@ from penstock.runtime.checkpoint.barrier_handler import Alignment, SingleBarrier
 from penstock.runtime.checkpoint.subtask import SubtaskCheckpoints
 from penstock.runtime.elements import CheckpointBarrier
 from penstock.runtime.network.gate.network_input import place_of, take_barriers
+from penstock.runtime.records.frozen import plain_dumps
 from penstock.runtime.sources.operator import SourceOperator
-from penstock.runtime.state.snapshot import IN_HAND, plain_dumps
+from penstock.runtime.state.snapshot import IN_HAND
 from penstock.runtime.state.snapshot_format import write_operator
 from penstock.runtime.task.finished_chain import FinishedChain, FinishedSource
 from penstock.runtime.task.stream_task import SliceSizer

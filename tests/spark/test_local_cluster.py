@@ -11,7 +11,7 @@ from penstock.datastream.connectors import DataGeneratorSource
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.program.executor import ClusterExecutor
-from penstock.hosting.shipping.program_modules import serialize
+from penstock.hosting.shipping.pickling import serialize
 from penstock.hosting.spark.host import SparkHost
 from penstock.machines.job.job_settings import job_settings_of
 from penstock.machines.planning.planner import plan

@@ -24,7 +24,7 @@ from penstock.datastream.connectors.files.source import FileSource
 from penstock.datastream.data_stream.data_stream import DataStream
 from penstock.datastream.formats.file_format import BulkFormat
 from penstock.datastream.formats.file_listing import FilePiece
-from penstock.hosting.shipping.program_modules import dumps_records, loads_records
+from penstock.hosting.shipping.pickling import dumps_records, loads_records
 from penstock.model.errors import ExternalError, GraphError
 from penstock.model.program import FrameExecutor, JobControl
 from penstock.model.states import JobStatus

@@ -24,7 +24,7 @@ from penstock.hosting.batch.shuffle_output import (
     ShuffleOutput,
 )
 from penstock.hosting.dataframes.source import StageFrameSource
-from penstock.hosting.shipping.program_modules import deserialize, dumps_records
+from penstock.hosting.shipping.pickling import deserialize, dumps_records
 from penstock.hosting.task.async_calls import AsyncCallThreads
 from penstock.hosting.task.source_input import SourceHost, SourceInput
 from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec

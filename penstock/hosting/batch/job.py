@@ -24,7 +24,7 @@ from penstock.hosting.dataframes.source import FrameSource
 from penstock.hosting.ha.election import SubmittedJob
 from penstock.hosting.jobmanager.driver_streams import PRINT_STREAM, write_text
 from penstock.hosting.observer import JobObserver, guarded
-from penstock.hosting.shipping.program_modules import loads_records
+from penstock.hosting.shipping.pickling import loads_records
 from penstock.hosting.waiting import wait_for_end
 from penstock.machines.batch.master import BatchMaster
 from penstock.model.checkpoint_statistics import CheckpointStatistics

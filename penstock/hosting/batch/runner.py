@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from penstock.hosting.batch.batch_task import BatchTask, Orders
 from penstock.hosting.batch.plan import Plan, Stage
 from penstock.hosting.dataframes.source import Frame
-from penstock.hosting.shipping.program_modules import serialize
+from penstock.hosting.shipping.pickling import serialize
 from penstock.model.errors import UserCodeError
 from penstock.model.ids import VertexId
 from penstock.model.messages import FailureInfo

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from penstock.hosting.batch.plan import Place
 from penstock.hosting.batch.shuffle_records import JOINED_ROWS, RECORD_BYTES, RecordBuilder
-from penstock.hosting.shipping.program_modules import dumps_records
+from penstock.hosting.shipping.pickling import dumps_records
 from penstock.model.graph.chain import ChainedOperator
 from penstock.runtime.codecs.codec import concat
 from penstock.runtime.codecs.convert import enforce, is_columnar, to_columns, to_rows

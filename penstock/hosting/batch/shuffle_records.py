@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from penstock.hosting.shipping.program_modules import dumps_records, loads_records
+from penstock.hosting.shipping.pickling import dumps_records, loads_records
 from penstock.runtime.batch.sizes import sorting_size
 from penstock.runtime.codecs.codec import ChannelDecoder, ChannelEncoder, can_join, concat, size_of
 from penstock.runtime.elements import Batch, Element

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from penstock.hosting.shipping.program_modules import dumps_records, loads_records
+from penstock.hosting.shipping.pickling import dumps_records, loads_records
 from penstock.model.checkpoints import DatabaseHandle
 from penstock.model.errors import ExternalError, UserError
 from penstock.runtime.keys.hashing import state_keys

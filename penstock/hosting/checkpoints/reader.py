@@ -14,7 +14,7 @@ from typing import Any
 from penstock.hosting.checkpoints.databases import keyed_part, opened
 from penstock.hosting.checkpoints.storage import METADATA, CheckpointStorage
 from penstock.hosting.file_systems import joined, parted, refuse_foreign
-from penstock.hosting.shipping.program_modules import loads_records
+from penstock.hosting.shipping.pickling import loads_records
 from penstock.model.checkpoints import SHARED_FOLDER, FileHandle, OperatorSubtaskState
 from penstock.model.completed_checkpoint import (
     CompletedCheckpoint,

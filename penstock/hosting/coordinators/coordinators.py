@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 from penstock.hosting.coordinators.source_coordinator import CoordinatedVertex, SourceCoordinator
-from penstock.hosting.shipping.program_modules import deserialize
+from penstock.hosting.shipping.pickling import deserialize
 from penstock.machines.sources.watermark_alignment import WatermarkAlignment
 from penstock.model.ids import AttemptId, ExecutionVertexId, JobId, VertexId
 from penstock.model.messages import (

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from penstock.hosting.shipping.program_modules import deserialize, serialize
+from penstock.hosting.shipping.pickling import deserialize, serialize
 from penstock.machines.sources.split_assignment import NO_CHECKPOINT, SplitAssignmentTracker
 from penstock.machines.sources.watermark_alignment import WatermarkAlignment
 from penstock.model.errors import ExternalError

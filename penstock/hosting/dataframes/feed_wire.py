@@ -21,7 +21,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.hosting.wire import dialling as connections
+from penstock.hosting.wire import dialling
 from penstock.hosting.wire.handshake import ROLE_FEED, Credentials
 from penstock.model.errors import ExternalError
 
@@ -95,14 +95,14 @@ class FeedSocket:
 
 def dial(host: str, port: int, credentials: Credentials) -> FeedSocket:
     """Raises: OSError, AuthenticationError."""
-    sock, received = connections.dial((host, port), credentials, ROLE_FEED, _DIAL_S)
+    sock, received = dialling.dial((host, port), credentials, ROLE_FEED, _DIAL_S)
     sock.settimeout(None)
     return FeedSocket(sock, received)
 
 
 def greet(sock: socket.socket, credentials: Credentials) -> FeedSocket:
     """The accepting side. Raises: OSError, AuthenticationError; the socket is closed then."""
-    return FeedSocket(sock, connections.greet(sock, credentials, ROLE_FEED))
+    return FeedSocket(sock, dialling.greet(sock, credentials, ROLE_FEED))
 
 
 class FeedDiffers(ExternalError):

@@ -29,7 +29,7 @@ from penstock.hosting.doctor.findings import (
 from penstock.hosting.doctor.meeting import Meeting
 from penstock.hosting.file_systems import local_path
 from penstock.hosting.shipping.package_archive import package_archive
-from penstock.hosting.spark import executor_task as spark_executor
+from penstock.hosting.spark import executor_task
 from penstock.hosting.spark.checks import (
     ALL_JOBS,
     Finding,
@@ -201,7 +201,7 @@ class _Probes:
     def _submit(self, order: Mapping[str, Any]) -> list[dict[str, Any]]:
         context = self._context
         context.setJobGroup(_GROUP, "Penstock doctor", interruptOnCancel=True)
-        cloudpickle.register_pickle_by_value(spark_executor)
+        cloudpickle.register_pickle_by_value(executor_task)
         archive = context.broadcast(package_archive())
         limit = threading.Timer(_LIMIT_S, self._give_up)
         limit.start()
@@ -233,7 +233,7 @@ class _Probes:
 
 
 def _body(order: Mapping[str, Any], archive: Any) -> Any:
-    probe = spark_executor.probe_executor
+    probe = executor_task.probe_executor
 
     def run(task: int, _records: Any) -> Any:
         return probe(dict(order), archive, task)

@@ -6,7 +6,7 @@ import json
 import socket
 from typing import Any, Final
 
-from penstock.hosting.wire import dialling as connections
+from penstock.hosting.wire import dialling
 from penstock.hosting.wire.handshake import ROLE_PROBE, Credentials
 from penstock.model.errors import AuthenticationError
 
@@ -39,9 +39,9 @@ class Lines:
 
 def dial(address: tuple[str, int], credentials: Credentials, timeout_s: float) -> Lines:
     """Raises: OSError; AuthenticationError: somebody else listens there."""
-    return Lines(*connections.dial(address, credentials, ROLE_PROBE, timeout_s))
+    return Lines(*dialling.dial(address, credentials, ROLE_PROBE, timeout_s))
 
 
 def accepted(sock: socket.socket, credentials: Credentials) -> Lines:
     """The other side of `dial`; closes the socket when it raises OSError or AuthenticationError."""
-    return Lines(sock, connections.greet(sock, credentials, ROLE_PROBE))
+    return Lines(sock, dialling.greet(sock, credentials, ROLE_PROBE))

@@ -30,7 +30,7 @@ from penstock.hosting.ha.guard import LeaseKeeper, RecordedResult, read_instant
 from penstock.hosting.ha.settings import HaSettings, make_private
 from penstock.hosting.ha.store import Ended, Entry, FileJobStore, JobStore
 from penstock.hosting.ha.zookeeper import ZookeeperJobStore
-from penstock.hosting.shipping.program_modules import deserialize, loads_records, serialize
+from penstock.hosting.shipping.pickling import deserialize, loads_records, serialize
 from penstock.machines.leases.leadership import Instant, Leadership, Lease, LeaseWatch
 from penstock.model.errors import ExternalError
 from penstock.model.graph.job_graph import JobGraph

@@ -282,8 +282,11 @@ class FileJobStore(JobStore):
         try:
             yield
         except (FileNotFoundError, NotADirectoryError) as error:
-            now = self.find(entry.key)
-            who = self.lease(now) if now is not None else None
+            with self._locked(
+                self._root / entry.key
+            ):  # whoever takes it over writes its name there last
+                now = self.find(entry.key)
+                who = self.lease(now) if now is not None else None
             by = f"driver {who.owner}" if who is not None else "another driver"
             ending = "has taken it over" if who is not None else "has taken it over and ended it"
             raise LeaseTaken(f"{by} {ending}") from error

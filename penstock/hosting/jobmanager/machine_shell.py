@@ -21,7 +21,7 @@ from penstock.hosting.jobmanager.driver_streams import DriverStreams
 from penstock.hosting.jobmanager.links import Links
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.provider import TaskManagerProvider
-from penstock.hosting.task.thread import TaskSettings
+from penstock.hosting.task_settings import TaskSettings
 from penstock.machines.checkpoints.history import CheckpointHistory
 from penstock.machines.job.job_master import JobMaster
 from penstock.machines.job.job_settings import JobSettings

@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.hosting.network.connection import DataConnection
 from penstock.hosting.network.frames import FailureKind, FrameType
-from penstock.hosting.shipping.program_modules import dumps_records
+from penstock.hosting.shipping.pickling import dumps_records
 from penstock.model.errors import ExternalError, ProducerFailed, ResultDataLost
 from penstock.runtime.codecs.codec import ChannelEncoder, EncodedFrame, size_of
 from penstock.runtime.codecs.events import WITHOUT_CREDIT, FrameKind, Parts

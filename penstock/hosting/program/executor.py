@@ -9,16 +9,15 @@ from __future__ import annotations
 import random
 import re
 import sys
-import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any
 
 from penstock.hosting.batch.job import BatchJob
-from penstock.hosting.batch.plan import Plan, plan_of, speakers_of
-from penstock.hosting.batch.runner import StageOrder, StageRunner, ThreadRunner
+from penstock.hosting.batch.plan import plan_of, speakers_of
+from penstock.hosting.batch.runner import StageOrder, StageRunner
 from penstock.hosting.coordinators.coordinators import coordinated_vertices
 from penstock.hosting.dataframes.source import FrameSource
 from penstock.hosting.ha.election import Claim, Election, SubmittedJob, key_of
@@ -31,12 +30,13 @@ from penstock.hosting.ha.recovery import (
 )
 from penstock.hosting.ha.settings import ha_settings_of, recovery_directory_of
 from penstock.hosting.ha.store import Ended
+from penstock.hosting.jobmanager.handle import JobHandle
 from penstock.hosting.jobmanager.jobmanager import JobManager
-from penstock.hosting.jobmanager.savepoints import start_savepoint, statistics_of
-from penstock.hosting.minicluster import ThreadProvider, import_here, refuse_files
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.program.checkpoint_setup import Surroundings, with_checkpoints
 from penstock.hosting.program.console import Console
+from penstock.hosting.program.host import Host, Needed
+from penstock.hosting.program.results_folder import results_folder
 from penstock.hosting.program.settings import (
     HOST_DEFAULTS,
     job_manager_settings,
@@ -45,11 +45,10 @@ from penstock.hosting.program.settings import (
     python_requirements,
 )
 from penstock.hosting.provider import TaskManagerProvider
-from penstock.hosting.shipping.program_modules import serialize, user_modules_archive
-from penstock.hosting.waiting import wait_for_end
+from penstock.hosting.shipping.in_process import import_here
+from penstock.hosting.shipping.pickling import serialize
+from penstock.hosting.shipping.program_modules import user_modules_archive
 from penstock.hosting.wire.messages import MAX_MESSAGE
-from penstock.model.checkpoint_statistics import CheckpointStatistics
-from penstock.model.checkpoints import CheckpointType
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, GraphError, NoResourceAvailable
 from penstock.model.graph.auto_parallelism import auto_parallelism_of
@@ -57,94 +56,11 @@ from penstock.model.graph.builder import build_job_graph
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.ids import JobId
-from penstock.model.messages import TaskIo
-from penstock.model.program import JobControl, JobOutcome, ProgramSettings
+from penstock.model.program import JobControl, ProgramSettings
 from penstock.model.slot_size import UNSIZED, SlotSize, describe
-from penstock.model.states import JobStatus
 from penstock.runtime.batch.graph import in_batch
 
 _MESSAGE_MARGIN = 1 << 20
-
-Needed: TypeAlias = "Mapping[SlotSize, int]"
-
-
-class JobHandle:
-    """`model.program.JobControl` over a JobManager."""
-
-    def __init__(self, manager: JobManager) -> None:
-        self.manager = manager
-
-    @property
-    def job_id(self) -> JobId:
-        return self.manager.job_id
-
-    def status(self) -> JobStatus:
-        return self.manager.status
-
-    def wait(self, timeout_s: float | None = None) -> JobOutcome:
-        """See `wait_for_end`."""
-        manager = self.manager
-        wait_for_end(
-            manager.ended,
-            timeout_s,
-            manager.cancel,
-            lambda: f"job {manager.job_graph.name} is {manager.status}",
-        )
-        runtime_ms = manager.ended_ms - manager.started_ms
-        return JobOutcome(manager.status, runtime_ms, manager.failure_text)
-
-    def cancel(self) -> None:
-        self.manager.cancel()
-
-    def start_savepoint(
-        self, kind: CheckpointType, directory: str | None
-    ) -> Callable[[float | None], str]:
-        answered = start_savepoint(self.manager, kind, directory)
-
-        def wait(timeout_s: float | None) -> str:
-            """A job that was stopped has ended when this returns."""
-            began = time.monotonic()
-            folder = answered.result(timeout_s)
-            if kind.is_synchronous:
-                left_s = None if timeout_s is None else timeout_s - (time.monotonic() - began)
-                self.wait(left_s)
-            return folder
-
-        return wait
-
-    def checkpoints(self) -> CheckpointStatistics:
-        return statistics_of(self.manager)
-
-    def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
-        return self.manager.job_master.task_metrics()
-
-    def collect(self, stream: str) -> Iterator[list[Any]]:
-        return self.manager.collect(stream).batches()
-
-
-class Host(Protocol):
-    """Where TaskManagers come from, before a job is known."""
-
-    ships_modules: bool
-
-    def command_line(self) -> Mapping[str, str]: ...
-    def spark_configuration(self) -> dict[str, str]: ...
-    def default_parallelism(self, settings: Settings) -> int: ...
-    def cores(self) -> int:
-        """How many subtasks of a BATCH job it runs at once."""
-
-    def provider(self, settings: Settings, needed: Needed) -> TaskManagerProvider: ...
-    def stage_runner(self, settings: Settings, job: SubmittedJob, plan: Plan) -> StageRunner:
-        """For a job of type BATCH."""
-
-    def lazy_frame(
-        self, settings: Settings, job: SubmittedJob, plan: Plan, frame: LazyFrame
-    ) -> Any | None:
-        """None: BATCH jobs run elsewhere than on Spark."""
-
-
-LazyFrame: TypeAlias = "tuple[Callable[[StageRunner], Iterator[StageOrder]], Any]"
-"""The orders of its stages, and the type of its rows."""
 
 
 class ClusterExecutor:
@@ -195,8 +111,6 @@ class ClusterExecutor:
 
     def results_folder(self, program: ProgramSettings) -> str:
         """See `model.program.JobExecutor`."""
-        from penstock.hosting.spark.frame_results import results_folder
-
         settings = self._settings(program)
         provider = self._host.provider(settings, {UNSIZED: 1})
         directory = settings.get_str("execution.checkpointing.dir")
@@ -204,11 +118,7 @@ class ClusterExecutor:
 
     def frame_of_files(self, folder: str, program: ProgramSettings, type_info: Any) -> Any:
         """See `model.program.JobExecutor`."""
-        from penstock.hosting.spark.frame_results import frame_of_files
-        from penstock.hosting.spark.session import active_session, embedded_session
-
-        spark = active_session() or embedded_session(self._settings(program), 1)
-        return frame_of_files(spark, folder, type_info)
+        return self._host.frame_of_files(self._settings(program), folder, type_info)
 
     def _built(
         self,
@@ -359,56 +269,6 @@ class ClusterExecutor:
         observer.submitted(job.graph, settings.ignored_keys())
         manager.start()
         return JobHandle(manager)
-
-
-class MiniCluster:
-    """Runs jobs in this process: `env.use_executor(MiniCluster(...).executor())`. For tests and debugging."""
-
-    ships_modules = False
-
-    def __init__(
-        self,
-        slots_per_taskmanager: int = 1,
-        taskmanagers: int | None = None,
-        parallelism: int = 2,
-        observer: JobObserver | None = None,
-    ) -> None:
-        self._slots = slots_per_taskmanager
-        self._max = taskmanagers
-        self._parallelism = parallelism
-        self._observer = observer
-        self.last_provider: ThreadProvider | None = None
-
-    def executor(self) -> ClusterExecutor:
-        return ClusterExecutor(self, self._observer)
-
-    def command_line(self) -> Mapping[str, str]:
-        return {}
-
-    def spark_configuration(self) -> dict[str, str]:
-        return {}
-
-    def default_parallelism(self, settings: Settings) -> int:
-        return self._parallelism
-
-    def cores(self) -> int:
-        return self._parallelism
-
-    def provider(self, settings: Settings, needed: Needed) -> TaskManagerProvider:
-        slots = self._slots
-        if settings.is_set("taskmanager.numberOfTaskSlots"):
-            slots = settings.get_int("taskmanager.numberOfTaskSlots")
-        self.last_provider = ThreadProvider(slots, self._max)
-        return self.last_provider
-
-    def stage_runner(self, settings: Settings, job: SubmittedJob, plan: Plan) -> StageRunner:
-        refuse_files(job.program)
-        return ThreadRunner(plan)
-
-    def lazy_frame(
-        self, settings: Settings, job: SubmittedJob, plan: Plan, frame: LazyFrame
-    ) -> None:
-        """BATCH jobs run in this process."""
 
 
 def _say(text: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from penstock.hosting.jobmanager.machine_shell import JobManagerSettings
-from penstock.hosting.task.thread import TaskSettings
+from penstock.hosting.task_settings import TaskSettings
 from penstock.machines.job.job_settings import job_settings_of
 from penstock.machines.resources.resource_manager import max_taskmanagers_of, resource_settings_of
 from penstock.model.config import Settings

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -17,10 +17,11 @@ from penstock.hosting.batch.plan import Plan
 from penstock.hosting.batch.runner import StageRunner
 from penstock.hosting.batch.spark_runner import SparkRunner
 from penstock.hosting.ha.election import SubmittedJob
-from penstock.hosting.program.executor import ClusterExecutor, LazyFrame
+from penstock.hosting.program.executor import ClusterExecutor
+from penstock.hosting.program.host import LazyFrame
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.spark.checks import check_configuration
-from penstock.hosting.spark.frame_results import frame_of_messages
+from penstock.hosting.spark.frame_results import frame_of_files, frame_of_messages
 from penstock.hosting.spark.provider import ProcessSettings, SparkProvider
 from penstock.hosting.spark.session import active_session, embedded_session
 from penstock.hosting.spark.slots import SparkSlots
@@ -58,7 +59,7 @@ def spark_session(settings: Settings, cores: int) -> SparkSession:
 
 
 class SparkHost:
-    """`hosting.program.executor.Host` on Spark."""
+    """`hosting.program.host.Host` on Spark."""
 
     ships_modules = True
 
@@ -110,6 +111,9 @@ class SparkHost:
         runner = SparkRunner(spark, plan, job)
         orders, type_info = frame
         return frame_of_messages(spark, runner.lineage(orders(runner)), type_info)
+
+    def frame_of_files(self, settings: Settings, folder: str, type_info: Any) -> DataFrame:
+        return frame_of_files(spark_session(settings, 1), folder, type_info)
 
 
 def _session_for(settings: Settings, plan: Plan) -> SparkSession:

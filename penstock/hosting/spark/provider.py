@@ -22,7 +22,7 @@ from penstock.hosting.provider import MasterAddress, OnEnded
 from penstock.hosting.shipping.package_archive import package_archive
 from penstock.hosting.shipping.program_files import bring_files
 from penstock.hosting.shipping.worker_files import WorkerFiles
-from penstock.hosting.spark import executor_task as spark_executor
+from penstock.hosting.spark import executor_task
 from penstock.hosting.spark.sizes import LargeOnesFirst
 from penstock.hosting.spark.slots import SparkSlots
 from penstock.hosting.wire.addresses import Addresses, Endpoint
@@ -190,7 +190,7 @@ class SparkProvider:
             if not size:
                 self._large_ones.wait(_LARGE_FIRST_S)
             body = _body(self._config(resource_id, size), self._archive)
-            cloudpickle.register_pickle_by_value(spark_executor)
+            cloudpickle.register_pickle_by_value(executor_task)
             rdd = self._context.parallelize([0], 1).mapPartitions(body, preservesPartitioning=True)
             profile = self._slots.size().profile(size)
             causes = (rdd if profile is None else rdd.withResources(profile)).collect()
@@ -260,7 +260,7 @@ class SparkProvider:
 
 
 def _body(config: dict[str, Any], archive: Any) -> Any:
-    host = spark_executor.host_taskmanager
+    host = executor_task.host_taskmanager
 
     def run(_partition: Any) -> Any:
         return host(config, archive)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.hosting.shipping.program_modules import dumps_records
+from penstock.hosting.shipping.pickling import dumps_records
 from penstock.hosting.task.outputs_in_flight import OutputsInFlight, Place
 from penstock.model.checkpoints import TaskCheckpointing
 from penstock.model.messages import CheckpointFailureReason, WaitsForFinalCheckpoint

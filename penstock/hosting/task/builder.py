@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.hosting.network.consumer_side import TaskChannelHost
-from penstock.hosting.shipping.program_modules import dumps_records, loads_records
+from penstock.hosting.shipping.pickling import dumps_records, loads_records
 from penstock.hosting.task.async_calls import AsyncCallThreads
 from penstock.hosting.task.barriers import (
     is_final_awaited,

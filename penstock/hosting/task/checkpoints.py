@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from penstock.hosting.checkpoints.storage import CheckpointStorage
 from penstock.hosting.file_systems import CheckpointIoError
-from penstock.hosting.shipping.program_modules import dumps_records, loads_records
+from penstock.hosting.shipping.pickling import dumps_records, loads_records
 from penstock.hosting.task.outputs_in_flight import OutputsInFlight, Place
 from penstock.hosting.task.restore import groups_of
 from penstock.hosting.task.snapshots_under_way import Abandoned, SnapshotsUnderWay, Writing

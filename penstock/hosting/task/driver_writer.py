@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from penstock.hosting.shipping.program_modules import dumps_records
+from penstock.hosting.shipping.pickling import dumps_records
 from penstock.model.graph.chain import ChainedOperator
 from penstock.model.ids import AttemptId
 from penstock.model.messages import DriverData

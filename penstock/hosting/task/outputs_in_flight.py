@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from penstock.hosting.shipping.program_modules import dumps_records
+from penstock.hosting.shipping.pickling import dumps_records
 from penstock.model.ids import DataSetId
 from penstock.runtime.checkpoint.in_flight import recorded
 from penstock.runtime.elements import Batch

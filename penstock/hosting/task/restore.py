@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from penstock.hosting.shipping.program_modules import loads_records
+from penstock.hosting.shipping.pickling import loads_records
 from penstock.hosting.task.restore_in_flight import recover_in_flight
 from penstock.model.checkpoints import StateHandle
 from penstock.model.completed_checkpoint import TaskRestore

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from penstock.hosting.shipping.program_modules import loads_records
+from penstock.hosting.shipping.pickling import loads_records
 from penstock.model.checkpoints import StateHandle
 from penstock.model.completed_checkpoint import InFlightShare
 from penstock.model.deployment import TaskDeployment

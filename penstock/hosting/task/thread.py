@@ -12,15 +12,15 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from penstock.hosting.interrupts import CancelSignal, interrupt
 from penstock.hosting.network.data_plane import DataPlane
-from penstock.hosting.shipping.program_modules import deserialize, dumps_records
+from penstock.hosting.shipping.pickling import deserialize, dumps_records
 from penstock.hosting.task.builder import BuiltTask, build_task
 from penstock.hosting.task.checkpoints import TaskCheckpoints
 from penstock.hosting.task.driver_writer import DriverWriter
+from penstock.hosting.task.failures import failure_info
 from penstock.hosting.task.metrics import TaskMetrics
 from penstock.hosting.task.waker import Waker
 from penstock.hosting.task_services.io_directories import IoDirectories
@@ -29,44 +29,20 @@ from penstock.hosting.task_services.producer_questions import ProducerQuestions
 from penstock.hosting.task_services.snapshot_writers import SnapshotWriters
 from penstock.hosting.task_services.state_backends import StateBackends
 from penstock.hosting.task_services.user_output import end_thread
+from penstock.hosting.task_settings import TaskSettings
 from penstock.machines.taskmanager.task_lifecycle import TaskLifecycle
-from penstock.model.checkpoints import TaskCheckpointing
 from penstock.model.deployment import TaskDeployment
-from penstock.model.errors import ExternalError, UserCodeError, UserError
+from penstock.model.errors import UserError
 from penstock.model.graph.chain import ChainSpec
 from penstock.model.messages import Committable, FailureInfo, TaskIo, TaskStateChanged
 from penstock.model.states import ExecutionState
 from penstock.runtime.interruption import Interruption
-from penstock.runtime.network.network_settings import NetworkSettings
-from penstock.runtime.network.partition.settings import BlockingSettings
-from penstock.runtime.state.settings import StateBackendSettings
 from penstock.runtime.task.input_status import NextMove, next_move
-from penstock.runtime.task.latency import Granularity
 from penstock.runtime.task.mailbox import MIN_PRIORITY, MailboxClosed, TaskMailbox
 from penstock.runtime.task.mailbox_processor import MailboxProcessor
 
 MAX_WAIT_S: Final = 1.0
 _MIN_WAIT_S: Final = 0.001
-
-
-@dataclass(frozen=True, slots=True)
-class TaskSettings:
-    """What a task needs of the configuration. `checkpointing` None: the job neither takes nor reads any."""
-
-    max_step_ms: float = 5.0
-    frame_bytes: int = 1 << 20
-    watermark_interval_ms: int = 200
-    latency_interval_ms: int = 0
-    latency_granularity: Granularity = Granularity.OPERATOR
-    may_leave_splits_unaligned: bool = False
-    cancellation_interval_ms: int = 500
-    slow_call_ms: int = 10_000
-    checks_threads: bool = False
-    job_parameters: tuple[tuple[str, str], ...] = ()
-    network: NetworkSettings = field(default_factory=NetworkSettings)
-    blocking: BlockingSettings = field(default_factory=BlockingSettings)
-    checkpointing: TaskCheckpointing | None = None
-    state_backend: StateBackendSettings = field(default_factory=StateBackendSettings)
 
 
 class TaskHost(Protocol):
@@ -379,17 +355,3 @@ class TaskThread:
                 f"thread {threading.current_thread().name!r} used state or operators of {self._thread.name!r}. Only the "
                 "task's own thread may: let an AsyncFunction wait for what takes long, and use its result there."
             )
-
-
-def failure_info(error: BaseException, where: str) -> FailureInfo:
-    """An error as text: the user's own traceback first."""
-    if isinstance(error, UserCodeError):
-        return FailureInfo("UserCodeError", f"{error}\n{where}", is_user_code=True)
-    if isinstance(error, ExternalError):
-        name = type(error).__name__
-        lost = getattr(error, "partition_id", None)
-        return FailureInfo(
-            name, f"{name}: {error}\n{where}", lost_partition=lost.partition_id if lost else None
-        )
-    text = "".join(traceback.format_exception(error)).rstrip()
-    return FailureInfo(type(error).__name__, f"{text}\n{where}")

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable
 
 from penstock.hosting.interrupts import UninterruptibleLock
-from penstock.hosting.shipping.program_modules import dumps_records, loads_records
+from penstock.hosting.shipping.pickling import dumps_records, loads_records
 from penstock.hosting.task_services.io_directories import IoDirectories
 from penstock.model.ids import AllocationId
 from penstock.runtime.state.checked import CheckedKeyedStateBackend

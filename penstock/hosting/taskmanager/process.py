@@ -20,7 +20,7 @@ import traceback
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from penstock.hosting.task.thread import TaskSettings
+    from penstock.hosting.task_settings import TaskSettings
     from penstock.hosting.taskmanager.taskmanager import TaskManager, TaskManagerConfig
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -31,7 +31,7 @@ _SOUGHT_BY_PYARROW: Final = ("pandas", "dateutil", "pytz")
 
 def _task_settings(told: dict[str, Any]) -> TaskSettings:
     """What became lists and dicts on its way as JSON is made again."""
-    from penstock.hosting.task.thread import TaskSettings
+    from penstock.hosting.task_settings import TaskSettings
     from penstock.model.checkpoints import TaskCheckpointing
     from penstock.runtime.network.network_settings import network_settings_from
     from penstock.runtime.network.partition.settings import blocking_settings_from
@@ -77,14 +77,14 @@ def main() -> None:
     _die_with_parent()
     _spare_pyarrow_its_searches()
 
-    from penstock.hosting.shipping import program_modules as closures
+    from penstock.hosting.shipping.pickling import load_cloudpickle_alone
     from penstock.hosting.task_services import user_output
     from penstock.hosting.taskmanager import stacks
     from penstock.hosting.taskmanager.cpu_core import CoreKeeper
     from penstock.hosting.taskmanager.taskmanager import TaskManager
 
     stacks.install()
-    closures.load_cloudpickle_alone()
+    load_cloudpickle_alone()
     line = sys.stdin.buffer.readline()
     if not line:
         return  # there is no JobManager any more

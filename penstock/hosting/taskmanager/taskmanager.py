@@ -18,14 +18,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from penstock.hosting.network.data_plane import DataPlane
-from penstock.hosting.shipping.program_modules import deserialize
+from penstock.hosting.shipping.pickling import deserialize
 from penstock.hosting.task.builder import BuiltTask
-from penstock.hosting.task.thread import TaskSettings, TaskThread, failure_info
+from penstock.hosting.task.failures import failure_info
+from penstock.hosting.task.thread import TaskThread
 from penstock.hosting.task_services.io_directories import IoDirectories
 from penstock.hosting.task_services.local_copies import LocalCopies
 from penstock.hosting.task_services.producer_questions import ProducerQuestions
 from penstock.hosting.task_services.snapshot_writers import SnapshotWriters
 from penstock.hosting.task_services.state_backends import StateBackends
+from penstock.hosting.task_settings import TaskSettings
 from penstock.hosting.taskmanager.user_modules import UserModules
 from penstock.hosting.taskmanager.watchdog import TaskWatchdog
 from penstock.hosting.wire.addresses import Endpoint

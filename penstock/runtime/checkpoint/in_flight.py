@@ -14,7 +14,7 @@ from typing import Any, Final
 from penstock.runtime.codecs.codec import ChannelDecoder, ChannelEncoder, size_of
 from penstock.runtime.codecs.events import Part
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
-from penstock.runtime.state.snapshot import Dumps, plain_dumps
+from penstock.runtime.records.frozen import Dumps, plain_dumps
 
 _FRAME: Final = struct.Struct("<BQ")  # kind, bytes
 

@@ -23,7 +23,7 @@ from penstock.runtime.checkpoint.actions import (
 )
 from penstock.runtime.checkpoint.in_flight import InputsInFlight
 from penstock.runtime.elements import Batch, CancelCheckpointMarker, CheckpointBarrier, Element
-from penstock.runtime.state.snapshot import Dumps, plain_dumps
+from penstock.runtime.records.frozen import Dumps, plain_dumps
 
 OnAbort: TypeAlias = Callable[[int, CheckpointFailureReason], None]
 OnInFlight: TypeAlias = Callable[[int, Mapping[int, bytes]], None]

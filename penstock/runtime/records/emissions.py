@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from penstock.model.row import CHANGEABLE, Row, copied, make_row
-from penstock.runtime.state.snapshot import IMMUTABLE_KINDS, is_immutable
+from penstock.runtime.records.frozen import IMMUTABLE_KINDS, is_immutable
 
 _CONTAINERS: Final = (Row, list, dict, set, bytearray, deque, tuple, np.ndarray)
 """And the classes derived from them, a Counter or a named tuple, say."""

@@ -17,7 +17,7 @@ from penstock.model.type_information import TypeInformation
 from penstock.runtime.codecs.convert import is_columnar
 from penstock.runtime.elements import Element, Int64s, RowBatch
 from penstock.runtime.records.emissions import own_copy
-from penstock.runtime.state.snapshot import Column, Dumps, FrozenRows, Pickled, frozen
+from penstock.runtime.records.frozen import Column, Dumps, FrozenRows, Pickled, frozen
 
 
 class Sharing:

@@ -15,6 +15,7 @@ from itertools import chain
 from typing import Any, Final
 
 from penstock.model.row import CHANGEABLE, copied
+from penstock.runtime.records.frozen import Column
 from penstock.runtime.state.contract import Snapshot, ValueState
 from penstock.runtime.state.descriptors import (
     AggregatingStateDescriptor,
@@ -33,13 +34,7 @@ from penstock.runtime.state.raw import (
     RawReducingState,
     RawState,
 )
-from penstock.runtime.state.snapshot import (
-    Column,
-    KeyedPart,
-    StateInfo,
-    check_key_hash,
-    check_restored,
-)
+from penstock.runtime.state.snapshot import KeyedPart, StateInfo, check_key_hash, check_restored
 from penstock.runtime.state.timer_queues import TIMERS, HeapTimerQueue
 from penstock.runtime.state.window_tables import Fold, HeapWindowTables
 

@@ -36,16 +36,12 @@ from penstock.model.completed_checkpoint import ListStateShare, OperatorRestore
 from penstock.model.errors import ExternalError
 from penstock.model.row import RowKind, make_rows
 from penstock.runtime.keys.hashing import OtherKey, key_groups, original_key, state_keys
+from penstock.runtime.records.frozen import Column, Dumps, FrozenRows, Loads, Pickled
 from penstock.runtime.state.snapshot import (
     Add,
-    Column,
-    Dumps,
-    FrozenRows,
     KeyedPart,
     ListPart,
-    Loads,
     OperatorSnapshot,
-    Pickled,
     Read,
     RestoredDatabase,
     Sharing,

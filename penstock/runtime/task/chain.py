@@ -34,15 +34,9 @@ from penstock.runtime.elements import (
 )
 from penstock.runtime.interruption import UNWATCHED, OperatorCalls
 from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
+from penstock.runtime.records.frozen import Dumps, plain_dumps
 from penstock.runtime.records.shared_records import Sharing
-from penstock.runtime.state.snapshot import (
-    IN_HAND,
-    Dumps,
-    ListPart,
-    OperatorSnapshot,
-    check_all_taken,
-    plain_dumps,
-)
+from penstock.runtime.state.snapshot import IN_HAND, ListPart, OperatorSnapshot, check_all_taken
 from penstock.runtime.task.chain_node import ChainNode, OperatorTimer, node_of
 from penstock.runtime.task.latency import Granularity, LatencyStats
 from penstock.runtime.task.user_errors import PASSED_ON, user_code_error

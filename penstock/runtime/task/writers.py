@@ -14,8 +14,8 @@ from penstock.runtime.elements import ColumnBatch, Element, EndOfData, LatencyMa
 from penstock.runtime.interruption import UNWATCHED, OperatorCalls
 from penstock.runtime.network.partition.result_partition import ResultPartition
 from penstock.runtime.network.partitioner import Partitioner
+from penstock.runtime.records.frozen import Dumps, plain_dumps
 from penstock.runtime.records.shared_records import shared
-from penstock.runtime.state.snapshot import Dumps, plain_dumps
 from penstock.runtime.task.user_errors import PASSED_ON, user_code_error
 
 

@@ -15,7 +15,7 @@ from penstock.datastream.connectors.hybrid.enumerator import (
 )
 from penstock.datastream.connectors.hybrid_source import HybridSource
 from penstock.hosting.batch.splits import splits_of
-from penstock.hosting.program.executor import MiniCluster
+from penstock.hosting.minicluster import MiniCluster
 from penstock.model.errors import ConfigurationError, GraphError
 from penstock.runtime.elements import RowBatch
 from penstock.runtime.sources.contract import ReaderStatus, SplitBatch, SplitFinished

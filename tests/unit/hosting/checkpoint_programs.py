@@ -12,8 +12,8 @@ from penstock.datastream.connectors.file_system import (
     FileSink,
     OutputFileConfig,
 )
+from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.observer import JobObserver
-from penstock.hosting.program.executor import MiniCluster
 from penstock.model.messages import CheckpointEnded
 from penstock.model.states import JobStatus
 from penstock.runtime.elements import RowBatch

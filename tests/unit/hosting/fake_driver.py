@@ -9,8 +9,8 @@ import queue
 import time
 from dataclasses import dataclass, field
 
-from penstock.hosting.shipping import program_modules as closures
-from penstock.hosting.task.thread import TaskSettings
+from penstock.hosting.shipping import pickling
+from penstock.hosting.task_settings import TaskSettings
 from penstock.hosting.taskmanager.taskmanager import TaskManager, TaskManagerConfig
 from penstock.hosting.wire.addresses import Endpoint
 from penstock.hosting.wire.handshake import Credentials
@@ -82,7 +82,7 @@ class Enumerating(EnumeratorContext):
 
     def assign_splits(self, subtask, splits) -> None:
         attempt_id = self.driver.attempt(self.vertex, subtask)
-        self.driver.tell(AddSplits(attempt_id, self.node_id, closures.serialize(list(splits))))
+        self.driver.tell(AddSplits(attempt_id, self.node_id, pickling.serialize(list(splits))))
 
     def signal_no_more_splits(self, subtask) -> None:
         self.driver.tell(NoMoreSplits(self.driver.attempt(self.vertex, subtask), self.node_id))
@@ -104,7 +104,7 @@ class FakeDriver:
         self.enumerated: dict = {}
         self.feeds = feeds
         self.grants = True
-        self.job_graph = build_job_graph(stream_graph, JOB, closures.serialize)
+        self.job_graph = build_job_graph(stream_graph, JOB, pickling.serialize)
         self.graph = ExecutionGraph(self.job_graph)
         self.deployments = TaskDeployments(self.job_graph, self.graph)
         credentials = Credentials(b"s" * 32, TOKEN, JOB)
@@ -279,7 +279,7 @@ class FakeDriver:
         if isinstance(message, TaskStateChanged):
             self.states[message.attempt_id] = message.state
         elif isinstance(message, DriverData):
-            self.rows += closures.loads_records(message.payload)
+            self.rows += pickling.loads_records(message.payload)
             if self.grants and message.attempt_id in self.attempts:
                 self.tell(DriverCredit(message.stream, message.attempt_id, 1))
         elif isinstance(message, SplitRequest) and self.feeds:

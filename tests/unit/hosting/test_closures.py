@@ -10,13 +10,9 @@ import zipfile
 
 import pytest
 
-from penstock.hosting.shipping import program_modules as closures
-from penstock.hosting.shipping.program_modules import (
-    deserialize,
-    dumps_records,
-    serialize,
-    user_modules_archive,
-)
+from penstock.hosting.shipping import program_modules
+from penstock.hosting.shipping.pickling import deserialize, dumps_records, serialize
+from penstock.hosting.shipping.program_modules import user_modules_archive
 from penstock.model.errors import ConfigurationError
 from tests.spark import programs
 
@@ -66,13 +62,13 @@ def test_what_was_pickled_by_value_is_opened_without_importing_pyspark():
     made = serialize(lambda value: value + 1)
     script = (
         "import sys\n"
-        "from penstock.hosting.shipping import program_modules as closures\n"
-        "closures.load_cloudpickle_alone()\n"
-        "function = closures.deserialize(sys.stdin.buffer.read())\n"
+        "from penstock.hosting.shipping import pickling\n"
+        "pickling.load_cloudpickle_alone()\n"
+        "function = pickling.deserialize(sys.stdin.buffer.read())\n"
         "assert function(1) == 2 and 'pyspark' not in sys.modules\n"
         "from pyspark import cloudpickle\n"  # who wants all of it still gets it
         "assert cloudpickle.loads(cloudpickle.dumps(function))(2) == 3\n"
-        "assert closures.deserialize(closures.serialize(function))(3) == 4\n"
+        "assert pickling.deserialize(pickling.serialize(function))(3) == 4\n"
     )
     subprocess.run([sys.executable, "-c", script], input=made, check=True)
 
@@ -149,42 +145,46 @@ def test_modules_and_packages_beside_the_main_script_go_along(tmp_path, monkeypa
     write(tmp_path, "pack/.cache/x.py", "pack/env/pyvenv.cfg", "pack/env/lib/installed.py")
     write(tmp_path, "venv/__init__.py", "venv/pyvenv.cfg", "penstock/__init__.py")
     as_main(monkeypatch, tmp_path / "program.py")
-    assert set(closures._beside_main()) == {"beside.py", "pack/__init__.py", "pack/deep/inner.py"}
+    assert set(program_modules._beside_main()) == {
+        "beside.py",
+        "pack/__init__.py",
+        "pack/deep/inner.py",
+    }
     assert {"beside.py", "pack/deep/inner.py"} <= names(user_modules_archive())
 
 
 def test_of_a_main_script_inside_a_package_only_the_package_goes_along(tmp_path, monkeypatch):
     write(tmp_path, "pack/__init__.py", "pack/logging.py", "pack/sub/__init__.py", "other.py")
     as_main(monkeypatch, tmp_path / "pack" / "sub" / "program.py", package="pack.sub")
-    found = set(closures._beside_main())
+    found = set(program_modules._beside_main())
     assert found == {"pack/__init__.py", "pack/logging.py", "pack/sub/__init__.py"}
 
 
 def test_nothing_is_added_without_a_main_script_or_for_an_installed_program(tmp_path, monkeypatch):
     write(tmp_path, "beside.py")
     monkeypatch.setitem(sys.modules, "__main__", types.ModuleType("__main__"))
-    assert closures._beside_main() == {}
+    assert program_modules._beside_main() == {}
     as_main(monkeypatch, tmp_path / "program.py")
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    assert closures._beside_main() == {}
+    assert program_modules._beside_main() == {}
 
 
 def test_files_beside_the_main_script_stop_silently_at_their_limit(tmp_path, monkeypatch):
     for name in ("a", "b", "c"):
         (tmp_path / f"{name}.py").write_text("#" * 2_000_000)
     as_main(monkeypatch, tmp_path / "program.py")
-    assert set(closures._beside_main()) == {"a.py", "b.py"}
+    assert set(program_modules._beside_main()) == {"a.py", "b.py"}
 
 
 def test_folders_that_cannot_be_read_are_passed_by(tmp_path, monkeypatch):
     write(tmp_path, "beside.py", "secret/__init__.py")
     as_main(monkeypatch, tmp_path / "program.py")
-    stat = closures.os.stat
+    stat = program_modules.os.stat
 
     def refusing(path, *args, **kwargs):  # root may read everything, so the refusal is played
         if "secret" in str(path):
             raise PermissionError(13, "Permission denied", str(path))
         return stat(path, *args, **kwargs)
 
-    monkeypatch.setattr(closures.os, "stat", refusing)
-    assert set(closures._beside_main()) == {"beside.py"}
+    monkeypatch.setattr(program_modules.os, "stat", refusing)
+    assert set(program_modules._beside_main()) == {"beside.py"}

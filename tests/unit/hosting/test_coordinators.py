@@ -7,7 +7,7 @@ import pytest
 
 from penstock.hosting.coordinators.coordinators import Coordinators, alignment_of
 from penstock.hosting.coordinators.source_coordinator import CoordinatedVertex
-from penstock.hosting.shipping.program_modules import deserialize, serialize
+from penstock.hosting.shipping.pickling import deserialize, serialize
 from penstock.model.ids import AttemptId, ExecutionVertexId, JobId, VertexId
 from penstock.model.messages import AddSplits, MaxAllowedWatermark, ReportedWatermark, SplitRequest
 from penstock.runtime.elements import MAX_WATERMARK

@@ -1,11 +1,11 @@
-"""When a TaskManager stays on one core, and that it can be put there."""
+"""When a TaskManager stays on one cpu_core, and that it can be put there."""
 
 import os
 import threading
 
 import pytest
 
-from penstock.hosting.taskmanager import cpu_core as core
+from penstock.hosting.taskmanager import cpu_core
 from penstock.hosting.taskmanager.cpu_core import CoreKeeper, Load, Policy
 
 BUSY = Load(busy=0.95, lost=0.02)
@@ -89,7 +89,7 @@ def test_a_thread_that_ends_while_it_is_looked_at_is_looked_at_again(monkeypatch
     keeper = CoreKeeper()
     keeper._policy.is_kept = lambda load: True
     places = iter([None, min(allowed)])
-    monkeypatch.setattr(core, "_core_of", lambda thread: next(places))
+    monkeypatch.setattr(cpu_core, "_core_of", lambda thread: next(places))
     try:
         keeper.look()
         assert os.sched_getaffinity(0) == allowed
@@ -101,4 +101,4 @@ def test_a_thread_that_ends_while_it_is_looked_at_is_looked_at_again(monkeypatch
 
 
 def test_a_thread_that_has_ended_is_on_no_core():
-    assert core._core_of("0") is None
+    assert cpu_core._core_of("0") is None

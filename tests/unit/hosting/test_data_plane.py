@@ -12,7 +12,7 @@ import pytest
 from penstock.hosting.network.consumer_side import TaskChannelHost
 from penstock.hosting.network.data_plane import DataPlane
 from penstock.hosting.network.producer_side import RemoteView
-from penstock.hosting.shipping.program_modules import loads_records
+from penstock.hosting.shipping.pickling import loads_records
 from penstock.hosting.wire.addresses import Endpoint
 from penstock.hosting.wire.handshake import Credentials
 from penstock.model.deployment import ShuffleDescriptor, TaskManagerLocation

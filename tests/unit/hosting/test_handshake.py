@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from penstock.hosting.wire import dialling as connections
+from penstock.hosting.wire import dialling
 from penstock.hosting.wire import handshake as hs
 from penstock.model.errors import AuthenticationError
 
@@ -118,19 +118,19 @@ def test_a_pickle_as_first_bytes_is_never_loaded():
 
 
 def test_a_silent_peer_is_given_up(monkeypatch):
-    monkeypatch.setattr(connections, "LIMIT_SECONDS", 0.05)
+    monkeypatch.setattr(dialling, "LIMIT_SECONDS", 0.05)
     ours, theirs = socket.socketpair()
     with ours, theirs, pytest.raises(AuthenticationError, match="did not finish"):
-        connections.run_handshake(ours, hs.ServerHandshake(GOOD, b"n" * 32))
+        dialling.run_handshake(ours, hs.ServerHandshake(GOOD, b"n" * 32))
 
 
 def test_a_peer_in_another_role_is_not_greeted():
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
         address = listener.getsockname()
-        dialled = pool.submit(connections.dial, address, GOOD, hs.ROLE_FEED, 10.0)
+        dialled = pool.submit(dialling.dial, address, GOOD, hs.ROLE_FEED, 10.0)
         server, _ = listener.accept()
         with pytest.raises(AuthenticationError, match="role 4 came, not in role 5"):
-            connections.greet(server, GOOD, hs.ROLE_PROBE)
+            dialling.greet(server, GOOD, hs.ROLE_PROBE)
         client, _ = dialled.result()
         with client:
             assert client.recv(1) == b""  # closed

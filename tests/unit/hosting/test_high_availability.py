@@ -14,8 +14,8 @@ from penstock.hosting.coordinators.coordinators import Coordinators
 from penstock.hosting.ha import guard as ha_guard
 from penstock.hosting.ha.election import Election, Standby
 from penstock.hosting.ha.settings import ha_settings_of
+from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.observer import JobObserver
-from penstock.hosting.program.executor import MiniCluster
 from penstock.machines.leases.leadership import Instant, Lease
 from penstock.model.config import Settings
 from penstock.model.errors import (

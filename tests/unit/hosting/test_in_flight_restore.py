@@ -17,7 +17,7 @@ from penstock.runtime.elements import ColumnBatch, RowBatch
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.network.gate.network_input import NetworkInput
 from penstock.runtime.network.partitioner import make_partitioner
-from penstock.runtime.state.snapshot import plain_dumps
+from penstock.runtime.records.frozen import plain_dumps
 from tests.unit.runtime.gate.tools import gate_of, input_of
 from tests.unit.runtime.tasks import values_of
 

@@ -13,8 +13,8 @@ from penstock.hosting.ha.guard import JobGuard
 from penstock.hosting.jobmanager import links, taskmanager_watch
 from penstock.hosting.jobmanager.driver_streams import CollectStream
 from penstock.hosting.jobmanager.taskmanager_watch import TaskManagerWatch
+from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.observer import JobObserver
-from penstock.hosting.program.executor import MiniCluster
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError, JobExecutionError
 from penstock.model.ids import AttemptId, ExecutionVertexId, ResourceId, VertexId

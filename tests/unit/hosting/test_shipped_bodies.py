@@ -14,14 +14,14 @@ from penstock.hosting.provider import MasterAddress
 from penstock.hosting.shipping import worker_files, worker_imports
 from penstock.hosting.shipping.worker_files import WorkerFiles
 from penstock.hosting.shipping.worker_imports import Archives
-from penstock.hosting.spark import executor_task as spark_executor
+from penstock.hosting.spark import executor_task
 from penstock.hosting.spark import provider as spark_driver
-from penstock.hosting.task.thread import TaskSettings
+from penstock.hosting.task_settings import TaskSettings
 from penstock.hosting.wire.handshake import Credentials
 from penstock.model.checkpoints import TaskCheckpointing
 from penstock.model.slot_size import UNSIZED
 
-SHIPPED = (spark_executor, worker_files, worker_imports, spark_task, feed_task)
+SHIPPED = (executor_task, worker_files, worker_imports, spark_task, feed_task)
 ARCHIVES = Archives(("a",), None, WorkerFiles((("n", "t"),), ("p",)))
 UNPICKLE = """
 import sys

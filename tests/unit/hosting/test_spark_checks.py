@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from penstock.datastream import StreamExecutionEnvironment
+from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.program import executor
-from penstock.hosting.program.executor import MiniCluster
 from penstock.hosting.spark import (
     host as session,
 )

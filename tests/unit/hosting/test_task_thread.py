@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.hosting.program.executor import MiniCluster
+from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.task.builder import BuiltTask
 from penstock.model.errors import JobExecutionError
 

@@ -17,7 +17,7 @@ from penstock.runtime.operators import (
     SelectOperator,
 )
 from penstock.runtime.records.columns import avg, col, count, first, last, lit, max_, min_, sum_
-from penstock.runtime.state.snapshot import plain_dumps
+from penstock.runtime.records.frozen import plain_dumps
 from penstock.runtime.windowing import (
     EventTimeSessionWindows,
     SlidingEventTimeWindows,

@@ -23,7 +23,7 @@ from penstock.datastream import (
     StreamExecutionEnvironment,
 )
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.hosting.program.executor import MiniCluster
+from penstock.hosting.minicluster import MiniCluster
 from penstock.runtime.records.emissions import LOOKED_AT, SAMPLED, Emissions, as_they_are
 
 SIDE = OutputTag("side")

@@ -10,9 +10,10 @@ from penstock.model.completed_checkpoint import OperatorRestore
 from penstock.model.errors import UserError
 from penstock.model.types import Types
 from penstock.runtime.keys.hashing import key_group
+from penstock.runtime.records.frozen import plain_dumps
 from penstock.runtime.state.contract import ListStateDescriptor, ValueStateDescriptor
 from penstock.runtime.state.rocks.database import Database, slot_memory
-from penstock.runtime.state.snapshot import OperatorSnapshot, Sharing, plain_dumps
+from penstock.runtime.state.snapshot import OperatorSnapshot, Sharing
 from penstock.runtime.state.snapshot_format import Beside, read_operator, write_operator
 from tests.unit.runtime.keyed_backends import GROUPS, MEMORY, Backends
 

@@ -31,7 +31,7 @@ from penstock.runtime.network.gate.single import EndOfDataStatus, SingleInputGat
 from penstock.runtime.network.gate.union import InputGate, UnionInputGate
 from penstock.runtime.network.network_memory import LockFactory
 from penstock.runtime.network.subpartition_view import Polled
-from penstock.runtime.state.snapshot import Dumps, plain_dumps
+from penstock.runtime.records.frozen import Dumps, plain_dumps
 from penstock.runtime.watermarks.valve import StatusWatermarkValve
 
 _Later: TypeAlias = "partial[Sequence[Element]]"

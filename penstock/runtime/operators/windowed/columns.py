@@ -45,13 +45,8 @@ from penstock.runtime.operators.windowed.column_partials import (
     rows_in,
 )
 from penstock.runtime.records.columns import ColumnAggregate
-from penstock.runtime.state.snapshot import (
-    Column,
-    KeyedPart,
-    OperatorSnapshot,
-    StateInfo,
-    check_restored,
-)
+from penstock.runtime.records.frozen import Column
+from penstock.runtime.state.snapshot import KeyedPart, OperatorSnapshot, StateInfo, check_restored
 from penstock.runtime.windowing.assigners import WindowAssigner, _EventTime, checked_timestamp
 
 PANES: Final = "panes"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from penstock.runtime.keys.hashing import original_key, state_key
+from penstock.runtime.records.frozen import Dumps, Loads
 from penstock.runtime.state.contract import Snapshot
 from penstock.runtime.state.descriptors import (
     AggregatingStateDescriptor,
@@ -41,8 +42,6 @@ from penstock.runtime.state.rocks.timers import RocksTimerQueue
 from penstock.runtime.state.rocks.uploads import Lock, Uploads
 from penstock.runtime.state.rocks.windows import RocksWindowTables
 from penstock.runtime.state.snapshot import (
-    Dumps,
-    Loads,
     RestoredDatabase,
     StateInfo,
     StoredPart,

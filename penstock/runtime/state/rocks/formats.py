@@ -13,8 +13,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
+from penstock.runtime.records.frozen import Dumps, Loads
 from penstock.runtime.state.rocks.encoding import encode_plain
-from penstock.runtime.state.snapshot import Dumps, Loads, StateInfo
+from penstock.runtime.state.snapshot import StateInfo
 from penstock.runtime.state.timer_queues import TIMERS
 from penstock.runtime.state.window_tables import LIST_WINDOWS, WINDOW_KINDS
 

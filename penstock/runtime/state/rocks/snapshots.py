@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from penstock.model.checkpoints import StateHandle
+from penstock.runtime.records.frozen import Dumps, Loads
 from penstock.runtime.state.raw import MISSING
 from penstock.runtime.state.rocks.database import Database, SlotMemory, groups_in, rows_with
 from penstock.runtime.state.rocks.encoding import (
@@ -29,7 +30,7 @@ from penstock.runtime.state.rocks.encoding import (
 from penstock.runtime.state.rocks.formats import columns_of, format_of
 from penstock.runtime.state.rocks.uploads import Uploads
 from penstock.runtime.state.rocks.windows import fired_rows
-from penstock.runtime.state.snapshot import Add, Dumps, Loads, Sharing, StateInfo
+from penstock.runtime.state.snapshot import Add, Sharing, StateInfo
 from penstock.runtime.state.timer_queues import TIMERS
 from penstock.runtime.state.window_tables import WINDOW_KINDS
 

@@ -17,7 +17,7 @@ from penstock.hosting.coordinators.coordinators import (
     coordinated_vertices,
     job_prefix_of,
 )
-from penstock.hosting.shipping.program_modules import deserialize, serialize
+from penstock.hosting.shipping.pickling import deserialize, serialize
 from penstock.model.graph.builder import build_job_graph
 from penstock.model.ids import JobId
 from penstock.model.messages import Committable

@@ -7,7 +7,8 @@ from penstock.machines.checkpoints.operator_state import Mode, OperatorStateShap
 from penstock.model.checkpoints import InlineHandle, OperatorSubtaskState
 from penstock.model.completed_checkpoint import ListStateShare, OperatorRestore
 from penstock.runtime.keys import key_group_range
-from penstock.runtime.state.snapshot import OperatorSnapshot, Sharing, plain_dumps
+from penstock.runtime.records.frozen import plain_dumps
+from penstock.runtime.state.snapshot import OperatorSnapshot, Sharing
 from penstock.runtime.state.snapshot_format import Beside, read_operator, write_operator
 
 MAX_PARALLELISM = 128

@@ -7,13 +7,8 @@ from penstock.runtime.keys import KeySelection
 from penstock.runtime.operators import ColumnWindowOperator, ListContents
 from penstock.runtime.operators.windowed.records import RecordWindowOperator
 from penstock.runtime.records.columns import sum_
-from penstock.runtime.state.snapshot import (
-    KeyedPart,
-    OperatorSnapshot,
-    StateInfo,
-    check_all_taken,
-    plain_dumps,
-)
+from penstock.runtime.records.frozen import plain_dumps
+from penstock.runtime.state.snapshot import KeyedPart, OperatorSnapshot, StateInfo, check_all_taken
 from penstock.runtime.state.snapshot_format import Beside
 from penstock.runtime.windowing import (
     CountTrigger,

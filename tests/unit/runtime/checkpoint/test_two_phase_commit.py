@@ -7,8 +7,8 @@ from penstock.runtime.checkpoint.two_phase_commit import CommitterState, TwoPhas
 from penstock.runtime.elements import Batch
 from penstock.runtime.operator import Accepts
 from penstock.runtime.operators import SinkOperator
+from penstock.runtime.records.frozen import plain_dumps
 from penstock.runtime.sink import Committer, Sink
-from penstock.runtime.state.snapshot import plain_dumps
 from tests.unit.runtime.checkpoint.restoring import rescaled
 from tests.unit.runtime.harness import OperatorHarness
 
