@@ -21,13 +21,14 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from penstock.model.errors import ConfigurationError, EngineBug, InsufficientBuffers
+from penstock.model.options.network import NetworkMemoryOptions
 
 LockFactory: TypeAlias = Callable[[], AbstractContextManager[Any]]
 BufferListener: TypeAlias = Callable[[], bool]
 """Offered one buffer; True when it was taken."""
 
 SEGMENT_BYTES: Final = 32 << 10
-MEMORY_KEY: Final = "taskmanager.memory.network"
+MEMORY_KEY: Final = NetworkMemoryOptions.NETWORK_SIZE.key
 _WITHOUT_LIMIT: Final = 1 << 62
 
 

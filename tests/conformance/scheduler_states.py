@@ -14,7 +14,6 @@ from penstock.machines.restart_backoff import (
     NoRestart,
     RestartBackoff,
 )
-from penstock.model.config import OPTIONS
 from penstock.model.errors import IllegalTransition
 from penstock.model.graph.chaining import ChainCandidate, is_chainable
 from penstock.model.graph.job_graph import JobGraph, JobVertex, ResultPartitionType
@@ -22,6 +21,7 @@ from penstock.model.graph.partitioning import ShipStrategy, StreamExchangeMode
 from penstock.model.graph.stream_graph import ChainingStrategy
 from penstock.model.ids import JobId, VertexId
 from penstock.model.key_groups import default_max_parallelism
+from penstock.model.options.catalogue import OPTIONS
 from penstock.model.states import ExecutionState, JobStatus
 
 _REPORTS = {

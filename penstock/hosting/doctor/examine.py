@@ -42,6 +42,10 @@ from penstock.hosting.spark_checks import (
 from penstock.hosting.spark_driver import control_endpoint_of
 from penstock.hosting.spark_slots import SparkSlots
 from penstock.model.config import Settings
+from penstock.model.options.checkpoints import CheckpointOptions
+from penstock.model.options.cluster import TaskManagerOptions
+from penstock.model.options.scheduling import SchedulingOptions
+from penstock.model.options.state import StateBackendOptions
 
 _MOST_TASKS: Final = 256
 _UNKNOWN_TASKS: Final = 2
@@ -97,10 +101,10 @@ def _settled(spark_slots: SparkSlots) -> int:
 
 
 def _slots(spark_slots: SparkSlots, settings: Settings, total: int, cores: int) -> Slots:
-    each = settings.get_int("taskmanager.numberOfTaskSlots")
+    each = settings.get(TaskManagerOptions.SLOTS)
     wanted, why = 1, "parallelism.default is not set: one at the least"
-    if settings.is_set("parallelism.default"):
-        parallelism = settings.get_int("parallelism.default")
+    parallelism = settings.get(SchedulingOptions.DEFAULT_PARALLELISM)
+    if parallelism is not None:
         wanted = -(-parallelism // each)
         why = f"parallelism.default={parallelism}, taskmanager.numberOfTaskSlots={each}"
     free = spark_slots.free(wanted)
@@ -187,12 +191,12 @@ class _Probes:
         return facts, probe_findings(facts, driver)
 
     def _modules(self) -> list[str]:
-        backend = self._settings.get_str("state.backend.type")
+        backend = self._settings.get(StateBackendOptions.TYPE)
         return [*LEAST, "rocksdict"] if backend == "rocksdb" else list(LEAST)
 
     def _shared_folders(self) -> list[str]:
         """Directories on mounted file systems that executors have to share with the driver."""
-        folder = self._settings.get_str("execution.checkpointing.dir")
+        folder = self._settings.get(CheckpointOptions.DIR)
         if folder is None or self._is_local:
             return []
         path = local_path(folder)
