@@ -22,9 +22,10 @@ from penstock.hosting.executor import ClusterExecutor, LazyFrame
 from penstock.hosting.ha_election import SubmittedJob
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.spark_checks import check_configuration
-from penstock.hosting.spark_driver import ProcessSettings, SparkProvider
+from penstock.hosting.spark_driver import SparkProvider
 from penstock.hosting.spark_session import active_session, embedded_session
 from penstock.hosting.spark_slots import SparkSlots
+from penstock.hosting.taskmanager_order import ProcessSettings
 from penstock.model.config import Settings
 from penstock.model.options.cluster import SparkOptions, TaskManagerOptions
 from penstock.model.options.network import ExchangeOptions

@@ -1,13 +1,11 @@
-"""What a TaskManager is configured to give to the data exchange between tasks. Plain data, JSON both ways.
+"""What a TaskManager is configured to give to the data exchange between tasks. Plain data.
 
 Source: Flink NettyShuffleEnvironmentConfiguration; keys and defaults stand in `model/options/network.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
@@ -102,11 +100,6 @@ def _exclusive_per_gate(settings: Settings) -> int:
     if settings.is_set(NetworkOptions.BUFFERS_PER_CHANNEL):
         return 0
     return settings.get(ExchangeOptions.EXCLUSIVE_BUFFERS_PER_GATE)
-
-
-def network_settings_from(told: Mapping[str, Any]) -> NetworkSettings:
-    """Of what `dataclasses.asdict` made, perhaps after a way through JSON."""
-    return NetworkSettings(**{**told, "debloat": DebloatSettings(**told["debloat"])})
 
 
 def network_memory_bytes(settings: Settings) -> int:

@@ -10,7 +10,7 @@ import secrets
 import threading
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,6 +46,7 @@ from penstock.model.options.checkpoints import CheckpointOptions
 from penstock.model.options.cluster import TaskManagerOptions
 from penstock.model.options.scheduling import SchedulingOptions
 from penstock.model.options.state import StateBackendOptions
+from penstock.model.plain import to_plain
 
 _MOST_TASKS: Final = 256
 _UNKNOWN_TASKS: Final = 2
@@ -171,7 +172,7 @@ class _Probes:
                 "port": meeting.port,
                 "secret": credentials.secret.hex(),
                 "token": token,
-                "addresses": asdict(self._addresses),
+                "addresses": to_plain(self._addresses),
                 "bind_host": _LOOPBACK if self._is_local else None,
                 "modules": self._modules(),
                 "folders": folders,

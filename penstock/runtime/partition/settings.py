@@ -1,4 +1,4 @@
-"""How blocking results are kept. Plain data, JSON both ways.
+"""How blocking results are kept. Plain data.
 
 Source: Flink NettyShuffleEnvironmentOptions; keys and defaults stand in `model/options/network.py`.
 """
@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
@@ -69,11 +67,6 @@ def blocking_settings_of(settings: Settings) -> BlockingSettings:
         _directories(settings.get(BlockingShuffleOptions.TMP_DIRS)),
         max(segment_bytes, _LEAST_BUFFER),
     )
-
-
-def blocking_settings_from(told: Mapping[str, Any]) -> BlockingSettings:
-    """Of what `dataclasses.asdict` made, perhaps after a way through JSON."""
-    return BlockingSettings(**{**told, "tmp_dirs": tuple(told["tmp_dirs"])})
 
 
 def _directories(text: str | None) -> tuple[str, ...]:

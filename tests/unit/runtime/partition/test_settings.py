@@ -2,16 +2,15 @@
 
 import json
 import os
-from dataclasses import asdict
 
 import pytest
 
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
+from penstock.model.plain import from_plain, to_plain
 from penstock.runtime.partition.bounded_data import FileData, MappedFileData, MemoryMappedData
 from penstock.runtime.partition.settings import (
     BlockingSettings,
-    blocking_settings_from,
     blocking_settings_of,
 )
 
@@ -57,4 +56,4 @@ def test_a_value_that_there_is_not_is_refused_with_those_there_are(key, value):
 
 def test_they_come_through_json():
     found = of(**{"io.tmp.dirs": "/a,/b", CODEC: "ZSTD"})
-    assert blocking_settings_from(json.loads(json.dumps(asdict(found)))) == found
+    assert from_plain(BlockingSettings, json.loads(json.dumps(to_plain(found)))) == found
