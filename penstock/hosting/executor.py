@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
+from penstock.compiler.job_graph_builder import build_job_graph
 from penstock.hosting.batch.job import BatchJob
 from penstock.hosting.batch.plan import Plan, plan_of, speakers_of
 from penstock.hosting.batch.runner import StageOrder, StageRunner, ThreadRunner
@@ -53,7 +54,6 @@ from penstock.model.checkpoints import CheckpointType
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, GraphError, NoResourceAvailable
 from penstock.model.graph.auto_parallelism import auto_parallelism_of
-from penstock.model.graph.builder import build_job_graph
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.ids import JobId

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from penstock.compiler.job_graph_builder import build_job_graph
 from penstock.hosting import session
 from penstock.hosting.checkpoints.reader import read_savepoint
 from penstock.hosting.closures import serialize
@@ -32,7 +33,6 @@ from penstock.machines.plan import render_loss
 from penstock.machines.planner import plan_loss, plan_on
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, PenstockError
-from penstock.model.graph.builder import build_job_graph
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.ids import JobId
 from penstock.model.options.checkpoints import RecoveryOptions

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from penstock.compiler.chaining import ChainCandidate, is_chainable
 from penstock.machines import execution as execution_machine
 from penstock.machines import job_status as job_machine
 from penstock.machines.execution import Consequence, ExecutionEvent
@@ -15,7 +16,6 @@ from penstock.machines.restart_backoff import (
     RestartBackoff,
 )
 from penstock.model.errors import IllegalTransition
-from penstock.model.graph.chaining import ChainCandidate, is_chainable
 from penstock.model.graph.job_graph import JobGraph, JobVertex, ResultPartitionType
 from penstock.model.graph.partitioning import ShipStrategy, StreamExchangeMode
 from penstock.model.graph.stream_graph import ChainingStrategy

@@ -12,11 +12,11 @@ from collections import deque
 
 import numpy as np
 
+from penstock.compiler.job_graph_builder import build_job_graph
 from penstock.hosting import closures
 from penstock.machines.execution_graph import ExecutionGraph
 from penstock.machines.task_deployments import TaskDeployments
 from penstock.model.deployment import TaskManagerLocation
-from penstock.model.graph.builder import build_job_graph
 from penstock.model.ids import AllocationId, JobId, ResourceId, ResultPartitionId
 from penstock.runtime.chain import OperatorChain
 from penstock.runtime.elements import MAX_WATERMARK, EndOfData, RowBatch, Watermark
