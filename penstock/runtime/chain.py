@@ -45,6 +45,7 @@ from penstock.runtime.latency import Granularity, LatencyStats
 from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
 from penstock.runtime.shared_records import Sharing
 from penstock.runtime.user_errors import PASSED_ON, user_code_error
+from penstock.runtime.user_metrics import UserMetrics
 
 Routed: TypeAlias = "tuple[int, Element] | None"
 
@@ -125,6 +126,7 @@ class OperatorChain:
         self._latency_granularity = latency_granularity
         self._has_ended_data = False
         self.fresh_head: Callable[[], Operator] = _no_other_head
+        self.user_metrics = UserMetrics()
         self._sharing = Sharing(spec, dumps)
         self._nodes = [_node(spec, index, clock_ms) for index in range(len(spec.operators))]
 
@@ -188,6 +190,7 @@ class OperatorChain:
         context = self._context_for(node.spec, node.timer)
         context.input_types = node.input_types
         context.late_records_dropped = node.late_records_dropped
+        context.metrics = self.user_metrics.group_of(node.spec.uid, node.spec.name)
         self._guard(node, functools.partial(node.operator.open, context))
         if node.restored is not None:
             check_all_taken(node.spec.uid, type(node.operator).__name__, node.restored)

@@ -6,6 +6,7 @@ the last, at the end of every input. Source: Flink's StreamTask in BATCH executi
 
 from __future__ import annotations
 
+import logging
 import pickle
 import queue
 import threading
@@ -29,6 +30,7 @@ from penstock.hosting.dataframes.source import StageFrameSource
 from penstock.hosting.source_input import SourceHost, SourceInput
 from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
 from penstock.model.ids import DataSetId
+from penstock.model.messages import UserMetric
 from penstock.model.program import FRAME_STREAM
 from penstock.runtime.chain import OperatorChain, OperatorTimer
 from penstock.runtime.input_status import InputStatus
@@ -38,6 +40,7 @@ from penstock.runtime.source_operator import SourceOperator, SourceSettings
 from penstock.runtime.task import StreamTask
 from penstock.runtime.task_outputs import OutputWriter
 
+_LOGGER: Final = logging.getLogger(__name__)
 _STEP_NS: Final = 5_000_000
 _LONGEST_WAIT_S: Final = 0.5
 
@@ -71,6 +74,8 @@ class Report:
     records_out: int
     late_records_dropped: int
     committables: tuple[tuple[int, bytes], ...] = ()
+    user_metrics: tuple[UserMetric, ...] = ()
+    user_metrics_left_out: int = 0
 
 
 @dataclass(slots=True)
@@ -167,6 +172,8 @@ class BatchTask:
                 if status is InputStatus.NOTHING_AVAILABLE:
                     self._wait()
                 self._mails.run()
+            for complaint in self._chain.user_metrics.update_gauges():
+                _LOGGER.warning("%s", complaint)
         finally:
             self._chain.close()
             if not isinstance(self._input, SourceInput):
@@ -193,6 +200,7 @@ class BatchTask:
             sum(output.records_out for output in self._task.outputs),
             self._chain.late_records_dropped,
             tuple(self._committables),
+            *self._chain.user_metrics.numbers(),
         )
 
     # ------------------------------------------------------------------ building
