@@ -15,23 +15,28 @@ class JobManagerAddressOptions(OptionGroup, title="Address of the JobManager"):
     ADDRESS: Final = text(
         "jobmanager.rpc.address",
         None,
-        "Where TaskManagers dial this driver; none: spark.driver.host.",
+        "Address at which TaskManagers dial this driver. Without it: `spark.driver.host`.",
     )
     PORT: Final = text(
         "jobmanager.rpc.port",
         "0",
-        "Its port: one, or ranges to choose from (50100-50110,50200). Each job has one of its "
-        "own; 0: any that is free.",
+        (
+            "Port at which TaskManagers dial this driver: one port, or ranges such as "
+            "`50100-50110,50200`. Each job has a port of its own. 0: any free port."
+        ),
     )
     BIND_PORT: Final = text(
         "jobmanager.rpc.bind-port",
         None,
-        "Where it listens, if that is another port (behind a NAT); none: jobmanager.rpc.port.",
+        (
+            "Port at which the driver listens, if it differs from the dialled one (behind a NAT). "
+            "Without it: jobmanager.rpc.port."
+        ),
     )
     BIND_HOST: Final = text(
         "jobmanager.bind-host",
         None,
-        "The address at which it listens; none: where Spark's own driver does.",
+        ("Address at which the driver listens. Without it: the one where Spark's driver listens."),
     )
 
 
@@ -41,22 +46,30 @@ class TaskManagerAddressOptions(OptionGroup, title="Addresses of TaskManagers"):
     HOST: Final = text(
         "taskmanager.host",
         None,
-        "Where other TaskManagers dial one: an address, or a network (10.1.0.0/16) in which "
-        "each has its own; none: the address by which it reaches the driver.",
+        (
+            "Address at which other TaskManagers dial this one, or a network such as "
+            "`10.1.0.0/16` in which each has an address. Without it: the address by which it "
+            "reaches the driver."
+        ),
     )
     BIND_HOST: Final = text(
         "taskmanager.bind-host",
         None,
-        "The address at which it listens; none: taskmanager.host.",
+        "Address at which a TaskManager listens. Without it: taskmanager.host.",
     )
     DATA_PORT: Final = text(
         "taskmanager.data.port",
         "0",
-        "Its port: one, or ranges to choose from, for TaskManagers may share a host; 0: any "
-        "that is free.",
+        (
+            "Port for data: one port, or ranges, because several TaskManagers may share a host. "
+            "0: any free port."
+        ),
     )
     DATA_BIND_PORT: Final = text(
         "taskmanager.data.bind-port",
         None,
-        "Where it listens, if that is another port (behind a NAT); none: taskmanager.data.port.",
+        (
+            "Port at which a TaskManager listens, if it differs from the dialled one (behind a "
+            "NAT). Without it: taskmanager.data.port."
+        ),
     )

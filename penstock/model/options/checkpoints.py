@@ -15,48 +15,57 @@ class CheckpointOptions(OptionGroup, title="Checkpoints"):
     OLD_INCREMENTAL: Final = flag(
         "state.backend.incremental",
         "false",
-        "Old name of execution.checkpointing.incremental.",
+        "Older key of execution.checkpointing.incremental. Used when that is not set.",
     )
     ALIGNED_CHECKPOINT_TIMEOUT: Final = duration(
         "execution.checkpointing.aligned-checkpoint-timeout",
         "0 ms",
-        "After so long an aligned checkpoint goes on unaligned; 0: unaligned from the start.",
+        (
+            "An aligned checkpoint that takes longer than this goes on unaligned. 0: it is "
+            "unaligned from the start."
+        ),
         former_keys=("execution.checkpointing.alignment-timeout",),
     )
     AFTER_TASKS_FINISH: Final = flag(
         "execution.checkpointing.checkpoints-after-tasks-finish",
         "true",
-        "Whether checkpoints go on when some tasks have ended.",
+        "Whether checkpoints go on after some tasks have finished.",
     )
     OLD_DATA_INLINE_THRESHOLD: Final = size(
         "state.storage.fs.memory-threshold",
         "20 kb",
-        "Old name of execution.checkpointing.data-inline-threshold.",
+        ("Older key of execution.checkpointing.data-inline-threshold. Used when that is not set."),
     )
     DATA_INLINE_THRESHOLD: Final = size(
         "execution.checkpointing.data-inline-threshold",
         "20 kb",
-        "State smaller than this lies in the metadata.",
+        "State smaller than this is stored in the metadata of the checkpoint.",
         fallback=OLD_DATA_INLINE_THRESHOLD,
     )
-    OLD_DIR: Final = text("state.checkpoints.dir", None, "Old name of execution.checkpointing.dir.")
+    OLD_DIR: Final = text(
+        "state.checkpoints.dir",
+        None,
+        "Older key of execution.checkpointing.dir. Used when that is not set.",
+    )
     DIR: Final = text(
         "execution.checkpointing.dir",
         None,
-        "Where checkpoints are kept: a directory that driver and executors share.",
+        "Directory of checkpoints. Driver and executors must share it.",
         fallback=OLD_DIR,
     )
     RETENTION: Final = text(
         "execution.checkpointing.externalized-checkpoint-retention",
         "NO_EXTERNALIZED_CHECKPOINTS",
-        "What stays of a job that ends: NO_EXTERNALIZED_CHECKPOINTS, DELETE_ON_CANCELLATION, "
-        "RETAIN_ON_CANCELLATION.",
+        (
+            "What is kept when a job ends: NO_EXTERNALIZED_CHECKPOINTS (nothing), "
+            "DELETE_ON_CANCELLATION or RETAIN_ON_CANCELLATION."
+        ),
     )
     INCREMENTAL: Final = flag(
         "execution.checkpointing.incremental",
         "false",
         (
-            "RocksDB: of the files of a database only those are written that no earlier "
+            "With RocksDB: a checkpoint writes only the files of a database that no earlier "
             "checkpoint has."
         ),
         fallback=OLD_INCREMENTAL,
@@ -64,17 +73,17 @@ class CheckpointOptions(OptionGroup, title="Checkpoints"):
     INTERVAL: Final = duration(
         "execution.checkpointing.interval",
         None,
-        "Time between two checkpoints; none: only savepoints are taken.",
+        "Time between two checkpoints. Without it: only savepoints are taken.",
     )
     MAX_CONCURRENT: Final = whole(
         "execution.checkpointing.max-concurrent-checkpoints",
         "1",
-        "How many may be under way at once.",
+        "How many checkpoints may be in progress at once.",
     )
     MIN_PAUSE: Final = duration(
         "execution.checkpointing.min-pause",
         "0 ms",
-        "Least time from the end of one to the start of the next.",
+        "Least time from the end of one checkpoint to the start of the next.",
     )
     MODE: Final = text(
         "execution.checkpointing.mode",
@@ -84,39 +93,39 @@ class CheckpointOptions(OptionGroup, title="Checkpoints"):
     OLD_NUM_RETAINED: Final = whole(
         "state.checkpoints.num-retained",
         "1",
-        "Old name of execution.checkpointing.num-retained.",
+        "Older key of execution.checkpointing.num-retained. Used when that is not set.",
     )
     NUM_RETAINED: Final = whole(
         "execution.checkpointing.num-retained",
         "1",
-        "How many completed ones are kept.",
+        "How many completed checkpoints are kept.",
         fallback=OLD_NUM_RETAINED,
     )
     OLD_SAVEPOINT_DIR: Final = text(
         "state.savepoints.dir",
         None,
-        "Old name of execution.checkpointing.savepoint-dir.",
+        "Older key of execution.checkpointing.savepoint-dir. Used when that is not set.",
     )
     SAVEPOINT_DIR: Final = text(
         "execution.checkpointing.savepoint-dir",
         None,
-        "Where savepoints go for which no directory is named.",
+        "Directory of savepoints for which none is named.",
         fallback=OLD_SAVEPOINT_DIR,
     )
     TIMEOUT: Final = duration(
         "execution.checkpointing.timeout",
         "10 min",
-        "One that takes longer is given up.",
+        "A checkpoint that takes longer is given up.",
     )
     TOLERABLE_FAILURES: Final = whole(
         "execution.checkpointing.tolerable-failed-checkpoints",
         "0",
-        "How many may fail one after the other before the job does.",
+        "How many checkpoints in a row may fail before the job does.",
     )
     UNALIGNED_ENABLED: Final = flag(
         "execution.checkpointing.unaligned.enabled",
         "false",
-        "Barriers overtake data in flight, which becomes part of the checkpoint.",
+        "Whether barriers overtake data in flight, which then becomes part of the checkpoint.",
         former_keys=("execution.checkpointing.unaligned",),
     )
     SNAPSHOT_COMPRESSION: Final = flag(
@@ -133,47 +142,55 @@ class RecoveryOptions(OptionGroup, title="Recovery"):
     OLD_IGNORE_UNCLAIMED_STATE: Final = flag(
         "execution.savepoint.ignore-unclaimed-state",
         "false",
-        "Old name of execution.state-recovery.ignore-unclaimed-state.",
+        (
+            "Older key of execution.state-recovery.ignore-unclaimed-state. Used when that is not "
+            "set."
+        ),
     )
     IGNORE_UNCLAIMED_STATE: Final = flag(
         "execution.state-recovery.ignore-unclaimed-state",
         "false",
-        "Start from a savepoint without the state that no operator claims.",
+        (
+            "Whether a job may start from a savepoint with state that no operator claims. That "
+            "state is dropped."
+        ),
         fallback=OLD_IGNORE_UNCLAIMED_STATE,
     )
     OLD_PATH: Final = text(
         "execution.savepoint.path",
         None,
-        "Old name of execution.state-recovery.path.",
+        "Older key of execution.state-recovery.path. Used when that is not set.",
     )
     PATH: Final = text(
         "execution.state-recovery.path",
         None,
-        "Begin with this savepoint, or retained checkpoint.",
+        "Savepoint or retained checkpoint that the job begins with.",
         fallback=OLD_PATH,
     )
     OLD_CLAIM_MODE: Final = text(
         "execution.savepoint-restore-mode",
         "NO_CLAIM",
-        "Old name of execution.state-recovery.claim-mode.",
+        "Older key of execution.state-recovery.claim-mode. Used when that is not set.",
     )
     CLAIM_MODE: Final = text(
         "execution.state-recovery.claim-mode",
         "NO_CLAIM",
         (
-            "CLAIM: what the job began with is its own, and goes when it is not needed any more. "
-            "NO_CLAIM: it stays."
+            "CLAIM: the job owns what it began with, and deletes it when it is no longer needed. "
+            "NO_CLAIM: it is left alone."
         ),
         fallback=OLD_CLAIM_MODE,
     )
     FROM_LOCAL: Final = flag(
         "execution.state-recovery.from-local",
         "false",
-        "State is kept on the TaskManagers too, and tasks that start again prefer the slots "
-        "that they had.",
+        (
+            "TaskManagers keep a copy of their state, and tasks that restart prefer the slots "
+            "that they had."
+        ),
     )
     OLD_FROM_LOCAL: Final = flag(
         "state.backend.local-recovery",
         "false",
-        "Old name of execution.state-recovery.from-local.",
+        "Older key of execution.state-recovery.from-local. Either of them turns it on.",
     )

@@ -15,51 +15,57 @@ class HighAvailabilityOptions(OptionGroup, title="High availability"):
     TYPE: Final = text(
         "high-availability.type",
         "NONE",
-        "NONE, FILE or ZOOKEEPER: another driver can take over a job whose driver is gone.",
+        (
+            "NONE, FILE or ZOOKEEPER: with the last two, another driver can take over a job whose "
+            "driver is gone."
+        ),
         former_keys=("high-availability",),
     )
     STORAGE_DIR: Final = text(
         "high-availability.storageDir",
         None,
-        "The directory that all these drivers share.",
+        "Directory that all these drivers share.",
     )
     CLUSTER_ID: Final = text(
         "high-availability.cluster-id",
         "/default",
-        "Only drivers with the same one find a job.",
+        "Only drivers with the same id find each other's jobs.",
     )
     ZOOKEEPER_QUORUM: Final = text(
         "high-availability.zookeeper.quorum",
         None,
-        "ZOOKEEPER: its servers, host:port separated by commas.",
+        "With ZOOKEEPER: its servers, as `host:port` separated by commas.",
     )
     ZOOKEEPER_ROOT: Final = text(
         "high-availability.zookeeper.path.root",
         "/flink",
-        "ZOOKEEPER: below this lies all that is kept there.",
+        "With ZOOKEEPER: path below which everything is kept.",
     )
     ZOOKEEPER_SESSION_TIMEOUT: Final = duration(
         "high-availability.zookeeper.client.session-timeout",
         "60 s",
-        "ZOOKEEPER: longest wait for an answer.",
+        "With ZOOKEEPER: longest wait for an answer.",
     )
     ZOOKEEPER_CONNECTION_TIMEOUT: Final = duration(
         "high-availability.zookeeper.client.connection-timeout",
         "15 s",
-        "ZOOKEEPER: longest wait for a connection.",
+        "With ZOOKEEPER: longest wait for a connection.",
     )
     LEASE_DURATION: Final = duration(
         "penstock.high-availability.lease-duration",
         "5 s",
-        "A driver that has not renewed its lease for so long may be replaced.",
+        "A driver that has not renewed its lease for this long may be replaced.",
     )
     RENEW_INTERVAL: Final = duration(
         "penstock.high-availability.renew-interval",
         "1 s",
-        "How often it is renewed; at most half of the duration.",
+        "How often a driver renews its lease: at most half of the lease's duration.",
     )
     KEY_FILE: Final = text(
         "penstock.high-availability.key-file",
         None,
-        "Secret that signs stored jobs; none: the directory must be the user's alone.",
+        (
+            "File with a secret that signs stored jobs. Without it, only the user may be able to "
+            "write to the directory."
+        ),
     )

@@ -15,17 +15,20 @@ class PipelineOptions(OptionGroup, title="The job"):
     AUTO_WATERMARK_INTERVAL: Final = duration(
         "pipeline.auto-watermark-interval",
         "200 ms",
-        "How often periodic watermarks are made.",
+        "How often periodic watermarks are generated.",
     )
     ALLOW_UNALIGNED_SOURCE_SPLITS: Final = flag(
         "pipeline.watermark-alignment.allow-unaligned-source-splits",
         "false",
-        "Whether sources whose readers cannot pause single splits may be in an alignment group.",
+        (
+            "Whether a source may be in an alignment group although its readers cannot pause "
+            "single splits."
+        ),
     )
     FIXED_JOB_ID: Final = text(
         "pipeline.fixed-job-id",
         None,
-        "The job's id, 32 hexadecimal digits; none: a random one.",
+        "Id of the job, 32 hexadecimal digits. Without it: a random one.",
     )
     GLOBAL_JOB_PARAMETERS: Final = pairs(
         "pipeline.global-job-parameters",
@@ -35,13 +38,16 @@ class PipelineOptions(OptionGroup, title="The job"):
     MAX_PARALLELISM: Final = whole(
         "pipeline.max-parallelism",
         "-1",
-        "Key groups of operators that set none; -1: derived.",
+        (
+            "Maximum parallelism (number of key groups) of operators that set none. -1: derived "
+            "from their parallelism."
+        ),
     )
-    NAME: Final = text("pipeline.name", None, "The job's name.")
+    NAME: Final = text("pipeline.name", None, "Name of the job.")
     CHAINING_ENABLED: Final = flag(
         "pipeline.operator-chaining.enabled",
         "true",
-        "Whether operators share tasks.",
+        "Whether operators may share tasks.",
         former_keys=("pipeline.operator-chaining",),
     )
     AUTO_GENERATE_UIDS: Final = flag(
@@ -94,13 +100,18 @@ class ExecutionOptions(OptionGroup, title="How the job is executed"):
     BATCH_COMBINE: Final = flag(
         "penstock.batch.combine",
         "true",
-        "Whether keyed reduces of BATCH jobs combine before the shuffle, where their "
-        "functions are associative.",
+        (
+            "Whether keyed reduces of BATCH jobs combine records before the shuffle, if their "
+            "functions are associative."
+        ),
     )
     BUFFER_TIMEOUT_ENABLED: Final = flag(
         "execution.buffer-timeout.enabled",
         "true",
-        "false: buffers are sent only when full or when input pauses.",
+        (
+            "Whether buffers are sent after a timeout. If not, they are sent only when they are "
+            "full or the input pauses."
+        ),
     )
     BUFFER_TIMEOUT: Final = duration(
         "execution.buffer-timeout.interval",
@@ -116,23 +127,30 @@ class ExecutionOptions(OptionGroup, title="How the job is executed"):
     SORTED_INPUTS_MEMORY: Final = size(
         "execution.sorted-inputs.memory",
         "128 mb",
-        "In runtime mode BATCH: bytes of its input that a keyed subtask holds; more goes to disk.",
+        (
+            "In BATCH mode: how much of its input a keyed subtask holds in memory. The rest goes "
+            "to disk."
+        ),
     )
 
 
 class PythonOptions(OptionGroup, title="Python files and packages"):
     """What the tasks need to import."""
 
-    FILES: Final = text("python.files", None, "Files and directories for sys.path of the tasks.")
+    FILES: Final = text(
+        "python.files",
+        None,
+        "Files and directories that are put on `sys.path` of the tasks, separated by commas.",
+    )
     ARCHIVES: Final = text(
         "python.archives",
         None,
-        "Archives to unpack beside the tasks, as a.zip#name,b.zip.",
+        "Archives that are unpacked for the tasks, as `a.zip#name,b.zip`.",
     )
     REQUIREMENTS: Final = text(
         "python.requirements",
         None,
-        "A requirements file for the tasks, as file#folder of packages.",
+        "Requirements file for the tasks, as `file#folder of packages`.",
     )
     EXECUTABLE: Final = text(
         "python.executable",

@@ -15,39 +15,46 @@ class SchedulingOptions(OptionGroup, title="Slots and scheduling"):
     DEFAULT_PARALLELISM: Final = whole(
         "parallelism.default",
         None,
-        "Parallelism of operators that set none; none: what the cluster gives.",
+        "Parallelism of operators that set none. Without it: what the cluster offers.",
     )
     SLOT_REQUEST_TIMEOUT: Final = duration(
         "slot.request.timeout",
         "5 min",
-        "How long a bulk of slot requests may be without a way to be served.",
+        "How long the slots that a job requests together may be impossible to provide.",
     )
     SLOT_IDLE_TIMEOUT: Final = duration(
         "slot.idle.timeout",
         "50 s",
-        "Free slots above the need are given back after this.",
+        "Slots that a job does not need are given back after this time.",
     )
     SCHEDULER: Final = text(
         "jobmanager.scheduler",
         "Default",
-        "Default, or AdaptiveBatch: BATCH jobs go subtask by subtask. Adaptive is taken as "
-        "Default.",
+        (
+            "`Default`, or `AdaptiveBatch`: BATCH jobs are scheduled subtask by subtask. "
+            "`Adaptive` means `Default`."
+        ),
     )
     HYBRID_CONSUME_CONSTRAINT: Final = text(
         "jobmanager.partition.hybrid.partition-data-consume-constraint",
         None,
-        "When AdaptiveBatch may read hybrid results; none: UNFINISHED_PRODUCERS.",
+        "When AdaptiveBatch may read hybrid results. Without it: UNFINISHED_PRODUCERS.",
     )
     RELEASE_RESULTS_DURING_JOB: Final = flag(
         "jobmanager.partition.release-during-job-execution",
         "true",
-        "Remove blocking results as soon as all that read them have finished, not at the "
-        "job's end.",
+        (
+            "Whether a blocking result is removed as soon as all its readers have finished, "
+            "instead of at the end of the job."
+        ),
     )
     FAILOVER_STRATEGY: Final = text(
         "jobmanager.execution.failover-strategy",
         "region",
-        "region or full.",
+        (
+            "What restarts after a failure: `region` (the part of the job that is concerned) or "
+            "`full` (the whole job)."
+        ),
     )
 
 
@@ -57,23 +64,28 @@ class AdaptiveBatchOptions(OptionGroup, title="Parallelism by AdaptiveBatch"):
     ENABLED: Final = flag(
         "execution.batch.adaptive.auto-parallelism.enabled",
         "true",
-        "AdaptiveBatch: whether vertices that set no parallelism get theirs by the bytes that "
-        "they read.",
+        (
+            "Whether AdaptiveBatch chooses the parallelism of vertices that set none, by the "
+            "bytes that they read."
+        ),
     )
     MIN_PARALLELISM: Final = whole(
         "execution.batch.adaptive.auto-parallelism.min-parallelism",
         "1",
-        "Fewest subtasks that it gives a vertex.",
+        "Fewest subtasks that it chooses for a vertex.",
     )
     MAX_PARALLELISM: Final = whole(
         "execution.batch.adaptive.auto-parallelism.max-parallelism",
         "128",
-        "Most subtasks that it gives a vertex.",
+        "Most subtasks that it chooses for a vertex.",
     )
     DEFAULT_SOURCE_PARALLELISM: Final = whole(
         "execution.batch.adaptive.auto-parallelism.default-source-parallelism",
         None,
-        "Subtasks of sources; none: as many as the cluster runs at once, up to the maximum.",
+        (
+            "Subtasks of a source. Without it: as many as the cluster runs at once, up to the "
+            "maximum."
+        ),
     )
     AVG_DATA_VOLUME_PER_TASK: Final = size(
         "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task",
@@ -94,8 +106,9 @@ class RestartOptions(OptionGroup, title="Restarts"):
         "restart-strategy.type",
         None,
         (
-            "none, fixed-delay, failure-rate or exponential-delay; with checkpoints the last if "
-            "none is named."
+            "`none`, `fixed-delay`, `failure-rate` or `exponential-delay`. Without it: "
+            "`exponential-delay` if the job takes checkpoints; else only lost TaskManagers cause "
+            "a restart."
         ),
         former_keys=("restart-strategy",),
     )
@@ -112,17 +125,17 @@ class RestartOptions(OptionGroup, title="Restarts"):
     EXPONENTIAL_ATTEMPTS_BEFORE_RESET: Final = whole(
         "restart-strategy.exponential-delay.attempts-before-reset-backoff",
         "infinite",
-        "Restarts before giving up.",
+        "How many restarts are tried before the job fails.",
     )
     EXPONENTIAL_MULTIPLIER: Final = number(
         "restart-strategy.exponential-delay.backoff-multiplier",
         "1.5",
-        "Growth of the wait per restart.",
+        "Factor by which the wait grows with each restart.",
     )
     EXPONENTIAL_INITIAL_BACKOFF: Final = duration(
         "restart-strategy.exponential-delay.initial-backoff",
         "1 s",
-        "First wait.",
+        "Wait before the first restart.",
     )
     EXPONENTIAL_JITTER_FACTOR: Final = number(
         "restart-strategy.exponential-delay.jitter-factor",
@@ -137,7 +150,7 @@ class RestartOptions(OptionGroup, title="Restarts"):
     EXPONENTIAL_RESET_THRESHOLD: Final = duration(
         "restart-strategy.exponential-delay.reset-backoff-threshold",
         "1 h",
-        "Quiet time after which the wait starts anew.",
+        "After this time without a failure, the wait starts again at its initial length.",
     )
     FAILURE_RATE_DELAY: Final = duration(
         "restart-strategy.failure-rate.delay",
@@ -152,7 +165,7 @@ class RestartOptions(OptionGroup, title="Restarts"):
     FAILURE_RATE_MAX_FAILURES: Final = whole(
         "restart-strategy.failure-rate.max-failures-per-interval",
         "1",
-        "Failures allowed per interval.",
+        "How many failures are allowed per interval.",
     )
 
 
@@ -162,22 +175,25 @@ class HistoryOptions(OptionGroup, title="History"):
     EXCEPTIONS: Final = whole(
         "web.exception-history-size",
         "16",
-        "Failures of a job that are kept, each with those beside it.",
+        (
+            "How many failures of a job are kept. Failures at the same time are kept with each of "
+            "them."
+        ),
     )
     CHECKPOINTS: Final = whole(
         "web.checkpoints.history",
         "10",
-        "Checkpoints that have ended that a job's statistics show.",
+        "How many ended checkpoints the statistics of a job show.",
     )
     STORY: Final = whole(
         "penstock.story.size",
         "1000",
-        "State changes of a job that are kept for its story.",
+        "How many state changes of a job are kept.",
     )
     ATTEMPTS: Final = whole(
         "jobmanager.execution.attempts-history-size",
         "16",
-        "Past attempts kept per subtask.",
+        "How many past attempts of a subtask are kept.",
     )
 
 
@@ -187,7 +203,7 @@ class ConsoleOptions(OptionGroup, title="Console"):
     PROGRESS: Final = flag(
         "penstock.console.progress",
         "true",
-        "Whether the driver shows progress.",
+        "Whether the driver shows the progress of the job.",
     )
     PROGRESS_INTERVAL: Final = duration(
         "penstock.console.progress-interval",

@@ -16,19 +16,21 @@ class StateBackendOptions(OptionGroup, title="Keyed state"):
         "state.backend.type",
         "hashmap",
         (
-            "Keyed state: hashmap (objects in memory), or rocksdb (on the TaskManagers' disks; "
-            "needs the package rocksdict)."
+            "Keyed state: `hashmap` (objects in memory) or `rocksdb` (on the disks of the "
+            "TaskManagers; needs the package rocksdict)."
         ),
         former_keys=("state.backend",),
     )
     ROCKSDB_TIMERS: Final = text(
         "state.backend.rocksdb.timer-service.factory",
         "ROCKSDB",
-        "Timers with RocksDB: ROCKSDB (on disk, beside the state), or HEAP (in memory: "
-        "faster, as long as they fit).",
+        (
+            "Timers with RocksDB: `ROCKSDB` (on disk, with the state) or `HEAP` (in memory: "
+            "faster, as long as they fit)."
+        ),
     )
     ROCKSDB_MEMORY_PER_SLOT: Final = size(
         "state.backend.rocksdb.memory.fixed-per-slot",
         "128 mb",
-        "Block cache and write buffers of a slot's RocksDBs.",
+        "Block cache and write buffers of all RocksDBs of a slot.",
     )

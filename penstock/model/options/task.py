@@ -15,28 +15,39 @@ class TaskOptions(OptionGroup, title="Tasks"):
     MAX_STEP_TIME: Final = fine_duration(
         "penstock.task.max-step-time",
         "5 ms",
-        "Longest stretch of user code between two looks at the mailbox.",
+        (
+            "How long user code may run before the task looks at its mailbox again. Longer "
+            "batches are sliced."
+        ),
     )
     CHECK_THREADS: Final = flag(
         "penstock.task.check-threads",
         "false",
-        "Debugging: an error when another thread than a task's own touches its state. Always "
-        "so on a MiniCluster.",
+        (
+            "For debugging: raises an error when a thread other than the task's own touches its "
+            "state. A MiniCluster always checks."
+        ),
     )
     SLOW_CALL: Final = duration(
         "penstock.task.slow-call",
         "10 s",
-        "A function that has not come back for so long is named, with its stack; 0: never.",
+        (
+            "When a call of a user function takes longer than this, the driver prints its name "
+            "and its stack. 0 turns this off."
+        ),
     )
     CANCELLATION_INTERVAL: Final = duration(
         "task.cancellation.interval",
         "30 s",
-        "Between two attempts to interrupt a cancelled task.",
+        "Time between two attempts to interrupt a cancelled task.",
     )
     CANCELLATION_TIMEOUT: Final = duration(
         "task.cancellation.timeout",
         "3 min",
-        "A cancelled task that lives longer ends its TaskManager; 0: never.",
+        (
+            "A cancelled task that still runs after this time ends its TaskManager. 0 turns this "
+            "off."
+        ),
     )
 
 
@@ -46,11 +57,13 @@ class MetricOptions(OptionGroup, title="Metrics"):
     LATENCY_INTERVAL: Final = duration(
         "metrics.latency.interval",
         "0 ms",
-        "How often sources send latency markers; 0: never.",
+        "How often sources send latency markers. 0 turns them off.",
     )
     LATENCY_GRANULARITY: Final = text(
         "metrics.latency.granularity",
         "operator",
-        "What has a histogram of its own: single, operator (each source), subtask (of each "
-        "source).",
+        (
+            "What has a latency histogram of its own: `single` (one for everything), `operator` "
+            "(each source) or `subtask` (each subtask of a source)."
+        ),
     )
