@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.hosting.addresses import Addresses
-from penstock.hosting.task_thread import TaskSettings
-from penstock.hosting.worker_files import WorkerFiles
+from penstock.hosting.shipping.worker_files import WorkerFiles
+from penstock.hosting.task_settings import TaskSettings
+from penstock.hosting.wire.addresses import Addresses
 from penstock.model.ids import ResourceId
 from penstock.model.slot_size import SlotSize
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.hosting.settings_builder import HOST_DEFAULTS
+from penstock.hosting.program.settings import HOST_DEFAULTS
 from penstock.model.config import PENSTOCK_PREFIX
 from penstock.model.options.catalogue import GROUPS
 from penstock.model.options.option import Option

@@ -8,14 +8,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from penstock.machines import execution, job_status
-from penstock.machines.execution import Consequence
+from penstock.machines.execution import execution
+from penstock.machines.execution.execution import Consequence
+from penstock.machines.job import job_status
 from penstock.model.states import ExecutionState, JobStatus
 
 TARGET: Final = Path(__file__).parents[2] / "docs" / "state-machines.md"
 DRAWN_BY: Final = (
-    "Drawn by `python -m penstock.ui.state_diagrams` from `penstock/machines/job_status.py` and "
-    "`penstock/machines/execution.py`; a test holds that they are up to date."
+    "Drawn by `python -m penstock.ui.state_diagrams` from `penstock/machines/job/job_status.py` and "
+    "`penstock/machines/execution/execution.py`; a test holds that they are up to date."
 )
 TERMINAL: Final = (
     "FINISHED, CANCELED and FAILED are globally terminal: everything is cleaned up. SUSPENDED is locally "

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.functions import KeyedProcessFunction, MapFunction
-from penstock.hosting.executor import MiniCluster
+from penstock.hosting.minicluster import MiniCluster
 
 ROWS = 300
 

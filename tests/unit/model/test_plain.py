@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.hosting.addresses import Addresses
-from penstock.hosting.task_thread import TaskSettings
+from penstock.hosting.shipping.worker_files import WorkerFiles
+from penstock.hosting.task_settings import TaskSettings
 from penstock.hosting.taskmanager_order import ChildOrder, ProcessSettings, TaskManagerOrder
-from penstock.hosting.worker_files import WorkerFiles
+from penstock.hosting.wire.addresses import Addresses
 from penstock.model.checkpoints import TaskCheckpointing
 from penstock.model.plain import NotPlain, from_plain, to_plain
-from penstock.runtime.latency import Granularity
-from penstock.runtime.network_settings import DebloatSettings, NetworkSettings
-from penstock.runtime.partition.settings import BlockingSettings
-from penstock.runtime.state_backends import StateBackendSettings
+from penstock.runtime.network.network_settings import DebloatSettings, NetworkSettings
+from penstock.runtime.network.partition.settings import BlockingSettings
+from penstock.runtime.state.settings import StateBackendSettings
+from penstock.runtime.task.latency import Granularity
 
 SCALARS = {
     str: st.text(max_size=5),

@@ -24,9 +24,9 @@ from penstock.datastream import (
     StreamExecutionEnvironment,
 )
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.hosting.executor import MiniCluster
-from penstock.runtime import emissions
-from penstock.runtime.emissions import (
+from penstock.hosting.minicluster import MiniCluster
+from penstock.runtime.records import emissions
+from penstock.runtime.records.emissions import (
     COPY_ALWAYS,
     COUNTED_ON,
     LOOKED_AT,

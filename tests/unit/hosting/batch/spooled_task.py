@@ -25,7 +25,7 @@ from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.hosting.batch.batch_task import BatchTask, Orders
 from penstock.hosting.batch.shuffle_records import RecordBuilder
-from penstock.hosting.closures import serialize
+from penstock.hosting.shipping.pickling import serialize
 from penstock.model.ids import JobId
 from penstock.runtime.batch.graph import in_batch
 from penstock.runtime.elements import ColumnBatch, RowBatch

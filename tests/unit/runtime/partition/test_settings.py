@@ -8,11 +8,12 @@ import pytest
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 from penstock.model.plain import from_plain, to_plain
-from penstock.runtime.partition.bounded_data import FileData, MappedFileData, MemoryMappedData
-from penstock.runtime.partition.settings import (
-    BlockingSettings,
-    blocking_settings_of,
+from penstock.runtime.network.partition.bounded_data import (
+    FileData,
+    MappedFileData,
+    MemoryMappedData,
 )
+from penstock.runtime.network.partition.settings import BlockingSettings, blocking_settings_of
 
 TYPE = "taskmanager.network.blocking-shuffle.type"
 ENABLED = "taskmanager.network.batch-shuffle.compression.enabled"

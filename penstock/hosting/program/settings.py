@@ -1,0 +1,112 @@
+"""From configuration to what the shells and machines are given."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Final
+
+from penstock.hosting.jobmanager.machine_shell import JobManagerSettings
+from penstock.hosting.task_settings import TaskSettings
+from penstock.machines.job.job_settings import job_settings_of
+from penstock.machines.resources.resource_manager import max_taskmanagers_of, resource_settings_of
+from penstock.model.config import Settings
+from penstock.model.errors import ConfigurationError
+from penstock.model.options.cluster import HeartbeatOptions, TaskManagerOptions
+from penstock.model.options.network import ExchangeOptions
+from penstock.model.options.program import PipelineOptions, PythonOptions
+from penstock.model.options.scheduling import HistoryOptions
+from penstock.model.options.task import MetricOptions, TaskOptions
+from penstock.model.program import ProgramSettings
+from penstock.runtime.network.network_settings import network_settings_of
+from penstock.runtime.network.partition.settings import blocking_settings_of
+from penstock.runtime.state.settings import state_backend_settings_of
+from penstock.runtime.task.latency import Granularity
+
+# A supervisor heartbeats for its TaskManager even while a C call holds the GIL, so short times are safe here.
+HOST_DEFAULTS: Final[Mapping[str, object]] = {
+    HeartbeatOptions.INTERVAL.key: "500 ms",
+    HeartbeatOptions.TIMEOUT.key: "3 s",
+    # Flink has 2 for each channel; see NetworkSettings for why few channels have more.
+    ExchangeOptions.EXCLUSIVE_BUFFERS_PER_GATE.key: 16,
+    # A new TaskManager costs a second, so that a task that does not end after its cancel need not be waited for.
+    TaskOptions.CANCELLATION_INTERVAL.key: "500 ms",
+    TaskOptions.CANCELLATION_TIMEOUT.key: "3 s",
+}
+
+
+def python_files(settings: Settings, program: ProgramSettings) -> list[str]:
+    """Files whose modules the TaskManagers need: of the program and of `python.files`."""
+    configured = (settings.get(PythonOptions.FILES) or "").split(",")
+    return [*program.python_files, *filter(None, map(str.strip, configured))]
+
+
+def python_archives(
+    settings: Settings, program: ProgramSettings
+) -> tuple[tuple[str, str | None], ...]:
+    """(archive, where it is found): of the program and of `python.archives`, as a.zip#where,b.zip."""
+    found = list(program.python_archives)
+    for one in filter(None, (settings.get(PythonOptions.ARCHIVES) or "").split(",")):
+        path, _, target = one.strip().partition("#")
+        found.append((path, target or None))
+    return tuple(found)
+
+
+def python_requirements(
+    settings: Settings, program: ProgramSettings
+) -> tuple[str, str | None] | None:
+    """(file, folder with packages): of the program, else of `python.requirements`, as file#folder."""
+    if program.python_requirements is not None:
+        return program.python_requirements
+    path, _, folder = (settings.get(PythonOptions.REQUIREMENTS) or "").partition("#")
+    return (path, folder or None) if path else None
+
+
+def _job_parameters(settings: Settings, program: ProgramSettings) -> tuple[tuple[str, str], ...]:
+    """Of the configuration and of the program, which counts more."""
+    found = settings.get(PipelineOptions.GLOBAL_JOB_PARAMETERS) or {}
+    return tuple({**found, **program.job_parameters}.items())
+
+
+def _granularity(settings: Settings) -> Granularity:
+    option = MetricOptions.LATENCY_GRANULARITY
+    text = settings.get(option).lower()
+    try:
+        return Granularity(text)
+    except ValueError:
+        expected = ", ".join(Granularity)
+        raise ConfigurationError(
+            f"{option.key}: expected one of {expected}, got {text!r}"
+        ) from None
+
+
+def job_manager_settings(settings: Settings, program: ProgramSettings) -> JobManagerSettings:
+    """Raises ConfigurationError for a value out of range."""
+    return JobManagerSettings(
+        job=job_settings_of(settings, lambda: random.uniform(-1.0, 1.0)),
+        resources=resource_settings_of(settings),
+        task=TaskSettings(
+            max_step_ms=settings.get(TaskOptions.MAX_STEP_TIME),
+            frame_bytes=settings.get(ExchangeOptions.FRAME_SIZE),
+            watermark_interval_ms=program.auto_watermark_interval_ms,
+            latency_interval_ms=settings.get(MetricOptions.LATENCY_INTERVAL),
+            latency_granularity=_granularity(settings),
+            may_leave_splits_unaligned=bool(
+                settings.get(PipelineOptions.ALLOW_UNALIGNED_SOURCE_SPLITS)
+            ),
+            cancellation_interval_ms=settings.get(TaskOptions.CANCELLATION_INTERVAL),
+            slow_call_ms=settings.get(TaskOptions.SLOW_CALL),
+            checks_threads=settings.get(TaskOptions.CHECK_THREADS),
+            job_parameters=_job_parameters(settings, program),
+            network=network_settings_of(settings),
+            blocking=blocking_settings_of(settings),
+            state_backend=state_backend_settings_of(settings),
+        ),
+        heartbeat_interval_s=settings.get(HeartbeatOptions.INTERVAL) / 1000,
+        heartbeat_timeout_s=settings.get(HeartbeatOptions.TIMEOUT) / 1000,
+        cancellation_timeout_s=settings.get(TaskOptions.CANCELLATION_TIMEOUT) / 1000,
+        frozen_timeout_s=settings.get(TaskManagerOptions.FROZEN_TIMEOUT) / 1000,
+        max_taskmanagers=max_taskmanagers_of(settings),
+        silence_timeout_s=settings.get(TaskManagerOptions.SILENCE_TIMEOUT) / 1000,
+        checkpoint_history_size=settings.get(HistoryOptions.CHECKPOINTS),
+    )
