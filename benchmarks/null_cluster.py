@@ -18,7 +18,7 @@ from penstock.machines.failover.restart_backoff import FixedDelayRestart
 from penstock.machines.job.job_master import JobMaster
 from penstock.machines.job.job_settings import JobSettings, LoadBalanceMode
 from penstock.machines.resources.resource_manager import ResourceManager, ResourceSettings
-from penstock.model.deployment import TaskDeployment, TaskManagerLocation, read_producers
+from penstock.model.deployment import TaskDeployment, TaskManagerLocation
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import AttemptId, ResourceId
 from penstock.model.messages import (
@@ -40,6 +40,7 @@ from penstock.model.messages import (
     TaskStateChanged,
     TimerFired,
 )
+from penstock.model.producer_columns import unpack
 from penstock.model.states import ExecutionState
 from penstock.runtime.network.gate.ports import ChannelHost, GateContext
 from penstock.runtime.network.network_memory import NetworkMemory
@@ -193,7 +194,7 @@ class NullCluster:
             digest = hash(gate.channels.packed)
             if digest not in task_manager.seen:
                 task_manager.seen.add(digest)
-                read_producers(gate.channels.packed, gate.channels.count)
+                unpack(gate.channels.packed, gate.channels.count)
         if not deployment.gates:
             return
         inputs, gates = build_gates(deployment, self._gate_context, lambda: None)

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from penstock.common.setting_checks import check_kind
-from penstock.model.config import OLD_NAMES, parse_duration_ms
 from penstock.model.errors import ConfigurationError
+from penstock.model.options.catalogue import FORMER_KEYS
+from penstock.model.options.parsing import parse_duration_ms
 
 T = TypeVar("T")
 
@@ -128,7 +129,7 @@ class Configuration:
         """What is set by this name, else by a former one of it."""
         found = self._values.get(key)
         if found is None:
-            former = [old for old, present in OLD_NAMES.items() if present == key]
+            former = [old for old, present in FORMER_KEYS.items() if present == key]
             found = next((self._values[old] for old in former if old in self._values), None)
         return found
 

@@ -11,13 +11,17 @@ from typing import Any, Final
 from penstock.common.configuration import Configuration
 from penstock.common.setting_checks import check_kind, check_whole
 from penstock.model.errors import ConfigurationError
+from penstock.model.options.checkpoints import CheckpointOptions
+from penstock.model.options.program import PipelineOptions
+from penstock.model.options.scheduling import SchedulingOptions
+from penstock.model.options.task import MetricOptions, TaskOptions
 
-PARALLELISM_KEY: Final = "parallelism.default"
-MAX_PARALLELISM_KEY: Final = "pipeline.max-parallelism"
-WATERMARK_INTERVAL_KEY: Final = "pipeline.auto-watermark-interval"
-LATENCY_INTERVAL_KEY: Final = "metrics.latency.interval"
-CANCELLATION_INTERVAL_KEY: Final = "task.cancellation.interval"
-CANCELLATION_TIMEOUT_KEY: Final = "task.cancellation.timeout"
+PARALLELISM_KEY: Final = SchedulingOptions.DEFAULT_PARALLELISM.key
+MAX_PARALLELISM_KEY: Final = PipelineOptions.MAX_PARALLELISM.key
+WATERMARK_INTERVAL_KEY: Final = PipelineOptions.AUTO_WATERMARK_INTERVAL.key
+LATENCY_INTERVAL_KEY: Final = MetricOptions.LATENCY_INTERVAL.key
+CANCELLATION_INTERVAL_KEY: Final = TaskOptions.CANCELLATION_INTERVAL.key
+CANCELLATION_TIMEOUT_KEY: Final = TaskOptions.CANCELLATION_TIMEOUT.key
 MAX_MAX_PARALLELISM: Final = 32_768
 
 
@@ -106,59 +110,67 @@ class ExecutionConfig:
     # ---------------------------------------------------------- remembered, without effect
 
     def enable_closure_cleaner(self) -> ExecutionConfig:
-        return self._set_text("pipeline.closure-cleaner-level", "RECURSIVE")
+        return self._set_text(PipelineOptions.CLOSURE_CLEANER_LEVEL.key, "RECURSIVE")
 
     def disable_closure_cleaner(self) -> ExecutionConfig:
-        return self._set_text("pipeline.closure-cleaner-level", "NONE")
+        return self._set_text(PipelineOptions.CLOSURE_CLEANER_LEVEL.key, "NONE")
 
     def is_closure_cleaner_enabled(self) -> bool:
-        level = self._configuration.get_string("pipeline.closure-cleaner-level", "RECURSIVE")
+        level = self._configuration.get_string(
+            PipelineOptions.CLOSURE_CLEANER_LEVEL.key, "RECURSIVE"
+        )
         return level != "NONE"
 
     def enable_force_kryo(self) -> ExecutionConfig:
-        return self._set_flag("pipeline.force-kryo", value=True)
+        return self._set_flag(PipelineOptions.FORCE_KRYO.key, value=True)
 
     def disable_force_kryo(self) -> ExecutionConfig:
-        return self._set_flag("pipeline.force-kryo", value=False)
+        return self._set_flag(PipelineOptions.FORCE_KRYO.key, value=False)
 
     def is_force_kryo_enabled(self) -> bool:
-        return self._configuration.get_boolean("pipeline.force-kryo", default_value=False)
+        return self._configuration.get_boolean(PipelineOptions.FORCE_KRYO.key, default_value=False)
 
     def enable_generic_types(self) -> ExecutionConfig:
-        return self._set_flag("pipeline.generic-types", value=True)
+        return self._set_flag(PipelineOptions.GENERIC_TYPES.key, value=True)
 
     def disable_generic_types(self) -> ExecutionConfig:
-        return self._set_flag("pipeline.generic-types", value=False)
+        return self._set_flag(PipelineOptions.GENERIC_TYPES.key, value=False)
 
     def has_generic_types_disabled(self) -> bool:
-        return not self._configuration.get_boolean("pipeline.generic-types", default_value=True)
+        return not self._configuration.get_boolean(
+            PipelineOptions.GENERIC_TYPES.key, default_value=True
+        )
 
     def enable_auto_generated_uids(self) -> ExecutionConfig:
-        return self._set_flag("pipeline.auto-generate-uids", value=True)
+        return self._set_flag(PipelineOptions.AUTO_GENERATE_UIDS.key, value=True)
 
     def disable_auto_generated_uids(self) -> ExecutionConfig:
-        return self._set_flag("pipeline.auto-generate-uids", value=False)
+        return self._set_flag(PipelineOptions.AUTO_GENERATE_UIDS.key, value=False)
 
     def has_auto_generated_uids_enabled(self) -> bool:
-        return self._configuration.get_boolean("pipeline.auto-generate-uids", default_value=True)
+        return self._configuration.get_boolean(
+            PipelineOptions.AUTO_GENERATE_UIDS.key, default_value=True
+        )
 
     def enable_force_avro(self) -> ExecutionConfig:
-        return self._set_flag("pipeline.force-avro", value=True)
+        return self._set_flag(PipelineOptions.FORCE_AVRO.key, value=True)
 
     def disable_force_avro(self) -> ExecutionConfig:
-        return self._set_flag("pipeline.force-avro", value=False)
+        return self._set_flag(PipelineOptions.FORCE_AVRO.key, value=False)
 
     def is_force_avro_enabled(self) -> bool:
-        return self._configuration.get_boolean("pipeline.force-avro", default_value=False)
+        return self._configuration.get_boolean(PipelineOptions.FORCE_AVRO.key, default_value=False)
 
     def enable_object_reuse(self) -> ExecutionConfig:
-        return self._set_flag("pipeline.object-reuse", value=True)
+        return self._set_flag(PipelineOptions.OBJECT_REUSE.key, value=True)
 
     def disable_object_reuse(self) -> ExecutionConfig:
-        return self._set_flag("pipeline.object-reuse", value=False)
+        return self._set_flag(PipelineOptions.OBJECT_REUSE.key, value=False)
 
     def is_object_reuse_enabled(self) -> bool:
-        return self._configuration.get_boolean("pipeline.object-reuse", default_value=False)
+        return self._configuration.get_boolean(
+            PipelineOptions.OBJECT_REUSE.key, default_value=False
+        )
 
     def get_default_kryo_serializer_classes(self) -> dict[str, str]:
         return {}
@@ -170,11 +182,11 @@ class ExecutionConfig:
         return []
 
     def is_use_snapshot_compression(self) -> bool:
-        key = "execution.checkpointing.snapshot-compression"
+        key = CheckpointOptions.SNAPSHOT_COMPRESSION.key
         return self._configuration.get_boolean(key, default_value=False)
 
     def set_use_snapshot_compression(self, use_snapshot_compression: bool) -> ExecutionConfig:
-        key = "execution.checkpointing.snapshot-compression"
+        key = CheckpointOptions.SNAPSHOT_COMPRESSION.key
         return self._set_flag(key, value=use_snapshot_compression)
 
     # ---------------------------------------------------------- private

@@ -58,7 +58,7 @@ class JobClient:
         """(vertex name, subtask, counters and gauges) of each subtask, as of its last heartbeat. Not in PyFlink.
 
         Among them: records and bytes, busy, idle and back-pressured milliseconds per second, the watermark, frames
-        that wait in front of and behind the task, dropped late records; see `TaskIo`.
+        that wait in front of and behind the task, dropped late records, and the metrics of the user's functions; see `TaskIo`.
         """
         return CompletableFuture.completed(self._control.task_metrics())
 

@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from penstock.common.configuration import Configuration
 from penstock.common.setting_checks import check_kind, check_whole
+from penstock.model.options.scheduling import RestartOptions
 
 
 class RestartStrategyConfiguration(ABC):
@@ -30,7 +31,7 @@ class _NoRestart(RestartStrategyConfiguration):
         return "Restart deactivated."
 
     def to_options(self) -> dict[str, str]:
-        return {"restart-strategy.type": "disable"}
+        return {RestartOptions.TYPE.key: "disable"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +62,9 @@ class _FixedDelay(RestartStrategyConfiguration):
 
     def to_options(self) -> dict[str, str]:
         return {
-            "restart-strategy.type": "fixed-delay",
-            "restart-strategy.fixed-delay.attempts": str(self.restart_attempts),
-            "restart-strategy.fixed-delay.delay": f"{_ms(self.delay_between_attempts_interval)} ms",
+            RestartOptions.TYPE.key: "fixed-delay",
+            RestartOptions.FIXED_DELAY_ATTEMPTS.key: str(self.restart_attempts),
+            RestartOptions.FIXED_DELAY.key: f"{_ms(self.delay_between_attempts_interval)} ms",
         }
 
 
@@ -90,12 +91,11 @@ class _FailureRate(RestartStrategyConfiguration):
         )
 
     def to_options(self) -> dict[str, str]:
-        prefix = "restart-strategy.failure-rate."
         return {
-            "restart-strategy.type": "failure-rate",
-            f"{prefix}max-failures-per-interval": str(self.max_failure_rate),
-            f"{prefix}failure-rate-interval": f"{_ms(self.failure_interval)} ms",
-            f"{prefix}delay": f"{_ms(self.delay_between_attempts_interval)} ms",
+            RestartOptions.TYPE.key: "failure-rate",
+            RestartOptions.FAILURE_RATE_MAX_FAILURES.key: str(self.max_failure_rate),
+            RestartOptions.FAILURE_RATE_INTERVAL.key: f"{_ms(self.failure_interval)} ms",
+            RestartOptions.FAILURE_RATE_DELAY.key: f"{_ms(self.delay_between_attempts_interval)} ms",
         }
 
 
@@ -149,7 +149,7 @@ def configure_restarts(
         "RestartStrategies.fixed_delay_restart(3, 1000)",
     )
     for key in configuration.key_set():
-        if key.startswith("restart-strategy"):
+        if key.startswith(RestartOptions.TYPE.former_keys):
             configuration.remove_config(key)
     for key, value in strategy.to_options().items():
         configuration.set_string(key, value)

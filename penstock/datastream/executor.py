@@ -1,6 +1,6 @@
 """The port through which programs are run, at the API's address. See `penstock.model.program`."""
 
-from penstock.model.graph.serialization_check import find_unserialisable
+from penstock.compiler.serialization_check import find_unserialisable
 from penstock.model.program import JobControl, JobExecutor, JobOutcome, ProgramSettings
 
 __all__ = ["JobControl", "JobExecutor", "JobOutcome", "ProgramSettings", "find_unserialisable"]

@@ -47,17 +47,17 @@ from penstock.datastream.executor import (
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.model.errors import ConfigurationError, GraphError, PenstockError
 from penstock.model.graph.stream_graph import StreamGraph
+from penstock.model.options.checkpoints import CheckpointOptions
+from penstock.model.options.program import ExecutionOptions, PipelineOptions, PythonOptions
 from penstock.runtime.sources.contract import Boundedness, Source
 from penstock.runtime.sources.operator import SourceOperator
 
 DEFAULT_JOB_NAME: Final = "Flink Streaming Job"
-CHAINING_KEY: Final = "pipeline.operator-chaining.enabled"
-DIFFERENT_MAX_KEY: Final = (
-    "pipeline.operator-chaining.chain-operators-with-different-max-parallelism"
-)
-BUFFER_TIMEOUT_KEY: Final = "execution.buffer-timeout.interval"
-BUFFER_TIMEOUT_ENABLED_KEY: Final = "execution.buffer-timeout.enabled"
-RUNTIME_MODE_KEY: Final = "execution.runtime-mode"
+CHAINING_KEY: Final = PipelineOptions.CHAINING_ENABLED.key
+DIFFERENT_MAX_KEY: Final = PipelineOptions.CHAINING_ACROSS_MAX_PARALLELISM.key
+BUFFER_TIMEOUT_KEY: Final = ExecutionOptions.BUFFER_TIMEOUT.key
+BUFFER_TIMEOUT_ENABLED_KEY: Final = ExecutionOptions.BUFFER_TIMEOUT_ENABLED.key
+RUNTIME_MODE_KEY: Final = ExecutionOptions.RUNTIME_MODE.key
 NO_BUFFER_TIMEOUT: Final = -1
 
 
@@ -231,11 +231,11 @@ class StreamExecutionEnvironment:
         return self._configuration.get_boolean(key, default_value=False)
 
     def set_default_savepoint_directory(self, directory: str) -> StreamExecutionEnvironment:
-        self._configuration.set_string("execution.checkpointing.savepoint-dir", directory)
+        self._configuration.set_string(CheckpointOptions.SAVEPOINT_DIR.key, directory)
         return self
 
     def get_default_savepoint_directory(self) -> str | None:
-        return self._configuration.get_string("execution.checkpointing.savepoint-dir", "") or None
+        return self._configuration.get_string(CheckpointOptions.SAVEPOINT_DIR.key, "") or None
 
     # ---------------------------------------------------------- what goes to the workers
 
@@ -253,7 +253,7 @@ class StreamExecutionEnvironment:
         self.python_archives.append((_existing(archive_path, "add_python_archive"), target_dir))
 
     def set_python_executable(self, python_exec: str) -> None:
-        self._configuration.set_string("python.executable", python_exec)
+        self._configuration.set_string(PythonOptions.EXECUTABLE.key, python_exec)
 
     def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> None:
         self._cached_files.append((file_path, name, executable))
@@ -374,7 +374,7 @@ class StreamExecutionEnvironment:
         """What `execute` would run now, or a part of it. Not in PyFlink's public API."""
         graph = (program or self.program).graph()
         graph.job_name = job_name or self._configuration.get_string(
-            "pipeline.name", DEFAULT_JOB_NAME
+            PipelineOptions.NAME.key, DEFAULT_JOB_NAME
         )
         graph.is_chaining_enabled = self.is_chaining_enabled()
         graph.max_parallelism = self._configuration.get_integer(MAX_PARALLELISM_KEY, -1)

@@ -22,6 +22,7 @@ from penstock.hosting.taskmanager.taskmanager import TaskManager, TaskManagerCon
 from penstock.hosting.wire.addresses import Endpoint
 from penstock.model.config import Settings
 from penstock.model.ids import ResourceId
+from penstock.model.options.cluster import TaskManagerOptions
 from penstock.model.program import ProgramSettings
 from penstock.model.slot_size import UNSIZED, SlotSize
 
@@ -139,8 +140,8 @@ class MiniCluster:
 
     def provider(self, settings: Settings, needed: Needed) -> TaskManagerProvider:
         slots = self._slots
-        if settings.is_set("taskmanager.numberOfTaskSlots"):
-            slots = settings.get_int("taskmanager.numberOfTaskSlots")
+        if settings.is_set(TaskManagerOptions.SLOTS):
+            slots = settings.get(TaskManagerOptions.SLOTS)
         self.last_provider = ThreadProvider(slots, self._max)
         return self.last_provider
 

@@ -10,6 +10,10 @@ from collections.abc import Mapping
 from typing import Final
 
 _CLASSES: Final[Mapping[tuple[str, str], str]] = {
+    ("penstock.runtime.context", "Counter"): "penstock.runtime.user_metrics",
+    ("penstock.runtime.context", "Distribution"): "penstock.runtime.user_metrics",
+    ("penstock.runtime.context", "Meter"): "penstock.runtime.user_metrics",
+    ("penstock.runtime.context", "Metric"): "penstock.runtime.user_metrics",
     ("penstock.runtime.checkpoint.snapshot", "Pickled"): "penstock.runtime.records.frozen",
     ("penstock.runtime.checkpoint.snapshot", "FrozenRows"): "penstock.runtime.records.frozen",
     ("penstock.runtime.checkpoint.snapshot", "plain_dumps"): "penstock.runtime.records.frozen",

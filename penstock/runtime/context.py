@@ -1,12 +1,12 @@
-"""What user functions see of the runtime: UserFunction, RuntimeContext, metrics.
+"""What user functions see of the runtime: UserFunction and RuntimeContext.
 
-Knows no operator. Source: PyFlink RuntimeContext, MetricGroup; differs: metrics live in this process.
+Knows no operator. Source: PyFlink RuntimeContext.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from penstock.runtime.operator import OperatorContext
@@ -23,6 +23,7 @@ from penstock.runtime.state.contract import (
     ValueState,
     ValueStateDescriptor,
 )
+from penstock.runtime.user_metrics import MetricGroup
 
 _NOT_KEYED = "This state is only accessible by functions executed on a KeyedStream."
 
@@ -67,89 +68,6 @@ def neutral(method: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-class Metric:
-    """What functions count with."""
-
-
-class Counter(Metric):
-    """A number that goes up and down."""
-
-    def __init__(self) -> None:
-        self._count = 0
-
-    def inc(self, n: int = 1) -> None:
-        self._count += n
-
-    def dec(self, n: int = 1) -> None:
-        self._count -= n
-
-    def get_count(self) -> int:
-        return self._count
-
-
-class Distribution(Metric):
-    """Sum, count, minimum and maximum of ints."""
-
-    def __init__(self) -> None:
-        self.sum = 0
-        self.count = 0
-        self.min: int | None = None
-        self.max: int | None = None
-
-    def update(self, value: int) -> None:
-        self.sum += value
-        self.count += 1
-        self.min = value if self.min is None else min(self.min, value)
-        self.max = value if self.max is None else max(self.max, value)
-
-
-class Meter(Metric):
-    """Counts events; rates are for whoever has a clock."""
-
-    def __init__(self, time_span_in_seconds: int = 60) -> None:
-        self.time_span_in_seconds = time_span_in_seconds
-        self._count = 0
-
-    def mark_event(self, value: int = 1) -> None:
-        self._count += value
-
-    def get_count(self) -> int:
-        return self._count
-
-
-@dataclass(slots=True)
-class MetricGroup:
-    """Named metrics of one operator; groups nest."""
-
-    path: tuple[str, ...] = ()
-    metrics: dict[str, Any] = field(default_factory=dict)
-    groups: dict[str, MetricGroup] = field(default_factory=dict)
-
-    def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
-        """A sub-group; with `extra`, a key and its value."""
-        inner = self.groups.setdefault(name, MetricGroup((*self.path, name)))
-        return inner if extra is None else inner.add_group(extra)
-
-    def counter(self, name: str) -> Counter:
-        found: Counter = self.metrics.setdefault(name, Counter())
-        return found
-
-    def gauge(self, name: str, obj: Callable[[], int]) -> None:
-        if not callable(obj):
-            raise TypeError(
-                f"gauge {name!r} takes a function that tells its value, got {obj!r:.200}"
-            )
-        self.metrics[name] = obj
-
-    def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:
-        found: Meter = self.metrics.setdefault(name, Meter(time_span_in_seconds))
-        return found
-
-    def distribution(self, name: str) -> Distribution:
-        found: Distribution = self.metrics.setdefault(name, Distribution())
-        return found
-
-
 class KeyedStateStore:
     """Getters of keyed state, in the namespace that the backend has."""
 
@@ -191,7 +109,6 @@ class RuntimeContext(KeyedStateStore):
     def __init__(self, context: OperatorContext, backend: KeyedStateBackend | None = None) -> None:
         super().__init__(backend)
         self._context = context
-        self._metrics = MetricGroup()
 
     def get_task_name(self) -> str:
         return self._context.task_name
@@ -218,6 +135,6 @@ class RuntimeContext(KeyedStateStore):
         return self._context.job_parameters.get(key, default_value)
 
     def get_metrics_group(self) -> MetricGroup:
-        return self._metrics
+        return self._context.metrics
 
     get_metric_group = get_metrics_group

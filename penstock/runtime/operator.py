@@ -33,6 +33,7 @@ from penstock.runtime.elements import (
 )
 from penstock.runtime.state.contract import MakeKeyedStateBackend
 from penstock.runtime.state.snapshot import OperatorSnapshot
+from penstock.runtime.user_metrics import MetricGroup
 
 MAX_EMIT: Final = 1024
 
@@ -132,6 +133,8 @@ class OperatorContext:
     """After the end of the input there is one more checkpoint: sinks wait for it."""
     is_batch: bool = False
     """Runtime mode BATCH: there is one watermark, at the end of the input."""
+    metrics: MetricGroup = field(default_factory=MetricGroup)
+    """Of the user's functions. The chain gives one that the task reports."""
     keyed_state: MakeKeyedStateBackend | None = None
     """The kind of keyed state backend; None: on the heap."""
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from penstock.common.configuration import Configuration
 from penstock.common.typeinfo import TypeInformation
+from penstock.compiler.job_graph_builder import build_job_graph
 from penstock.datastream.connectors.base import (
     Boundedness,
     EnumeratorContext,
@@ -35,7 +36,6 @@ from penstock.hosting.shipping.pickling import dumps_records, loads_records, ser
 from penstock.model.checkpoints import InlineHandle, StateHandle
 from penstock.model.completed_checkpoint import ListStateShare, OperatorRestore
 from penstock.model.errors import ConfigurationError
-from penstock.model.graph.builder import build_job_graph
 from penstock.model.ids import JobId, VertexId
 from penstock.runtime.codecs.convert import coerce_collection, to_rows
 from penstock.runtime.elements import (

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from penstock.compiler.job_graph_builder import build_job_graph
 from penstock.hosting.checkpoints.reader import read_savepoint
 from penstock.hosting.jobmanager.handle import JobHandle
 from penstock.hosting.program.executor import ClusterExecutor
@@ -33,9 +34,12 @@ from penstock.machines.planning.plan import render_loss
 from penstock.machines.planning.planner import plan_loss, plan_on
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, PenstockError
-from penstock.model.graph.builder import build_job_graph
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.ids import JobId
+from penstock.model.options.checkpoints import RecoveryOptions
+from penstock.model.options.cluster import SparkOptions, TaskManagerOptions
+from penstock.model.options.high_availability import HighAvailabilityOptions
+from penstock.model.options.scheduling import SchedulingOptions
 from penstock.model.program import ProgramSettings
 from penstock.model.states import JobStatus
 from penstock.ui.doctor import doctor
@@ -68,7 +72,7 @@ class PlanExecutor:
         return serialize(value)
 
     def submit(self, graph: StreamGraph, program: ProgramSettings) -> JobHandle:
-        configured = program.configuration.get("parallelism.default")
+        configured = program.configuration.get(SchedulingOptions.DEFAULT_PARALLELISM.key)
         graph.default_parallelism = int(configured) if configured else self._parallelism
         job_graph = build_job_graph(graph, _PLAN_JOB_ID, serialize)
         settings = job_settings_of(Settings(program.configuration, command_line=self._command_line))
@@ -169,8 +173,12 @@ def _add_recovery(commands: Any) -> argparse.ArgumentParser:
         "recover",
         help="run the jobs to their end whose drivers are gone (with high availability)",
     )
-    takes_over.add_argument("--cluster-id", required=True, help="high-availability.cluster-id")
-    takes_over.add_argument("--storage-dir", required=True, help="high-availability.storageDir")
+    takes_over.add_argument(
+        "--cluster-id", required=True, help=HighAvailabilityOptions.CLUSTER_ID.key
+    )
+    takes_over.add_argument(
+        "--storage-dir", required=True, help=HighAvailabilityOptions.STORAGE_DIR.key
+    )
     takes_over.add_argument(
         "--zookeeper",
         metavar="HOST:PORT,...",
@@ -210,13 +218,13 @@ def _add_savepoints(commands: Any, runs: argparse.ArgumentParser) -> None:
 def store_settings(options: argparse.Namespace) -> dict[str, str]:
     """Where the jobs to recover are."""
     found = {
-        "high-availability.type": "FILE",
-        "high-availability.cluster-id": options.cluster_id,
-        "high-availability.storageDir": options.storage_dir,
+        HighAvailabilityOptions.TYPE.key: "FILE",
+        HighAvailabilityOptions.CLUSTER_ID.key: options.cluster_id,
+        HighAvailabilityOptions.STORAGE_DIR.key: options.storage_dir,
     }
     if options.zookeeper is not None:
-        found["high-availability.type"] = "ZOOKEEPER"
-        found["high-availability.zookeeper.quorum"] = options.zookeeper
+        found[HighAvailabilityOptions.TYPE.key] = "ZOOKEEPER"
+        found[HighAvailabilityOptions.ZOOKEEPER_QUORUM.key] = options.zookeeper
     return found
 
 
@@ -225,7 +233,7 @@ def _command_line(options: argparse.Namespace) -> tuple[dict[str, str], dict[str
     found = _cluster_size(options) | _settings(getattr(options, "define", ())) | _recovery(options)
     master = getattr(options, "master", None)
     if master is not None:
-        found["penstock.spark.master"] = master
+        found[SparkOptions.MASTER.key] = master
     return found, _settings(getattr(options, "conf", ()), "--conf")
 
 
@@ -233,10 +241,12 @@ def _cluster_size(options: argparse.Namespace) -> dict[str, str]:
     """As many TaskManagers come as a job has need of: all slots are used where the program says nothing else."""
     if options.command != "run":
         return {}
-    slots = {} if options.slots is None else {"taskmanager.numberOfTaskSlots": str(options.slots)}
+    slots = {} if options.slots is None else {TaskManagerOptions.SLOTS.key: str(options.slots)}
     if options.taskmanagers is None:
         return slots
-    return slots | {"parallelism.default": str(options.taskmanagers * (options.slots or 1))}
+    return slots | {
+        SchedulingOptions.DEFAULT_PARALLELISM.key: str(options.taskmanagers * (options.slots or 1))
+    }
 
 
 def _recover(options: argparse.Namespace) -> int:
@@ -261,11 +271,11 @@ def _recovery(options: argparse.Namespace) -> dict[str, str]:
     """What `run` is told of the savepoint to begin with."""
     if getattr(options, "from_savepoint", None) is None:
         return {}
-    found = {"execution.state-recovery.path": options.from_savepoint}
+    found = {RecoveryOptions.PATH.key: options.from_savepoint}
     if options.allow_non_restored_state:
-        found["execution.state-recovery.ignore-unclaimed-state"] = "true"
+        found[RecoveryOptions.IGNORE_UNCLAIMED_STATE.key] = "true"
     if options.claim:
-        found["execution.state-recovery.claim-mode"] = "CLAIM"
+        found[RecoveryOptions.CLAIM_MODE.key] = "CLAIM"
     return found
 
 

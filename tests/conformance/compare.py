@@ -3,9 +3,8 @@
 import re
 from typing import Any
 
-from penstock.model.config import Option
-from penstock.model.config_options import Kind
 from penstock.model.errors import ConfigurationError
+from penstock.model.options.option import Option, text
 
 _SETS_OF_SETS = frozenset({"regions", "groups", "restart"})
 _COMMENTS = frozenset({"note", "why", "variants"})
@@ -62,7 +61,7 @@ def _is_default(wanted: Any, option: Option) -> bool:
     if wanted is None:
         return False
     try:
-        if option.kind is Kind.STR:
+        if option.kind is text:
             return str(wanted).lower() == option.default.lower()
         return option.parse(wanted) == option.parse(option.default)
     except ConfigurationError:

@@ -319,6 +319,11 @@ def debloat(given: Given) -> Given:
     return {"announced": announced, "estimated_ms": estimated}
 
 
+def _buffers_of_a_sort_shuffle(subpartitions: int, least: int) -> Given:
+    """A reference model: Penstock has no sort shuffle. Source: Flink NettyShuffleUtils."""
+    return {"min": least, "max": max(least, 4 * subpartitions)}
+
+
 def buffer_counts(given: Given) -> Given:
     word, *rest = given["type"].split()
     kind = ResultPartitionType[word]
@@ -332,12 +337,12 @@ def buffer_counts(given: Given) -> Given:
             "required_floating": buffers.required_floating,
             "total_floating": buffers.total_floating,
         }
-    is_sorted = "sort" in rest or "sort_min_buffers" in given
+    if "sort" in rest or "sort_min_buffers" in given:
+        return _buffers_of_a_sort_shuffle(
+            given["subpartitions"], given.get("sort_min_buffers", 512)
+        )
     least, most = output_buffers(
-        given["subpartitions"],
-        is_bounded=kind.has_bounded_buffers,
-        sort_min_buffers=given.get("sort_min_buffers", 512) if is_sorted else None,
-        **sizes,
+        given["subpartitions"], is_bounded=kind.has_bounded_buffers, **sizes
     )
     return {"min": least, "max": "unbounded" if most is None else most}
 

@@ -443,14 +443,20 @@ def prioritized_deque(given: Given) -> Given:
     return {"order": list(deque), "polled": polled, "priority_count": deque.priority_count}
 
 
+LENGTH_BYTES = 4
+
+
 def record_framing(given: Given) -> Given:
     serializer = RecordSerializer(given["buffer_size"])
     buffers: list[int] = []
     spans = []
+    written = 0
     for size in given["records_payload_bytes"]:
         first = len(buffers)
         buffers += [len(buffer) for buffer in serializer.add([bytes(size)])]
-        last = len(buffers) if serializer.is_filling else len(buffers) - 1
+        written += LENGTH_BYTES + size
+        is_rest_left = written > sum(buffers)
+        last = len(buffers) if is_rest_left else len(buffers) - 1
         spans.append(list(range(first, last + 1)))
     rest = serializer.flush()
     if rest is not None:

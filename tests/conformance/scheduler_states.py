@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from penstock.compiler.chaining import ChainCandidate, is_chainable
 from penstock.machines.execution import execution as execution_machine
 from penstock.machines.execution.execution import Consequence, ExecutionEvent
 from penstock.machines.execution.execution_graph import ExecutionGraph
@@ -14,14 +15,13 @@ from penstock.machines.failover.restart_backoff import (
 )
 from penstock.machines.job import job_status as job_machine
 from penstock.machines.job.job_status import JobStatusEvent
-from penstock.model.config import OPTIONS
 from penstock.model.errors import IllegalTransition
-from penstock.model.graph.chaining import ChainCandidate, is_chainable
 from penstock.model.graph.job_graph import JobGraph, JobVertex, ResultPartitionType
 from penstock.model.graph.partitioning import ShipStrategy, StreamExchangeMode
 from penstock.model.graph.stream_graph import ChainingStrategy
 from penstock.model.ids import JobId, VertexId
 from penstock.model.key_groups import default_max_parallelism
+from penstock.model.options.catalogue import OPTIONS
 from penstock.model.states import ExecutionState, JobStatus
 
 _REPORTS = {

@@ -1,12 +1,9 @@
-"""Adapters of two_phase_commit and sink_committer: the steps of a case to the real bookkeeping."""
+"""Adapters of sink_committer, to the real bookkeeping, and of two_phase_commit, to the reference model."""
 
 from typing import Any
 
-from penstock.runtime.checkpoint.two_phase_commit import (
-    CommitterState,
-    TransactionState,
-    TwoPhaseCommit,
-)
+from penstock.runtime.checkpoint.two_phase_commit import CommitterState
+from tests.conformance.two_phase_commit import TransactionState, TwoPhaseCommit
 
 Given = dict[str, Any]
 

@@ -6,6 +6,7 @@ import psutil
 import pytest
 
 from penstock.common import Encoder, WatermarkStrategy
+from penstock.compiler.job_graph_builder import build_job_graph
 from penstock.datastream import SlotSharingGroup
 from penstock.datastream.connectors import DataGeneratorSource
 from penstock.datastream.connectors.file_system import FileSink
@@ -17,7 +18,6 @@ from penstock.machines.job.job_settings import job_settings_of
 from penstock.machines.planning.planner import plan
 from penstock.model.config import Settings
 from penstock.model.errors import NoResourceAvailable
-from penstock.model.graph.builder import build_job_graph
 from penstock.model.ids import JobId
 from penstock.model.states import ExecutionState, JobStatus
 from tests.spark.processes import taskmanagers_left

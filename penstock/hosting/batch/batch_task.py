@@ -6,6 +6,7 @@ the last, at the end of every input. Source: Flink's StreamTask in BATCH executi
 
 from __future__ import annotations
 
+import logging
 import pickle
 import queue
 import threading
@@ -29,6 +30,7 @@ from penstock.hosting.task.async_calls import AsyncCallThreads
 from penstock.hosting.task.source_input import SourceHost, SourceInput
 from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
 from penstock.model.ids import DataSetId
+from penstock.model.messages import UserMetric
 from penstock.model.program import FRAME_STREAM
 from penstock.runtime.network.partitioner import keys_of, make_partitioner
 from penstock.runtime.operator import BatchOrder, Operator, OperatorContext
@@ -39,6 +41,7 @@ from penstock.runtime.task.input_status import InputStatus
 from penstock.runtime.task.outputs import OutputWriter
 from penstock.runtime.task.stream_task import StreamTask
 
+_LOGGER: Final = logging.getLogger(__name__)
 _STEP_NS: Final = 5_000_000
 _LONGEST_WAIT_S: Final = 0.5
 
@@ -72,6 +75,8 @@ class Report:
     records_out: int
     late_records_dropped: int
     committables: tuple[tuple[int, bytes], ...] = ()
+    user_metrics: tuple[UserMetric, ...] = ()
+    user_metrics_left_out: int = 0
 
 
 @dataclass(slots=True)
@@ -168,6 +173,8 @@ class BatchTask:
                 if status is InputStatus.NOTHING_AVAILABLE:
                     self._wait()
                 self._mails.run()
+            for complaint in self._chain.user_metrics.update_gauges():
+                _LOGGER.warning("%s", complaint)
         finally:
             self._chain.close()
             if not isinstance(self._input, SourceInput):
@@ -194,6 +201,7 @@ class BatchTask:
             sum(output.records_out for output in self._task.outputs),
             self._chain.late_records_dropped,
             tuple(self._committables),
+            *self._chain.user_metrics.numbers(),
         )
 
     # ------------------------------------------------------------------ building

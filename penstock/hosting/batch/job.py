@@ -135,6 +135,8 @@ class BatchJob:
                     records_in=report.records_in,
                     records_out=report.records_out,
                     late_records_dropped=report.late_records_dropped,
+                    user_metrics=report.user_metrics,
+                    user_metrics_left_out=report.user_metrics_left_out,
                 ),
             )
             for (vertex_id, subtask), report in sorted(self._reports.items())

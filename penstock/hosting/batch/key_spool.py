@@ -69,10 +69,6 @@ class KeySpool:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._spread: list[_Spread] = []
 
-    @property
-    def is_spilled(self) -> bool:
-        return self._folder is not None
-
     def add(self, record: bytes) -> None:
         """Raises: OSError; what the key selector raises."""
         self._is_sorting = self._is_sorting or has_time(record)

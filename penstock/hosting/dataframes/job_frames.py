@@ -24,6 +24,7 @@ from penstock.machines.checkpoints.settings import checkpoint_places_of
 from penstock.machines.job.job_master import JobMaster
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
+from penstock.model.options.addresses import JobManagerAddressOptions, TaskManagerAddressOptions
 from penstock.model.states import JobStatus
 
 
@@ -60,8 +61,8 @@ def _hosts(settings: Settings, provider: TaskManagerProvider) -> FeedHosts:
     """Raises: ConfigurationError."""
     driver, readers = provider.control_endpoint, addresses_of(settings)
     for option, mapped in (
-        ("jobmanager.rpc.bind-port", driver.port),
-        ("taskmanager.data.bind-port", readers.data_port),
+        (JobManagerAddressOptions.BIND_PORT.key, driver.port),
+        (TaskManagerAddressOptions.DATA_BIND_PORT.key, readers.data_port),
     ):
         if mapped is not None:
             raise ConfigurationError(

@@ -10,7 +10,7 @@ import secrets
 import threading
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,6 +42,11 @@ from penstock.hosting.spark.slots import SparkSlots
 from penstock.hosting.wire.addresses import addresses_of
 from penstock.hosting.wire.handshake import Credentials
 from penstock.model.config import Settings
+from penstock.model.options.checkpoints import CheckpointOptions
+from penstock.model.options.cluster import TaskManagerOptions
+from penstock.model.options.scheduling import SchedulingOptions
+from penstock.model.options.state import StateBackendOptions
+from penstock.model.plain import to_plain
 
 _MOST_TASKS: Final = 256
 _UNKNOWN_TASKS: Final = 2
@@ -97,10 +102,10 @@ def _settled(spark_slots: SparkSlots) -> int:
 
 
 def _slots(spark_slots: SparkSlots, settings: Settings, total: int, cores: int) -> Slots:
-    each = settings.get_int("taskmanager.numberOfTaskSlots")
+    each = settings.get(TaskManagerOptions.SLOTS)
     wanted, why = 1, "parallelism.default is not set: one at the least"
-    if settings.is_set("parallelism.default"):
-        parallelism = settings.get_int("parallelism.default")
+    parallelism = settings.get(SchedulingOptions.DEFAULT_PARALLELISM)
+    if parallelism is not None:
         wanted = -(-parallelism // each)
         why = f"parallelism.default={parallelism}, taskmanager.numberOfTaskSlots={each}"
     free = spark_slots.free(wanted)
@@ -167,7 +172,7 @@ class _Probes:
                 "port": meeting.port,
                 "secret": credentials.secret.hex(),
                 "token": token,
-                "addresses": asdict(self._addresses),
+                "addresses": to_plain(self._addresses),
                 "bind_host": _LOOPBACK if self._is_local else None,
                 "modules": self._modules(),
                 "folders": folders,
@@ -187,12 +192,12 @@ class _Probes:
         return facts, probe_findings(facts, driver)
 
     def _modules(self) -> list[str]:
-        backend = self._settings.get_str("state.backend.type")
+        backend = self._settings.get(StateBackendOptions.TYPE)
         return [*LEAST, "rocksdict"] if backend == "rocksdb" else list(LEAST)
 
     def _shared_folders(self) -> list[str]:
         """Directories on mounted file systems that executors have to share with the driver."""
-        folder = self._settings.get_str("execution.checkpointing.dir")
+        folder = self._settings.get(CheckpointOptions.DIR)
         if folder is None or self._is_local:
             return []
         path = local_path(folder)

@@ -22,6 +22,7 @@ from penstock.hosting.doctor.lines import Lines, accepted, dial
 from penstock.hosting.wire.addresses import DATA_PORT, Addresses, data_endpoint, listen
 from penstock.hosting.wire.handshake import Credentials
 from penstock.model.errors import ExternalError, PenstockError
+from penstock.model.plain import from_plain
 
 _DIAL_S: Final = 5.0
 
@@ -51,7 +52,7 @@ def probe(order: dict[str, Any], task: int) -> dict[str, Any]:
 def _meet_others(
     order: dict[str, Any], task: int, lines: Lines, credentials: Credentials
 ) -> dict[str, Any]:
-    addresses = Addresses(**order["addresses"])
+    addresses = from_plain(Addresses, order["addresses"])
     try:
         endpoint = data_endpoint(
             (order["host"], order["port"]), addresses, bind_host=order["bind_host"]

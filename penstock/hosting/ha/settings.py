@@ -14,9 +14,9 @@ from urllib.parse import quote
 from penstock.hosting.file_systems import local_path
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
+from penstock.model.options.high_availability import HighAvailabilityOptions
 
 _KINDS: Final = ("NONE", "FILE", "ZOOKEEPER")
-_ZOOKEEPER: Final = "high-availability.zookeeper."
 _KEY_BYTES_MIN: Final = 16
 
 
@@ -56,7 +56,7 @@ class HaSettings:
 
 def ha_settings_of(settings: Settings) -> HaSettings | None:
     """None: high availability is off. Raises ConfigurationError."""
-    kind = (settings.get_str("high-availability.type") or "NONE").upper()
+    kind = settings.get(HighAvailabilityOptions.TYPE).upper()
     if kind == "NONE":
         return None
     if kind not in _KINDS:
@@ -68,8 +68,8 @@ def ha_settings_of(settings: Settings) -> HaSettings | None:
         raise ConfigurationError(f"option 'high-availability.type': {instead}. Change the setting.")
     if sys.platform == "win32":
         raise ConfigurationError("high-availability.type FILE needs POSIX file locks and renames.")
-    lease_ms = settings.get_int("penstock.high-availability.lease-duration")
-    renew_ms = settings.get_int("penstock.high-availability.renew-interval")
+    lease_ms = settings.get(HighAvailabilityOptions.LEASE_DURATION)
+    renew_ms = settings.get(HighAvailabilityOptions.RENEW_INTERVAL)
     if renew_ms < 1 or 2 * renew_ms > lease_ms:
         raise ConfigurationError(
             f"option 'penstock.high-availability.renew-interval' is {renew_ms} ms, but it takes 1 ms to "
@@ -80,19 +80,19 @@ def ha_settings_of(settings: Settings) -> HaSettings | None:
 
 
 def _zookeeper(settings: Settings, lease_ms: int) -> ZookeeperSettings:
-    quorum = settings.get_str(_ZOOKEEPER + "quorum")
+    quorum = settings.get(HighAvailabilityOptions.ZOOKEEPER_QUORUM)
     if not quorum:
         raise ConfigurationError(
-            f"high-availability.type is ZOOKEEPER, so {_ZOOKEEPER}quorum must name its servers: host:port,host:port."
+            f"high-availability.type is ZOOKEEPER, so {HighAvailabilityOptions.ZOOKEEPER_QUORUM.key} must name its servers: host:port,host:port."
         )
-    root = (settings.get_str(_ZOOKEEPER + "path.root") or "").strip("/")
-    cluster = (settings.get_str("high-availability.cluster-id") or "").strip("/")
-    session_timeout_ms = settings.get_int(_ZOOKEEPER + "client.session-timeout")
+    root = settings.get(HighAvailabilityOptions.ZOOKEEPER_ROOT).strip("/")
+    cluster = settings.get(HighAvailabilityOptions.CLUSTER_ID).strip("/")
+    session_timeout_ms = settings.get(HighAvailabilityOptions.ZOOKEEPER_SESSION_TIMEOUT)
     return ZookeeperSettings(
         quorum,
         "/" + "/".join(filter(None, (root, quote(cluster, safe="")))),
         session_timeout_ms,
-        settings.get_int(_ZOOKEEPER + "client.connection-timeout"),
+        settings.get(HighAvailabilityOptions.ZOOKEEPER_CONNECTION_TIMEOUT),
         min(session_timeout_ms, lease_ms),
     )
 
@@ -104,7 +104,7 @@ def recovery_directory_of(settings: Settings) -> str | None:
 
 
 def _root(settings: Settings, kind: str) -> Path:
-    storage = settings.get_str("high-availability.storageDir")
+    storage = settings.get(HighAvailabilityOptions.STORAGE_DIR)
     if not storage:
         raise ConfigurationError(
             f"high-availability.type is {kind}, so high-availability.storageDir must name a directory "
@@ -118,14 +118,14 @@ def _root(settings: Settings, kind: str) -> Path:
             "step. Name a directory such as file:///mnt/ha (NFS will do). Checkpoints may lie elsewhere: "
             "execution.checkpointing.dir."
         )
-    cluster = (settings.get_str("high-availability.cluster-id") or "").strip("/")
+    cluster = settings.get(HighAvailabilityOptions.CLUSTER_ID).strip("/")
     if not cluster or cluster in {".", ".."}:
         raise ConfigurationError("high-availability.cluster-id must name the cluster.")
     return Path(path) / quote(cluster, safe="")
 
 
 def _key(settings: Settings) -> bytes:
-    name = settings.get_str("penstock.high-availability.key-file")
+    name = settings.get(HighAvailabilityOptions.KEY_FILE)
     if not name:
         return b""
     try:

@@ -29,6 +29,7 @@ from penstock.model.messages import (
     VertexProgress,
 )
 from penstock.model.messages.checkpoints import CheckpointFailureReason as Reason
+from penstock.model.options.scheduling import ConsoleOptions
 from penstock.model.states import JobStatus
 
 _EXPECTED: Final = frozenset({
@@ -46,12 +47,12 @@ class Console(JobObserver):
     """Calls come from the JobManager's loop and return at once."""
 
     def __init__(self, settings: Settings) -> None:
-        wants = settings.get_bool("penstock.console.progress")
-        is_asked_for = settings.is_set("penstock.console.progress")
+        wants = settings.get(ConsoleOptions.PROGRESS)
+        is_asked_for = settings.is_set(ConsoleOptions.PROGRESS)
         self._writer = LineWriter()
         self._is_terminal = sys.stderr.isatty()
         self._shows_progress = wants and (self._is_terminal or is_asked_for)
-        self._interval_s = settings.get_int("penstock.console.progress-interval") / 1000
+        self._interval_s = settings.get(ConsoleOptions.PROGRESS_INTERVAL) / 1000
         self._started = time.monotonic()
         self._next_progress = self._started + self._interval_s
         self._last_records = 0

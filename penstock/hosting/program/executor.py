@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from penstock.compiler.job_graph_builder import build_job_graph
 from penstock.hosting.batch.job import BatchJob
 from penstock.hosting.batch.plan import plan_of, speakers_of
 from penstock.hosting.batch.runner import StageOrder, StageRunner
@@ -52,10 +53,12 @@ from penstock.hosting.wire.messages import MAX_MESSAGE
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, GraphError, NoResourceAvailable
 from penstock.model.graph.auto_parallelism import auto_parallelism_of
-from penstock.model.graph.builder import build_job_graph
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.ids import JobId
+from penstock.model.options.checkpoints import CheckpointOptions
+from penstock.model.options.program import ExecutionOptions, PipelineOptions
+from penstock.model.options.scheduling import SchedulingOptions
 from penstock.model.program import JobControl, ProgramSettings
 from penstock.model.slot_size import UNSIZED, SlotSize, describe
 from penstock.runtime.batch.graph import in_batch
@@ -101,7 +104,7 @@ class ClusterExecutor:
         settings = self._settings(program)
         graph, job = self._built(graph, program, settings, knows_volumes=False)
         plan = plan_of(job.graph, speakers_of(job.graph, graph.nodes))
-        memory = settings.get_int("execution.sorted-inputs.memory")
+        memory = settings.get(ExecutionOptions.SORTED_INPUTS_MEMORY)
 
         def orders(runner: StageRunner) -> Iterator[StageOrder]:
             made = BatchJob(job, plan, runner, JobObserver(), memory)
@@ -113,7 +116,7 @@ class ClusterExecutor:
         """See `model.program.JobExecutor`."""
         settings = self._settings(program)
         provider = self._host.provider(settings, {UNSIZED: 1})
-        directory = settings.get_str("execution.checkpointing.dir")
+        directory = settings.get(CheckpointOptions.DIR)
         return results_folder(directory, shares_files=provider.shares_files)
 
     def frame_of_files(self, folder: str, program: ProgramSettings, type_info: Any) -> Any:
@@ -131,16 +134,15 @@ class ClusterExecutor:
         """With the defaults that the host knows, and the operators of the runtime mode. `knows_volumes`: stages run one after the
         other, so that the data can decide the parallelism of those behind; else, in the lineage of a DataFrame, it is set before.
         """
-        graph.default_parallelism = (
-            settings.get_int("parallelism.default")
-            if settings.is_set("parallelism.default")
-            else self._host.default_parallelism(settings)
-        )
+        configured = settings.get(SchedulingOptions.DEFAULT_PARALLELISM)
+        if configured is None:
+            configured = self._host.default_parallelism(settings)
+        graph.default_parallelism = configured
         fixed_id = _fixed_job_id(settings)
         if graph.is_batch:
             if knows_volumes:
                 graph.auto_parallelism = auto_parallelism_of(settings, self._host.cores())
-            graph = in_batch(graph, is_combining=settings.get_bool("penstock.batch.combine"))
+            graph = in_batch(graph, is_combining=settings.get(ExecutionOptions.BATCH_COMBINE))
         job_graph = build_job_graph(graph, JobId(fixed_id or uuid.uuid4().hex), serialize)
         _check_sizes(job_graph)
         files = python_files(settings, program)
@@ -166,7 +168,7 @@ class ClusterExecutor:
         observer = self._observer or Console(settings)
         plan = plan_of(job.graph, speakers_of(job.graph, graph.nodes))
         runner = self._host.stage_runner(settings, job, plan)
-        memory = settings.get_int("execution.sorted-inputs.memory")
+        memory = settings.get(ExecutionOptions.SORTED_INPUTS_MEMORY)
         made = BatchJob(job, plan, runner, observer, memory)
         observer.submitted(job.graph, settings.ignored_keys())
         made.start()
@@ -277,7 +279,7 @@ def _say(text: str) -> None:
 
 def _fixed_job_id(settings: Settings) -> str | None:
     """Raises ConfigurationError."""
-    text = settings.get_str("pipeline.fixed-job-id")
+    text = settings.get(PipelineOptions.FIXED_JOB_ID)
     if text is None:
         return None
     if re.fullmatch(r"[0-9a-fA-F]{32}", text) is None:

@@ -22,11 +22,14 @@ from penstock.hosting.program.host import LazyFrame
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.spark.checks import check_configuration
 from penstock.hosting.spark.frame_results import frame_of_files, frame_of_messages
-from penstock.hosting.spark.provider import ProcessSettings, SparkProvider
+from penstock.hosting.spark.provider import SparkProvider
 from penstock.hosting.spark.session import active_session, embedded_session
 from penstock.hosting.spark.slots import SparkSlots
+from penstock.hosting.taskmanager_order import ProcessSettings
 from penstock.hosting.wire.addresses import addresses_of
 from penstock.model.config import Settings
+from penstock.model.options.cluster import SparkOptions, TaskManagerOptions
+from penstock.model.options.network import ExchangeOptions
 from penstock.model.program import JobExecutor
 from penstock.model.slot_size import UNSIZED, SlotSize
 
@@ -76,7 +79,7 @@ class SparkHost:
     def default_parallelism(self, settings: Settings) -> int:
         """Cores that Spark can give, less those kept for Spark jobs beside us; at least 1."""
         cores = self.cores()
-        kept = 0 if active_session() is None else settings.get_int("penstock.spark.cores-kept")
+        kept = 0 if active_session() is None else settings.get(SparkOptions.CORES_KEPT)
         return max(1, cores - kept)
 
     def cores(self) -> int:
@@ -85,7 +88,7 @@ class SparkHost:
         return os.cpu_count() or 1 if spark is None else SparkSlots(spark.sparkContext).total()
 
     def provider(self, settings: Settings, needed: Mapping[SlotSize, int]) -> TaskManagerProvider:
-        slots = settings.get_int("taskmanager.numberOfTaskSlots")
+        slots = settings.get(TaskManagerOptions.SLOTS)
         usual = needed.get(UNSIZED, 0)
         taskmanagers = -(-usual // slots) + sum(needed.values()) - usual
         spark = spark_session(settings, taskmanagers + _SPARE_LOCAL_CORES)
@@ -95,8 +98,8 @@ class SparkHost:
                 _Overrides.warned.add(warning)
                 print(f"penstock: {warning}", file=sys.stderr)
         process = ProcessSettings(
-            switch_interval_s=settings.get_float("penstock.exchange.switch-interval") / 1000,
-            keeps_core=settings.get_bool("penstock.taskmanager.keep-core"),
+            switch_interval_s=settings.get(ExchangeOptions.SWITCH_INTERVAL) / 1000,
+            keeps_core=settings.get(TaskManagerOptions.KEEP_CORE),
         )
         return SparkProvider(spark, slots, process, addresses_of(settings))
 

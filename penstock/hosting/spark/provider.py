@@ -7,12 +7,10 @@ notes. The task's body ends normally whatever happens to the TaskManager, so Spa
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from pyspark import InheritableThread, SparkContext, cloudpickle
@@ -25,9 +23,11 @@ from penstock.hosting.shipping.worker_files import WorkerFiles
 from penstock.hosting.spark import executor_task
 from penstock.hosting.spark.sizes import LargeOnesFirst
 from penstock.hosting.spark.slots import SparkSlots
+from penstock.hosting.taskmanager_order import ProcessSettings, TaskManagerOrder
 from penstock.hosting.wire.addresses import Addresses, Endpoint
 from penstock.model.errors import NoResourceAvailable
 from penstock.model.ids import ResourceId
+from penstock.model.plain import to_plain
 from penstock.model.program import ProgramSettings
 from penstock.model.slot_size import UNSIZED, SlotSize
 
@@ -36,16 +36,6 @@ _STOP_WAIT_S: Final = 6.0
 _STARTING_S: Final = 2.0
 _CANCEL_AGAIN_S: Final = 0.25
 _LOOPBACK: Final = "127.0.0.1"
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessSettings:
-    """How the threads of a TaskManager share its core. `switch_interval_s`: sys.setswitchinterval;
-    `keeps_core`: see `core`.
-    """
-
-    switch_interval_s: float = 0.001
-    keeps_core: bool = True
 
 
 class SparkProvider:
@@ -216,17 +206,16 @@ class SparkProvider:
             # On the driver's own machine its interpreter is there; elsewhere Spark's choice counts.
             "python": sys.executable if self.is_local else None,
             # Plain data, as the child gets it: Spark's worker, which unpickles this, does not have our classes.
-            "taskmanager": json.loads(
-                json.dumps({
-                    "slots": 1 if size else self.slots_per_taskmanager,
-                    "size": size,
-                    "cores": 1,
-                    "bind_host": _LOOPBACK if self.is_local else None,
-                    "addresses": asdict(self._addresses),
-                    "task_settings": asdict(master.task_settings),
-                    "files": tuple(self._files),
-                    **asdict(self._process),
-                })
+            "taskmanager": to_plain(
+                TaskManagerOrder(
+                    slots=1 if size else self.slots_per_taskmanager,
+                    size=size,
+                    bind_host=_LOOPBACK if self.is_local else None,
+                    addresses=self._addresses,
+                    task_settings=master.task_settings,
+                    files=self._files,
+                    process=self._process,
+                )
             ),
         }
 

@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
+from penstock.model.options.cluster import SparkOptions
 
 _LOG_TAIL: Final = 4000
 _JAVA_MIN: Final = 17
@@ -86,7 +87,7 @@ def embedded_session(
 def _start(settings: Settings, cores: int, conf: Mapping[str, str]) -> SparkSession:
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else Spark takes PATH's python3
-    master = settings.get_str("penstock.spark.master") or f"local[{cores}]"
+    master = settings.get(SparkOptions.MASTER) or f"local[{cores}]"
     _refuse_connect(master)
     log_file = _log_file(settings)
     print(f"penstock: starting embedded Spark ({master}); its log: {log_file}", file=sys.stderr)
@@ -148,7 +149,7 @@ def _embedded_configuration(log_file: Path, master: str) -> dict[str, str]:
 
 
 def _log_file(settings: Settings) -> Path:
-    named = settings.get_str("penstock.spark.log-file")
+    named = settings.get(SparkOptions.LOG_FILE)
     if named:
         return Path(named).absolute()
     return Path(tempfile.mkdtemp(prefix="penstock-spark-")) / "spark.log"

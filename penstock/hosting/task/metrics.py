@@ -5,7 +5,10 @@ Source: Flink TaskIOMetricGroup, TaskMetricGroup. Costs the task nothing: it is 
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Callable
+from typing import Final
 
 from penstock.hosting.task.builder import BuiltTask
 from penstock.hosting.task.checkpoints import TaskCheckpoints
@@ -13,25 +16,48 @@ from penstock.model.messages import TaskIo
 from penstock.runtime.task.mailbox_processor import MailboxProcessor
 from penstock.runtime.task.time_gauge import TimeGauge
 
+_LOGGER: Final = logging.getLogger(__name__)
+
 
 class TaskMetrics:
     """Of one attempt, from its start on. `finish` stops the time."""
 
     def __init__(
-        self, built: BuiltTask, processor: MailboxProcessor, checkpoints: TaskCheckpoints
+        self,
+        built: BuiltTask,
+        processor: MailboxProcessor,
+        checkpoints: TaskCheckpoints,
+        mail: Callable[[Callable[[], None], str], None],
     ) -> None:
+        """`mail(action, description)`: the task's thread acts, or nobody if the task is ending."""
         self._built = built
         self._checkpoints = checkpoints
         self._processor = processor
         self._started_ns = time.perf_counter_ns()
         self._ended_ns = 0
         self._gauge = TimeGauge(self._started_ns)
+        self._mail = mail
+        self._is_asking_gauges = False
 
     def finish(self) -> None:
         self._ended_ns = time.perf_counter_ns()
 
+    def update_gauges(self) -> None:
+        """The task's thread: the user's functions are asked."""
+        self._is_asking_gauges = False
+        for complaint in self._built.chain.user_metrics.update_gauges():
+            _LOGGER.warning("%s", complaint)
+
+    def _ask_gauges(self) -> None:
+        """What they tell is in the next report. A task that is busy is asked once."""
+        if self._built.chain.user_metrics.has_gauges and not self._is_asking_gauges:
+            self._is_asking_gauges = True
+            self._mail(self.update_gauges, "asking the user's gauges")
+
     def io(self) -> TaskIo:
         """Counters so far; they may be a batch apart."""
+        self._ask_gauges()
+        user_metrics, left_out = self._built.chain.user_metrics.numbers()
         built, task = self._built, self._built.task
         now_ns = self._ended_ns or time.perf_counter_ns()
         idle_ns, blocked_ns = self._processor.waited_ns(now_ns)
@@ -58,4 +84,6 @@ class TaskMetrics:
             restored_local_bytes=self._checkpoints.restored_local_bytes,
             restored_remote_bytes=self._checkpoints.restored_remote_bytes,
             latencies=task.chain.latencies,
+            user_metrics=user_metrics,
+            user_metrics_left_out=left_out,
         )

@@ -228,7 +228,7 @@ class TaskThread:
         spec: ChainSpec = deserialize(self._chain_blob)
         self.head_uid = spec.operators[0].uid
         self._built = build_task(self, spec)
-        self._metrics = TaskMetrics(self._built, self.processor, self.checkpoints)
+        self._metrics = TaskMetrics(self._built, self.processor, self.checkpoints, self.mail)
         self._advance(ExecutionState.INITIALIZING)
         self._built.start()
         self._advance(ExecutionState.RUNNING)
@@ -237,6 +237,7 @@ class TaskThread:
         self._await(lambda: self.checkpoints.is_settled)
         self.processor.mailbox.quiesce()
         self.processor.drain()
+        self._metrics.update_gauges()
         self._close_operators()
         self._advance(ExecutionState.FINISHED)
 

@@ -20,8 +20,8 @@ import traceback
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from penstock.hosting.task_settings import TaskSettings
     from penstock.hosting.taskmanager.taskmanager import TaskManager, TaskManagerConfig
+    from penstock.hosting.taskmanager_order import ChildOrder, TaskManagerOrder
 
 _PR_SET_PDEATHSIG: Final = 1
 _EXIT_GRACE_S: Final = 3.0
@@ -29,46 +29,27 @@ _GC_THRESHOLD: Final = 50_000
 _SOUGHT_BY_PYARROW: Final = ("pandas", "dateutil", "pytz")
 
 
-def _task_settings(told: dict[str, Any]) -> TaskSettings:
-    """What became lists and dicts on its way as JSON is made again."""
-    from penstock.hosting.task_settings import TaskSettings
-    from penstock.model.checkpoints import TaskCheckpointing
-    from penstock.runtime.network.network_settings import network_settings_from
-    from penstock.runtime.network.partition.settings import blocking_settings_from
-    from penstock.runtime.state.settings import StateBackendSettings
-
-    told["job_parameters"] = tuple(tuple(pair) for pair in told["job_parameters"])
-    told["network"] = network_settings_from(told["network"])
-    told["blocking"] = blocking_settings_from(told["blocking"])
-    if told["checkpointing"] is not None:
-        told["checkpointing"] = TaskCheckpointing(**told["checkpointing"])
-    told["state_backend"] = StateBackendSettings(**told["state_backend"])
-    return TaskSettings(**told)
-
-
-def _configuration(told: dict[str, Any]) -> TaskManagerConfig:
+def _configuration(told: ChildOrder) -> TaskManagerConfig:
     from penstock.hosting.taskmanager.taskmanager import TaskManagerConfig
     from penstock.hosting.wire import addresses
     from penstock.hosting.wire.handshake import Credentials
-    from penstock.model.ids import ResourceId
 
+    order = told.taskmanager
     return TaskManagerConfig(
-        resource_id=ResourceId(told["resource_id"]),
-        master_host=told["master_host"],
-        master_port=told["master_port"],
-        credentials=Credentials(bytes.fromhex(told["secret"]), told["token"], told["cluster_id"]),
+        resource_id=told.resource_id,
+        master_host=told.master_host,
+        master_port=told.master_port,
+        credentials=Credentials(told.secret, told.token, told.cluster_id),
         data=addresses.data_endpoint(
-            (told["master_host"], told["master_port"]),
-            addresses.Addresses(**told["addresses"]),
-            bind_host=told["bind_host"],
+            (told.master_host, told.master_port), order.addresses, bind_host=order.bind_host
         ),
-        slots=told["slots"],
-        heartbeat_interval_s=told["heartbeat_interval_s"],
-        silence_timeout_s=told["silence_timeout_s"],
-        task_settings=_task_settings(told["task_settings"]),
-        supervisor_pid=told["supervisor_pid"],
-        size=tuple((name, amount) for name, amount in told["size"]),
-        cores=told["cores"],
+        slots=order.slots,
+        heartbeat_interval_s=told.heartbeat_interval_s,
+        silence_timeout_s=told.silence_timeout_s,
+        task_settings=order.task_settings,
+        supervisor_pid=told.supervisor_pid,
+        size=order.size,
+        cores=order.cores,
     )
 
 
@@ -82,16 +63,18 @@ def main() -> None:
     from penstock.hosting.taskmanager import stacks
     from penstock.hosting.taskmanager.cpu_core import CoreKeeper
     from penstock.hosting.taskmanager.taskmanager import TaskManager
+    from penstock.hosting.taskmanager_order import ChildOrder
+    from penstock.model.plain import from_plain
 
     stacks.install()
     load_cloudpickle_alone()
     line = sys.stdin.buffer.readline()
     if not line:
         return  # there is no JobManager any more
-    told: dict[str, Any] = json.loads(line)
+    told = from_plain(ChildOrder, json.loads(line))
     threading.Thread(target=_watch_stdin, name="penstock-parent", daemon=True).start()
-    sys.setswitchinterval(told["switch_interval_s"])
-    _place_files(told)
+    sys.setswitchinterval(told.taskmanager.process.switch_interval_s)
+    _place_files(told.taskmanager)
     config = _configuration(told)
     # Batches make very many short-lived containers: the default threshold of 700 would have the collector look
     # at each batch several times. What is loaded by now lives for ever.
@@ -102,24 +85,23 @@ def main() -> None:
     user_output.install(manager.running_operator, manager.send)
     reporter = threading.Thread(
         target=_report_progress,
-        args=(manager, told["progress_fd"], config.heartbeat_interval_s),
+        args=(manager, told.progress_fd, config.heartbeat_interval_s),
         name="penstock-progress",
         daemon=True,
     )
     reporter.start()
-    if told["keeps_core"] and sys.platform == "linux":
+    if told.taskmanager.process.keeps_core and sys.platform == "linux":
         threading.Thread(target=CoreKeeper().run, name="penstock-core", daemon=True).start()
     os._exit(_run(manager))  # a thread of the user's that still runs must not keep the process
 
 
-def _place_files(told: dict[str, Any]) -> None:
+def _place_files(order: TaskManagerOrder) -> None:
     """What the program brings for its functions; with archives they work in a directory of their own."""
-    from penstock.hosting.shipping.worker_files import WorkerFiles, place
+    from penstock.hosting.shipping.worker_files import place
 
-    files = WorkerFiles(*told["files"])
-    if not files:
+    if not order.files:
         return
-    directory = place(files, told["files_root"], os.path.dirname(sys.argv[1]))
+    directory = place(order.files, order.files_root, os.path.dirname(sys.argv[1]))
     if directory is not None:
         os.chdir(directory)
 

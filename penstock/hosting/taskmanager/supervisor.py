@@ -62,7 +62,7 @@ def _keep(
 ) -> str:
     try:
         child.tell({
-            **config.taskmanager,
+            "taskmanager": config.taskmanager,
             "resource_id": config.resource_id,
             "master_host": config.master_host,
             "master_port": config.master_port,

@@ -15,6 +15,8 @@ from typing import Final
 
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, ExternalError
+from penstock.model.options.addresses import JobManagerAddressOptions, TaskManagerAddressOptions
+from penstock.model.options.option import Option
 
 ANY_PORT: Final = "0"
 _MOST: Final = 65_535
@@ -56,18 +58,18 @@ class Addresses:
 def addresses_of(settings: Settings) -> Addresses:
     """Raises ConfigurationError."""
     control_ports, control_port = _ports_of(
-        settings, "jobmanager.rpc.port", "jobmanager.rpc.bind-port"
+        settings, JobManagerAddressOptions.PORT, JobManagerAddressOptions.BIND_PORT
     )
     data_ports, data_port = _ports_of(
-        settings, "taskmanager.data.port", "taskmanager.data.bind-port"
+        settings, TaskManagerAddressOptions.DATA_PORT, TaskManagerAddressOptions.DATA_BIND_PORT
     )
     return Addresses(
-        settings.get_str("jobmanager.rpc.address"),
-        settings.get_str("jobmanager.bind-host"),
+        settings.get(JobManagerAddressOptions.ADDRESS),
+        settings.get(JobManagerAddressOptions.BIND_HOST),
         control_ports,
         control_port,
-        settings.get_str("taskmanager.host"),
-        settings.get_str("taskmanager.bind-host"),
+        settings.get(TaskManagerAddressOptions.HOST),
+        settings.get(TaskManagerAddressOptions.BIND_HOST),
         data_ports,
         data_port,
     )
@@ -140,19 +142,21 @@ def _server(host: str, port: int) -> socket.socket:
     return socket.create_server((host, port), family=socket.AF_INET6 if is_six else socket.AF_INET)
 
 
-def _ports_of(settings: Settings, option: str, bind_option: str) -> tuple[str, int | None]:
+def _ports_of(
+    settings: Settings, option: Option[str], bind_option: Option[str | None]
+) -> tuple[str, int | None]:
     """Where to listen, and what is dialled if that is another port."""
-    ports = settings.get_str(option) or ANY_PORT
-    found = list(ports_in(ports, option))
-    bound = settings.get_str(bind_option)
+    ports = settings.get(option) or ANY_PORT
+    found = list(ports_in(ports, option.key))
+    bound = settings.get(bind_option)
     if bound is None:
         return ports, None
     if len(found) != 1 or found == [0]:
         raise ConfigurationError(
-            f"{bind_option} is {bound!r}, so {option} is the one port that is dialled instead, but it is {ports!r}. Set it to a "
-            f"single port, or leave {bind_option} out."
+            f"{bind_option.key} is {bound!r}, so {option.key} is the one port that is dialled instead, but it is {ports!r}. Set it "
+            f"to a single port, or leave {bind_option.key} out."
         )
-    list(ports_in(bound, bind_option))
+    list(ports_in(bound, bind_option.key))
     return bound, found[0]
 
 
@@ -186,9 +190,9 @@ def _no_address(network: str, why: str) -> ConfigurationError:
     )
 
 
-CONTROL_PORT: Final = "jobmanager.rpc.port"
-DATA_PORT: Final = "taskmanager.data.port"
+CONTROL_PORT: Final = JobManagerAddressOptions.PORT.key
+DATA_PORT: Final = TaskManagerAddressOptions.DATA_PORT.key
 _BIND_HOST_OF: Final = {
-    CONTROL_PORT: "jobmanager.bind-host",
-    DATA_PORT: "taskmanager.bind-host",
+    CONTROL_PORT: JobManagerAddressOptions.BIND_HOST.key,
+    DATA_PORT: TaskManagerAddressOptions.BIND_HOST.key,
 }

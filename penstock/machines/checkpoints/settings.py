@@ -8,25 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
 from penstock.model.checkpoints import INLINE_BYTES
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
+from penstock.model.options.checkpoints import CheckpointOptions, RecoveryOptions
+from penstock.model.options.option import Option
 
-_PREFIX: Final = "execution.checkpointing."
-_RECOVERY: Final = "execution.state-recovery."
+T = TypeVar("T")
+
 _LEAST_INTERVAL_MS: Final = 10
-_OLD_NAMES: Final = {
-    _PREFIX + "dir": "state.checkpoints.dir",
-    _PREFIX + "num-retained": "state.checkpoints.num-retained",
-    _PREFIX + "incremental": "state.backend.incremental",
-    _PREFIX + "savepoint-dir": "state.savepoints.dir",
-    _PREFIX + "data-inline-threshold": "state.storage.fs.memory-threshold",
-    _RECOVERY + "path": "execution.savepoint.path",
-    _RECOVERY + "claim-mode": "execution.savepoint-restore-mode",
-    _RECOVERY + "ignore-unclaimed-state": "execution.savepoint.ignore-unclaimed-state",
-}
 _CLAIM_MODES: Final = ("CLAIM", "NO_CLAIM")
 _MOST_INLINE_BYTES: Final = 1 << 20
 _EXACTLY_ONCE, _AT_LEAST_ONCE = "EXACTLY_ONCE", "AT_LEAST_ONCE"
@@ -108,26 +100,26 @@ class CheckpointPlaces:
 
 def checkpoint_places_of(settings: Settings) -> CheckpointPlaces:
     """Read the options. Raises: ConfigurationError: an unknown claim mode, or a threshold that is too large."""
-    key = _key(settings, _RECOVERY + "claim-mode")
-    mode = (settings.get_str(key) or "").upper()
+    option = _set_one(settings, RecoveryOptions.CLAIM_MODE)
+    mode = settings.get(option).upper()
     if mode not in _CLAIM_MODES:
         raise ConfigurationError(
-            f"option '{key}' is '{mode}', but it takes {', '.join(_CLAIM_MODES)}. Change the setting."
+            f"option '{option.key}' is '{mode}', but it takes {', '.join(_CLAIM_MODES)}. Change the setting."
         )
-    key = _key(settings, _PREFIX + "data-inline-threshold")
-    inline_bytes = settings.get_int(key)
+    threshold = _set_one(settings, CheckpointOptions.DATA_INLINE_THRESHOLD)
+    inline_bytes = settings.get(threshold)
     if inline_bytes > _MOST_INLINE_BYTES:
         raise ConfigurationError(
-            f"option '{key}' is {inline_bytes:,} bytes, but it takes at most {_MOST_INLINE_BYTES:,}: "
+            f"option '{threshold.key}' is {inline_bytes:,} bytes, but it takes at most {_MOST_INLINE_BYTES:,}: "
             "what lies inline passes through the driver. Change the setting."
         )
     return CheckpointPlaces(
-        settings.get_str(_key(settings, _PREFIX + "dir")),
-        settings.get_str(_key(settings, _PREFIX + "savepoint-dir")),
+        settings.get(_set_one(settings, CheckpointOptions.DIR)),
+        settings.get(_set_one(settings, CheckpointOptions.SAVEPOINT_DIR)),
         inline_bytes,
-        settings.get_str(_key(settings, _RECOVERY + "path")),
+        settings.get(_set_one(settings, RecoveryOptions.PATH)),
         mode == "CLAIM",
-        settings.get_bool(_key(settings, _PREFIX + "incremental")),
+        settings.get(_set_one(settings, CheckpointOptions.INCREMENTAL)),
     )
 
 
@@ -136,21 +128,21 @@ def checkpoint_settings_of(
 ) -> CheckpointSettings:
     """Read the options. Raises: ConfigurationError: a value out of range, or two that exclude each other."""
     interval_ms = interval_ms_of(settings)
-    min_pause_ms = settings.get_int(_PREFIX + "min-pause")
-    is_unaligned = settings.get_bool(_PREFIX + "unaligned.enabled")
+    min_pause_ms = settings.get(CheckpointOptions.MIN_PAUSE)
+    is_unaligned = settings.get(CheckpointOptions.UNALIGNED_ENABLED)
     read = CheckpointSettings(
         interval_ms=None if interval_ms is None else max(interval_ms, min_pause_ms),
         min_pause_ms=min_pause_ms,
-        timeout_ms=_at_least(settings, "timeout", 10),
-        max_concurrent=_at_least(settings, "max-concurrent-checkpoints", 1),
-        tolerable_failures=_at_least(settings, "tolerable-failed-checkpoints", 0),
-        num_retained=_at_least(settings, "num-retained", 1),
+        timeout_ms=_at_least(settings, CheckpointOptions.TIMEOUT, 10),
+        max_concurrent=_at_least(settings, CheckpointOptions.MAX_CONCURRENT, 1),
+        tolerable_failures=_at_least(settings, CheckpointOptions.TOLERABLE_FAILURES, 0),
+        num_retained=_at_least(settings, CheckpointOptions.NUM_RETAINED, 1),
         retention=_retention(settings),
         is_exactly_once=_is_exactly_once(settings),
         aligned_timeout_ms=_aligned_timeout(settings) if is_unaligned else None,
-        are_finished_tasks_allowed=settings.get_bool(_PREFIX + "checkpoints-after-tasks-finish"),
-        is_unclaimed_state_ignored=settings.get_bool(
-            _key(settings, _RECOVERY + "ignore-unclaimed-state")
+        are_finished_tasks_allowed=settings.get(CheckpointOptions.AFTER_TASKS_FINISH),
+        is_unclaimed_state_ignored=settings.get(
+            _set_one(settings, RecoveryOptions.IGNORE_UNCLAIMED_STATE)
         ),
         first_id=first_id,
         draw=draw or _no_chance,
@@ -161,10 +153,10 @@ def checkpoint_settings_of(
 
 def interval_ms_of(settings: Settings) -> int | None:
     """Between two checkpoints; None: the job takes none of itself. Raises: ConfigurationError: below 10 ms."""
-    interval_ms = settings.get_optional_int(_PREFIX + "interval") or None
+    interval_ms = settings.get(CheckpointOptions.INTERVAL) or None
     if interval_ms is not None and interval_ms < _LEAST_INTERVAL_MS:
         raise ConfigurationError(
-            f"option '{_PREFIX}interval' is {interval_ms} ms, but it takes at least "
+            f"option '{CheckpointOptions.INTERVAL.key}' is {interval_ms} ms, but it takes at least "
             f"{_LEAST_INTERVAL_MS} ms. Change the setting."
         )
     return interval_ms
@@ -175,52 +167,54 @@ def _check_unaligned(settings: CheckpointSettings) -> None:
         return
     if not settings.is_exactly_once:
         raise ConfigurationError(
-            f"'{_PREFIX}unaligned.enabled' and '{_PREFIX}mode' {_AT_LEAST_ONCE} exclude each "
+            f"'{CheckpointOptions.UNALIGNED_ENABLED.key}' and '{CheckpointOptions.MODE.key}' {_AT_LEAST_ONCE} exclude each "
             "other: nothing is aligned in that mode. Change one of them."
         )
     if settings.max_concurrent > 1:
         raise ConfigurationError(
-            f"'{_PREFIX}unaligned.enabled' takes '{_PREFIX}max-concurrent-checkpoints' 1, got "
+            f"'{CheckpointOptions.UNALIGNED_ENABLED.key}' takes '{CheckpointOptions.MAX_CONCURRENT.key}' 1, got "
             f"{settings.max_concurrent}. Change one of them."
         )
 
 
-def _at_least(settings: Settings, name: str, least: int) -> int:
-    key = _key(settings, _PREFIX + name)
-    value = settings.get_int(key)
+def _at_least(settings: Settings, wanted: Option[int], least: int) -> int:
+    option = _set_one(settings, wanted)
+    value = settings.get(option)
     if value < least:
         raise ConfigurationError(
-            f"option '{key}' is {value}, but it takes at least {least}. Change the setting."
+            f"option '{option.key}' is {value}, but it takes at least {least}. Change the setting."
         )
     return value
 
 
-def _key(settings: Settings, key: str) -> str:
-    """Its old name where only that is set."""
-    old = _OLD_NAMES.get(key)
-    return old if old is not None and not settings.is_set(key) and settings.is_set(old) else key
+def _set_one(settings: Settings, option: Option[T]) -> Option[T]:
+    """The older option that it has, where only that is set."""
+    old = option.fallback
+    return (
+        old if old is not None and not settings.is_set(option) and settings.is_set(old) else option
+    )
 
 
 def _aligned_timeout(settings: Settings) -> int:
-    return settings.get_optional_int(_PREFIX + "aligned-checkpoint-timeout") or 0
+    return settings.get(CheckpointOptions.ALIGNED_CHECKPOINT_TIMEOUT)
 
 
 def _retention(settings: Settings) -> Retention:
-    key = _PREFIX + "externalized-checkpoint-retention"
-    name = settings.get_str(key) or ""
+    option = CheckpointOptions.RETENTION
+    name = settings.get(option)
     if name not in set(Retention):
         raise ConfigurationError(
-            f"option '{key}' is '{name}', but it takes {', '.join(Retention)}. Change the setting."
+            f"option '{option.key}' is '{name}', but it takes {', '.join(Retention)}. Change the setting."
         )
     return Retention(name)
 
 
 def _is_exactly_once(settings: Settings) -> bool:
-    key = _PREFIX + "mode"
-    name = settings.get_str(key) or ""
+    option = CheckpointOptions.MODE
+    name = settings.get(option)
     if name not in {_EXACTLY_ONCE, _AT_LEAST_ONCE}:
         raise ConfigurationError(
-            f"option '{key}' is '{name}', but it takes {_EXACTLY_ONCE} or {_AT_LEAST_ONCE}. "
+            f"option '{option.key}' is '{name}', but it takes {_EXACTLY_ONCE} or {_AT_LEAST_ONCE}. "
             "Change the setting."
         )
     return name == _EXACTLY_ONCE

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from penstock.machines.checkpoints.settings import interval_ms_of
-from penstock.model.config import INT_MAX, Settings
+from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 from penstock.model.messages import FailureInfo
+from penstock.model.options.option import Option
+from penstock.model.options.parsing import INT_MAX
+from penstock.model.options.scheduling import RestartOptions
 
 INFRASTRUCTURE_KINDS: Final = frozenset({
     "TaskManagerLost",
@@ -65,8 +68,8 @@ class FixedDelayRestart:
     _failures: int = 0
 
     def __post_init__(self) -> None:
-        _check("restart-strategy.fixed-delay.attempts", self.attempts, self.attempts >= 0)
-        _check("restart-strategy.fixed-delay.delay", self.delay, self.delay >= 0)
+        _check(RestartOptions.FIXED_DELAY_ATTEMPTS, self.attempts, self.attempts >= 0)
+        _check(RestartOptions.FIXED_DELAY, self.delay, self.delay >= 0)
 
     def notify(self, now_ms: int, failure: FailureInfo | None = None) -> bool:
         self._failures += 1
@@ -89,11 +92,10 @@ class FailureRateRestart:
     _failures: deque[int] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
-        prefix = "restart-strategy.failure-rate."
         most = self.max_per_interval
-        _check(prefix + "max-failures-per-interval", most, most > 0)
-        _check(prefix + "failure-rate-interval", self.interval_ms, self.interval_ms > 0)
-        _check(prefix + "delay", self.delay, self.delay >= 0)
+        _check(RestartOptions.FAILURE_RATE_MAX_FAILURES, most, most > 0)
+        _check(RestartOptions.FAILURE_RATE_INTERVAL, self.interval_ms, self.interval_ms > 0)
+        _check(RestartOptions.FAILURE_RATE_DELAY, self.delay, self.delay >= 0)
 
     def notify(self, now_ms: int, failure: FailureInfo | None = None) -> bool:
         if self._is_full:
@@ -131,15 +133,18 @@ class ExponentialDelayRestart:
     _next_restart_ms: int | None = None
 
     def __post_init__(self) -> None:
-        prefix = "restart-strategy.exponential-delay."
-        _check(prefix + "initial-backoff", self.initial_ms, 1 <= self.initial_ms <= self.max_ms)
-        _check(prefix + "max-backoff", self.max_ms, self.max_ms >= 1)
-        _check(prefix + "backoff-multiplier", self.multiplier, self.multiplier > 1)
+        _check(
+            RestartOptions.EXPONENTIAL_INITIAL_BACKOFF,
+            self.initial_ms,
+            1 <= self.initial_ms <= self.max_ms,
+        )
+        _check(RestartOptions.EXPONENTIAL_MAX_BACKOFF, self.max_ms, self.max_ms >= 1)
+        _check(RestartOptions.EXPONENTIAL_MULTIPLIER, self.multiplier, self.multiplier > 1)
         threshold = self.reset_threshold_ms
-        _check(prefix + "reset-backoff-threshold", threshold, threshold >= 1)
-        _check(prefix + "jitter-factor", self.jitter, 0 <= self.jitter <= 1)
+        _check(RestartOptions.EXPONENTIAL_RESET_THRESHOLD, threshold, threshold >= 1)
+        _check(RestartOptions.EXPONENTIAL_JITTER_FACTOR, self.jitter, 0 <= self.jitter <= 1)
         attempts = self.attempts_before_reset
-        _check(prefix + "attempts-before-reset-backoff", attempts, attempts >= 1)
+        _check(RestartOptions.EXPONENTIAL_ATTEMPTS_BEFORE_RESET, attempts, attempts >= 1)
 
     def notify(self, now_ms: int, failure: FailureInfo | None = None) -> bool:
         if self._next_restart_ms is not None:
@@ -220,10 +225,10 @@ def restart_backoff_of(
 
     Raises: ConfigurationError: an unknown name or a value out of its range.
     """
-    name = (settings.get_str("restart-strategy.type") or "").strip().lower()
+    name = (settings.get(RestartOptions.TYPE) or "").strip().lower()
     match name:
         case "":
-            delay = settings.get_int("penstock.restart.infrastructure-delay")
+            delay = settings.get(RestartOptions.INFRASTRUCTURE_DELAY)
             infrastructure = InfrastructureOnlyRestart(delay)
             if interval_ms_of(settings) is None:
                 return infrastructure
@@ -231,41 +236,39 @@ def restart_backoff_of(
         case "none" | "off" | "disable":
             return NoRestart()
         case "fixed-delay" | "fixeddelay":
-            prefix = "restart-strategy.fixed-delay."
             return FixedDelayRestart(
-                settings.get_int(prefix + "attempts"), settings.get_int(prefix + "delay")
+                settings.get(RestartOptions.FIXED_DELAY_ATTEMPTS),
+                settings.get(RestartOptions.FIXED_DELAY),
             )
         case "failure-rate" | "failurerate":
-            prefix = "restart-strategy.failure-rate."
             return FailureRateRestart(
-                settings.get_int(prefix + "max-failures-per-interval"),
-                settings.get_int(prefix + "failure-rate-interval"),
-                settings.get_int(prefix + "delay"),
+                settings.get(RestartOptions.FAILURE_RATE_MAX_FAILURES),
+                settings.get(RestartOptions.FAILURE_RATE_INTERVAL),
+                settings.get(RestartOptions.FAILURE_RATE_DELAY),
             )
         case "exponential-delay" | "exponentialdelay":
             return _exponential(settings, draw)
         case _:
             raise ConfigurationError(
-                f"option 'restart-strategy.type' is '{name}', but it takes none, fixed-delay, "
+                f"option '{RestartOptions.TYPE.key}' is '{name}', but it takes none, fixed-delay, "
                 "failure-rate or exponential-delay. Change the setting."
             )
 
 
 def _exponential(settings: Settings, draw: Callable[[], float] | None) -> ExponentialDelayRestart:
-    prefix = "restart-strategy.exponential-delay."
     return ExponentialDelayRestart(
-        initial_ms=settings.get_int(prefix + "initial-backoff"),
-        max_ms=settings.get_int(prefix + "max-backoff"),
-        multiplier=settings.get_float(prefix + "backoff-multiplier"),
-        reset_threshold_ms=settings.get_int(prefix + "reset-backoff-threshold"),
-        jitter=settings.get_float(prefix + "jitter-factor"),
-        attempts_before_reset=settings.get_int(prefix + "attempts-before-reset-backoff"),
+        initial_ms=settings.get(RestartOptions.EXPONENTIAL_INITIAL_BACKOFF),
+        max_ms=settings.get(RestartOptions.EXPONENTIAL_MAX_BACKOFF),
+        multiplier=settings.get(RestartOptions.EXPONENTIAL_MULTIPLIER),
+        reset_threshold_ms=settings.get(RestartOptions.EXPONENTIAL_RESET_THRESHOLD),
+        jitter=settings.get(RestartOptions.EXPONENTIAL_JITTER_FACTOR),
+        attempts_before_reset=settings.get(RestartOptions.EXPONENTIAL_ATTEMPTS_BEFORE_RESET),
         draw=draw or (lambda: 0.0),
     )
 
 
-def _check(key: str, value: float, is_good: bool) -> None:
+def _check(option: Option[Any], value: float, is_good: bool) -> None:
     if not is_good:
         raise ConfigurationError(
-            f"option '{key}' is {value}, which is out of its range. Change the setting."
+            f"option '{option.key}' is {value}, which is out of its range. Change the setting."
         )

@@ -21,6 +21,9 @@ from penstock.machines.slots.slot_matching import Matching
 from penstock.machines.slots.slot_selection import SlotSelection
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
+from penstock.model.options.checkpoints import RecoveryOptions
+from penstock.model.options.cluster import TaskManagerOptions
+from penstock.model.options.scheduling import HistoryOptions, SchedulingOptions
 
 _SCHEDULERS = ("Default", "Adaptive", "AdaptiveBatch")
 
@@ -79,66 +82,64 @@ def job_settings_of(settings: Settings, draw: Callable[[], float] | None = None)
     Raises: ConfigurationError: an unknown mode or strategy, or a value out of its range.
     """
     restart_backoff_of(settings, draw)  # refuse what is wrong now, not at the first failure
-    is_local_recovery = settings.get_bool("execution.state-recovery.from-local")
+    is_local_recovery = settings.get(RecoveryOptions.FROM_LOCAL)
     return JobSettings(
-        slot_request_timeout_ms=settings.get_int("slot.request.timeout"),
-        slot_idle_timeout_ms=settings.get_int("slot.idle.timeout"),
-        attempts_history_size=settings.get_int("jobmanager.execution.attempts-history-size"),
-        exception_history_size=settings.get_int("web.exception-history-size"),
-        story_size=settings.get_int("penstock.story.size"),
+        slot_request_timeout_ms=settings.get(SchedulingOptions.SLOT_REQUEST_TIMEOUT),
+        slot_idle_timeout_ms=settings.get(SchedulingOptions.SLOT_IDLE_TIMEOUT),
+        attempts_history_size=settings.get(HistoryOptions.ATTEMPTS),
+        exception_history_size=settings.get(HistoryOptions.EXCEPTIONS),
+        story_size=settings.get(HistoryOptions.STORY),
         is_vertexwise=_is_vertexwise(settings),
         consume_constraint=_consume_constraint(settings),
         failover=_failover_mode(settings),
         load_balance=load_balance_mode_of(settings),
-        is_local_recovery=is_local_recovery or settings.get_bool("state.backend.local-recovery"),
-        is_released_during_job=settings.get_bool(
-            "jobmanager.partition.release-during-job-execution"
-        ),
+        is_local_recovery=is_local_recovery or settings.get(RecoveryOptions.OLD_FROM_LOCAL),
+        is_released_during_job=settings.get(SchedulingOptions.RELEASE_RESULTS_DURING_JOB),
         make_backoff=lambda: restart_backoff_of(settings, draw),
     )
 
 
 def load_balance_mode_of(settings: Settings) -> LoadBalanceMode:
     """taskmanager.load-balance.mode, or SLOTS where its old name is set."""
-    key = "taskmanager.load-balance.mode"
-    if not settings.is_set(key) and settings.get_bool("cluster.evenly-spread-out-slots"):
+    option = TaskManagerOptions.LOAD_BALANCE_MODE
+    if not settings.is_set(option) and settings.get(TaskManagerOptions.EVENLY_SPREAD_OUT_SLOTS):
         return LoadBalanceMode.SLOTS
-    name = (settings.get_str(key) or "").upper()
+    name = settings.get(option).upper()
     if name not in LoadBalanceMode.__members__:
         raise ConfigurationError(
-            f"option '{key}' is '{name}', but it takes {', '.join(LoadBalanceMode)}. "
+            f"option '{option.key}' is '{name}', but it takes {', '.join(LoadBalanceMode)}. "
             "Change the setting."
         )
     return LoadBalanceMode(name)
 
 
 def _failover_mode(settings: Settings) -> FailoverMode:
-    key = "jobmanager.execution.failover-strategy"
-    name = (settings.get_str(key) or "").lower()
+    option = SchedulingOptions.FAILOVER_STRATEGY
+    name = settings.get(option).lower()
     if name not in set(FailoverMode):
         raise ConfigurationError(
-            f"option '{key}' is '{name}', but it takes region or full. Change the setting."
+            f"option '{option.key}' is '{name}', but it takes region or full. Change the setting."
         )
     return FailoverMode(name)
 
 
 def _is_vertexwise(settings: Settings) -> bool:
     """AdaptiveBatch schedules the subtasks of BATCH jobs one by one; of other jobs it changes nothing."""
-    key = "jobmanager.scheduler"
-    name = settings.get_str(key) or ""
+    option = SchedulingOptions.SCHEDULER
+    name = settings.get(option)
     if name not in _SCHEDULERS:
         raise ConfigurationError(
-            f"option '{key}' is '{name}', but it takes {', '.join(_SCHEDULERS)}. Change the setting."
+            f"option '{option.key}' is '{name}', but it takes {', '.join(_SCHEDULERS)}. Change the setting."
         )
     return name == "AdaptiveBatch"
 
 
 def _consume_constraint(settings: Settings) -> ConsumeConstraint:
-    key = "jobmanager.partition.hybrid.partition-data-consume-constraint"
-    name = settings.get_str(key) or ConsumeConstraint.UNFINISHED_PRODUCERS
+    option = SchedulingOptions.HYBRID_CONSUME_CONSTRAINT
+    name = settings.get(option) or ConsumeConstraint.UNFINISHED_PRODUCERS
     if name not in set(ConsumeConstraint):
         raise ConfigurationError(
-            f"option '{key}' is '{name}', but it takes {', '.join(ConsumeConstraint)}. Change the "
+            f"option '{option.key}' is '{name}', but it takes {', '.join(ConsumeConstraint)}. Change the "
             "setting."
         )
     return ConsumeConstraint(name)

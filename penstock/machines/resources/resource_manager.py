@@ -22,7 +22,7 @@ from penstock.machines.resources.resource_allocation import (
     plan_allocation,
 )
 from penstock.machines.slots.resource_profile import UNKNOWN, ResourceProfile, profile_of
-from penstock.model.config import INT_MAX, Settings
+from penstock.model.config import Settings
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import BrokenInvariant, ConfigurationError
 from penstock.model.ids import AllocationId, JobId, ResourceId
@@ -40,6 +40,8 @@ from penstock.model.messages import (
     TaskManagerRegistered,
     TaskManagerStartFailed,
 )
+from penstock.model.options.cluster import ResourceOptions, TaskManagerOptions
+from penstock.model.options.parsing import INT_MAX
 from penstock.model.slot_size import UNSIZED, SlotSize, cores_of, describe
 
 MINUTE_MS = 60_000
@@ -63,23 +65,21 @@ class ResourceSettings:
 def resource_settings_of(settings: Settings) -> ResourceSettings:
     """Read the options."""
     started = min(
-        settings.get_int("resourcemanager.taskmanager-registration.timeout"),
-        settings.get_int("penstock.taskmanager.start-timeout"),
+        settings.get(ResourceOptions.REGISTRATION_TIMEOUT),
+        settings.get(TaskManagerOptions.START_TIMEOUT),
     )
-    is_spread = settings.get_bool("cluster.evenly-spread-out-slots")
+    is_spread = settings.get(TaskManagerOptions.EVENLY_SPREAD_OUT_SLOTS)
     return ResourceSettings(
         load_balance="SLOTS"
         if is_spread
-        else (settings.get_str("taskmanager.load-balance.mode") or "NONE").upper(),
-        idle_timeout_ms=settings.get_int("resourcemanager.taskmanager-timeout"),
+        else (settings.get(TaskManagerOptions.LOAD_BALANCE_MODE) or "NONE").upper(),
+        idle_timeout_ms=settings.get(ResourceOptions.TASKMANAGER_TIMEOUT),
         start_timeout_ms=started,
-        max_start_failures_per_minute=settings.get_float(
-            "resourcemanager.start-worker.max-failure-rate"
-        ),
-        start_retry_ms=settings.get_int("resourcemanager.start-worker.retry-interval"),
-        redundant_taskmanagers=settings.get_int("slotmanager.redundant-taskmanager-num"),
-        report_after_ms=settings.get_int("penstock.resources.report-after"),
-        report_interval_ms=settings.get_int("penstock.resources.report-interval"),
+        max_start_failures_per_minute=settings.get(ResourceOptions.MAX_START_FAILURE_RATE),
+        start_retry_ms=settings.get(ResourceOptions.START_RETRY_INTERVAL),
+        redundant_taskmanagers=settings.get(ResourceOptions.REDUNDANT_TASKMANAGERS),
+        report_after_ms=settings.get(ResourceOptions.REPORT_AFTER),
+        report_interval_ms=settings.get(ResourceOptions.REPORT_INTERVAL),
     )
 
 
@@ -480,12 +480,12 @@ class ResourceManager:
 def max_taskmanagers_of(settings: Settings) -> int | None:
     """The smaller of penstock.taskmanager.max and what slotmanager.number-of-slots.max allows."""
     limits: list[int] = []
-    most = settings.get_optional_int("penstock.taskmanager.max")
+    most = settings.get(TaskManagerOptions.MAX_TASKMANAGERS)
     if most is not None:
         limits.append(most)
-    most_slots = settings.get_int("slotmanager.number-of-slots.max")
+    most_slots = settings.get(ResourceOptions.MAX_SLOTS)
     if most_slots < INT_MAX:
-        limits.append(max(1, most_slots // settings.get_int("taskmanager.numberOfTaskSlots")))
+        limits.append(max(1, most_slots // settings.get(TaskManagerOptions.SLOTS)))
     return min(limits) if limits else None
 
 

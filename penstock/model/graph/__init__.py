@@ -1,1 +1,1 @@
-"""StreamGraph (what the user wrote) and JobGraph (what runs), and the way from one to the other."""
+"""StreamGraph (what the user wrote), JobGraph (what runs), and what both are made of. `penstock.compiler` makes one of the other."""

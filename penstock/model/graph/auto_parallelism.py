@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 from penstock.model.key_groups import MAX_PARALLELISM_LIMIT
+from penstock.model.options.option import Option
+from penstock.model.options.scheduling import AdaptiveBatchOptions, SchedulingOptions
 
 UNDECIDED: Final = -1
 """A parallelism that is decided when the inputs are there."""
-_PREFIX: Final = "execution.batch.adaptive.auto-parallelism"
 
 SubpartitionRange: TypeAlias = "tuple[int, int]"
 """The first of consecutive subpartitions, and the one behind the last."""
@@ -40,33 +41,38 @@ def auto_parallelism_of(settings: Settings, slots: int) -> AutoParallelism | Non
     Args: slots: how many subtasks the host runs at once; so many has a source, up to the maximum, if nothing says more.
     Raises: ConfigurationError.
     """
-    is_set = settings.is_set("parallelism.default")
-    if is_set or not settings.get_bool(f"{_PREFIX}.enabled"):
+    is_set = settings.is_set(SchedulingOptions.DEFAULT_PARALLELISM)
+    if is_set or not settings.get(AdaptiveBatchOptions.ENABLED):
         return None
-    least = _count(settings, "min-parallelism")
-    most = _count(settings, "max-parallelism")
+    least = _count(settings, AdaptiveBatchOptions.MIN_PARALLELISM)
+    most = _count(settings, AdaptiveBatchOptions.MAX_PARALLELISM)
     if least > most:
         raise ConfigurationError(
-            f"option '{_PREFIX}.min-parallelism' is {least}, more than '{_PREFIX}.max-parallelism', which is {most}. "
+            f"option '{AdaptiveBatchOptions.MIN_PARALLELISM.key}' is {least}, more than '{AdaptiveBatchOptions.MAX_PARALLELISM.key}', which is {most}. "
             "Lower the first or raise the second."
         )
-    volume = settings.get_int(f"{_PREFIX}.avg-data-volume-per-task")
+    volume = settings.get(AdaptiveBatchOptions.AVG_DATA_VOLUME_PER_TASK)
     if volume < 1:
         raise ConfigurationError(
-            f"option '{_PREFIX}.avg-data-volume-per-task' is {volume} bytes, but a subtask has to read something. "
+            f"option '{AdaptiveBatchOptions.AVG_DATA_VOLUME_PER_TASK.key}' is {volume} bytes, but a subtask has to read something. "
             "Give a size, such as 16 mb."
         )
     sources = min(max(slots, 1), most)
-    if settings.get(f"{_PREFIX}.default-source-parallelism") is not None:
-        sources = _count(settings, "default-source-parallelism")
+    sources_option = AdaptiveBatchOptions.DEFAULT_SOURCE_PARALLELISM
+    source_parallelism = settings.get(sources_option)
+    if source_parallelism is not None:
+        sources = _checked(sources_option, source_parallelism)
     return AutoParallelism(least, most, volume, sources)
 
 
-def _count(settings: Settings, name: str) -> int:
-    value = settings.get_int(f"{_PREFIX}.{name}")
+def _count(settings: Settings, option: Option[int]) -> int:
+    return _checked(option, settings.get(option))
+
+
+def _checked(option: Option[Any], value: int) -> int:
     if not 1 <= value <= MAX_PARALLELISM_LIMIT:
         raise ConfigurationError(
-            f"option '{_PREFIX}.{name}' is {value}, but it takes 1 to {MAX_PARALLELISM_LIMIT}. Change the setting."
+            f"option '{option.key}' is {value}, but it takes 1 to {MAX_PARALLELISM_LIMIT}. Change the setting."
         )
     return value
 

@@ -101,6 +101,7 @@ from penstock.model.messages.shared import (
     SlotFreed,
     SlotOffer,
     TaskIo,
+    UserMetric,
 )
 
 __all__ = [
@@ -188,6 +189,7 @@ __all__ = [
     "TriggerCheckpoint",
     "TriggerSavepoint",
     "UpdatePartitions",
+    "UserMetric",
     "UserOutput",
     "VertexProgress",
     "WaitsForFinalCheckpoint",

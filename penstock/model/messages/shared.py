@@ -78,13 +78,26 @@ class LatencySummary:
 
 
 @dataclass(frozen=True, slots=True)
+class UserMetric:
+    """(wire) A number of a user function's metric: `name` with its groups. A meter has `.count`, a distribution `.count`, `.sum`,
+    `.min` and `.max` behind its name.
+    """
+
+    operator_id: str
+    operator: str
+    name: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
 class TaskIo:
     """(wire) Counters of one attempt. Bytes count encoded frames; `remote_*` only what crossed a socket.
 
     `*_ms`: since the start. `*_ms_per_s`: over the last minute at most; the three sum to 1,000. `watermark_ms`: of the
     input (of a source: of its output). `buffers_in`, `buffers_out`: frames that wait for the task, and that wait for
     its consumers. `mails`: that wait in its mailbox. `restored_*`: state that it began with, from its machine's disk and from the
-    checkpoint directory.
+    checkpoint directory. `user_metrics`: of the user's functions, since the start of the attempt; `user_metrics_left_out`: how
+    many numbers there are besides, that are too many or have names that are too long.
     """
 
     records_in: int = 0
@@ -107,3 +120,5 @@ class TaskIo:
     restored_local_bytes: int = 0
     restored_remote_bytes: int = 0
     latencies: tuple[LatencySummary, ...] = ()
+    user_metrics: tuple[UserMetric, ...] = ()
+    user_metrics_left_out: int = 0

@@ -123,11 +123,6 @@ class SingleBarrierHandler:
         """A checkpoint is pending, and no longer aligned."""
         return self._is_pending and self._is_unaligned
 
-    @property
-    def pending_id(self) -> int | None:
-        """Of the checkpoint whose barriers are being collected."""
-        return self._current if self._is_pending else None
-
     # ------------------------------------------------------------------ which checkpoint
 
     @property

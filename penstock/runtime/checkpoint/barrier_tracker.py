@@ -120,10 +120,6 @@ class BarrierTracker:
         del now_ms
         return []
 
-    @property
-    def pending_id(self) -> int | None:
-        return self._pending[-1].checkpoint_id if self._pending else None
-
     def _complete(self, complete: _Count) -> list[Action]:
         while self._pending.popleft() is not complete:
             pass

@@ -21,13 +21,14 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from penstock.model.errors import ConfigurationError, EngineBug, InsufficientBuffers
+from penstock.model.options.network import NetworkMemoryOptions
 
 LockFactory: TypeAlias = Callable[[], AbstractContextManager[Any]]
 BufferListener: TypeAlias = Callable[[], bool]
 """Offered one buffer; True when it was taken."""
 
 SEGMENT_BYTES: Final = 32 << 10
-MEMORY_KEY: Final = "taskmanager.memory.network"
+MEMORY_KEY: Final = NetworkMemoryOptions.NETWORK_SIZE.key
 _WITHOUT_LIMIT: Final = 1 << 62
 
 
@@ -68,19 +69,15 @@ def output_buffers(
     is_bounded: bool,
     per_channel: int = 2,
     floating: int = 8,
-    sort_min_buffers: int | None = None,
 ) -> tuple[int, int | None]:
     """Least and most buffers of a result partition; most None: without limit.
 
     Args: is_bounded: the partition's type bounds its buffers (PIPELINED_BOUNDED, PIPELINED_APPROXIMATE).
-    sort_min_buffers: for a blocking partition that is written sorted, else None.
-    Source: Flink NettyShuffleUtils.getMinMaxNetworkBuffersPerResultPartition.
+    Source: Flink NettyShuffleUtils.getMinMaxNetworkBuffersPerResultPartition; differs: there is no sort shuffle.
     """
-    least = subpartitions + 1 if sort_min_buffers is None else sort_min_buffers
+    least = subpartitions + 1
     if is_bounded:
         return least, max(least, subpartitions * per_channel + floating)
-    if sort_min_buffers is not None:
-        return least, max(sort_min_buffers, 4 * subpartitions)
     return least, None
 
 

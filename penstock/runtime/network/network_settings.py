@@ -1,20 +1,17 @@
-"""What a TaskManager is configured to give to the data exchange between tasks. Plain data, JSON both ways.
+"""What a TaskManager is configured to give to the data exchange between tasks. Plain data.
 
-Source: Flink NettyShuffleEnvironmentConfiguration; keys and defaults stand in `model/config_options.py`.
+Source: Flink NettyShuffleEnvironmentConfiguration; keys and defaults stand in `model/options/network.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 from penstock.model.graph.job_graph import ResultPartitionType
+from penstock.model.options.network import ExchangeOptions, NetworkMemoryOptions, NetworkOptions
 
-_NETWORK = "taskmanager.network."
-_MEMORY = "taskmanager.network.memory."
 _MAX_REQUIRED_OF_BLOCKING = 1000
 _LEAST_GATES = 128  # must fit into the memory, however many buffers a gate would like
 
@@ -74,26 +71,24 @@ def network_settings_of(settings: Settings) -> NetworkSettings:
     """Raises: ConfigurationError: a value out of range."""
     found = NetworkSettings(
         memory_bytes=network_memory_bytes(settings),
-        segment_bytes=settings.get_int("taskmanager.memory.segment-size"),
-        min_segment_bytes=settings.get_int("taskmanager.memory.min-segment-size"),
-        buffers_per_channel=settings.get_int(_MEMORY + "buffers-per-channel"),
+        segment_bytes=settings.get(NetworkMemoryOptions.SEGMENT_SIZE),
+        min_segment_bytes=settings.get(NetworkMemoryOptions.MIN_SEGMENT_SIZE),
+        buffers_per_channel=settings.get(NetworkOptions.BUFFERS_PER_CHANNEL),
         exclusive_per_gate=_exclusive_per_gate(settings),
-        floating_per_gate=settings.get_int(_MEMORY + "floating-buffers-per-gate"),
-        max_per_subpartition=settings.get_int(_MEMORY + "max-buffers-per-channel"),
-        max_overdraft=settings.get_int(_MEMORY + "max-overdraft-buffers-per-gate"),
-        max_required_per_gate=settings.get_optional_int(
-            _MEMORY + "read-buffer.required-per-gate.max"
-        ),
-        initial_backoff_ms=settings.get_int(_NETWORK + "request-backoff.initial"),
-        max_backoff_ms=settings.get_int(_NETWORK + "request-backoff.max"),
-        request_timeout_ms=settings.get_int(_NETWORK + "partition-request-timeout"),
-        uses_local_sockets=settings.get_bool("penstock.exchange.local-sockets"),
+        floating_per_gate=settings.get(NetworkOptions.FLOATING_BUFFERS_PER_GATE),
+        max_per_subpartition=settings.get(NetworkOptions.MAX_BUFFERS_PER_CHANNEL),
+        max_overdraft=settings.get(NetworkOptions.MAX_OVERDRAFT_BUFFERS_PER_GATE),
+        max_required_per_gate=settings.get(NetworkOptions.MAX_REQUIRED_PER_GATE),
+        initial_backoff_ms=settings.get(NetworkOptions.REQUEST_BACKOFF_INITIAL),
+        max_backoff_ms=settings.get(NetworkOptions.REQUEST_BACKOFF_MAX),
+        request_timeout_ms=settings.get(NetworkOptions.PARTITION_REQUEST_TIMEOUT),
+        uses_local_sockets=settings.get(ExchangeOptions.LOCAL_SOCKETS),
         debloat=DebloatSettings(
-            settings.get_bool(_MEMORY + "buffer-debloat.enabled"),
-            settings.get_int(_MEMORY + "buffer-debloat.period"),
-            settings.get_int(_MEMORY + "buffer-debloat.target"),
-            settings.get_int(_MEMORY + "buffer-debloat.samples"),
-            settings.get_int(_MEMORY + "buffer-debloat.threshold-percentages"),
+            settings.get(NetworkOptions.DEBLOAT_ENABLED),
+            settings.get(NetworkOptions.DEBLOAT_PERIOD),
+            settings.get(NetworkOptions.DEBLOAT_TARGET),
+            settings.get(NetworkOptions.DEBLOAT_SAMPLES),
+            settings.get(NetworkOptions.DEBLOAT_THRESHOLD_PERCENT),
         ),
     )
     _check(found)
@@ -102,33 +97,29 @@ def network_settings_of(settings: Settings) -> NetworkSettings:
 
 def _exclusive_per_gate(settings: Settings) -> int:
     """Whoever says how many a channel has gets just those."""
-    if settings.is_set(_MEMORY + "buffers-per-channel"):
+    if settings.is_set(NetworkOptions.BUFFERS_PER_CHANNEL):
         return 0
-    return settings.get_int("penstock.exchange.exclusive-buffers-per-gate")
-
-
-def network_settings_from(told: Mapping[str, Any]) -> NetworkSettings:
-    """Of what `dataclasses.asdict` made, perhaps after a way through JSON."""
-    return NetworkSettings(**{**told, "debloat": DebloatSettings(**told["debloat"])})
+    return settings.get(ExchangeOptions.EXCLUSIVE_BUFFERS_PER_GATE)
 
 
 def network_memory_bytes(settings: Settings) -> int:
     """The exact size if it is set, else the TaskManager's fraction, else the default, within min and max."""
-    key = "taskmanager.memory.network"
-    if settings.is_set(key):
-        return settings.get_int(key)
-    total = settings.get_optional_int("taskmanager.memory.flink.size")
+    exact = NetworkMemoryOptions.NETWORK_SIZE
+    if settings.is_set(exact):
+        return settings.get(exact)
+    total = settings.get(NetworkMemoryOptions.FLINK_SIZE)
     if total is None:
-        total = settings.get_optional_int("taskmanager.memory.process.size")
+        total = settings.get(NetworkMemoryOptions.PROCESS_SIZE)
     wanted = (
-        settings.get_int(key)
+        settings.get(exact)
         if total is None
-        else int(total * settings.get_float(f"{key}.fraction"))
+        else int(total * settings.get(NetworkMemoryOptions.NETWORK_FRACTION))
     )
-    least, most = settings.get_int(f"{key}.min"), settings.get_int(f"{key}.max")
+    smallest, largest = NetworkMemoryOptions.NETWORK_MIN, NetworkMemoryOptions.NETWORK_MAX
+    least, most = settings.get(smallest), settings.get(largest)
     if least > most:
         raise ConfigurationError(
-            f"options '{key}.min' and '{key}.max' are {least:,} and {most:,} bytes, but min must not be "
+            f"options '{smallest.key}' and '{largest.key}' are {least:,} and {most:,} bytes, but min must not be "
             "above max. Change one of them."
         )
     return min(max(wanted, least), most)
@@ -137,21 +128,21 @@ def network_memory_bytes(settings: Settings) -> int:
 def _check(network: NetworkSettings) -> None:
     """At least 1 where nothing works without, and what must not be below something else."""
     rules = (
-        ("taskmanager.memory.segment-size", network.segment_bytes, 256),
-        ("taskmanager.memory.network", network.memory_bytes, network.segment_bytes),
-        (_MEMORY + "buffers-per-channel", network.buffers_per_channel, 0),
-        ("penstock.exchange.exclusive-buffers-per-gate", network.exclusive_per_gate, 0),
-        (_MEMORY + "floating-buffers-per-gate", network.floating_per_gate, 1),
-        (_MEMORY + "max-buffers-per-channel", network.max_per_subpartition, 1),
-        (_MEMORY + "max-overdraft-buffers-per-gate", network.max_overdraft, 0),
-        (_NETWORK + "request-backoff.initial", network.initial_backoff_ms, 0),
-        (_NETWORK + "request-backoff.max", network.max_backoff_ms, network.initial_backoff_ms),
-        (_MEMORY + "buffer-debloat.period", network.debloat.period_ms, 1),
-        (_MEMORY + "buffer-debloat.target", network.debloat.target_ms, 1),
-        (_MEMORY + "buffer-debloat.samples", network.debloat.samples, 1),
+        (NetworkMemoryOptions.SEGMENT_SIZE, network.segment_bytes, 256),
+        (NetworkMemoryOptions.NETWORK_SIZE, network.memory_bytes, network.segment_bytes),
+        (NetworkOptions.BUFFERS_PER_CHANNEL, network.buffers_per_channel, 0),
+        (ExchangeOptions.EXCLUSIVE_BUFFERS_PER_GATE, network.exclusive_per_gate, 0),
+        (NetworkOptions.FLOATING_BUFFERS_PER_GATE, network.floating_per_gate, 1),
+        (NetworkOptions.MAX_BUFFERS_PER_CHANNEL, network.max_per_subpartition, 1),
+        (NetworkOptions.MAX_OVERDRAFT_BUFFERS_PER_GATE, network.max_overdraft, 0),
+        (NetworkOptions.REQUEST_BACKOFF_INITIAL, network.initial_backoff_ms, 0),
+        (NetworkOptions.REQUEST_BACKOFF_MAX, network.max_backoff_ms, network.initial_backoff_ms),
+        (NetworkOptions.DEBLOAT_PERIOD, network.debloat.period_ms, 1),
+        (NetworkOptions.DEBLOAT_TARGET, network.debloat.target_ms, 1),
+        (NetworkOptions.DEBLOAT_SAMPLES, network.debloat.samples, 1),
     )
-    for key, value, least in rules:
+    for option, value, least in rules:
         if value < least:
             raise ConfigurationError(
-                f"option '{key}' is {value}, but it takes at least {least}. Change the setting."
+                f"option '{option.key}' is {value}, but it takes at least {least}. Change the setting."
             )

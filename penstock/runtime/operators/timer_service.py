@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import Any, Final
+from typing import Any
 
 from penstock.runtime.elements import MAX_WATERMARK, MIN_WATERMARK
 from penstock.runtime.operator import ProcessingTimers
 from penstock.runtime.state.timer_queues import HeapTimerQueue, TimerQueue
-
-VOID_NAMESPACE: Final = None
 
 
 class TimeDomain(Enum):

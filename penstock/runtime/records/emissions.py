@@ -1,7 +1,8 @@
 """What functions emit, as it is at that moment: they may go on with the same list, dict, set or Row, and emit it again.
 
 A batch is made before anybody reads it, so what such a function does afterwards would reach records that it has emitted. Copied is
-what somebody else has too, which its references tell: a Row that a function makes and returns is nobody else's.
+what somebody else has too, which its references tell: a Row that a function makes and returns is nobody else's. Where the interpreter
+is not one whose reference counts are known (`may_count`), everything that can be changed is copied.
 An operator whose first results, `LOOKED_AT` of them, cannot be changed is trusted with the next ones, until a sample of them shows one that can.
 Knows no operator. Source: PyFlink, whose workers encode each result before the function goes on; differs: objects of the user's own
 classes are not copied, and trust.
@@ -9,6 +10,7 @@ classes are not copied, and trust.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
@@ -164,7 +166,41 @@ def _of_a_variable(count: Callable[[Any], int]) -> int:
     return count(made)
 
 
-_ALONE: Final = next(map(_references, map(list, [()])))
+def may_count(version: tuple[int, int], implementation: str, has_gil: bool) -> bool:
+    """Whether this interpreter is known to count each variable and each argument that has a value.
+
+    Python 3.14 borrows references, and in a build without the GIL a count is spread over threads.
+    """
+    return implementation == "cpython" and has_gil and version in COUNTED_ON
+
+
+def tells_owners() -> bool:
+    """Whether counting works: what a function has given away is found to be nobody else's, and what it keeps is not."""
+    kept, made = [1], list[int]()
+    kept_lists = ([[1]],)
+
+    def give_away(_: int) -> list[int]:
+        value = [1]
+        made.append(id(value))
+        return value
+
+    gives_away = id(next(map(as_it_is, map(give_away, (0,))))) == made[0]
+    keeps = next(map(as_it_is, map([kept].__getitem__, (0,)))) is not kept
+    keeps_part = next(map(as_it_is, ([kept] for _ in (0,))))[0] is not kept
+    results = kept_lists[0]  # as an operator has what its function returned
+    (taken,) = as_they_are(results)
+    keeps_list = len(results) == 1 and taken is not results[0]
+    return gives_away and keeps and keeps_part and keeps_list
+
+
+COUNTED_ON: Final = frozenset({(3, 11), (3, 12), (3, 13)})
+COPY_ALWAYS: Final = -2
+"""No count is as small: everything that can be changed is copied."""
+_HAS_GIL: Final = "t" not in getattr(sys, "abiflags", "")
+
+_ALONE = next(map(_references, map(list, [()])))
 """How many references `as_it_is` sees to what a function has made and given away."""
-_LIST_ALONE: Final = _of_a_variable(_references_through_a_call)
+_LIST_ALONE = _of_a_variable(_references_through_a_call)
 """The same, of a list, in `_of_own_list`."""
+if not (may_count(sys.version_info[:2], sys.implementation.name, _HAS_GIL) and tells_owners()):
+    _ALONE = _LIST_ALONE = COPY_ALWAYS

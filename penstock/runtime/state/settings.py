@@ -7,10 +7,11 @@ from typing import Final
 
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
+from penstock.model.options.state import StateBackendOptions
 
-_TYPE: Final = "state.backend.type"
-_MEMORY: Final = "state.backend.rocksdb.memory.fixed-per-slot"
-_TIMERS: Final = "state.backend.rocksdb.timer-service.factory"
+_TYPE: Final = StateBackendOptions.TYPE
+_MEMORY: Final = StateBackendOptions.ROCKSDB_MEMORY_PER_SLOT
+_TIMERS: Final = StateBackendOptions.ROCKSDB_TIMERS
 _LEAST_MEMORY: Final = 8 << 20
 
 
@@ -25,21 +26,21 @@ class StateBackendSettings:
 
 def state_backend_settings_of(settings: Settings) -> StateBackendSettings:
     """Raises: ConfigurationError: a backend that there is not, or too little memory for it."""
-    kind = (settings.get_str(_TYPE) or "").lower()
+    kind = settings.get(_TYPE).lower()
     if kind not in ("hashmap", "rocksdb"):
         raise ConfigurationError(
-            f"option '{_TYPE}' is {kind!r}, but it takes 'hashmap' (keyed state in memory) or 'rocksdb' (on the "
+            f"option '{_TYPE.key}' is {kind!r}, but it takes 'hashmap' (keyed state in memory) or 'rocksdb' (on the "
             "TaskManagers' disks). Change it."
         )
-    memory = settings.get_int(_MEMORY)
+    memory = settings.get(_MEMORY)
     if memory < _LEAST_MEMORY:
         raise ConfigurationError(
-            f"option '{_MEMORY}' is {memory:,} bytes, but RocksDB needs {_LEAST_MEMORY:,} at least. Change it."
+            f"option '{_MEMORY.key}' is {memory:,} bytes, but RocksDB needs {_LEAST_MEMORY:,} at least. Change it."
         )
-    timers = (settings.get_str(_TIMERS) or "").upper()
+    timers = settings.get(_TIMERS).upper()
     if timers not in ("ROCKSDB", "HEAP"):
         raise ConfigurationError(
-            f"option '{_TIMERS}' is {timers!r}, but it takes 'ROCKSDB' (timers on disk, beside the state) or 'HEAP' (in "
+            f"option '{_TIMERS.key}' is {timers!r}, but it takes 'ROCKSDB' (timers on disk, beside the state) or 'HEAP' (in "
             "memory). Change it."
         )
     return StateBackendSettings(kind == "rocksdb", memory, timers == "ROCKSDB")

@@ -40,6 +40,7 @@ from penstock.runtime.state.snapshot import IN_HAND, ListPart, OperatorSnapshot,
 from penstock.runtime.task.chain_node import ChainNode, OperatorTimer, node_of
 from penstock.runtime.task.latency import Granularity, LatencyStats
 from penstock.runtime.task.user_errors import PASSED_ON, user_code_error
+from penstock.runtime.user_metrics import UserMetrics
 
 Routed: TypeAlias = "tuple[int, Element] | None"
 
@@ -73,6 +74,7 @@ class OperatorChain:
         self._latency_granularity = latency_granularity
         self._has_ended_data = False
         self.fresh_head: Callable[[], Operator] = _no_other_head
+        self.user_metrics = UserMetrics()
         self._sharing = Sharing(spec, dumps)
         self._nodes = [node_of(spec, index, clock_ms) for index in range(len(spec.operators))]
 
@@ -131,6 +133,7 @@ class OperatorChain:
         context = self._context_for(node.spec, node.timer)
         context.input_types = node.input_types
         context.late_records_dropped = node.late_records_dropped
+        context.metrics = self.user_metrics.group_of(node.spec.uid, node.spec.name)
         self._guard(node, functools.partial(node.operator.open, context))
         if node.restored is not None:
             check_all_taken(node.spec.uid, type(node.operator).__name__, node.restored)
@@ -154,9 +157,8 @@ class OperatorChain:
 
     def feed(self, element: Element, input_index: int = 0) -> Iterator[Routed]:
         """An element into the head."""
-        if isinstance(element, EndOfKeys):
-            return self.end_keys()
-        return self._feed(0, element, input_index)
+        is_end = isinstance(element, EndOfKeys)
+        return self.end_keys() if is_end else self._feed(0, element, input_index)
 
     def emit_from_head(self, element: Element) -> Iterator[Routed]:
         """What a source head made."""
@@ -167,14 +169,13 @@ class OperatorChain:
         self._has_ended_data = True
 
     def next_timer_ms(self) -> int | None:
-        due = [node.timer.due_ms for node in self._timed_nodes() if node.timer.due_ms is not None]
-        return min(due, default=None)
+        due = (node.timer.due_ms for node in self._timed_nodes())
+        return min((one for one in due if one is not None), default=None)
 
     def fire_timers(self, now_ms: int) -> Iterator[Routed]:
         """All due processing-time timers, head first."""
         for node in self._timed_nodes():
-            if node.timer.due_ms is not None and node.timer.due_ms <= now_ms:
-                node.timer.due_ms = None
+            if node.timer.fires_at(now_ms):
                 fire = functools.partial(node.operator.on_processing_time, now_ms)
                 yield from self._run(node, fire)
 
@@ -186,7 +187,7 @@ class OperatorChain:
     def end_input(self, input_index: int) -> Iterator[Routed]:
         """A logical input of the head has no more records."""
         head = self._nodes[0]
-        yield from self._run(head, lambda: head.operator.end_input(input_index))
+        yield from self._run(head, functools.partial(head.operator.end_input, input_index))
 
     def end_keys(self) -> Iterator[Routed]:
         """In a BATCH job: the head ends as with its input, for the keys so far, and a fresh one takes those that follow."""
@@ -242,14 +243,14 @@ class OperatorChain:
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """Tail to head."""
         for node in reversed(self._nodes):
-            notify = node.operator.notify_checkpoint_complete
-            self._guard(node, functools.partial(notify, checkpoint_id))
+            notify = functools.partial(node.operator.notify_checkpoint_complete, checkpoint_id)
+            self._guard(node, notify)
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
         """Tail to head."""
         for node in reversed(self._nodes):
-            notify = node.operator.notify_checkpoint_aborted
-            self._guard(node, functools.partial(notify, checkpoint_id))
+            notify = functools.partial(node.operator.notify_checkpoint_aborted, checkpoint_id)
+            self._guard(node, notify)
 
     # ------------------------------------------------------------------ one element, one operator
 

@@ -47,6 +47,13 @@ class OperatorTimer:
     def cancel(self) -> None:
         self.due_ms = None
 
+    def fires_at(self, now_ms: int) -> bool:
+        """Whether it is due, which it is then no more."""
+        if self.due_ms is None or self.due_ms > now_ms:
+            return False
+        self.due_ms = None
+        return True
+
 
 @dataclass(slots=True)
 class ChainNode:

@@ -70,9 +70,6 @@ class InputSelectionHandler:
         wanted = self._selected & self._not_finished
         return wanted & ~self._available != 0
 
-    def is_selected(self, index: int) -> bool:
-        return bool(self._selected & self._not_finished & 1 << index)
-
     def is_finished(self, index: int) -> bool:
         return not self._not_finished & 1 << index
 

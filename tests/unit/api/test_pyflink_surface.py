@@ -16,6 +16,8 @@ from penstock.datastream.window import (
     TimeWindow,
 )
 from penstock.model.config import Settings
+from penstock.model.options.scheduling import RestartOptions
+from penstock.model.options.state import StateBackendOptions
 
 
 def test_rows_with_the_same_names_and_values_are_equal_in_any_order():
@@ -143,8 +145,8 @@ def test_options_are_read_by_their_former_names_too():
     env.get_configuration().set_string("pipeline.operator-chaining.enabled", "true")
     assert env.is_chaining_enabled()
     settings = Settings(program=former.to_dict(), spark={"spark.penstock.restart-strategy": "none"})
-    assert settings.get_str("state.backend.type") == "rocksdb"
-    assert settings.get_str("restart-strategy.type") == "none"
+    assert settings.get(StateBackendOptions.TYPE) == "rocksdb"
+    assert settings.get(RestartOptions.TYPE) == "none"
     assert settings.ignored_keys() == []
 
 

@@ -9,6 +9,7 @@ import queue
 import time
 from dataclasses import dataclass, field
 
+from penstock.compiler.job_graph_builder import build_job_graph
 from penstock.hosting.shipping import pickling
 from penstock.hosting.task_settings import TaskSettings
 from penstock.hosting.taskmanager.taskmanager import TaskManager, TaskManagerConfig
@@ -20,7 +21,6 @@ from penstock.machines.scheduling.task_deployments import TaskDeployments
 from penstock.model.checkpoints import CheckpointOptions, CheckpointType
 from penstock.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
 from penstock.model.deployment import TaskManagerLocation
-from penstock.model.graph.builder import build_job_graph
 from penstock.model.ids import AllocationId, FencingToken, JobId, ResourceId
 from penstock.model.messages import (
     AcknowledgeCheckpoint,

@@ -6,6 +6,7 @@ from penstock.hosting.spark import host as session
 from penstock.hosting.spark import session as spark_session
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
+from penstock.model.options.cluster import SparkOptions
 from penstock.ui import cli
 
 
@@ -39,7 +40,7 @@ def started(monkeypatch):
     found = []
 
     def start(settings, cores, conf):
-        found.append((settings.get_str("penstock.spark.master"), dict(conf)))
+        found.append((settings.get(SparkOptions.MASTER), dict(conf)))
         raise ConfigurationError("no Spark in this test")
 
     monkeypatch.setattr(session, "active_session", lambda: None)

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.compiler.job_graph_builder import build_job_graph
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, GraphError
 from penstock.model.graph.auto_parallelism import (
@@ -13,7 +14,6 @@ from penstock.model.graph.auto_parallelism import (
     cut,
     decided,
 )
-from penstock.model.graph.builder import build_job_graph
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.model.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
 from penstock.model.ids import JobId

@@ -2,8 +2,14 @@
 
 import pytest
 
-from penstock.model.config import OPTIONS, Settings, parse_duration_ms, parse_memory_bytes
+from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
+from penstock.model.options.catalogue import OPTIONS, option_named
+from penstock.model.options.cluster import HeartbeatOptions, TaskManagerOptions
+from penstock.model.options.parsing import parse_duration_ms, parse_memory_bytes
+from penstock.model.options.program import PipelineOptions
+from penstock.model.options.scheduling import SchedulingOptions
+from penstock.model.options.state import StateBackendOptions
 
 
 @pytest.mark.parametrize(
@@ -55,28 +61,40 @@ def test_every_default_can_be_read() -> None:
     ],
 )
 def test_defaults_of_the_spec(key: str, default: object) -> None:
-    assert Settings().get(key) == default
+    assert Settings().get(option_named(key)) == default
 
 
 def test_the_program_wins_over_the_command_line_over_spark_over_the_host() -> None:
-    key = "heartbeat.interval"
+    interval = HeartbeatOptions.INTERVAL
+    key = interval.key
     spark = {"spark.penstock.heartbeat.interval": "3 s", "spark.app.name": "x"}
     settings = Settings({key: "1 s"}, {key: "2 s"}, spark, {key: "4 s"})
-    assert settings.get_int(key) == 1000
-    assert Settings({}, {key: "2 s"}, spark, {key: "4 s"}).get_int(key) == 2000
-    assert Settings({}, {}, spark, {key: "4 s"}).get_int(key) == 3000
-    assert Settings({}, {}, {}, {key: "4 s"}).get_int(key) == 4000
-    assert Settings().get_int(key) == 10_000
+    assert settings.get(interval) == 1000
+    assert Settings({}, {key: "2 s"}, spark, {key: "4 s"}).get(interval) == 2000
+    assert Settings({}, {}, spark, {key: "4 s"}).get(interval) == 3000
+    assert Settings({}, {}, {}, {key: "4 s"}).get(interval) == 4000
+    assert Settings().get(interval) == 10_000
 
 
 def test_penstock_keys_are_found_in_spark_with_one_prefix() -> None:
     settings = Settings(spark={"spark.penstock.taskmanager.max": "2"})
-    assert settings.get_int("penstock.taskmanager.max") == 2
+    assert settings.get(TaskManagerOptions.MAX_TASKMANAGERS) == 2
 
 
 def test_an_unknown_penstock_key_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(ConfigurationError, match=r"penstock\.taskmanager\.keep-core"):
         Settings({"penstock.taskmanager.keep-cor": "2"})
+
+
+def test_an_unknown_key_is_refused_where_an_option_is_looked_for() -> None:
+    with pytest.raises(ConfigurationError, match=r"Did you mean 'heartbeat\.interval'"):
+        option_named("heartbeat.intervall")
+
+
+def test_an_old_name_sets_its_option_where_the_present_name_is_not_set() -> None:
+    kind = StateBackendOptions.TYPE
+    assert Settings({"state.backend": "rocksdb"}).get(kind) == "rocksdb"
+    assert Settings({"state.backend": "rocksdb", kind.key: "hashmap"}).get(kind) == "hashmap"
 
 
 def test_keys_that_change_nothing_are_listed() -> None:
@@ -93,10 +111,10 @@ def test_a_wrong_value_is_refused_with_its_key() -> None:
 
 def test_lists_and_maps() -> None:
     settings = Settings({"pipeline.jars": "a;b", "pipeline.global-job-parameters": "k:1,l:x"})
-    assert settings.get("pipeline.jars") == ["a", "b"]
-    assert settings.get("pipeline.global-job-parameters") == {"k": "1", "l": "x"}
+    assert settings.get(option_named("pipeline.jars")) == ["a", "b"]
+    assert settings.get(PipelineOptions.GLOBAL_JOB_PARAMETERS) == {"k": "1", "l": "x"}
     assert Settings({"pipeline.global-job-parameters": {"k": "1"}}).get(
-        "pipeline.global-job-parameters"
+        PipelineOptions.GLOBAL_JOB_PARAMETERS
     ) == {"k": "1"}
 
 
@@ -113,4 +131,4 @@ def test_what_was_set_can_be_read_again_elsewhere() -> None:
         "python.files": "a.py",
         "slot.idle.timeout": "7 s",
     }
-    assert Settings(texts).get_int("slot.idle.timeout") == 7000
+    assert Settings(texts).get(SchedulingOptions.SLOT_IDLE_TIMEOUT) == 7000

@@ -9,7 +9,6 @@ from penstock.model.deployment import (
     ShuffleDescriptor,
     TaskManagerLocation,
     pack_producers,
-    read_producers,
 )
 from penstock.model.ids import (
     AttemptId,
@@ -20,6 +19,7 @@ from penstock.model.ids import (
     ResultPartitionId,
     VertexId,
 )
+from penstock.model.producer_columns import unpack
 
 DATA_SET, VERTEX = DataSetId("d" * 32), VertexId("v" * 32)
 PLACES = st.one_of(
@@ -65,7 +65,7 @@ def test_ten_thousand_producers_take_a_byte_each_and_a_table_of_task_managers() 
     places = [TaskManagerLocation(ResourceId(f"tm-{n}"), f"10.0.0.{n}", 40_000) for n in range(100)]
     gate = packed([(0, places[n // 100]) for n in range(10_000)])
     assert len(gate.packed) < 2000
-    columns = read_producers(gate.packed, gate.count)
+    columns = unpack(gate.packed, gate.count)
     assert (len(columns.attempts), len(columns.resource_ids)) == (10_000, 100)
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from penstock.runtime.context import Counter
 from penstock.runtime.elements import (
     NO_TIMESTAMP,
     Batch,
@@ -16,6 +15,7 @@ from penstock.runtime.elements import (
     WatermarkStatus,
 )
 from penstock.runtime.operator import Operator, OperatorContext
+from penstock.runtime.user_metrics import Counter
 
 
 class FakeTimers:

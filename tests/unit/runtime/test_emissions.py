@@ -1,6 +1,7 @@
 """Functions that go on with what they have emitted. Expectations are PyFlink's, which encodes each result as it comes."""
 
 import copy
+import sys
 import threading
 from collections import Counter, defaultdict, deque
 from itertools import starmap
@@ -24,9 +25,35 @@ from penstock.datastream import (
 )
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.hosting.minicluster import MiniCluster
-from penstock.runtime.records.emissions import LOOKED_AT, SAMPLED, Emissions, as_they_are
+from penstock.runtime.records import emissions
+from penstock.runtime.records.emissions import (
+    COPY_ALWAYS,
+    COUNTED_ON,
+    LOOKED_AT,
+    SAMPLED,
+    Emissions,
+    as_they_are,
+    may_count,
+    tells_owners,
+)
 
 SIDE = OutputTag("side")
+
+
+pytestmark = pytest.mark.usefixtures("way")
+
+
+@pytest.fixture(params=["counting", "copying"])
+def way(request, monkeypatch):
+    """Both ways to decide, on this interpreter too."""
+    if request.param == "copying":
+        monkeypatch.setattr(emissions, "_ALONE", COPY_ALWAYS)
+        monkeypatch.setattr(emissions, "_LIST_ALONE", COPY_ALWAYS)
+    elif sys.version_info[:2] in COUNTED_ON:
+        assert emissions._ALONE > 0, (
+            "this interpreter's reference counts are not what they should be"
+        )
+    return request.param
 
 
 class Pair(NamedTuple):
@@ -204,7 +231,9 @@ def test_what_nobody_else_has_is_handed_on_as_it_is(make):
         return value
 
     results = list(as_they_are(map(fresh, range(3))))
-    assert list(map(id, results)) == seen
+    assert results == [make()] * 3
+    if emissions._ALONE != COPY_ALWAYS:
+        assert list(map(id, results)) == seen
 
 
 INNER = [1]
@@ -340,3 +369,31 @@ def test_an_operator_that_emits_something_that_can_be_changed_is_never_trusted()
     emissions = Emissions()
     emissions.note([*range(LOOKED_AT), [1]])
     assert not emissions.are_trusted
+
+
+@pytest.mark.parametrize(
+    ("version", "implementation", "has_gil", "expected"),
+    [
+        ((3, 11), "cpython", True, True),
+        ((3, 12), "cpython", True, True),
+        ((3, 13), "cpython", True, True),
+        ((3, 13), "cpython", False, False),
+        ((3, 14), "cpython", True, False),
+        ((3, 11), "pypy", True, False),
+    ],
+)
+def test_references_are_counted_only_where_that_was_tried(
+    version, implementation, has_gil, expected
+):
+    assert may_count(version, implementation, has_gil) is expected
+
+
+@pytest.mark.parametrize("count", [1, 100])
+def test_an_interpreter_that_counts_otherwise_is_found_out(monkeypatch, count):
+    monkeypatch.setattr(emissions, "getrefcount", lambda _value: count)
+    assert not tells_owners()
+
+
+def test_this_interpreter_tells_owners_where_it_is_trusted(way):
+    trusted = way == "counting" and sys.version_info[:2] in COUNTED_ON
+    assert tells_owners() is trusted

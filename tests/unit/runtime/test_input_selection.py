@@ -121,12 +121,11 @@ def test_what_has_only_its_end_left_is_read_whatever_the_operator_selects():
     handler = InputSelectionHandler(2, iter([FIRST, FIRST, SECOND, SECOND]).__next__)
     handler.start()
     handler.was_read(0, InputStatus.END_OF_DATA)
-    assert handler.is_selected(0)
+    assert {handler.next_input() for _ in range(4)} == {0}
     handler.was_read(0, InputStatus.MORE_AVAILABLE)
-    assert handler.is_selected(0)
-    assert handler.is_selected(1)
+    assert {handler.next_input() for _ in range(4)} == {0, 1}
     handler.was_read(0, InputStatus.END_OF_INPUT)
-    assert not handler.is_selected(0)
+    assert {handler.next_input() for _ in range(4)} == {1}
 
 
 def test_the_task_has_ended_its_data_when_all_inputs_have_and_was_stopped_if_one_was():

@@ -29,18 +29,15 @@ def small(buffers: int) -> NetworkMemory:
 
 
 @pytest.mark.parametrize(
-    ("subpartitions", "is_bounded", "sort", "expected"),
+    ("subpartitions", "is_bounded", "expected"),
     [
-        (4, True, None, (5, 16)),
-        (4, False, None, (5, None)),
-        (1, True, None, (2, 10)),
-        (100, False, 512, (512, 512)),
-        (200, False, 512, (512, 800)),
+        (4, True, (5, 16)),
+        (4, False, (5, None)),
+        (1, True, (2, 10)),
     ],
 )
-def test_a_partition_gets_the_buffers_of_its_type(subpartitions, is_bounded, sort, expected):
-    got = output_buffers(subpartitions, is_bounded=is_bounded, sort_min_buffers=sort)
-    assert got == expected
+def test_a_partition_gets_the_buffers_of_its_type(subpartitions, is_bounded, expected):
+    assert output_buffers(subpartitions, is_bounded=is_bounded) == expected
 
 
 def test_without_buffers_per_channel_each_subpartition_still_has_one():

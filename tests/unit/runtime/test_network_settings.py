@@ -1,17 +1,16 @@
 """Network options: Flink's keys, what they default to, and how the memory's size is found."""
 
 import json
-from dataclasses import asdict
 
 import pytest
 
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 from penstock.model.graph.job_graph import ResultPartitionType
+from penstock.model.plain import from_plain, to_plain
 from penstock.runtime.network.network_settings import (
     NetworkSettings,
     network_memory_bytes,
-    network_settings_from,
     network_settings_of,
 )
 
@@ -27,7 +26,7 @@ def test_the_options_default_to_the_dataclass():
 
 def test_the_settings_survive_their_way_to_a_taskmanager():
     told = NetworkSettings(memory_bytes=MIB)
-    assert network_settings_from(json.loads(json.dumps(asdict(told)))) == told
+    assert from_plain(NetworkSettings, json.loads(json.dumps(to_plain(told)))) == told
 
 
 @pytest.mark.parametrize(

@@ -112,12 +112,6 @@ class SingleInputGate:
         """Those that there are already."""
         return (channel for channel in self._made if channel is not None)
 
-    @property
-    def unknown_channels(self) -> int:
-        """How many producers' places are not known yet."""
-        known = sum(1 for channel in self.made if not isinstance(channel, UnknownInputChannel))
-        return self.channels - known
-
     def update_channel(self, place: int, descriptor: ShuffleDescriptor, subpartition: int) -> None:
         """The producer's place is known: the channel becomes local or remote. Once it is, nothing happens.
 

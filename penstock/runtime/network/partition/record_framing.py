@@ -36,11 +36,6 @@ class RecordSerializer:
                 if len(self._buffer) == self._buffer_size:
                     yield self._take()
 
-    @property
-    def is_filling(self) -> bool:
-        """The buffer in hand has something in it."""
-        return bool(self._buffer)
-
     def flush(self) -> bytearray | None:
         """What is in the unfinished buffer, if anything."""
         return self._take() if self._buffer else None
@@ -59,10 +54,6 @@ class RecordDeserializer:
 
     def __init__(self) -> None:
         self._rest: bytearray | None = None
-
-    @property
-    def is_between_records(self) -> bool:
-        return self._rest is None
 
     def feed(self, buffer: Part) -> Iterator[Part]:
         """The records that end in this buffer; take them all before the next."""

@@ -1,18 +1,17 @@
-"""How blocking results are kept. Plain data, JSON both ways.
+"""How blocking results are kept. Plain data.
 
-Source: Flink NettyShuffleEnvironmentOptions; keys and defaults stand in `model/config_options.py`.
+Source: Flink NettyShuffleEnvironmentOptions; keys and defaults stand in `model/options/network.py`.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
+from penstock.model.options.network import BlockingShuffleOptions, NetworkMemoryOptions
 from penstock.runtime.network.partition.bounded_data import (
     BoundedData,
     FileData,
@@ -21,7 +20,6 @@ from penstock.runtime.network.partition.bounded_data import (
 )
 from penstock.runtime.network.partition.compression import BufferCompressor
 
-_TYPE = "taskmanager.network.blocking-shuffle.type"
 _KINDS: dict[str, type[FileData | MappedFileData | MemoryMappedData]] = {
     "file": FileData,
     "mmap": MemoryMappedData,
@@ -53,27 +51,22 @@ class BlockingSettings:
 
 def blocking_settings_of(settings: Settings) -> BlockingSettings:
     """Raises: ConfigurationError: a kind or a codec that there is not."""
-    kind = str(settings.get_str(_TYPE)).lower()
+    kind = settings.get(BlockingShuffleOptions.TYPE).lower()
     if kind not in _KINDS:
         raise ConfigurationError(
-            f"option '{_TYPE}' is {kind!r}, but it takes one of {', '.join(_KINDS)}. Change it."
+            f"option '{BlockingShuffleOptions.TYPE.key}' is {kind!r}, but it takes one of {', '.join(_KINDS)}. Change it."
         )
-    is_compressed = settings.get_bool("taskmanager.network.batch-shuffle.compression.enabled")
-    codec = settings.get_str("taskmanager.network.compression.codec") if is_compressed else None
+    is_compressed = settings.get(BlockingShuffleOptions.COMPRESSION_ENABLED)
+    codec = settings.get(BlockingShuffleOptions.COMPRESSION_CODEC) if is_compressed else None
     if codec is not None:
         BufferCompressor(codec)  # refused here, not on a TaskManager
-    segment_bytes = settings.get_int("taskmanager.memory.segment-size")
+    segment_bytes = settings.get(NetworkMemoryOptions.SEGMENT_SIZE)
     return BlockingSettings(
         kind,
         codec,
-        _directories(settings.get_str("io.tmp.dirs")),
+        _directories(settings.get(BlockingShuffleOptions.TMP_DIRS)),
         max(segment_bytes, _LEAST_BUFFER),
     )
-
-
-def blocking_settings_from(told: Mapping[str, Any]) -> BlockingSettings:
-    """Of what `dataclasses.asdict` made, perhaps after a way through JSON."""
-    return BlockingSettings(**{**told, "tmp_dirs": tuple(told["tmp_dirs"])})
 
 
 def _directories(text: str | None) -> tuple[str, ...]:

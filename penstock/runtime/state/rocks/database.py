@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import struct
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -134,12 +134,6 @@ class Database:
             return [], []
         waiting, fired = json.loads(text)
         return waiting, fired
-
-    def add_windows(self, name: str, waiting: Collection[int], fired: Collection[int]) -> None:
-        """Note more of them."""
-        if waiting or fired:
-            noted = self.windows(name)
-            self.note_windows(name, {*noted[0], *waiting}, {*noted[1], *fired})
 
     # ------------------------------------------------------------------ the whole
 

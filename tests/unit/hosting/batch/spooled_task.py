@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.common import Time, Types
+from penstock.compiler.job_graph_builder import build_job_graph
 from penstock.datastream import (
     AggregateFunction,
     KeyedProcessFunction,
@@ -25,7 +26,6 @@ from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.hosting.batch.batch_task import BatchTask, Orders
 from penstock.hosting.batch.shuffle_records import RecordBuilder
 from penstock.hosting.shipping.pickling import serialize
-from penstock.model.graph.builder import build_job_graph
 from penstock.model.ids import JobId
 from penstock.runtime.batch.graph import in_batch
 from penstock.runtime.elements import ColumnBatch, RowBatch

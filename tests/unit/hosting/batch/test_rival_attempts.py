@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from penstock.common import Encoder, Types
+from penstock.compiler.job_graph_builder import build_job_graph
 from penstock.datastream import MapFunction, RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.hosting.batch.batch_task import BatchTask, Orders, Report
@@ -18,7 +19,6 @@ from penstock.hosting.coordinators.coordinators import (
     job_prefix_of,
 )
 from penstock.hosting.shipping.pickling import deserialize, serialize
-from penstock.model.graph.builder import build_job_graph
 from penstock.model.ids import JobId
 from penstock.model.messages import Committable
 from penstock.runtime.batch.graph import in_batch

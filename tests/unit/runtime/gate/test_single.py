@@ -205,7 +205,6 @@ def test_who_reads_a_closed_gate_is_unwound():
 def test_a_gate_of_ten_thousand_costs_nothing_until_it_is_connected():
     gate = gate_of(10_000, context_of())
     assert list(gate.made) == []
-    assert gate.unknown_channels == 10_000
     assert gate.channel(9_999).index == 9_999
     assert gate.channel(7) is gate.channel(7)
     assert len(list(gate.made)) == 2
@@ -224,7 +223,6 @@ def test_an_update_turns_a_channel_local_or_remote_once():
     ]  # fmt: skip
     gate.update_channel(0, descriptor(0, THERE), 0)
     assert gate.channel(0) is made[0]
-    assert gate.unknown_channels == 1
 
 
 def test_what_becomes_known_after_the_request_is_asked_for_at_once():

@@ -2,22 +2,18 @@
 
 import json
 import os
-from dataclasses import asdict
 
 import pytest
 
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
+from penstock.model.plain import from_plain, to_plain
 from penstock.runtime.network.partition.bounded_data import (
     FileData,
     MappedFileData,
     MemoryMappedData,
 )
-from penstock.runtime.network.partition.settings import (
-    BlockingSettings,
-    blocking_settings_from,
-    blocking_settings_of,
-)
+from penstock.runtime.network.partition.settings import BlockingSettings, blocking_settings_of
 
 TYPE = "taskmanager.network.blocking-shuffle.type"
 ENABLED = "taskmanager.network.batch-shuffle.compression.enabled"
@@ -61,4 +57,4 @@ def test_a_value_that_there_is_not_is_refused_with_those_there_are(key, value):
 
 def test_they_come_through_json():
     found = of(**{"io.tmp.dirs": "/a,/b", CODEC: "ZSTD"})
-    assert blocking_settings_from(json.loads(json.dumps(asdict(found)))) == found
+    assert from_plain(BlockingSettings, json.loads(json.dumps(to_plain(found)))) == found

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.model.graph.chaining import ChainCandidate, is_chainable
+from penstock.compiler.chaining import ChainCandidate, is_chainable
 from penstock.model.graph.partitioning import ShipStrategy, StreamExchangeMode
 from penstock.model.graph.stream_graph import ChainingStrategy as C
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.model.graph.builder import build_job_graph
-from penstock.model.graph.overtaking import Exchange, overtaking_readers
+from penstock.compiler.job_graph_builder import build_job_graph
+from penstock.compiler.overtaking import Exchange, overtaking_readers
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.model.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
 from penstock.model.ids import JobId

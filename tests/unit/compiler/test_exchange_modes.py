@@ -2,8 +2,8 @@
 
 import pytest
 
+from penstock.compiler.job_graph_builder import build_job_graph
 from penstock.model.errors import GraphError
-from penstock.model.graph.builder import build_job_graph
 from penstock.model.graph.job_graph import ResultPartitionType
 from penstock.model.graph.partitioning import StreamExchangeMode
 from penstock.model.graph.stream_graph import StreamEdge, StreamGraph, StreamNode

@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
+from penstock.compiler.job_graph_builder import build_job_graph
 from penstock.model.errors import GraphError
-from penstock.model.graph.builder import build_job_graph
 from penstock.model.graph.chain import ChainSpec
 from penstock.model.graph.job_graph import JobGraph, ResultPartitionType
 from penstock.model.graph.partitioning import DistributionPattern, Partitioning, ShipStrategy

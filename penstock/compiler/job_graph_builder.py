@@ -12,6 +12,14 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
+from penstock.compiler.chaining import ChainCandidate, is_chainable
+from penstock.compiler.overtaking import Exchange, overtaking_readers
+from penstock.compiler.resolution import (
+    ResolvedEdge,
+    ResolvedGraph,
+    check_chain_parallelism,
+    resolve,
+)
 from penstock.model.graph.auto_parallelism import UNDECIDED, AutoParallelism
 from penstock.model.graph.chain import (
     ChainedOperator,
@@ -20,7 +28,6 @@ from penstock.model.graph.chain import (
     ChainSpec,
     ChainTarget,
 )
-from penstock.model.graph.chaining import ChainCandidate, is_chainable
 from penstock.model.graph.job_graph import (
     IntermediateDataSet,
     JobEdge,
@@ -30,18 +37,11 @@ from penstock.model.graph.job_graph import (
     OperatorInfo,
     ResultPartitionType,
 )
-from penstock.model.graph.overtaking import Exchange, overtaking_readers
 from penstock.model.graph.partitioning import (
     Partitioning,
     ShipStrategy,
     StreamExchangeMode,
     pattern_of,
-)
-from penstock.model.graph.resolution import (
-    ResolvedEdge,
-    ResolvedGraph,
-    check_chain_parallelism,
-    resolve,
 )
 from penstock.model.graph.stream_graph import StreamGraph, StreamNode
 from penstock.model.ids import BlobKey, DataSetId, JobId, VertexId

@@ -1,0 +1,74 @@
+"""All options by key: what a user may set.
+
+A new file of options is imported here, or its options do not exist. Knows no reader.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from penstock.model.errors import ConfigurationError
+from penstock.model.options import (
+    addresses,
+    checkpoints,
+    cluster,
+    high_availability,
+    network,
+    program,
+    scheduling,
+    state,
+    task,
+)
+from penstock.model.options.option import Option, OptionGroup
+from penstock.model.options.without_effect import WITHOUT_EFFECT
+
+_FILES: Final = (
+    program,
+    checkpoints,
+    state,
+    scheduling,
+    cluster,
+    addresses,
+    network,
+    task,
+    high_availability,
+)
+
+GROUPS: Final[tuple[type[OptionGroup], ...]] = tuple(
+    found
+    for file in _FILES
+    for found in vars(file).values()
+    if isinstance(found, type) and found.__module__ == file.__name__
+)
+"""In the order in which the reference page shows them."""
+
+
+def _by_key(options: Iterable[Option[Any]]) -> dict[str, Option[Any]]:
+    found: dict[str, Option[Any]] = {}
+    for option in options:
+        assert option.key not in found, f"two options are called {option.key}"
+        found[option.key] = option
+    return found
+
+
+OPTIONS: Final[Mapping[str, Option[Any]]] = _by_key((
+    *(option for group in GROUPS for option in group.options()),
+    *WITHOUT_EFFECT,
+))
+
+FORMER_KEYS: Final[Mapping[str, str]] = {
+    former: option.key for option in OPTIONS.values() for former in option.former_keys
+}
+"""Present keys by what they were called before, Flink's withDeprecatedKeys."""
+
+
+def option_named(key: str) -> Option[Any]:
+    """The option that a user means by this key. Raises: ConfigurationError: there is none; the nearest is named."""
+    option = OPTIONS.get(key)
+    if option is None:
+        near = difflib.get_close_matches(key, OPTIONS, n=1, cutoff=0.6)
+        hint = f" Did you mean '{near[0]}'?" if near else " See docs for the list of options."
+        raise ConfigurationError(f"there is no option '{key}'.{hint}")
+    return option

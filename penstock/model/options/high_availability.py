@@ -1,0 +1,71 @@
+"""Options of high availability.
+
+Knows no reader. Source: Flink HighAvailabilityOptions.
+Differs: `penstock.*` keys are ours.
+"""
+
+from typing import Final
+
+from penstock.model.options.option import OptionGroup, duration, text
+
+
+class HighAvailabilityOptions(OptionGroup, title="High availability"):
+    """How another driver takes over a job whose driver is gone."""
+
+    TYPE: Final = text(
+        "high-availability.type",
+        "NONE",
+        (
+            "NONE, FILE or ZOOKEEPER: with the last two, another driver can take over a job whose "
+            "driver is gone."
+        ),
+        former_keys=("high-availability",),
+    )
+    STORAGE_DIR: Final = text(
+        "high-availability.storageDir",
+        None,
+        "Directory that all these drivers share.",
+    )
+    CLUSTER_ID: Final = text(
+        "high-availability.cluster-id",
+        "/default",
+        "Only drivers with the same id find each other's jobs.",
+    )
+    ZOOKEEPER_QUORUM: Final = text(
+        "high-availability.zookeeper.quorum",
+        None,
+        "With ZOOKEEPER: its servers, as `host:port` separated by commas.",
+    )
+    ZOOKEEPER_ROOT: Final = text(
+        "high-availability.zookeeper.path.root",
+        "/flink",
+        "With ZOOKEEPER: path below which everything is kept.",
+    )
+    ZOOKEEPER_SESSION_TIMEOUT: Final = duration(
+        "high-availability.zookeeper.client.session-timeout",
+        "60 s",
+        "With ZOOKEEPER: longest wait for an answer.",
+    )
+    ZOOKEEPER_CONNECTION_TIMEOUT: Final = duration(
+        "high-availability.zookeeper.client.connection-timeout",
+        "15 s",
+        "With ZOOKEEPER: longest wait for a connection.",
+    )
+    LEASE_DURATION: Final = duration(
+        "penstock.high-availability.lease-duration",
+        "5 s",
+        "A driver that has not renewed its lease for this long may be replaced.",
+    )
+    RENEW_INTERVAL: Final = duration(
+        "penstock.high-availability.renew-interval",
+        "1 s",
+        "How often a driver renews its lease: at most half of the lease's duration.",
+    )
+    KEY_FILE: Final = text(
+        "penstock.high-availability.key-file",
+        None,
+        (
+            "File with a secret that signs stored jobs. Without it, only the user may be able to "
+            "write to the directory."
+        ),
+    )

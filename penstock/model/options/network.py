@@ -1,0 +1,204 @@
+"""Options of the data exchange: memory, buffers, results on disk.
+
+Knows no reader. Source: Flink NettyShuffleEnvironmentOptions, TaskManagerOptions.
+Differs: `penstock.*` keys are ours.
+"""
+
+from typing import Final
+
+from penstock.model.options.option import (
+    OptionGroup,
+    duration,
+    fine_duration,
+    flag,
+    number,
+    size,
+    text,
+    whole,
+)
+
+
+class ExchangeOptions(OptionGroup, title="Data exchange"):
+    """How frames travel between the tasks of TaskManagers."""
+
+    FRAME_SIZE: Final = size(
+        "penstock.exchange.frame-size",
+        "1 mb",
+        "Largest frame between two tasks. One credit stands for one frame.",
+    )
+    SWITCH_INTERVAL: Final = fine_duration(
+        "penstock.exchange.switch-interval",
+        "1 ms",
+        (
+            "`sys.setswitchinterval` of a TaskManager: how long a thread keeps the GIL while "
+            "others want it."
+        ),
+    )
+    EXCLUSIVE_BUFFERS_PER_GATE: Final = whole(
+        "penstock.exchange.exclusive-buffers-per-gate",
+        "0",
+        (
+            "A gate with few channels divides this many buffers among them, if each then gets "
+            "more than buffers-per-channel."
+        ),
+    )
+    LOCAL_SOCKETS: Final = flag(
+        "penstock.exchange.local-sockets",
+        "true",
+        (
+            "On Linux, TaskManagers on the same machine (and in the same network namespace) "
+            "exchange data over Unix sockets instead of TCP."
+        ),
+    )
+
+
+class NetworkMemoryOptions(OptionGroup, title="Network memory"):
+    """Memory of the data exchange in a TaskManager."""
+
+    NETWORK_SIZE: Final = size(
+        "taskmanager.memory.network",
+        "256 mb",
+        (
+            "Memory for frames between tasks in one TaskManager. If this is not set but the size "
+            "of the TaskManager is, the fraction of that size is taken, within min and max."
+        ),
+    )
+    NETWORK_FRACTION: Final = number(
+        "taskmanager.memory.network.fraction",
+        "0.1",
+        "Share of taskmanager.memory.flink.size that becomes network memory.",
+    )
+    NETWORK_MIN: Final = size("taskmanager.memory.network.min", "64 mb", "Smallest network memory.")
+    NETWORK_MAX: Final = size(
+        "taskmanager.memory.network.max",
+        "9223372036854775807 bytes",
+        "Largest network memory.",
+    )
+    FLINK_SIZE: Final = size(
+        "taskmanager.memory.flink.size",
+        None,
+        "Size of a TaskManager. The share of network memory is taken from it.",
+    )
+    PROCESS_SIZE: Final = size(
+        "taskmanager.memory.process.size",
+        None,
+        "Used instead of taskmanager.memory.flink.size where that is not set.",
+    )
+    SEGMENT_SIZE: Final = size(
+        "taskmanager.memory.segment-size",
+        "32 kb",
+        (
+            "Smallest size of a network buffer. Where there are few tasks, buffers are larger, up "
+            "to the frame size."
+        ),
+    )
+    MIN_SEGMENT_SIZE: Final = size(
+        "taskmanager.memory.min-segment-size",
+        "256 bytes",
+        "Smallest size to which debloating may shrink a buffer.",
+    )
+
+
+class NetworkOptions(OptionGroup, title="Network buffers"):
+    """Buffers and requests of the data exchange."""
+
+    BUFFERS_PER_CHANNEL: Final = whole(
+        "taskmanager.network.memory.buffers-per-channel",
+        "2",
+        "Buffers that each remote channel has for itself.",
+    )
+    FLOATING_BUFFERS_PER_GATE: Final = whole(
+        "taskmanager.network.memory.floating-buffers-per-gate",
+        "8",
+        "Buffers that the channels of a gate share.",
+    )
+    MAX_BUFFERS_PER_CHANNEL: Final = whole(
+        "taskmanager.network.memory.max-buffers-per-channel",
+        "10",
+        (
+            "A task is held back when one of its subpartitions has this many buffers. Four full "
+            "buffers hold it back in any case."
+        ),
+    )
+    MAX_OVERDRAFT_BUFFERS_PER_GATE: Final = whole(
+        "taskmanager.network.memory.max-overdraft-buffers-per-gate",
+        "5",
+        "Extra buffers that a task without any may take to complete a record.",
+    )
+    MAX_REQUIRED_PER_GATE: Final = whole(
+        "taskmanager.network.memory.read-buffer.required-per-gate.max",
+        None,
+        (
+            "Most buffers that a gate requires. Without it: 1000 for blocking inputs, and as many "
+            "as needed for others."
+        ),
+    )
+    REQUEST_BACKOFF_INITIAL: Final = whole(
+        "taskmanager.network.request-backoff.initial",
+        "100",
+        "Milliseconds before a missing partition is requested again for the first time.",
+    )
+    REQUEST_BACKOFF_MAX: Final = whole(
+        "taskmanager.network.request-backoff.max",
+        "10000",
+        "Most milliseconds between two such requests.",
+    )
+    PARTITION_REQUEST_TIMEOUT: Final = duration(
+        "taskmanager.network.partition-request-timeout",
+        "10 s",
+        "How long a request waits at the producer's TaskManager for its partition.",
+    )
+    DEBLOAT_ENABLED: Final = flag(
+        "taskmanager.network.memory.buffer-debloat.enabled",
+        "false",
+        "Whether buffers become smaller when the data in flight takes longer than the target.",
+    )
+    DEBLOAT_PERIOD: Final = duration(
+        "taskmanager.network.memory.buffer-debloat.period",
+        "200 ms",
+        "How often the size of buffers is decided anew.",
+    )
+    DEBLOAT_TARGET: Final = duration(
+        "taskmanager.network.memory.buffer-debloat.target",
+        "1 s",
+        "How long it should take to process the data in flight.",
+    )
+    DEBLOAT_SAMPLES: Final = whole(
+        "taskmanager.network.memory.buffer-debloat.samples",
+        "20",
+        "How many measurements are averaged.",
+    )
+    DEBLOAT_THRESHOLD_PERCENT: Final = whole(
+        "taskmanager.network.memory.buffer-debloat.threshold-percentages",
+        "25",
+        "Smaller changes of the size, in percent, are not announced.",
+    )
+
+
+class BlockingShuffleOptions(OptionGroup, title="Results on disk"):
+    """Results that lie on disk until they are read."""
+
+    TYPE: Final = text(
+        "taskmanager.network.blocking-shuffle.type",
+        "file",
+        (
+            "How blocking results are kept: `file`, `mmap` (a mapped file) or `auto` (written as "
+            "a file, mapped for reading)."
+        ),
+    )
+    COMPRESSION_ENABLED: Final = flag(
+        "taskmanager.network.batch-shuffle.compression.enabled",
+        "true",
+        "Whether blocking results are compressed.",
+    )
+    COMPRESSION_CODEC: Final = text(
+        "taskmanager.network.compression.codec", "LZ4", "Codec of blocking results: LZ4 or ZSTD."
+    )
+    TMP_DIRS: Final = text(
+        "io.tmp.dirs",
+        None,
+        (
+            "Directories for blocking results, separated by commas. Without it: the system's "
+            "directory for temporary files."
+        ),
+    )

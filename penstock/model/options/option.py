@@ -1,0 +1,129 @@
+"""One option: its key, how its text is read, its default, and what it means.
+
+Knows no option by name and no reader. Source: Flink ConfigOption, ConfigOptions; differs: the default
+is a text as Flink prints it, and a kind is called to make an option.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Generic, TypeVar, overload
+
+from penstock.model.options.parsing import (
+    as_text,
+    parse_bool,
+    parse_duration_ms,
+    parse_fine_duration_ms,
+    parse_float,
+    parse_int,
+    parse_list,
+    parse_map,
+    parse_memory_bytes,
+    parse_str,
+    refusal,
+)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Option(Generic[T]):
+    """`T`: its value's type. `default`: a text as Flink prints it; None: there is none.
+
+    `is_used`: False where the key is accepted, because Flink programs set it, and changes nothing.
+    `former_keys`: what it was called before; they set it where its present key is not set.
+    `fallback`: an older option whose value counts where only that one is set. Unlike a former key
+    it has a default and checks of its own, and errors name it.
+    """
+
+    key: str
+    kind: Kind[Any]
+    default: str | None
+    doc: str
+    is_used: bool = True
+    former_keys: tuple[str, ...] = ()
+    fallback: Option[T] | None = None
+
+    def parse(self, given: object) -> T:
+        """The value of what was set. Raises: ConfigurationError: with the key in it."""
+        if isinstance(given, str):
+            return self._value(given)
+        if isinstance(given, (bool, int, float, list, dict)):
+            return self._value(as_text(given))
+        raise refusal(self.key, given, "a text, number, boolean, list or mapping")
+
+    def _value(self, text: str) -> T:
+        value: T = self.kind.parse(text, self.key)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """How a text is read. `unit`: of the value that readers get, "" if it has none."""
+
+    name: str
+    parse: Callable[[str, str], T]
+    unit: str = ""
+
+    @overload
+    def __call__(
+        self,
+        key: str,
+        default: str,
+        doc: str,
+        *,
+        is_used: bool = True,
+        former_keys: tuple[str, ...] = (),
+        fallback: Option[T] | None = None,
+    ) -> Option[T]: ...
+
+    @overload
+    def __call__(
+        self,
+        key: str,
+        default: None,
+        doc: str,
+        *,
+        is_used: bool = True,
+        former_keys: tuple[str, ...] = (),
+        fallback: Option[T | None] | None = None,
+    ) -> Option[T | None]: ...
+
+    def __call__(
+        self,
+        key: str,
+        default: str | None,
+        doc: str,
+        *,
+        is_used: bool = True,
+        former_keys: tuple[str, ...] = (),
+        fallback: Option[Any] | None = None,
+    ) -> Option[Any]:
+        """An option of this kind. With a default its value is never None."""
+        return Option(key, self, default, doc, is_used, former_keys, fallback)
+
+
+duration: Final = Kind("duration", parse_duration_ms, "ms")
+fine_duration: Final = Kind("fine duration", parse_fine_duration_ms, "ms")
+size: Final = Kind("size", parse_memory_bytes, "bytes")
+whole: Final = Kind("whole number", parse_int)
+number: Final = Kind("number", parse_float)
+flag: Final = Kind("true or false", parse_bool)
+text: Final = Kind("text", parse_str)
+texts: Final = Kind("list of texts", parse_list)
+pairs: Final = Kind("pairs of texts", parse_map)
+
+
+class OptionGroup:
+    """Options of one subject, as attributes. `title` and docstring head them on the reference page."""
+
+    title: ClassVar[str]
+
+    def __init_subclass__(cls, title: str) -> None:
+        cls.title = title
+
+    @classmethod
+    def options(cls) -> tuple[Option[Any], ...]:
+        """In the order in which they are written."""
+        return tuple(found for found in vars(cls).values() if isinstance(found, Option))

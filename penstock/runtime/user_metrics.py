@@ -1,0 +1,215 @@
+"""Metrics of user functions: what they count with, and the plain numbers that a task reports of them.
+
+Counters, meters and distributions are changed on the task's thread and read from others, without a lock: they may be a
+batch apart. A gauge calls the user's code, so it is asked on the task's thread only, and its last value is reported.
+Source: Flink MetricGroup, PyFlink metricbase; differs: the metrics are kept in the task's own process. Knows no clock,
+so a meter reports its count, not a rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from typing import Any, Final, TypeVar
+
+from penstock.model.messages import UserMetric
+
+MOST_NUMBERS: Final = 200
+"""That one task reports with each heartbeat; the others are counted."""
+MOST_CHARACTERS: Final = 200
+"""Of a metric's name, with its groups."""
+
+M = TypeVar("M", bound="Metric")
+
+
+class Metric:
+    """What functions count with."""
+
+    def numbers(self) -> Iterator[tuple[str, float]]:
+        """What is reported: (what stands behind its name, number)."""
+        return iter(())
+
+
+class Counter(Metric):
+    """A number that goes up and down."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def inc(self, n: int = 1) -> None:
+        self._count += n
+
+    def dec(self, n: int = 1) -> None:
+        self._count -= n
+
+    def get_count(self) -> int:
+        return self._count
+
+    def numbers(self) -> Iterator[tuple[str, float]]:
+        yield "", self._count
+
+
+class Distribution(Metric):
+    """Sum, count, minimum and maximum of ints."""
+
+    def __init__(self) -> None:
+        self.sum = 0
+        self.count = 0
+        self.min: int | None = None
+        self.max: int | None = None
+
+    def update(self, value: int) -> None:
+        self.sum += value
+        self.count += 1
+        self.min = value if self.min is None else min(self.min, value)
+        self.max = value if self.max is None else max(self.max, value)
+
+    def numbers(self) -> Iterator[tuple[str, float]]:
+        yield ".count", self.count
+        yield ".sum", self.sum
+        if self.min is not None:
+            yield ".min", self.min
+        if self.max is not None:
+            yield ".max", self.max
+
+
+class Meter(Metric):
+    """Counts events; rates are for whoever has a clock."""
+
+    def __init__(self, time_span_in_seconds: int = 60) -> None:
+        self.time_span_in_seconds = time_span_in_seconds
+        self._count = 0
+
+    def mark_event(self, value: int = 1) -> None:
+        self._count += value
+
+    def get_count(self) -> int:
+        return self._count
+
+    def numbers(self) -> Iterator[tuple[str, float]]:
+        yield ".count", self._count
+
+
+class Gauge(Metric):
+    """A function of the user's that tells a number, and what it told last."""
+
+    def __init__(self, tell: Callable[[], Any]) -> None:
+        self._tell = tell
+        self._last: float | None = None
+        self._has_complained = False
+
+    def update(self) -> str | None:
+        """The task's thread. Why there is no number, if there is none, and that is new."""
+        try:
+            told = self._tell()
+            self._last = _plain(told)
+        except Exception as error:  # a gauge that fails must not end the task
+            self._last, complaint = None, f"raised {type(error).__name__}: {error}"
+        else:
+            complaint = f"told {told!r:.200}, expected a number" if self._last is None else ""
+        is_new = bool(complaint) and not self._has_complained
+        self._has_complained = bool(complaint)
+        return complaint if is_new else None
+
+    def numbers(self) -> Iterator[tuple[str, float]]:
+        if self._last is not None:
+            yield "", self._last
+
+
+def _plain(value: object) -> float | None:
+    """As an int or float of Python's own; None: it is no number."""
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else None
+
+
+@dataclass(slots=True)
+class MetricGroup:
+    """Named metrics of one operator; groups nest."""
+
+    path: tuple[str, ...] = ()
+    metrics: dict[str, Metric] = field(default_factory=dict)
+    groups: dict[str, MetricGroup] = field(default_factory=dict)
+
+    def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
+        """A sub-group; with `extra`, a key and its value."""
+        inner = self.groups.setdefault(name, MetricGroup((*self.path, name)))
+        return inner if extra is None else inner.add_group(extra)
+
+    def counter(self, name: str) -> Counter:
+        return self._named(name, Counter, Counter)
+
+    def gauge(self, name: str, obj: Callable[[], int]) -> None:
+        if not callable(obj):
+            raise TypeError(
+                f"gauge {name!r} takes a function that tells its value, got {obj!r:.200}"
+            )
+        self.metrics[name] = Gauge(obj)
+
+    def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:
+        return self._named(name, Meter, lambda: Meter(time_span_in_seconds))
+
+    def distribution(self, name: str) -> Distribution:
+        return self._named(name, Distribution, Distribution)
+
+    def walk(self) -> Iterator[tuple[str, Metric]]:
+        """All metrics of this group and of those below it. Any thread: functions may add some meanwhile."""
+        for name, metric in list(self.metrics.items()):
+            yield ".".join((*self.path, name)), metric
+        for group in list(self.groups.values()):
+            yield from group.walk()
+
+    def _named(self, name: str, kind: type[M], make: Callable[[], M]) -> M:
+        found = self.metrics.setdefault(name, make())
+        if not isinstance(found, kind):
+            raise TypeError(
+                f"metric {name!r} is a {type(found).__name__.lower()} already, so it cannot be a "
+                f"{kind.__name__.lower()}. Give one of them another name."
+            )
+        return found
+
+
+class UserMetrics:
+    """Those of all operators of a task."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, tuple[str, MetricGroup]] = {}
+
+    def group_of(self, operator_id: str, operator: str) -> MetricGroup:
+        """A new one, for an operator that is opened."""
+        group = MetricGroup()
+        self._groups[operator_id] = operator, group
+        return group
+
+    def numbers(self) -> tuple[tuple[UserMetric, ...], int]:
+        """At most MOST_NUMBERS, and how many are left out. Any thread."""
+        found: list[UserMetric] = []
+        left_out = 0
+        for operator_id, operator, name, metric in self._all():
+            for suffix, number in metric.numbers():
+                value = _plain(number)
+                if len(found) == MOST_NUMBERS or len(name) > MOST_CHARACTERS or value is None:
+                    left_out += 1
+                else:
+                    found.append(UserMetric(operator_id, operator, name + suffix, value))
+        return tuple(found), left_out
+
+    @property
+    def has_gauges(self) -> bool:
+        """Any thread."""
+        return any(isinstance(metric, Gauge) for *_, metric in self._all())
+
+    def update_gauges(self) -> list[str]:
+        """Ask all of them: the task's thread. What is wrong with those that told no number, once each."""
+        complaints = []
+        for _, operator, name, metric in self._all():
+            complaint = metric.update() if isinstance(metric, Gauge) else None
+            if complaint is not None:
+                complaints.append(f"gauge {name!r} of operator '{operator}' {complaint}")
+        return complaints
+
+    def _all(self) -> Iterator[tuple[str, str, str, Metric]]:
+        for operator_id, (operator, group) in list(self._groups.items()):
+            for name, metric in group.walk():
+                yield operator_id, operator, name, metric
