@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -203,7 +202,7 @@ def _rows(command: argparse.ArgumentParser) -> Iterator[str]:
 
 def _sentence(text: str) -> str:
     """With a capital, unless it begins with the name of an option."""
-    begin = text[:1].upper() if text.split(" ")[0].isalpha() else text[:1]
+    begin = text[:1].upper() if text.split(" ", maxsplit=1)[0].isalpha() else text[:1]
     return begin + text[1:] + ("" if text.endswith(".") else ".")
 
 

@@ -146,7 +146,9 @@ def parser() -> argparse.ArgumentParser:
         help="how many TaskManagers, if the program sets no parallelism",
     )
     runs.add_argument("--slots", type=_positive, help="slots of each TaskManager")
-    shows.add_argument("--taskmanagers", type=_positive, default=2, help="how many TaskManagers (2)")
+    shows.add_argument(
+        "--taskmanagers", type=_positive, default=2, help="how many TaskManagers (2)"
+    )
     shows.add_argument("--slots", type=_positive, default=1, help="slots of each TaskManager (1)")
     shows.add_argument(
         "--cluster", action="append", default=[], metavar="HOST=SLOTS,...",
@@ -187,7 +189,9 @@ def _add_savepoints(commands: Any, runs: argparse.ArgumentParser) -> None:
         help="drop state that no operator of the program claims",
     )  # fmt: skip
     runs.add_argument(
-        "--claim", action="store_true", help="the job owns the savepoint, and removes it when it is no longer needed"
+        "--claim",
+        action="store_true",
+        help="the job owns the savepoint, and removes it when it is no longer needed",
     )
     looks = commands.add_parser(
         "savepoint", help="look into a savepoint or checkpoint, or remove it"
