@@ -146,9 +146,7 @@ def parser() -> argparse.ArgumentParser:
         help="how many TaskManagers, if the program sets no parallelism",
     )
     runs.add_argument("--slots", type=_positive, help="slots of each TaskManager")
-    shows.add_argument(
-        "--taskmanagers", type=_positive, default=2, help="how many TaskManagers (2)"
-    )
+    shows.add_argument("--taskmanagers", type=_positive, default=2, help="how many of them (2)")
     shows.add_argument("--slots", type=_positive, default=1, help="slots of each TaskManager (1)")
     shows.add_argument(
         "--cluster", action="append", default=[], metavar="HOST=SLOTS,...",
