@@ -59,7 +59,7 @@ plan: $(STAMP)
 docs: .venv/.docs-ready
 	$(PY) -m penstock.ui.state_diagrams
 	$(PY) -m scripts.reference_pages
-	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 
 .venv/.docs-ready: $(STAMP)
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
