@@ -79,15 +79,3 @@ def test_the_long_description_needs_nothing_beside_it():
     targets = re.findall(r"\]\(([^)]+)\)", told)
     assert [target for target in targets if not target.startswith(("https://", "#"))] == []
     assert "<!--" not in told
-
-
-def test_the_readmes_links_lead_somewhere():
-    text = (ROOT / "README.md").read_text("utf-8")
-    targets = [target for target in re.findall(r"\]\(([^)]+)\)", text) if "://" not in target]
-    headings = {
-        "#" + re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
-        for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    }
-    assert targets
-    for target in targets:
-        assert target in headings or (ROOT / target.partition("#")[0]).exists(), target
