@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from penstock.machines import execution, job_status
-from penstock.machines.execution import Consequence
+from penstock.machines.execution import execution
+from penstock.machines.execution.execution import Consequence
+from penstock.machines.job import job_status
 from penstock.model.states import ExecutionState as E
 from penstock.model.states import JobStatus as J
 

@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from penstock.machines.cancellation import CancellationSchedule, CancelStep
-from penstock.machines.task_lifecycle import TaskLifecycle
-from penstock.machines.task_slots import TaskSlots
-from penstock.machines.task_submission import TaskSubmissionError, TaskSubmissions
+from penstock.machines.taskmanager.cancellation import CancellationSchedule, CancelStep
+from penstock.machines.taskmanager.task_lifecycle import TaskLifecycle
+from penstock.machines.taskmanager.task_slots import TaskSlots
+from penstock.machines.taskmanager.task_submission import TaskSubmissionError, TaskSubmissions
 from penstock.model.errors import ExternalError
 from penstock.model.ids import (
     AllocationId,
@@ -20,11 +20,11 @@ from penstock.model.ids import (
 )
 from penstock.model.states import ExecutionState, SlotState
 from penstock.runtime.elements import RowBatch
-from penstock.runtime.input_processor import StreamMultipleInputProcessor
-from penstock.runtime.input_selection import ALL, InputSelectionHandler, select_next
-from penstock.runtime.input_status import InputStatus, next_move
-from penstock.runtime.mailbox import MIN_PRIORITY, Mail, MailboxClosed, TaskMailbox
-from penstock.runtime.mailbox_processor import MailboxProcessor
+from penstock.runtime.task.input_processor import StreamMultipleInputProcessor
+from penstock.runtime.task.input_selection import ALL, InputSelectionHandler, select_next
+from penstock.runtime.task.input_status import InputStatus, next_move
+from penstock.runtime.task.mailbox import MIN_PRIORITY, Mail, MailboxClosed, TaskMailbox
+from penstock.runtime.task.mailbox_processor import MailboxProcessor
 from tests.conformance.compare import differences
 from tests.unit.runtime.mailboxes import Threads
 

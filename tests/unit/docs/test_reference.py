@@ -11,7 +11,7 @@ import penstock.datastream
 import penstock.metrics
 import penstock.testing
 from penstock.common import Types
-from penstock.runtime.codecs import codec_of
+from penstock.runtime.codecs.by_type import codec_of
 from scripts.reference_pages import PAGES, documents, public_names
 from tests.unit.docs.snippets import ROOT
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.hosting import session
+from penstock.hosting.spark import host as session
 from penstock.testing import MiniCluster
 from tests.unit.docs.snippets import PAGES, PROGRAMS, run
 

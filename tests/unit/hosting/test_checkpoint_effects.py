@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.hosting import machine_shell
-from penstock.hosting.checkpoint_port import NoCheckpoints
+from penstock.hosting.checkpoints.port import NoCheckpoints
+from penstock.hosting.jobmanager import machine_shell
 from penstock.model.checkpoints import CheckpointOptions, CheckpointType
 from penstock.model.completed_checkpoint import CompletedCheckpoint
 from penstock.model.ids import AttemptId, ExecutionVertexId, JobId, ResourceId, VertexId

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from penstock.machines.execution import STALE, TABLE, Consequence, ExecutionEvent, step
+from penstock.machines.execution.execution import STALE, TABLE, Consequence, ExecutionEvent, step
 from penstock.model.errors import IllegalTransition
 from penstock.model.states import ExecutionState as S
 

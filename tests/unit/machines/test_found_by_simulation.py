@@ -2,10 +2,10 @@
 
 import pytest
 
-from penstock.machines.execution_graph import ExecutionGraph
-from penstock.machines.job_settings import JobSettings
-from penstock.machines.regions import Regions
-from penstock.machines.task_slots import TaskSlots
+from penstock.machines.execution.execution_graph import ExecutionGraph
+from penstock.machines.execution.regions import Regions
+from penstock.machines.job.job_settings import JobSettings
+from penstock.machines.taskmanager.task_slots import TaskSlots
 from penstock.model.errors import ExternalError
 from penstock.model.graph.job_graph import JobType
 from penstock.model.ids import (

@@ -2,9 +2,9 @@
 
 import pytest
 
-from penstock.machines.liveness import Liveness
-from penstock.machines.story import Story
-from penstock.machines.task_slots import TaskSlots
+from penstock.machines.job.story import Story
+from penstock.machines.leases.liveness import Liveness
+from penstock.machines.taskmanager.task_slots import TaskSlots
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.model.ids import (
     AllocationId,

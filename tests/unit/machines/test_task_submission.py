@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.machines.task_slots import TaskSlots
-from penstock.machines.task_submission import TaskSubmissionError, TaskSubmissions
+from penstock.machines.taskmanager.task_slots import TaskSlots
+from penstock.machines.taskmanager.task_submission import TaskSubmissionError, TaskSubmissions
 from penstock.model.ids import (
     AllocationId,
     AttemptId,
