@@ -8,7 +8,7 @@ PY := .venv/bin/python
 IN_MEMORY := sh scripts/with-files-in-memory
 STAMP := .venv/.ready
 
-.PHONY: run test test-all check sim bench peers soak chaos plan q5 clean java postgres zookeeper
+.PHONY: run test test-all check sim bench peers soak chaos plan q5 docs dist clean java postgres zookeeper
 
 run: $(STAMP) java
 	$(PY) examples/word_count.py $(if $(INPUT),--input "$(INPUT)") $(ARGS)
@@ -55,6 +55,22 @@ peers: $(STAMP) java
 plan: $(STAMP)
 	.venv/bin/penstock plan examples/word_count.py --taskmanagers 2 --slots 3
 
+# The documentation as web pages, in site/. Broken links and anchors are errors.
+docs: .venv/.docs-ready
+	$(PY) -m penstock.ui.state_diagrams
+	$(PY) -m scripts.reference_pages
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
+
+.venv/.docs-ready: $(STAMP)
+	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	@touch $@
+
+# A wheel and an sdist in dist/, looked at as a package index would.
+dist: $(STAMP)
+	rm -rf dist
+	$(PY) -m build --no-isolation
+	$(PY) -m twine check --strict dist/*
+
 java:
 	@sh scripts/ensure-java
 
@@ -69,4 +85,4 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -305,7 +305,7 @@ class StreamExecutionEnvironment:
         Args: timestamp_column: TIMESTAMP, TIMESTAMP_NTZ (as UTC), DATE or BIGINT (epoch ms) that is each record's event time.
         watermark: a strategy, or how far records are out of order at most; None: the only watermark is the last one, behind
         all rows. Partitions are read one after the other, so that bounds hold only where later ones are not of earlier times.
-        Raises: GraphError for a column type that has no counterpart, with its path; TypeError. docs/dataframes.md has all types.
+        Raises: GraphError for a column type that has no counterpart, with its path; TypeError. docs/guides/dataframes.md has all types.
         """
         from penstock.hosting.dataframes.frames import frame_source
 

@@ -123,47 +123,47 @@ def parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     shows = commands.add_parser(
-        "plan", help="job vertices, regions, sharing groups, slot of each subtask"
+        "plan", help="show job vertices, regions, sharing groups and the slot of each subtask"
     )
     runs = commands.add_parser("run", help="run a program")
     takes_over = _add_recovery(commands)
     examines = commands.add_parser(
-        "doctor", help="what this Spark allows, and what is wrong with it for jobs"
+        "doctor", help="say what is wrong with a Spark for jobs, and which setting to change"
     )
     _add_savepoints(commands, runs)
     for command in (runs, takes_over, examines):
         command.add_argument(
-            "--master", help="Spark's master, for a program that starts no session of its own"
+            "--master", help="Spark's master, if the program starts no session itself"
         )
         command.add_argument(
             "--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark for that session"
         )  # fmt: skip
     for command in (shows, runs):
         command.add_argument("script", help="the program")
-        command.add_argument("arguments", nargs="*", help="its own arguments (after --)")
+        command.add_argument("arguments", nargs="*", help="the program's own arguments, after --")
     for command in (shows, runs, takes_over, examines):
         command.add_argument(
-            "-D", dest="define", action="append", default=[], metavar="KEY=VALUE", help="a setting"
+            "-D", dest="define", action="append", default=[], metavar="KEY=VALUE", help="an option"
         )
     runs.add_argument(
         "--taskmanagers",
         type=_positive,
-        help="so many of them, where the program sets no parallelism",
+        help="how many TaskManagers, if the program sets no parallelism",
     )
     runs.add_argument("--slots", type=_positive, help="slots of each TaskManager")
-    shows.add_argument("--taskmanagers", type=_positive, default=2, help="TaskManagers (2)")
-    shows.add_argument("--slots", type=_positive, default=1, help="slots of each (1)")
+    shows.add_argument("--taskmanagers", type=_positive, default=2, help="how many of them (2)")
+    shows.add_argument("--slots", type=_positive, default=1, help="slots of each TaskManager (1)")
     shows.add_argument(
         "--cluster", action="append", default=[], metavar="HOST=SLOTS,...",
-        help="a host with the slots of each of its TaskManagers (left=3,3); once for each host, instead of "
+        help="a host with the slots of each of its TaskManagers, for example left=3,3; replaces "
         "--taskmanagers and --slots",
     )  # fmt: skip
     shows.add_argument(
         "--fail", action="append", default=[], metavar="NAME",
-        help="a TaskManager (tm-1) or a host that is lost: shows what moves where",
+        help="a TaskManager, for example tm-1, or a host that is lost: shows what moves where",
     )  # fmt: skip
     shows.add_argument(
-        "--parallelism", type=_positive, help="where the program sets none (all slots)"
+        "--parallelism", type=_positive, help="parallelism, if the program sets none (all slots)"
     )
     return parser
 
@@ -171,7 +171,7 @@ def parser() -> argparse.ArgumentParser:
 def _add_recovery(commands: Any) -> argparse.ArgumentParser:
     takes_over: argparse.ArgumentParser = commands.add_parser(
         "recover",
-        help="run the jobs to their end whose drivers are gone (with high availability)",
+        help="take over the jobs of lost drivers (high availability), and wait for their end",
     )
     takes_over.add_argument(
         "--cluster-id", required=True, help=HighAvailabilityOptions.CLUSTER_ID.key
@@ -182,37 +182,39 @@ def _add_recovery(commands: Any) -> argparse.ArgumentParser:
     takes_over.add_argument(
         "--zookeeper",
         metavar="HOST:PORT,...",
-        help="high-availability.zookeeper.quorum, if that is the store",
+        help="high-availability.zookeeper.quorum, if jobs are stored in ZooKeeper",
     )
     return takes_over
 
 
 def _add_savepoints(commands: Any, runs: argparse.ArgumentParser) -> None:
     runs.add_argument(
-        "-s", "--from-savepoint", metavar="DIR", help="begin with this savepoint, or checkpoint that was kept"
+        "-s", "--from-savepoint", metavar="DIR", help="begin with this savepoint or retained checkpoint"
     )  # fmt: skip
     runs.add_argument(
         "-n", "--allow-non-restored-state", action="store_true",
-        help="begin also without the state that no operator of the program claims",
+        help="drop state that no operator of the program claims",
     )  # fmt: skip
     runs.add_argument(
-        "--claim", action="store_true", help="the savepoint becomes the job's own, and goes with it"
+        "--claim",
+        action="store_true",
+        help="the job owns the savepoint, and removes it when it is no longer needed",
     )
     looks = commands.add_parser(
         "savepoint", help="look into a savepoint or checkpoint, or remove it"
     )
     actions = looks.add_subparsers(dest="action", required=True)
-    inspects = actions.add_parser("inspect", help="operators, states, sizes, key groups")
+    inspects = actions.add_parser("inspect", help="show operators, states, sizes and key groups")
     disposes = actions.add_parser(
         "dispose",
-        help="remove it, and what no checkpoint beside it needs; its job must not be running",
+        help="remove it, and the files that no other checkpoint needs; its job must not be running",
     )
     inspects.add_argument(
         "--state", nargs=2, metavar=("UID", "NAME"), help="show the rows of a keyed state"
     )
-    inspects.add_argument("--rows", type=_positive, default=20, help="how many of them (20)")
+    inspects.add_argument("--rows", type=_positive, default=20, help="how many rows (20)")
     for action in (inspects, disposes):
-        action.add_argument("directory", help="the folder of the savepoint, path or URI")
+        action.add_argument("directory", help="the folder of the savepoint, a path or URI")
 
 
 def store_settings(options: argparse.Namespace) -> dict[str, str]:

@@ -46,7 +46,7 @@ keys. Penstock ignores keys that it does not know, and prints their names when t
 | pairs of texts | `a:1,b:2` | |
 """
 _WITHOUT_EFFECT: Final = """\
-## Options without an effect
+## Accepted without effect
 
 Programs for Flink set these options. Penstock checks their values and then ignores them.
 """

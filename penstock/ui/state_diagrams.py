@@ -1,9 +1,12 @@
-"""Draw the state machines from their tables: `python -m penstock.ui.state_diagrams` writes docs/state-machines.md.
+"""Draw the state machines from their tables: `python -m penstock.ui.state_diagrams` writes docs/internals/state-machines.md and its pictures.
 
-The diagrams are Mermaid, which GitHub and most editors show as pictures.
+The places of the states are chosen here by hand; which arrows there are is said by the tables. Arrows to SUSPENDED are left out of
+the picture, because they come from every state that is not terminal.
 """
 
-from collections import defaultdict
+from __future__ import annotations
+
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -11,57 +14,126 @@ from typing import Final
 from penstock.machines.execution import execution
 from penstock.machines.execution.execution import Consequence
 from penstock.machines.job import job_status
-from penstock.model.states import ExecutionState, JobStatus
+from penstock.model.states import ExecutionState as E
+from penstock.model.states import JobStatus as J
 
-TARGET: Final = Path(__file__).parents[2] / "docs" / "state-machines.md"
-DRAWN_BY: Final = (
-    "Drawn by `python -m penstock.ui.state_diagrams` from `penstock/machines/job/job_status.py` and "
-    "`penstock/machines/execution/execution.py`; a test holds that they are up to date."
+DOCS: Final = Path(__file__).parents[2] / "docs"
+TARGET: Final = DOCS / "internals" / "state-machines.md"
+HEAD: Final = (
+    "# State machines\n\nDrawn by `python -m penstock.ui.state_diagrams` from the tables in the code. A test checks that this page and its "
+    "pictures are up to date. Green states are terminal."
 )
 TERMINAL: Final = (
-    "FINISHED, CANCELED and FAILED are globally terminal: everything is cleaned up. SUSPENDED is locally "
-    "terminal: another driver may take the job over. RECONCILING is Flink's; nothing leads to it."
+    "FINISHED, CANCELED and FAILED are globally terminal: everything is cleaned up. SUSPENDED is locally terminal: another driver "
+    "may take the job over. Every state that is not terminal can become SUSPENDED; the picture leaves these arrows out. RECONCILING "
+    "is Flink's; nothing leads to it."
 )
-State = JobStatus | ExecutionState
+State = J | E
 Arrows = dict[tuple[State, State], list[str]]
+Place = tuple[float, float]
+
+JOB_PLACES: Final[Mapping[State, Place]] = {
+    J.INITIALIZING: (80, 70), J.CREATED: (250, 70), J.RUNNING: (450, 70), J.FINISHED: (680, 70),
+    J.RESTARTING: (250, 190), J.FAILING: (450, 190), J.FAILED: (680, 190),
+    J.CANCELLING: (350, 310), J.CANCELED: (680, 310), J.SUSPENDED: (80, 310),
+}  # fmt: skip
+ATTEMPT_PLACES: Final[Mapping[State, Place]] = {
+    E.CREATED: (70, 70), E.SCHEDULED: (210, 70), E.DEPLOYING: (350, 70), E.INITIALIZING: (500, 70), E.RUNNING: (650, 70),
+    E.CANCELING: (350, 310), E.CANCELED: (130, 310), E.FAILED: (500, 190), E.FINISHED: (650, 310),
+}  # fmt: skip
+SIZE: Final = (760, 370)
+BOX: Final = (112, 34)
+_BEND: Final = 12.0
+STYLE: Final = """  <style>
+    text { font: 12px system-ui, sans-serif; fill: #1d2b3a; text-anchor: middle; dominant-baseline: central }
+    rect { fill: #dbe8f6; stroke: #5b7fa6 }
+    rect.end { fill: #d9f0e3; stroke: #4d9a74 }
+    path { stroke: #7589a0; stroke-width: 1.5; fill: none }
+    marker path { fill: #7589a0; stroke: none }
+  </style>
+  <defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0 L8 4 L0 8 z"/></marker></defs>"""
 
 
 def job_arrows() -> Arrows:
-    arrows: Arrows = defaultdict(list)
+    arrows: Arrows = {}
     for (state, event), following in job_status.TABLE.items():
-        arrows[state, following].append(event.lower())
+        arrows.setdefault((state, following), []).append(event.lower())
     return arrows
 
 
 def execution_arrows() -> Arrows:
     """A consequence stands behind its event; reports that surprise change no state and are left out."""
-    arrows: Arrows = defaultdict(list)
+    arrows: Arrows = {}
     for (state, event), (following, consequence) in execution.TABLE.items():
         if following is state:
             continue
         said = "" if consequence is Consequence.NONE else f" / {consequence.lower()}"
-        arrows[state, following].append(event.lower() + said)
+        arrows.setdefault((state, following), []).append(event.lower() + said)
     return arrows
 
 
-def mermaid(
-    start: State, ends: Iterable[State], arrows: Mapping[tuple[State, State], list[str]]
+def picture(
+    title: str, places: Mapping[State, Place], arrows: Iterable[tuple[State, State]]
 ) -> str:
-    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {start}"]
+    width, height = SIZE
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">',
+        f"  <title>{title}</title>",
+        STYLE,
+    ]
+    for start, end in arrows:
+        if end is not J.SUSPENDED:
+            parts.append(
+                f'  <path d="{_curve(places[start], places[end])}" marker-end="url(#tip)"/>'
+            )
+    for state, (x, y) in places.items():
+        end_class = ' class="end"' if state.is_terminal else ""
+        corner = f'x="{x - BOX[0] / 2:g}" y="{y - BOX[1] / 2:g}"'
+        parts.append(f'  <rect{end_class} {corner} width="{BOX[0]}" height="{BOX[1]}" rx="6"/>')
+        parts.append(f'  <text x="{x:g}" y="{y:g}">{state}</text>')
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _curve(start: Place, end: Place) -> str:
+    """From border to border, bent to the right of its way, so that there and back lie side by side."""
+    if start == end:
+        x, y = start[0] - BOX[0] / 2, start[1]
+        return f"M{x:g} {y - 8:g} C{x - 40:g} {y - 24:g} {x - 40:g} {y + 24:g} {x:g} {y + 8:g}"
+    across, down = end[0] - start[0], end[1] - start[1]
+    length = math.hypot(across, down)
+    aside = (-down / length * _BEND, across / length * _BEND)
+    middle = ((start[0] + end[0]) / 2 + aside[0], (start[1] + end[1]) / 2 + aside[1])
+    begin, stop = _border(start, middle), _border(end, middle)
+    return f"M{begin[0]:.0f} {begin[1]:.0f} Q{middle[0]:.0f} {middle[1]:.0f} {stop[0]:.0f} {stop[1]:.0f}"
+
+
+def _border(box: Place, towards: Place) -> Place:
+    """Where the line from the middle of a box leaves it."""
+    across, down = towards[0] - box[0], towards[1] - box[1]
+    ratios = [
+        half / abs(way)
+        for half, way in zip((BOX[0] / 2, BOX[1] / 2), (across, down), strict=True)
+        if way
+    ]
+    share = min([1.0, *ratios])
+    return box[0] + across * share, box[1] + down * share
+
+
+def moves(arrows: Arrows) -> str:
+    lines = ["| From | To | On |", "|---|---|---|"]
     lines += [
-        f"    {state} --> {following}: {', '.join(events)}"
+        f"| {state} | {following} | {', '.join(events)} |"
         for (state, following), events in arrows.items()
     ]
-    lines += [f"    {end} --> [*]" for end in ends]
-    return "\n".join([*lines, "```"])
+    return "\n".join(lines)
 
 
 def table(rows: Iterable[tuple[State, str]]) -> str:
     """What changes nothing, state by state."""
-    by_state: dict[State, list[str]] = defaultdict(list)
+    by_state: dict[State, list[str]] = {}
     for state, event in rows:
-        by_state[state].append(event.lower())
-    lines = ["| state | events |", "|---|---|"]
+        by_state.setdefault(state, []).append(event.lower())
+    lines = ["| State | Events |", "|---|---|"]
     lines += [f"| {state} | {', '.join(sorted(by_state[state]))} |" for state in sorted(by_state)]
     return "\n".join(lines)
 
@@ -73,26 +145,37 @@ def surprises() -> Iterable[tuple[State, str]]:
 
 
 def document() -> str:
-    job_ends = [status for status in JobStatus if status.is_terminal]
-    task_ends = [state for state in ExecutionState if state.is_terminal]
     parts = [
-        "# State machines",
-        DRAWN_BY,
+        HEAD,
         "## Job",
+        "![States of a job](../images/job-states.svg)",
         TERMINAL,
-        mermaid(JobStatus.INITIALIZING, job_ends, job_arrows()),
-        "Asked for too late, or twice; these change nothing:",
+        moves(job_arrows()),
+        "These events come too late, or twice, and change nothing:",
         table(job_status.IGNORED),
         "## Attempt of a task",
-        "After a slash: what the JobMaster does beside taking the new state.",
-        mermaid(ExecutionState.CREATED, task_ends, execution_arrows()),
-        "Reports that surprise; the state stays until the consequence is carried out:",
+        "![States of an attempt](../images/attempt-states.svg)",
+        "After a slash: what the JobMaster does besides taking the new state.",
+        moves(execution_arrows()),
+        "These reports are a surprise. The state stays until the consequence is carried out:",
         table(surprises()),
-        "Right when sent, late when read; these change nothing:",
+        "These events were right when sent and are late when read. They change nothing:",
         table(execution.STALE),
     ]
     return "\n\n".join(parts) + "\n"
 
 
+def documents() -> dict[Path, str]:
+    """Text of the page and of its pictures, by path."""
+    return {
+        TARGET: document(),
+        DOCS / "images" / "job-states.svg": picture("States of a job", JOB_PLACES, job_arrows()),
+        DOCS / "images" / "attempt-states.svg": picture(
+            "States of an attempt", ATTEMPT_PLACES, execution_arrows()
+        ),
+    }
+
+
 if __name__ == "__main__":
-    TARGET.write_text(document(), encoding="utf-8")
+    for path, text in documents().items():
+        path.write_text(text, encoding="utf-8")

@@ -1,6 +1,6 @@
 """Spark's schemas as types of streams, and back.
 
-What has no counterpart is refused with the path of its column, before anything runs. docs/dataframes.md has the table.
+What has no counterpart is refused with the path of its column, before anything runs. docs/guides/dataframes.md has the table.
 """
 
 from __future__ import annotations

@@ -1,45 +1,42 @@
-"""The examples of the documents do what they say: each is run, with its own assertions, and prints what stands below it."""
-
-import re
-import runpy
-from pathlib import Path
+"""The programs in README and docs do what they say: each is run, with its own assertions, and prints what stands below it."""
 
 import pytest
 
 from penstock.hosting.spark import host as session
 from penstock.testing import MiniCluster
+from tests.unit.docs.snippets import PAGES, PROGRAMS, run
 
-DOCS = Path(__file__).parents[3] / "docs"
-PYTHON = re.compile(
-    r"^```python\n(?P<code>.*?)^```$(?:\n\n^```text\n(?P<printed>.*?)^```$)?",
-    re.MULTILINE | re.DOTALL,
-)
-SNIPPETS = [
-    pytest.param(found["code"], found["printed"], id=f"{path.stem}-{number}")
-    for path in sorted(DOCS.glob("*.md"))
-    for number, found in enumerate(PYTHON.finditer(path.read_text("utf-8")), 1)
-    if "spark" not in found["code"]
-]
+
+@pytest.fixture(scope="module")
+def cluster():
+    return MiniCluster()
 
 
 @pytest.fixture
-def threads():
+def threads(cluster):
     """Programs that choose no cluster run in this process."""
-    session.override_executor(MiniCluster().executor())
+    session.override_executor(cluster.executor())
     yield
     session.override_executor(None)
 
 
-@pytest.mark.parametrize(("code", "printed"), SNIPPETS)
+def ids(programs):
+    return [pytest.param(program, id=program.name) for program in programs]
+
+
+@pytest.mark.parametrize("program", ids(p for p in PROGRAMS if not p.needs_spark))
 @pytest.mark.usefixtures("threads")
-def test_a_snippet_does_what_it_says(code, printed, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    script = tmp_path / "snippet.py"
-    script.write_text(code, "utf-8")
-    runpy.run_path(str(script), run_name="__main__")
-    if printed is not None:
-        assert sorted(capsys.readouterr().out.splitlines()) == sorted(printed.splitlines())
+def test_a_program_does_what_it_says(program, tmp_path, monkeypatch, capsys):
+    run(program, tmp_path, monkeypatch, capsys)
 
 
-def test_there_are_snippets():
-    assert len(SNIPPETS) >= 10
+@pytest.mark.spark
+@pytest.mark.parametrize("program", ids(p for p in PROGRAMS if p.needs_spark))
+def test_a_program_on_spark_does_what_it_says(program, spark, tmp_path, monkeypatch, capsys):
+    run(program, tmp_path, monkeypatch, capsys, spark=spark)
+
+
+def test_every_python_block_is_run():
+    blocks = sum(page.read_text("utf-8").count("```python") for page in PAGES)
+    assert blocks == sum(len(program.parts) for program in PROGRAMS)
+    assert any(program.page.name == "README.md" for program in PROGRAMS)

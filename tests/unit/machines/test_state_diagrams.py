@@ -1,8 +1,18 @@
 """The drawn state machines are those of the tables."""
 
-from penstock.ui.state_diagrams import TARGET, document
+import pytest
+
+from penstock.model.states import ExecutionState, JobStatus
+from penstock.ui.state_diagrams import ATTEMPT_PLACES, JOB_PLACES, documents
 
 
-def test_the_diagrams_are_up_to_date() -> None:
-    written = TARGET.read_text(encoding="utf-8")
-    assert written == document(), "run: python -m penstock.ui.state_diagrams"
+@pytest.mark.parametrize(
+    ("path", "text"), [pytest.param(path, text, id=path.name) for path, text in documents().items()]
+)
+def test_the_diagrams_are_up_to_date(path, text) -> None:
+    assert path.read_text("utf-8") == text, "run: python -m penstock.ui.state_diagrams"
+
+
+def test_every_state_has_its_place() -> None:
+    assert set(ATTEMPT_PLACES) == set(ExecutionState) - {ExecutionState.RECONCILING}
+    assert set(JOB_PLACES) == set(JobStatus) - {JobStatus.RECONCILING}

@@ -1,0 +1,267 @@
+"""Write the generated pages of docs/reference: the command line, from its parser, and the API, from the public modules.
+
+    python -m scripts.reference_pages
+
+Which names are public is said by `__all__`; a module without one shows the classes and functions that it defines. A name that
+several modules export has its text on the first page that shows it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+from penstock.ui.cli import parser
+
+REFERENCE: Final = Path(__file__).parents[1] / "docs" / "reference"
+EXAMPLES: Final = {
+    "plan": (
+        "penstock plan examples/word_count.py --taskmanagers 2 --slots 3",
+        "penstock plan examples/word_count.py --cluster left=3,3 --cluster right=2 --fail tm-1",
+    ),
+    "run": (
+        "penstock run my_job.py -D parallelism.default=4 -- --input /data",
+        "penstock run my_job.py --master local[5] --taskmanagers 2 --slots 2",
+        "penstock run my_job.py -s /mnt/savepoints/savepoint-5f2c8a-0123456789ab",
+    ),
+    "recover": ("penstock recover --cluster-id nightly --storage-dir /mnt/ha",),
+    "doctor": ("penstock doctor --master spark://host:7077 -D parallelism.default=8",),
+    "savepoint inspect": (
+        "penstock savepoint inspect /mnt/savepoints/savepoint-5f2c8a-0123456789ab",
+    ),
+    "savepoint dispose": (
+        "penstock savepoint dispose /mnt/savepoints/savepoint-5f2c8a-0123456789ab",
+    ),
+}
+CLI_HEAD: Final = """# Command line
+
+`penstock` runs a program, shows its plan, examines a Spark, takes over jobs, and looks into savepoints.
+
+`-D KEY=VALUE` sets an option of [Configuration](configuration.md). The program's own settings win over it; it wins over Spark's
+configuration (`spark.penstock.<key>`). The exit code is 0 when the command succeeded, 1 when it failed, and 2 when the command line is wrong.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of the API: the modules whose names it shows, in this order."""
+
+    file: str
+    title: str
+    text: str
+    modules: tuple[str, ...]
+
+
+_CONNECTORS: Final = "penstock.datastream.connectors"
+_FORMATS: Final = "penstock.datastream.formats"
+PAGES: Final = (
+    Page(
+        "functions",
+        "penstock.datastream.functions",
+        "What programs extend, and what functions are given.",
+        ("penstock.datastream.functions",),
+    ),
+    Page(
+        "state",
+        "penstock.datastream.state",
+        "State handles and their descriptors.",
+        ("penstock.datastream.state",),
+    ),
+    Page(
+        "window",
+        "penstock.datastream.window",
+        "Windows, assigners, triggers and evictors.",
+        ("penstock.datastream.window",),
+    ),
+    Page(
+        "columns",
+        "penstock.datastream.columns",
+        "Expressions and aggregates over Arrow columns. PyFlink does not have them.",
+        ("penstock.datastream.columns",),
+    ),
+    Page(
+        "connectors",
+        "penstock.datastream.connectors",
+        "Sources and sinks, and the contracts to write your own.",
+        (
+            _CONNECTORS,
+            *(
+                f"{_CONNECTORS}.{name}"
+                for name in (
+                    "base",
+                    "file_system",
+                    "kafka",
+                    "pulsar",
+                    "rabbitmq",
+                    "sql_sink",
+                    "jdbc",
+                    "elasticsearch",
+                    "hybrid_source",
+                )
+            ),
+        ),
+    ),
+    Page(
+        "formats",
+        "penstock.datastream.formats",
+        "Formats of files and messages.",
+        tuple(f"{_FORMATS}.{name}" for name in ("json", "csv", "avro", "parquet", "orc")),
+    ),
+    Page(
+        "savepoint",
+        "penstock.datastream.savepoint",
+        "Reading savepoints and checkpoints.",
+        ("penstock.datastream.savepoint",),
+    ),
+    Page(
+        "datastream",
+        "penstock.datastream",
+        "The environment, streams, and what they take.",
+        (
+            "penstock.datastream",
+            "penstock.datastream.data_stream",
+            "penstock.datastream.async_retry_predicates",
+            "penstock.datastream.async_retry_strategies",
+        ),
+    ),
+    Page(
+        "common",
+        "penstock.common",
+        "Types, times, watermarks, configuration and results.",
+        (
+            "penstock.common",
+            "penstock.common.typeinfo",
+            "penstock.common.watermark_strategy",
+            "penstock.common.constants",
+        ),
+    ),
+    Page(
+        "metrics",
+        "penstock.metrics",
+        "Metrics that functions register. They stay in the task: nothing reports them yet.",
+        ("penstock.metrics",),
+    ),
+    Page(
+        "testing",
+        "penstock.testing",
+        "For tests of programs; see [Testing](../../guides/testing.md).",
+        ("penstock.testing",),
+    ),
+)
+INDEX_HEAD: Final = """# API
+
+Every public name, by module. Names, parameters and defaults are PyFlink's where PyFlink has them. Any other module of the package is
+internal and may change.
+"""
+
+
+# ---------------------------------------------------------------- command line
+
+
+def command_line() -> str:
+    parts = [CLI_HEAD.rstrip()]
+    for name, help_text, command in _commands(parser(), ""):
+        parts += [f"## penstock {name}", _sentence(help_text)]
+        parts.append("```shell\n" + "\n".join(EXAMPLES[name]) + "\n```")
+        parts.append("\n".join(["| Argument | What it is |", "|---|---|", *_rows(command)]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _commands(
+    of: argparse.ArgumentParser, prefix: str
+) -> Iterator[tuple[str, str, argparse.ArgumentParser]]:
+    """(name, help, parser) of each command that has no commands below it."""
+    for action in of._actions:  # argparse tells them nowhere else
+        if not isinstance(action, argparse._SubParsersAction):
+            continue
+        helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
+        for name, command in action.choices.items():
+            below = list(_commands(command, f"{prefix}{name} "))
+            yield from below or [(f"{prefix}{name}", helps[name], command)]
+
+
+def _rows(command: argparse.ArgumentParser) -> Iterator[str]:
+    for action in command._actions:
+        if action.dest == "help":
+            continue
+        shown = action.metavar or action.dest.upper()
+        value = " ".join(shown) if isinstance(shown, tuple) else shown
+        names = [f"{name} {value}" if action.nargs != 0 else name for name in action.option_strings]
+        told = _sentence(action.help or "")
+        if action.option_strings and action.required:
+            told += " Required."
+        if isinstance(action.default, list):
+            told += " May be given several times."
+        yield f"| {', '.join(f'`{name}`' for name in names or [action.dest])} | {told} |"
+
+
+def _sentence(text: str) -> str:
+    """With a capital, unless it begins with the name of an option."""
+    begin = text[:1].upper() if text.split(" ", maxsplit=1)[0].isalpha() else text[:1]
+    return begin + text[1:] + ("" if text.endswith(".") else ".")
+
+
+# ---------------------------------------------------------------- API
+
+
+def public_names(module: ModuleType) -> Sequence[str]:
+    declared: Sequence[str] | None = getattr(module, "__all__", None)
+    if declared is not None:
+        return declared
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
+    ]
+
+
+def api_pages() -> dict[str, str]:
+    """Text by file name."""
+    found: dict[str, str] = {}
+    shown: dict[int, str] = {}
+    for page in PAGES:
+        found[page.file] = _api_page(page, shown)
+    rows = [f"| [{page.title}]({page.file}.md) | {page.text} |" for page in PAGES]
+    rows.sort()
+    table = "\n".join(["| Module | What it has |", "|---|---|", *rows])
+    found["index"] = f"{INDEX_HEAD}\n{table}\n"
+    return found
+
+
+def _api_page(page: Page, shown: dict[int, str]) -> str:
+    """`shown`: where the text of each object is, by its identity; gets this page's."""
+    parts = [f"# {page.title}", page.text]
+    for name in page.modules:
+        module = importlib.import_module(name)
+        elsewhere: list[str] = []
+        own: list[str] = []
+        for member in public_names(module):
+            value = getattr(module, member)
+            place = shown.setdefault(id(value), f"{page.file}.md#{name}.{member}")
+            if place == f"{page.file}.md#{name}.{member}":
+                own.append(f"::: {name}.{member}")
+            else:
+                elsewhere.append(f"[`{member}`]({place})")
+        if len(page.modules) > 1 and (own or elsewhere):
+            parts.append(f"## {name}")
+        if elsewhere:
+            parts.append("Described on another page: " + ", ".join(elsewhere) + ".")
+        parts += own
+    return "\n\n".join(parts) + "\n"
+
+
+def documents() -> dict[Path, str]:
+    """Text of every generated page by its path."""
+    api = {REFERENCE / "api" / f"{name}.md": text for name, text in api_pages().items()}
+    return {REFERENCE / "cli.md": command_line(), **api}
+
+
+if __name__ == "__main__":
+    for path, text in documents().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
