@@ -29,7 +29,7 @@ from penstock.runtime.network.network_memory import (
 from penstock.runtime.network.network_settings import NetworkSettings
 from penstock.runtime.network.partition.result_partition import pipelined_partition
 from tests.conformance.compare import differences
-from tests.unit.runtime.gate.tools import (
+from tests.tools.runtime.gates import (
     HERE,
     THERE,
     Host,

@@ -40,9 +40,9 @@ from penstock.runtime.task.latency import Granularity, LatencyStats
 from penstock.runtime.watermarks.strategy import WatermarkStrategy
 from penstock.runtime.windowing import TumblingEventTimeWindows
 from tests.conformance.compare import differences, is_equal
-from tests.unit.connectors.fakes import FakeReaderContext
-from tests.unit.runtime.harness import OperatorHarness
-from tests.unit.runtime.tasks import opened
+from tests.tools.connectors.played_by_hand import FakeReaderContext
+from tests.tools.runtime.operator_harness import OperatorHarness
+from tests.tools.runtime.task_parts import opened
 
 Given = dict[str, Any]
 LEFT, RIGHT = 0, 1

@@ -29,7 +29,7 @@ from penstock.runtime.network.partition.subpartition import REFUSED
 from penstock.runtime.network.partitioner import RoundRobin, make_partitioner
 from penstock.runtime.network.prioritized_deque import PrioritizedDeque
 from tests.conformance.compare import differences
-from tests.unit.runtime.partition.tools import (
+from tests.tools.runtime.partitions import (
     Barrier,
     Checkpoints,
     Listener,

@@ -33,7 +33,7 @@ from penstock.runtime.windowing import (
 )
 from tests.conformance.compare import differences
 from tests.conformance.window_area import window_operator
-from tests.unit.runtime.harness import FakeTimers
+from tests.tools.runtime.operator_harness import FakeTimers
 
 Given = dict[str, Any]
 _STATUS = {"IDLE": IDLE, "ACTIVE": ACTIVE}

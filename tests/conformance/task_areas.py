@@ -26,7 +26,7 @@ from penstock.runtime.task.input_status import InputStatus, next_move
 from penstock.runtime.task.mailbox import MIN_PRIORITY, Mail, MailboxClosed, TaskMailbox
 from penstock.runtime.task.mailbox_processor import MailboxProcessor
 from tests.conformance.compare import differences
-from tests.unit.runtime.mailboxes import Threads
+from tests.tools.runtime.mailboxes import Threads
 
 Given = dict[str, Any]
 

@@ -29,7 +29,7 @@ from penstock.runtime.windowing import (
     TumblingEventTimeWindows,
 )
 from tests.conformance.compare import differences
-from tests.unit.runtime.harness import OperatorHarness, stamped
+from tests.tools.runtime.operator_harness import OperatorHarness, stamped
 
 Given = dict[str, Any]
 LATE = "late"

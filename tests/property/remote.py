@@ -1,7 +1,7 @@
 """A partition read over a remote channel, as far as credit goes: encoder, bytes, sequence numbers, no socket."""
 
 from penstock.runtime.elements import ColumnBatch, RowBatch
-from tests.unit.runtime.gate.tools import Sender
+from tests.tools.runtime.gates import Sender
 
 
 class Remote:

@@ -44,9 +44,9 @@ from penstock.runtime.task.input_status import InputStatus
 from penstock.runtime.task.stream_task import StreamTask
 from penstock.runtime.task.writers import PartitionWriter
 from tests.property.remote import Remote
-from tests.unit.runtime.gate.tools import Host, Listener
-from tests.unit.runtime.partition.tools import Manager
-from tests.unit.runtime.tasks import MS, Clock, ListInput, Remembering
+from tests.tools.runtime.gates import Host, Listener
+from tests.tools.runtime.partitions import Manager
+from tests.tools.runtime.task_parts import MS, Clock, ListInput, Remembering
 
 FRAME_BYTES = 256
 ROUNDS = 20_000

@@ -28,7 +28,7 @@ from tests.property.test_exchange import (
     result_partition,
     run,
 )
-from tests.unit.runtime.gate.tools import (
+from tests.tools.runtime.gates import (
     HERE,
     THERE,
     Host,
@@ -38,7 +38,7 @@ from tests.unit.runtime.gate.tools import (
     input_of,
     result_id,
 )
-from tests.unit.runtime.tasks import Clock, ListInput, Remembering, task_of
+from tests.tools.runtime.task_parts import Clock, ListInput, Remembering, task_of
 
 ROWS = st.lists(st.integers(0, 99), max_size=40)
 CUTS = st.lists(st.integers(1, 5), max_size=20)

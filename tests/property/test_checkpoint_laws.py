@@ -21,14 +21,14 @@ from penstock.model.messages import (
 )
 from penstock.model.states import ExecutionState as S
 from penstock.model.states import JobStatus
-from tests.unit.machines.bench import BROKEN
-from tests.unit.machines.checkpoints.bench import (
+from tests.tools.machines.checkpoint_bench import (
     ALL,
     EVERY_SECOND,
     CheckpointBench,
     list_handle,
     state_of,
 )
+from tests.tools.machines.job_bench import BROKEN
 
 SETTINGS = replace(EVERY_SECOND, max_concurrent=3, tolerable_failures=2, timeout_ms=5000)
 OPS = st.one_of(

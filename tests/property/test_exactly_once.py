@@ -13,8 +13,8 @@ from penstock.datastream.connectors.file_system import BucketAssigner, FileSink
 from penstock.datastream.connectors.sql_sink import SqlSink
 from penstock.runtime.operators import SinkOperator
 from penstock.runtime.records.frozen import plain_dumps
-from tests.unit.runtime.checkpoint.restoring import rescaled
-from tests.unit.runtime.harness import OperatorHarness
+from tests.tools.runtime.operator_harness import OperatorHarness
+from tests.tools.runtime.restoring import rescaled
 
 ACTION = (
     st.integers(1, 4)  # records to write

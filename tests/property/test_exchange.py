@@ -35,7 +35,7 @@ from penstock.runtime.task.input_status import InputStatus
 from penstock.runtime.task.writers import PartitionWriter
 from penstock.runtime.watermarks.valve import StatusWatermarkValve
 from tests.property.remote import Remote
-from tests.unit.runtime.gate.tools import (
+from tests.tools.runtime.gates import (
     HERE,
     THERE,
     Host,
@@ -47,7 +47,7 @@ from tests.unit.runtime.gate.tools import (
     local_gate,
     result_id,
 )
-from tests.unit.runtime.tasks import Clock, ListInput, Logging, Remembering, task_of
+from tests.tools.runtime.task_parts import Clock, ListInput, Logging, Remembering, task_of
 
 ROWS = st.lists(st.integers(-50, 50), max_size=60)
 CUTS = st.lists(st.integers(1, 7), max_size=30)

@@ -24,7 +24,7 @@ from penstock.runtime.network.gate.single import SingleInputGate
 from penstock.runtime.network.network_memory import NetworkMemory
 from penstock.runtime.network.network_settings import NetworkSettings
 from penstock.runtime.network.partition.result_partition import pipelined_partition, pool_of
-from tests.unit.runtime.gate.tools import HERE, THERE, Listener, descriptor, result_id
+from tests.tools.runtime.gates import HERE, THERE, Listener, descriptor, result_id
 
 BUFFER = 4096
 RECORD = 700  # bytes: five of them fill a buffer

@@ -22,7 +22,7 @@ from penstock.datastream.connectors import NumberSequenceSource
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
 from tests.property.stepped_job import SteppedJob
-from tests.unit.api.fakes import FakeExecutor
+from tests.tools.hosting.fake_executor import FakeExecutor
 
 MODULUS = 1009
 AT_THE_END = 1 << 62

@@ -31,8 +31,8 @@ from penstock.runtime.operators.windowed.join import (
 )
 from penstock.runtime.watermarks.valve import CombinedWatermark, StatusWatermarkValve
 from penstock.runtime.windowing import TumblingEventTimeWindows
-from tests.unit.runtime.async_calls import AsyncHarness
-from tests.unit.runtime.harness import OperatorHarness
+from tests.tools.runtime.async_calls import AsyncHarness
+from tests.tools.runtime.operator_harness import OperatorHarness
 
 KEYS = (KeySelection(itemgetter(0)), KeySelection(itemgetter(0)))
 # (side, key, timestamp) of a record; side 2: a watermark on both inputs.

@@ -45,9 +45,9 @@ from penstock.runtime.windowing import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from tests.unit.runtime.async_calls import AsyncHarness
-from tests.unit.runtime.checkpoint.restoring import MAX_PARALLELISM, rescaled
-from tests.unit.runtime.harness import OperatorHarness
+from tests.tools.runtime.async_calls import AsyncHarness
+from tests.tools.runtime.operator_harness import OperatorHarness
+from tests.tools.runtime.restoring import MAX_PARALLELISM, rescaled
 
 KEY = KeySelection(itemgetter(0))
 BOTH = (KEY, KEY)

@@ -45,7 +45,7 @@ from penstock.runtime.windowing import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from tests.unit.runtime.harness import OperatorHarness
+from tests.tools.runtime.operator_harness import OperatorHarness
 
 SCALARS = st.one_of(
     st.text(max_size=5),

@@ -27,8 +27,8 @@ from penstock.model.messages import (
     TimerFired,
 )
 from penstock.model.states import ExecutionState
-from tests.unit.machines.bench import Bench
-from tests.unit.machines.graphs import job_graph
+from tests.tools.machines.job_bench import Bench
+from tests.tools.machines.job_graphs import job_graph
 
 NAMES = "ABCDE"
 TYPES = list(ResultPartitionType)

@@ -18,8 +18,8 @@ from penstock.runtime.elements import (
 from penstock.runtime.operator import Operator
 from penstock.runtime.state.snapshot import IN_HAND, ListPart, OperatorSnapshot
 from penstock.runtime.task.input_status import InputStatus
-from tests.unit.runtime.checkpoint.restoring import rescaled
-from tests.unit.runtime.tasks import Clock, ListInput, Remembering, task_of, values_of
+from tests.tools.runtime.restoring import rescaled
+from tests.tools.runtime.task_parts import Clock, ListInput, Remembering, task_of, values_of
 
 BATCHES = st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=12), max_size=6)
 

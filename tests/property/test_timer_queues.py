@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from penstock.runtime.keys.hashing import original_key, state_key
 from penstock.runtime.state.rocks import timers as rocks_timers
 from penstock.runtime.windows import TimeWindow
-from tests.unit.runtime.keyed_backends import GROUPS, KINDS, Backends, through_bytes
+from tests.tools.runtime.keyed_backends import GROUPS, KINDS, Backends, through_bytes
 
 NAME = "timers/event"
 KEYS = [1, "1", True, (1, "a"), "", 2**70, *range(100, 112)]

@@ -23,11 +23,11 @@ from tests.property.test_alignment import (
     seen_in,
 )
 from tests.property.test_exchange import run
-from tests.unit.runtime.gate.tools import (
+from tests.tools.runtime.gates import (
     HERE,
     THERE,
 )
-from tests.unit.runtime.tasks import Clock, Remembering, task_of, values_of
+from tests.tools.runtime.task_parts import Clock, Remembering, task_of, values_of
 
 
 class Overtaken:

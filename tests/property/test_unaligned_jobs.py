@@ -26,7 +26,7 @@ from tests.property.test_job_graphs import (
     plans,
 )
 from tests.property.unaligned_job import UnalignedJob
-from tests.unit.api.fakes import FakeExecutor
+from tests.tools.hosting.fake_executor import FakeExecutor
 
 OPTIONS = {
     "unaligned": CheckpointOptions(is_unaligned=True),

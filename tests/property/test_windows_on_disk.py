@@ -29,8 +29,8 @@ from tests.property.test_restore import (
     window,
     window_join,
 )
-from tests.unit.runtime.checkpoint.restoring import PIECES, restored, written, written_as_files
-from tests.unit.runtime.keyed_backends import KINDS, Backends
+from tests.tools.runtime.keyed_backends import KINDS, Backends
+from tests.tools.runtime.restoring import PIECES, restored, written, written_as_files
 
 LAST = ReduceContents(UserFunction(lambda _first, second: second))
 WINDOWS = {

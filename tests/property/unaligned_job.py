@@ -32,7 +32,7 @@ from penstock.runtime.task.finished_chain import FinishedChain, FinishedSource
 from penstock.runtime.task.stream_task import SliceSizer
 from tests.property.remote import Remote
 from tests.property.stepped_job import SteppedJob, Subtask
-from tests.unit.runtime.tasks import values_of
+from tests.tools.runtime.task_parts import values_of
 
 
 class OneByOne(SliceSizer):

@@ -19,10 +19,10 @@ from penstock.datastream.connectors.file_system import FileSink
 from penstock.datastream.connectors.number_seq import NumberSequenceSource
 from penstock.hosting.doctor.examine import examine
 from penstock.model.config import Settings
-from tests.network import network
 from tests.spark.sessions import FAILS_FAST, LOCAL
 from tests.spark.standalone import standalone
 from tests.spark.waiting import until_there
+from tests.tools.network import network
 
 pytestmark = pytest.mark.spark
 CORES = 3

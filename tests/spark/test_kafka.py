@@ -4,9 +4,9 @@ import pytest
 
 from penstock.common import WatermarkStrategy
 from penstock.datastream.connectors import DeliveryGuarantee
-from tests.kafka_broker import running_broker
 from tests.spark.programs import environment
-from tests.unit.connectors.kafka_tools import bounded, produce, sink_builder, texts
+from tests.tools.brokers.kafka import running_broker
+from tests.tools.brokers.kafka_topics import bounded, produce, sink_builder, texts
 
 pytestmark = pytest.mark.spark
 

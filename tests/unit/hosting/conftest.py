@@ -3,8 +3,8 @@
 import pytest
 
 from penstock.model.checkpoints import TaskCheckpointing
-from tests.unit.hosting.fake_driver import FakeDriver
-from tests.unit.hosting.gated_program import Gate
+from tests.tools.hosting.fake_driver import FakeDriver
+from tests.tools.programs.gated_program import Gate
 
 
 @pytest.fixture

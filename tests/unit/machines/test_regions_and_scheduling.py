@@ -9,7 +9,7 @@ from penstock.machines.failover.failover import RestartAll, RestartRegions
 from penstock.machines.scheduling.scheduling import PipelinedRegionScheduling
 from penstock.model.errors import BrokenInvariant, GraphError
 from penstock.model.graph.job_graph import ResultPartitionType
-from tests.unit.machines.graphs import A2A, BLOCKING, PIPELINED, POINTWISE, figure, job_graph
+from tests.tools.machines.job_graphs import A2A, BLOCKING, PIPELINED, POINTWISE, figure, job_graph
 
 HYBRID = ResultPartitionType.HYBRID_FULL
 

@@ -22,7 +22,7 @@ from penstock.model.messages import (
     TaskManagerRegistered,
 )
 from penstock.model.slot_size import UNSIZED, slot_size
-from tests.unit.machines.graphs import job_graph
+from tests.tools.machines.job_graphs import job_graph
 
 BIG = slot_size({"cpu": 2, "heap": 512})
 JOB = JobId("job")

@@ -15,7 +15,7 @@ from penstock.hosting.batch.key_spool import BUCKETS, KeySpool
 from penstock.hosting.batch.shuffle_records import RecordBuilder
 from penstock.runtime.elements import RowBatch
 from penstock.runtime.keys import KeySelection
-from tests.unit.hosting.batch.test_batch_jobs import collected, environment
+from tests.jobs.batch.test_batch_mode import collected, environment
 
 KEYS = 500
 ROWS = 200

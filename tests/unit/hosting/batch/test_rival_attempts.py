@@ -23,7 +23,7 @@ from penstock.model.ids import JobId
 from penstock.model.messages import Committable
 from penstock.runtime.batch.graph import in_batch
 from penstock.runtime.sources.contract import Source
-from tests.unit.api.fakes import FakeExecutor
+from tests.tools.hosting.fake_executor import FakeExecutor
 
 JOB = JobId("a" * 32)
 LINES = [f"line {number}" for number in range(20_000)]

@@ -19,7 +19,7 @@ from penstock.datastream.state import (
 from penstock.hosting.file_systems import CheckpointDamaged
 from penstock.model.errors import ConfigurationError, ExternalError, UserError
 from penstock.ui.cli import main
-from tests.unit.hosting.checkpoint_programs import (
+from tests.tools.programs.checkpoint_programs import (
     HeldSource,
     Stage,
     Watcher,

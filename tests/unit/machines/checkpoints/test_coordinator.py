@@ -29,8 +29,7 @@ from penstock.model.messages import (
 )
 from penstock.model.states import ExecutionState as S
 from penstock.model.states import JobStatus
-from tests.unit.machines.bench import USER, Bench, statuses
-from tests.unit.machines.checkpoints.bench import (
+from tests.tools.machines.checkpoint_bench import (
     ALL,
     EVERY_SECOND,
     CheckpointBench,
@@ -42,7 +41,8 @@ from tests.unit.machines.checkpoints.bench import (
     with_operators,
     written,
 )
-from tests.unit.machines.graphs import A2A, BLOCKING, job_graph, word_count
+from tests.tools.machines.job_bench import USER, Bench, statuses
+from tests.tools.machines.job_graphs import A2A, BLOCKING, job_graph, word_count
 
 STOP = CheckpointType.STOP_SUSPEND
 

@@ -16,8 +16,7 @@ from penstock.model.messages import (
 from penstock.model.messages.shared import FailureInfo
 from penstock.model.states import ExecutionState as S
 from penstock.model.states import JobStatus
-from tests.unit.machines.bench import USER
-from tests.unit.machines.checkpoints.bench import (
+from tests.tools.machines.checkpoint_bench import (
     ALL,
     EVERY_SECOND,
     CheckpointBench,
@@ -28,7 +27,8 @@ from tests.unit.machines.checkpoints.bench import (
     told,
     written,
 )
-from tests.unit.machines.graphs import job_graph
+from tests.tools.machines.job_bench import USER
+from tests.tools.machines.job_graphs import job_graph
 
 # ------------------------------------------------------------------ finished tasks
 

@@ -18,9 +18,9 @@ from penstock.model.graph.job_graph import JobGraph, OperatorInfo
 from penstock.model.ids import ExecutionVertexId, JobId, VertexId
 from penstock.model.key_groups import key_group_range
 from penstock.model.messages import DeployTask, RestoreCoordinators
-from tests.unit.machines.bench import Bench
-from tests.unit.machines.checkpoints.bench import keyed_handle, list_handle, with_operators
-from tests.unit.machines.graphs import job_graph
+from tests.tools.machines.checkpoint_bench import keyed_handle, list_handle, with_operators
+from tests.tools.machines.job_bench import Bench
+from tests.tools.machines.job_graphs import job_graph
 
 UNION = RedistributionMode.UNION
 

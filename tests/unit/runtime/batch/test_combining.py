@@ -20,7 +20,7 @@ from penstock.runtime.operators import reduce as module
 from penstock.runtime.operators.column_reduce import ColumnReduction
 from penstock.runtime.operators.reduce import KeyedAggregateOperator, ReduceOperator
 from penstock.runtime.records.sizes import objects_size, sorting_size
-from tests.unit.runtime.harness import OperatorHarness
+from tests.tools.runtime.operator_harness import OperatorHarness
 
 TYPE = Types.ROW_NAMED(["key", "other", "n"], [Types.STRING(), Types.LONG(), Types.LONG()])
 BY_KEY = KeySelection(("key",), Types.STRING(), TYPE)

@@ -18,7 +18,7 @@ from penstock.runtime.elements import MAX_WATERMARK, ColumnBatch
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operators.windowed import columns as module
 from penstock.runtime.operators.windowed.columns import ColumnWindowOperator
-from tests.unit.runtime.harness import OperatorHarness
+from tests.tools.runtime.operator_harness import OperatorHarness
 
 RECORDS = st.lists(
     st.tuples(st.integers(0, 3), st.integers(-9, 9), st.integers(-50, 50)), min_size=1, max_size=20

@@ -10,8 +10,8 @@ from penstock.runtime.operators import SinkOperator
 from penstock.runtime.records.frozen import plain_dumps
 from penstock.runtime.sink import Committer, Sink
 from tests.conformance.two_phase_commit import TwoPhaseCommit
-from tests.unit.runtime.checkpoint.restoring import rescaled
-from tests.unit.runtime.harness import OperatorHarness
+from tests.tools.runtime.operator_harness import OperatorHarness
+from tests.tools.runtime.restoring import rescaled
 
 
 class Transactions:

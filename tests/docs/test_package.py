@@ -1,0 +1,81 @@
+"""What a wheel and an sdist would hold, as hatchling reads pyproject.toml. Nothing is built."""
+
+import re
+import tomllib
+from pathlib import PurePath
+
+import pytest
+from hatchling.builders.sdist import SdistBuilder
+from hatchling.builders.wheel import WheelBuilder
+from hatchling.metadata.core import ProjectMetadata
+from hatchling.plugin.manager import PluginManager
+
+from scripts.package_readme import long_description
+from tests.docs.snippets import ROOT
+
+MOST_WHEEL_BYTES = 2 * 1024 * 1024
+NOT_FOR_USERS = {"tests", "simulation", "sim", "benchmarks", "audit", "examples", "docs", "scripts"}
+
+
+def files(builder):
+    """Size by path in the distribution."""
+    return {
+        PurePath(file.distribution_path): (ROOT / file.path).stat().st_size
+        for file in builder(str(ROOT)).recurse_included_files()
+    }
+
+
+@pytest.fixture(scope="module")
+def wheel():
+    return files(WheelBuilder)
+
+
+@pytest.fixture(scope="module")
+def sdist():
+    return set(files(SdistBuilder))
+
+
+def test_a_wheel_holds_the_package_alone(wheel):
+    assert {path.parts[0] for path in wheel} == {"penstock"}
+    assert not [path for path in wheel if NOT_FOR_USERS & set(path.parts)]
+    assert PurePath("penstock/py.typed") in wheel
+
+
+def test_a_wheel_is_small(wheel):
+    """Its files are compressed to about a third; before that they may be three times as large as it."""
+    assert sum(wheel.values()) < 3 * MOST_WHEEL_BYTES
+
+
+def test_an_sdist_has_what_builds_tests_and_documents_it(sdist):
+    needed = ["README.md", "LICENSE", "mkdocs.yml", "constraints.txt", "Makefile"]
+    assert {PurePath(name) for name in needed} <= sdist
+    tops = {path.parts[0] for path in sdist}
+    assert {"penstock", "tests", "docs", "examples", "scripts", "audit", "benchmarks"} <= tops
+    assert not tops & {".venv", "site", "dist", "spark-warehouse"}
+
+
+def test_the_package_does_without_what_a_wheel_leaves_out():
+    left_out = re.compile(
+        r"^\s*(from|import) (penstock\.hosting\.sim|simulation|tests|audit)\b", re.M
+    )
+    for path in (ROOT / "penstock").rglob("*.py"):
+        if "sim" not in path.parts:
+            assert not left_out.search(path.read_text("utf-8")), path
+
+
+def test_metadata_is_complete():
+    core = ProjectMetadata(str(ROOT), PluginManager()).core
+    assert core.description
+    assert core.license_expression == "Apache-2.0"
+    assert core.requires_python == ">=3.11"
+    assert core.readme_content_type == "text/markdown"
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert {"authors", "classifiers", "keywords", "license-files"} <= declared.keys()
+
+
+def test_the_long_description_needs_nothing_beside_it():
+    """A package index shows it alone: relative links and pictures would lead nowhere."""
+    told = long_description((ROOT / "README.md").read_text("utf-8"))
+    targets = re.findall(r"\]\(([^)]+)\)", told)
+    assert [target for target in targets if not target.startswith(("https://", "#"))] == []
+    assert "<!--" not in told

@@ -1,0 +1,12 @@
+"""Brokers for jobs that read and write messages."""
+
+from tests.tools.brokers.fixtures import (
+    amqp,
+    broker,
+    leave_no_kafka_client,
+    own_amqp,
+    queue,
+    running_pulsar_broker,
+)
+
+__all__ = ["amqp", "broker", "leave_no_kafka_client", "own_amqp", "queue", "running_pulsar_broker"]

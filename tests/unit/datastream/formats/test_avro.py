@@ -1,0 +1,285 @@
+"""Avro rows and files. Bytes are those of the Avro 1.12 specification's binary encoding; types are Flink's AvroSchemaConverter's."""
+
+import contextlib
+import datetime as dt
+import json
+import pickle
+from decimal import Decimal
+
+import fastavro
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.common import Row, Types
+from penstock.datastream.connectors.file_system import BucketAssigner, FileSink, FileSource
+from penstock.datastream.formats.avro import (
+    AvroBulkWriters,
+    AvroFormat,
+    AvroInputFormat,
+    AvroRowDeserializationSchema,
+    AvroRowSerializationSchema,
+    AvroSchema,
+    GenericRecordAvroTypeInfo,
+)
+from penstock.datastream.formats.parquet import AvroParquetReaders, AvroParquetWriters
+from penstock.model.errors import ConfigurationError, UserCodeError
+from penstock.runtime.elements import RowBatch
+from penstock.runtime.operator import Accepts
+from tests.tools.connectors.played_by_hand import rows, run_source, writer_context
+
+USER = """{"type": "record", "name": "User", "namespace": "shop", "fields": [
+    {"name": "id", "type": "long"}, {"name": "name", "type": ["null", "string"], "default": null}]}"""
+WIDE = json.dumps({
+    "type": "record",
+    "name": "Wide",
+    "fields": [
+        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}},
+        {"name": "same", "type": "Kind"},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+        {"name": "counts", "type": {"type": "map", "values": "int"}},
+        {"name": "raw", "type": "bytes"},
+        {"name": "hash", "type": {"type": "fixed", "name": "Hash", "size": 2}},
+        {
+            "name": "price",
+            "type": {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2},
+        },
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "noon", "type": {"type": "int", "logicalType": "time-millis"}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "wall", "type": {"type": "long", "logicalType": "local-timestamp-micros"}},
+        {
+            "name": "inner",
+            "type": {
+                "type": "record",
+                "name": "Inner",
+                "fields": [{"name": "f", "type": "float"}, {"name": "b", "type": "boolean"}],
+            },
+        },
+    ],
+})
+WIDE_ROW = Row(
+    kind="A",
+    same="B",
+    tags=["x", "y"],
+    counts={"a": 1},
+    raw=b"\x00\xff",
+    hash=b"ab",
+    price=Decimal("12.50"),
+    day=dt.date(2020, 2, 29),
+    noon=dt.time(12, 0, 1),
+    at=dt.datetime.fromisoformat("2020-01-02T03:04:05.006"),
+    wall=dt.datetime.fromisoformat("2020-01-02T03:04:05.000006"),
+    inner=Row(f=1.5, b=True),
+)
+NODE = """{"type": "record", "name": "Node", "fields": [
+    {"name": "value", "type": "int"}, {"name": "next", "type": ["null", "Node"]}]}"""
+
+
+def written(tmp_path, factory, values, attempt=0):
+    sink = (
+        FileSink
+        .for_bulk_format(str(tmp_path), factory)
+        .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        .build()
+    )
+    assert sink.accepts is Accepts.ROWS
+    writer = sink.create_writer(writer_context(attempt=attempt))
+    with contextlib.closing(writer):
+        writer.write(RowBatch(values), 0)
+        prepared = writer.prepare_commit()
+    sink.create_committer().commit(prepared)
+    return prepared[0][1]
+
+
+def test_a_row_is_the_bytes_of_the_specification():
+    schema = AvroRowSerializationSchema(avro_schema_string=USER)
+    assert schema.serialize(Row(3, "ab")) == b"\x06\x02\x04ab"
+    assert schema.serialize(Row(id=-1, name=None)) == b"\x01\x00"
+
+
+def test_bytes_are_a_row_of_the_schemas_type():
+    schema = AvroRowDeserializationSchema(avro_schema_string=USER)
+    assert schema.deserialize(b"\x06\x02\x04ab") == Row(id=3, name="ab")
+    assert schema.deserialize(b"\x01\x00") == Row(id=-1, name=None)
+    assert schema.deserialize(b"") is None
+    assert schema.produced_type == Types.ROW_NAMED(["id", "name"], [Types.LONG(), Types.STRING()])
+
+
+def test_every_kind_of_field_comes_back():
+    there = AvroRowSerializationSchema(avro_schema_string=WIDE)
+    back = AvroRowDeserializationSchema(avro_schema_string=WIDE)
+    found = back.deserialize(there.serialize(WIDE_ROW))
+    assert found == WIDE_ROW
+    assert str(back.produced_type) == (
+        "RowTypeInfo(kind: String, same: String, tags: ObjectArrayTypeInfo<String>, counts: MapTypeInfo<String, Integer>, "
+        "raw: PrimitiveArrayTypeInfo<Byte>, hash: PrimitiveArrayTypeInfo<Byte>, price: BigDecimal, day: DateTypeInfo, "
+        "noon: TimeTypeInfo, at: TimestampTypeInfo, wall: TimestampTypeInfo, inner: RowTypeInfo(f: Float, b: Boolean))"
+    )
+
+
+def test_schemas_that_were_used_travel():
+    there = AvroRowSerializationSchema(avro_schema_string=USER)
+    back = AvroRowDeserializationSchema(avro_schema_string=USER)
+    data = there.serialize(Row(1, "a"))
+    back.deserialize(data)
+    assert pickle.loads(pickle.dumps(there)).serialize(Row(1, "a")) == data
+    assert pickle.loads(pickle.dumps(back)).deserialize(data) == Row(id=1, name="a")
+
+
+@pytest.mark.parametrize("data", [b"\x06", b"\x06\x08ab", b"\x06\x02\xff"])
+def test_what_is_no_avro_is_named(data):
+    schema = AvroRowDeserializationSchema(avro_schema_string=USER)
+    with pytest.raises(ValueError, match="not Avro of RowTypeInfo.* Message: b'"):
+        schema.deserialize(data)
+
+
+@pytest.mark.parametrize("value", [Row("x", "y"), Row(1), 5])
+def test_a_record_of_another_shape_is_named(value):
+    schema = AvroRowSerializationSchema(avro_schema_string=USER)
+    with pytest.raises(ValueError, match="a record is not of RowTypeInfo"):
+        schema.serialize(value)
+
+
+def test_schemas_are_checked_when_they_are_made(tmp_path):
+    for text in ("{", '{"type": "recrod", "name": "A", "fields": []}', "[1]"):
+        with pytest.raises(ConfigurationError, match="not an Avro schema"):
+            AvroSchema.parse_string(text)
+    for kind in (AvroRowSerializationSchema, AvroRowDeserializationSchema):
+        with pytest.raises(ConfigurationError, match="class of Java"):
+            kind("com.shop.User")
+        with pytest.raises(TypeError, match="needs avro_schema_string"):
+            kind()
+        with pytest.raises(ConfigurationError, match="schema of a record"):
+            kind(avro_schema_string='"int"')
+        with pytest.raises(ConfigurationError, match="'Node' contains itself"):
+            kind(avro_schema_string=NODE)
+    path = tmp_path / "user.avsc"
+    path.write_text(USER)
+    assert str(AvroSchema.parse_file(str(path))) == str(AvroSchema.parse_string(USER))
+
+
+def test_the_type_of_generic_records_is_its_schema():
+    kind = GenericRecordAvroTypeInfo(AvroSchema.parse_string(USER))
+    assert str(kind).startswith('GenericRecord("{"type":"record","name":"User"')
+    assert kind == GenericRecordAvroTypeInfo(AvroSchema.parse_string(USER))
+    assert kind != GenericRecordAvroTypeInfo(AvroSchema.parse_string(NODE))
+    assert pickle.loads(pickle.dumps(kind)) == kind
+
+
+def test_a_file_is_written_and_read_by_others(tmp_path):
+    schema = AvroSchema.parse_string(USER)
+    path = written(
+        tmp_path,
+        AvroBulkWriters.for_generic_record(schema),
+        [{"id": 1, "name": "a"}, {"id": 2}, Row(3, "c")],
+    )
+    with open(path, "rb") as file:
+        found = list(fastavro.reader(file))
+    assert found == [{"id": 1, "name": "a"}, {"id": 2, "name": None}, {"id": 3, "name": "c"}]
+
+
+def test_records_that_contain_themselves_are_generic_ones(tmp_path):
+    schema = AvroSchema.parse_string(NODE)
+    value = {"value": 1, "next": {"value": 2, "next": None}}
+    path = written(tmp_path, AvroBulkWriters.for_generic_record(schema), [value])
+    source = AvroInputFormat(path, schema).create_source()
+    assert rows(run_source(source)) == [value]
+
+
+def test_a_record_that_does_not_fit_names_itself(tmp_path):
+    factory = AvroBulkWriters.for_generic_record(AvroSchema.parse_string(USER))
+    with pytest.raises(UserCodeError, match=r"not of the Avro schema .* Record: \{'id': 'x'"):
+        written(tmp_path, factory, [{"id": "x", "name": "a"}])
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate"])
+def test_a_file_is_read_in_pieces(tmp_path, codec):
+    schema = AvroSchema.parse_string(USER)
+    records = [{"id": number, "name": f"user {number}"} for number in range(2000)]
+    path = tmp_path / "users.avro"
+    with path.open("wb") as file:
+        fastavro.writer(file, schema.parsed(), records, codec=codec, sync_interval=500)
+    form = AvroFormat(schema)
+    pieces = list(form.pieces(str(path), 2000))
+    assert len(pieces) > 3
+    assert pieces[-1].stop == path.stat().st_size
+    found = [[value for batch in form.read(one) for value in batch.values] for one in pieces]
+    assert all(found)
+    assert [value for part in found for value in part] == records
+    source = FileSource.for_record_stream_format(form, str(path)).set_split_size(2000).build()
+    assert source.produced_type == GenericRecordAvroTypeInfo(schema)
+    assert sorted(one["id"] for one in rows(run_source(source, parallelism=2))) == [*range(2000)]
+
+
+def test_a_file_is_read_as_the_readers_schema_says(tmp_path):
+    path = tmp_path / "users.avro"
+    with path.open("wb") as file:
+        fastavro.writer(file, AvroSchema.parse_string(USER).parsed(), [{"id": 1, "name": "a"}])
+    wanted = AvroSchema.parse_string(
+        '{"type": "record", "name": "User", "namespace": "shop", "fields": ['
+        '{"name": "name", "type": ["null", "string"]}, {"name": "age", "type": "int", "default": 7}]}'
+    )
+    source = AvroInputFormat(str(path), wanted).create_source()
+    assert rows(run_source(source)) == [{"name": "a", "age": 7}]
+    other = AvroSchema.parse_string(
+        '{"type": "record", "name": "User", "fields": [{"name": "age", "type": "int"}]}'
+    )
+    with pytest.raises(UserCodeError, match="cannot be read as Avro"):
+        rows(run_source(AvroInputFormat(str(path), other).create_source()))
+
+
+def test_an_empty_file_has_no_records_and_a_damaged_one_is_named(tmp_path):
+    schema = AvroSchema.parse_string(USER)
+    path = tmp_path / "users.avro"
+    with path.open("wb") as file:
+        fastavro.writer(file, schema.parsed(), [])
+    source = AvroInputFormat(str(path), schema).create_source()
+    assert rows(run_source(source)) == []
+    with path.open("wb") as file:
+        fastavro.writer(file, schema.parsed(), [{"id": 1, "name": "a"}])
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(UserCodeError, match="middle of a block"):
+        rows(run_source(source))
+    path.write_text("id,name\n")
+    with pytest.raises(UserCodeError, match="not an Avro object container file"):
+        rows(run_source(source))
+
+
+def test_generic_records_in_parquet(tmp_path):
+    schema = AvroSchema.parse_string(WIDE)
+    there = dict(zip(WIDE_ROW._fields, WIDE_ROW, strict=True))
+    path = written(tmp_path, AvroParquetWriters.for_generic_record(schema), [WIDE_ROW, there])
+    metadata = pq.read_schema(path)
+    assert metadata.metadata[b"parquet.avro.schema"].decode() == str(schema)
+    assert metadata.field("tags").nullable is False
+    source = FileSource.for_record_stream_format(
+        AvroParquetReaders.for_generic_record(schema), path
+    ).build()
+    stamped = there | {
+        "at": there["at"].replace(tzinfo=dt.UTC),
+        "inner": {"f": 1.5, "b": True},
+    }
+    assert rows(run_source(source)) == [stamped, stamped]
+
+
+def test_parquet_is_read_as_the_schema_says_and_keeps_its_rules(tmp_path):
+    factory = AvroParquetWriters.for_generic_record(AvroSchema.parse_string(USER))
+    path = written(tmp_path, factory, [{"id": 1, "name": None}])
+    wanted = '{"type": "record", "name": "User", "fields": [{"name": "id", "type": "long"}, %s]}'
+    good = AvroSchema.parse_string(wanted % '{"name": "age", "type": "int", "default": 7}')
+    form = AvroParquetReaders.for_generic_record(good)
+    source = FileSource.for_record_stream_format(form, path).build()
+    assert rows(run_source(source)) == [{"id": 1, "age": 7}]
+    bad = AvroSchema.parse_string(wanted % '{"name": "age", "type": "int"}')
+    form = AvroParquetReaders.for_generic_record(bad)
+    with pytest.raises(UserCodeError, match=r"has no columns \['age'\]"):
+        rows(run_source(FileSource.for_record_stream_format(form, path).build()))
+    with pytest.raises(Exception, match="non-nullable"):
+        written(tmp_path, factory, [{"id": None, "name": "a"}], attempt=1)
+    for kind in (AvroParquetReaders, AvroParquetWriters):
+        with pytest.raises(ConfigurationError, match='schema of a record.*got "int"'):
+            kind.for_generic_record(AvroSchema.parse_string('"int"'))
+    with pytest.raises(ConfigurationError, match="union of several types"):
+        AvroParquetWriters.for_generic_record(
+            AvroSchema.parse_string(wanted % '{"name": "u", "type": ["int", "string"]}')
+        )

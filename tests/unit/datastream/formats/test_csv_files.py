@@ -1,0 +1,193 @@
+"""Files of CSV: values from the rules of Jackson's CsvSchema and PyFlink's CsvSchemaBuilder."""
+
+import gzip
+import pickle
+from decimal import Decimal
+
+import pytest
+
+from penstock.common import Row, Types
+from penstock.datastream.connectors.file_system import BucketAssigner, FileSink, FileSource
+from penstock.datastream.formats.csv import CsvBulkWriters, CsvReaderFormat, CsvSchema
+from penstock.model.errors import ConfigurationError, UserCodeError
+from penstock.runtime.elements import RowBatch
+from penstock.runtime.operator import Accepts
+from tests.tools.connectors.played_by_hand import rows, run_source, writer_context
+
+
+def columns():
+    return (
+        CsvSchema
+        .builder()
+        .add_number_column("id")
+        .add_string_column("name")
+        .add_boolean_column("new")
+        .add_number_column("price", Types.BIG_DEC())
+        .add_array_column("sizes", "#", Types.INT())
+    )
+
+
+def read(tmp_path, text, schema):
+    path = tmp_path / "data.csv"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    form = CsvReaderFormat.for_schema(schema)
+    return rows(run_source(FileSource.for_record_stream_format(form, str(path)).build()))
+
+
+def write(tmp_path, values, schema):
+    sink = (
+        FileSink
+        .for_bulk_format(str(tmp_path), CsvBulkWriters.for_schema(schema))
+        .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        .build()
+    )
+    assert sink.accepts is Accepts.ROWS
+    writer = sink.create_writer(writer_context())
+    writer.write(RowBatch(values), 0)
+    prepared = writer.prepare_commit()
+    sink.create_committer().commit(prepared)
+    with open(prepared[0][1], newline="") as file:
+        return file.read()
+
+
+ROWS = [
+    Row(id=1, name="a,b", new=True, price=Decimal("1.50"), sizes=[1, 2]),
+    Row(id=-2, name='"q"\nend', new=False, price=Decimal(0), sizes=None),
+]
+TEXT = '1,"a,b",true,1.50,"1#2"\n-2,"""q""\nend",false,0,\n'
+
+
+def test_records_are_rows_of_the_columns_types(tmp_path):
+    schema = columns().build()
+    assert schema.size() == columns().size() == 5
+    assert read(tmp_path, TEXT, schema) == ROWS
+    assert CsvReaderFormat.for_schema(schema).produced_type == Types.ROW_NAMED(
+        ["id", "name", "new", "price", "sizes"],
+        [
+            Types.LONG(),
+            Types.STRING(),
+            Types.BOOLEAN(),
+            Types.BIG_DEC(),
+            Types.LIST(Types.INT()),
+        ],
+    )
+
+
+def test_rows_are_written_as_they_are_read(tmp_path):
+    schema = columns().build()
+    assert write(tmp_path, ROWS, schema) == TEXT
+    assert write(tmp_path / "tuples", [tuple(row) for row in ROWS], schema) == TEXT
+
+
+def test_everything_can_be_set(tmp_path):
+    schema = (
+        CsvSchema
+        .builder()
+        .add_string_column("a")
+        .add_array_column("b")
+        .set_column_separator("|")
+        .set_quote_char("'")
+        .set_escape_char("\\")
+        .set_null_value("n/a")
+        .set_line_separator("\r\n")
+        .set_use_header()
+        .set_strict_headers()
+        .set_skip_first_data_row()
+        .set_allow_comments()
+        .build()
+    )
+    text = "#first\na|b\nskipped|\n'x|\\'y'|1;2\n# no record\n'\n# text'|n/a\n"
+    assert read(tmp_path, text, schema) == [
+        Row(a="x|'y", b=["1", "2"]),
+        Row(a="\n# text", b=None),
+    ]
+    assert write(tmp_path, [("x|'y", ["1", "2"]), (None, [])], schema) == (
+        "'a'|'b'\r\n'x|''y'|'1;2'\r\nn/a|\r\n"
+    )
+
+
+def test_what_was_set_can_be_taken_back(tmp_path):
+    builder = (
+        columns()
+        .clear_columns()
+        .add_columns_from(CsvSchema.builder().add_string_column("a").add_array_column("b").build())
+    )
+    assert builder.size() == 2
+    builder.set_quote_char("'").disable_quote_char().set_escape_char("!").disable_escape_char()
+    builder.remove_array_element_separator(1)
+    assert read(tmp_path, "'x!',1;2\n", builder.build()) == [Row(a="'x!'", b=["1;2"])]
+
+
+@pytest.mark.parametrize(
+    ("set_it", "expected"),
+    [
+        (lambda builder: builder.set_array_element_separator("/"), ["1", "2;3"]),
+        (lambda builder: builder.disable_array_element_separator(), ["1/2;3"]),
+    ],
+)
+def test_the_separator_of_a_file_is_for_arrays_that_have_none_of_their_own(
+    tmp_path, set_it, expected
+):
+    own = CsvSchema.builder().add_array_column("a", ";").add_array_column("b", None)
+    schema = set_it(own).build()
+    assert read(tmp_path, "1/2;3,1/2;3\n", schema) == [Row(a=["1/2", "3"], b=expected)]
+
+
+def test_fields_behind_the_last_column_need_a_name(tmp_path):
+    builder = CsvSchema.builder().add_string_column("a")
+    with pytest.raises(UserCodeError, match=r"data\.csv: record that ends at line 2 .* mismatch"):
+        read(tmp_path, "x\ny,z\n", builder.build())
+    schema = builder.set_any_property_name("rest").build()
+    assert read(tmp_path, "x\ny,z\n", schema) == [Row(a="x"), Row(a="y")]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("1,a,true,1.5\n", "5 fields expected but was 4"),
+        ("x,a,true,1.5,\n", "field 'id'"),
+        ("1,a,maybe,1.5,\n", "field 'new'"),
+        ('1,"a,true,1.5,\n', "unexpected end"),
+        (b"1,\xff,true,1.5,\n", "can't decode"),
+    ],
+)
+def test_what_cannot_be_read_is_named(tmp_path, text, what):
+    with pytest.raises(UserCodeError, match=rf"data\.csv: .*\(id: Long, .*{what}"):
+        read(tmp_path, text, columns().build())
+
+
+def test_a_strict_header_has_the_columns_names(tmp_path):
+    builder = CsvSchema.builder().add_string_column("a").set_use_header()
+    assert read(tmp_path, "b\nx\n", builder.build()) == [Row(a="x")]
+    with pytest.raises(UserCodeError, match=r"the header has \['b'\], the schema \['a'\]"):
+        read(tmp_path, "b\nx\n", builder.set_strict_headers().build())
+    assert read(tmp_path, "", builder.build()) == []
+
+
+def test_compressed_files_and_many_records_are_read(tmp_path):
+    schema = CsvSchema.builder().add_number_column("n", Types.INT()).build()
+    text = "".join(f"{number}\n" for number in range(10_000))
+    (tmp_path / "data.csv.gz").write_bytes(gzip.compress(text.encode()))
+    form = pickle.loads(pickle.dumps(CsvReaderFormat.for_schema(schema)))
+    path = str(tmp_path / "data.csv.gz")
+    found = rows(run_source(FileSource.for_record_stream_format(form, path).build()))
+    assert [row[0] for row in found] == [*range(10_000)]
+
+
+def test_wrong_settings_are_refused():
+    builder = CsvSchema.builder()
+    with pytest.raises(ConfigurationError, match="no columns"):
+        builder.build()
+    with pytest.raises(TypeError, match="type of numbers"):
+        builder.add_number_column("a", Types.STRING())
+    with pytest.raises(TypeError, match=r"DataTypes\.INT\(\) is Types\.INT\(\)"):
+        builder.add_array_column("a", ";", "INT")
+    with pytest.raises(ConfigurationError, match="one character"):
+        builder.set_column_separator("||")
+    with pytest.raises(ConfigurationError, match="no column 0"):
+        builder.remove_array_element_separator(0)
+    with pytest.raises(ConfigurationError, match="'a' already"):
+        builder.add_string_column("a").add_string_column("a")
+    for kind in (CsvReaderFormat, CsvBulkWriters):
+        with pytest.raises(TypeError, match="takes a CsvSchema"):
+            kind.for_schema("a,b")

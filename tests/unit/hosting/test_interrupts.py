@@ -1,0 +1,329 @@
+"""Where a cancel may interrupt a task's thread: in users' code, and never where something of ours would be cut in two."""
+
+import contextvars
+import sys
+import threading
+import traceback
+from collections import Counter
+
+import pytest
+
+from penstock.common import Encoder, Types, WatermarkStrategy
+from penstock.datastream import AsyncDataStream, AsyncFunction, KeyedProcessFunction
+from penstock.datastream.connectors import DataGeneratorSource
+from penstock.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
+from penstock.datastream.connectors.sql_sink import SqlSink
+from penstock.datastream.state import ValueStateDescriptor
+from penstock.hosting.interrupts import (
+    CancelSignal,
+    UninterruptibleLock,
+    interrupt,
+    uninterruptible_condition,
+)
+from penstock.hosting.task_services.user_output import RoutedStream
+from penstock.model.messages import UserOutput
+from penstock.runtime import interruption as interruption_module
+from penstock.runtime.checkpoint.two_phase_commit import CommitterState
+from penstock.runtime.interruption import Interruption, is_interruptible, uninterruptible
+from penstock.runtime.operators import SinkOperator
+from tests.tools.programs.checkpoint_programs import Watcher, environment, file_sink
+from tests.tools.runtime.operator_harness import OperatorHarness
+
+HANG_S = 60
+
+
+class OnThread:
+    """A body on a thread of its own that may be interrupted; `reached` is set by the body."""
+
+    def __init__(self, body) -> None:
+        self.interruption = Interruption(threading.get_ident)
+        self.reached = threading.Event()
+        self.go_on = threading.Event()
+        self.outcome: list[object] = []
+        self._thread = threading.Thread(target=self._run, args=(body,))
+        self._thread.start()
+        assert self.reached.wait(HANG_S)
+
+    def _run(self, body) -> None:
+        self.interruption.begin()
+        try:
+            self.outcome.append(body(self))
+        except CancelSignal as signal:
+            self.outcome.append(signal)
+
+    def end(self) -> object:
+        self.go_on.set()
+        self._thread.join(HANG_S)
+        return self.outcome[0]
+
+
+def turn_until(event) -> None:
+    while not event.is_set():
+        pass
+
+
+def test_a_function_of_the_user_is_interrupted():
+    def body(own):
+        own.interruption.open()
+        own.reached.set()
+        turn_until(threading.Event())
+
+    thread = OnThread(body)
+    assert interrupt(thread.interruption)
+    assert isinstance(thread.end(), CancelSignal)
+
+
+@pytest.mark.parametrize("section", [uninterruptible, UninterruptibleLock])
+def test_what_must_not_be_cut_in_two_is_not_and_users_code_behind_it_is(section):
+    def body(own):
+        own.interruption.open()
+        with section():
+            own.reached.set()
+            turn_until(own.go_on)
+        assert is_interruptible()
+        own.reached.clear()
+        turn_until(threading.Event())
+
+    thread = OnThread(body)
+    assert not interrupt(thread.interruption)
+    thread.go_on.set()
+    while not interrupt(thread.interruption):
+        pass
+    assert isinstance(thread.end(), CancelSignal)
+
+
+def test_the_engine_around_users_code_is_not_interrupted_nor_a_thread_that_comes_to_its_end():
+    def body(own):
+        own.interruption.open()
+        own.interruption.close()
+        own.reached.set()
+        turn_until(own.go_on)
+        own.interruption.end()
+        own.interruption.open()
+        return is_interruptible()
+
+    thread = OnThread(body)
+    assert not interrupt(thread.interruption)
+    assert thread.end() is False
+
+
+def test_a_lock_that_is_not_to_be_had_leaves_things_as_they_were():
+    lock = UninterruptibleLock()
+
+    def body(own):
+        own.interruption.open()
+        assert not lock.acquire(blocking=False)
+        own.reached.set()
+        return is_interruptible()
+
+    with lock:
+        assert OnThread(body).end() is True
+    assert not lock.locked()
+
+
+def test_a_condition_on_such_a_lock_may_be_interrupted_while_it_waits():
+    changed = uninterruptible_condition()
+
+    def body(own):
+        own.interruption.open()
+        with changed:
+            own.reached.set()
+            while True:
+                changed.wait(0.01)
+
+    thread = OnThread(body)
+    while not interrupt(thread.interruption):
+        pass
+    assert isinstance(thread.end(), CancelSignal)
+    assert changed.acquire(blocking=False), "the interrupted thread has given the lock back"
+    changed.release()
+
+
+# ---------------------------------------------------------------------- who says so
+
+
+@pytest.fixture
+def in_users_code():
+    """The test runs as if it were a user's function on a task's thread."""
+    own = Interruption(threading.get_ident)
+    own.begin()
+    own.open()
+    yield own
+    own.end()
+    interruption_module._OF_THREAD.set(None)
+
+
+def test_a_commit_may_not_be_interrupted(in_users_code):
+    """A connection that is cut while it is being closed keeps its transaction open, and its locks taken."""
+    seen = []
+
+    def commit(_requests):
+        seen.append(is_interruptible())
+        return ()
+
+    committer = CommitterState(commit)
+    committer.add(1, ("prepared",))
+    committer.complete(1)
+    assert (seen, is_interruptible()) == ([False], True)
+
+
+def test_a_writer_of_files_may_not_be_interrupted(in_users_code, tmp_path):
+    seen = []
+
+    class Noting(Encoder):
+        def encode(self, values, value_type):
+            seen.append(is_interruptible())
+            return b""
+
+    operator = SinkOperator(FileSink.for_row_format(str(tmp_path), Noting()).build())
+    OperatorHarness(operator, job_id="job", file_prefix="job").feed([1])
+    operator.close()
+    assert (seen, is_interruptible()) == ([False], True)
+
+
+def test_a_print_of_the_user_is_sent_whole(in_users_code):
+    seen: list[tuple[UserOutput, bool]] = []
+    stream = RoutedStream(
+        lambda: (None, "map"),
+        lambda one: seen.append((one.text, is_interruptible())),
+        is_error=False,
+    )
+    stream.write("hello\n")
+    assert (seen, is_interruptible()) == ([("hello", False)], True)
+
+
+# ---------------------------------------------------------------------- every lock
+
+
+class CheckedLock:
+    """As the lock of `threading` that it stands for; notes who takes it on a thread that may be interrupted."""
+
+    violations: Counter = Counter()
+    taken = 0
+    _make = staticmethod(threading.Lock)
+
+    def __init__(self) -> None:
+        self._lock = self._make()
+
+    def acquire(self, *arguments, **named):
+        CheckedLock.taken += 1
+        if is_interruptible():
+            stack = traceback.extract_stack(limit=6)[:-1]
+            CheckedLock.violations["\n".join(traceback.format_list(stack))] += 1
+        return self._lock.acquire(*arguments, **named)
+
+    def __enter__(self):
+        return self.acquire()
+
+    def __exit__(self, *_):
+        self.release()
+
+    def __getattr__(self, name):
+        return getattr(self._lock, name)
+
+
+class CheckedRLock(CheckedLock):
+    _make = staticmethod(threading.RLock)
+
+
+@pytest.fixture
+def checked_locks(monkeypatch):
+    """Every lock that code of ours makes, itself or by way of a Condition."""
+
+    def made_by(checked, plain):
+        def make():
+            frame = sys._getframe(1)
+            while frame is not None and frame.f_globals.get("__name__") == "threading":
+                frame = frame.f_back
+            is_ours = frame is not None and frame.f_globals["__name__"].startswith("penstock.")
+            return checked() if is_ours else plain()
+
+        return make
+
+    CheckedLock.violations = Counter()
+    CheckedLock.taken = 0
+    monkeypatch.setattr(threading, "Lock", made_by(CheckedLock, threading.Lock))
+    monkeypatch.setattr(threading, "RLock", made_by(CheckedRLock, threading.RLock))
+    return CheckedLock
+
+
+class Counting(KeyedProcessFunction):
+    def open(self, runtime_context):
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element(self, value, ctx):
+        self.count.update((self.count.value() or 0) + 1)
+        ctx.timer_service().register_processing_time_timer(1)
+        assert is_interruptible(), "users' code may be interrupted"
+        yield value
+
+    def on_timer(self, timestamp, ctx):
+        return ()
+
+
+class Doubling(AsyncFunction):
+    async def async_invoke(self, value):
+        return [value * 2]
+
+
+def same(value):
+    return value
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("is_unaligned", ["true", "false"])
+def test_no_thread_that_may_be_interrupted_takes_a_lock_of_ours(
+    checked_locks, tmp_path, backend, is_unaligned
+):
+    """A job with what tasks do: sources with threads of their own, exchanges, state, timers, async calls, sinks, checkpoints."""
+    database = f"sqlite:///{tmp_path}/rows.db"
+    with_table(tmp_path / "rows.db")
+    watcher = Watcher()
+    env = environment(
+        watcher,
+        execution__checkpointing__interval="20 ms",
+        execution__checkpointing__unaligned__enabled=is_unaligned,
+        execution__checkpointing__dir=str(tmp_path / "checkpoints"),
+        state__backend__type=backend,
+    )
+    source = DataGeneratorSource(same, 4000, 8000, type_info=Types.LONG(), batch_size=20)
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+    (tmp_path / "in").write_text("".join(f"{number}\n" for number in range(2000)))
+    lines = FileSource.for_record_stream_format(
+        StreamFormat.text_line_format(), str(tmp_path / "in")
+    ).build()
+    read = env.from_source(lines, WatermarkStrategy.no_watermarks(), "lines")
+    numbers = numbers.union(read.map(int, Types.LONG()))
+    keyed = numbers.key_by(lambda value: value % 7, Types.LONG()).process(Counting(), Types.LONG())
+    doubled = AsyncDataStream.unordered_wait(
+        keyed.rebalance(), Doubling(), 30_000, 100, Types.LONG()
+    )
+    routed = doubled.partition_custom(lambda key, n: key % n, same)
+    routed.map(str, Types.STRING()).sink_to(file_sink(tmp_path / "out"))
+    rows = doubled.map(lambda value: (value,), Types.TUPLE([Types.LONG()]))
+    rows.sink_to(
+        SqlSink.builder().set_url(database).set_table("numbers").set_columns(["number"]).build()
+    )
+    env.execute("locks")
+    assert watcher.completed
+    assert checked_locks.taken > 1000
+    assert not checked_locks.violations, "\n\n".join(checked_locks.violations)
+
+
+def with_table(path) -> None:
+    import sqlite3
+
+    connection = sqlite3.connect(path)
+    connection.execute("create table numbers (number integer)")
+    connection.commit()
+    connection.close()
+
+
+def test_a_thread_that_inherits_the_tasks_context_is_not_the_tasks(in_users_code):
+    """asyncio runs callbacks in the context of whoever gave them to the loop."""
+    context = contextvars.copy_context()
+    seen = []
+    thread = threading.Thread(target=context.run, args=(lambda: seen.append(is_interruptible()),))
+    thread.start()
+    thread.join(HANG_S)
+    assert (seen, is_interruptible()) == ([False], True)

@@ -1,0 +1,94 @@
+"""What went wrong, failure by failure, by Flink's exception history."""
+
+from penstock.machines.failover.restart_backoff import ExponentialDelayRestart, FixedDelayRestart
+from penstock.machines.job.job_settings import JobSettings
+from penstock.model.messages import FailJob, FailureInfo
+from penstock.model.states import ExecutionState as S
+from tests.tools.machines.job_bench import BROKEN, USER, Bench
+from tests.tools.machines.job_graphs import word_count
+
+
+def running(make_backoff, **more) -> Bench:
+    bench = Bench(word_count(), JobSettings(make_backoff=make_backoff, **more))
+    bench.start()
+    bench.offer("tm1")
+    bench.offer("tm2")
+    bench.run_all()
+    return bench
+
+
+def fixed():
+    return FixedDelayRestart(9, 1000)
+
+
+def told(bench: Bench) -> list[tuple]:
+    return [
+        (e.root.failure.kind, e.root.task, [(o.failure.kind, o.task) for o in e.concurrent])
+        for e in bench.job.exceptions
+    ]
+
+
+def test_a_failure_is_kept_with_its_task_attempt_and_place() -> None:
+    bench = running(fixed)
+    bench.report("FlatMap[1]", S.FAILED, USER)
+    (entry,) = bench.job.exceptions
+    assert entry.root.failure == USER
+    assert entry.root.task == "FlatMap[1]"
+    assert entry.root.attempt_id.attempt == 0
+    assert entry.root.location.resource_id == "tm2"
+    assert entry.concurrent == []
+
+
+def test_what_fails_while_tasks_are_cancelled_is_kept_beside_it() -> None:
+    bench = running(fixed)
+    bench.report("FlatMap[1]", S.FAILED, USER)
+    bench.report("KeyAggSink[0]", S.FAILED, BROKEN)
+    assert told(bench) == [
+        ("ValueError", "FlatMap[1]", [("PartitionConnectionError", "KeyAggSink[0]")])
+    ]
+
+
+def test_a_users_error_behind_a_broken_connection_becomes_the_root() -> None:
+    bench = running(fixed)
+    bench.report("KeyAggSink[0]", S.FAILED, BROKEN)
+    bench.report("FlatMap[1]", S.FAILED, USER)
+    assert told(bench) == [
+        ("ValueError", "FlatMap[1]", [("PartitionConnectionError", "KeyAggSink[0]")])
+    ]
+
+
+def test_a_lost_task_manager_is_one_entry_with_all_its_tasks() -> None:
+    bench = running(fixed)
+    bench.lose("tm2")
+    assert told(bench) == [
+        ("TaskManagerLost", "FlatMap[1]", [("TaskManagerLost", "KeyAggSink[1]")])
+    ]
+
+
+def test_a_global_failure_has_no_task() -> None:
+    bench = running(fixed)
+    bench.step(FailJob(FailureInfo("EnumeratorFailed", "x"), 1))
+    assert told(bench) == [("EnumeratorFailed", None, [])]
+
+
+def test_each_restart_begins_an_entry_and_old_ones_go() -> None:
+    bench = running(fixed, exception_history_size=2)
+    for kind in ("first", "second", "third"):
+        bench.report("FlatMap[1]", S.FAILED, FailureInfo(kind, "x", is_user_code=True))
+        bench.confirm_cancels()
+        bench.fire("restart-")
+        bench.run_all()
+    assert [entry.root.failure.kind for entry in bench.job.exceptions] == ["second", "third"]
+
+
+def test_failures_that_one_back_off_covers_are_one_entry() -> None:
+    bench = running(ExponentialDelayRestart)
+    bench.report("FlatMap[1]", S.FAILED, USER)
+    bench.step(FailJob(FailureInfo("EnumeratorFailed", "x"), 1))
+    assert [len(entry.concurrent) for entry in bench.job.exceptions] == [1]
+
+
+def test_the_failure_that_ends_the_job_is_kept() -> None:
+    bench = running(lambda: FixedDelayRestart(0, 0))
+    bench.report("FlatMap[1]", S.FAILED, USER)
+    assert told(bench)[0][:2] == ("ValueError", "FlatMap[1]")

@@ -1,0 +1,115 @@
+"""State that the restored operator has no place for is refused, whatever wrote it: nothing is left behind in silence."""
+
+import pytest
+
+from penstock.model.errors import UserError
+from penstock.runtime.keys import KeySelection
+from penstock.runtime.operators import ColumnWindowOperator, ListContents
+from penstock.runtime.operators.windowed.records import RecordWindowOperator
+from penstock.runtime.records.columns import sum_
+from penstock.runtime.records.frozen import plain_dumps
+from penstock.runtime.state.snapshot import KeyedPart, OperatorSnapshot, StateInfo, check_all_taken
+from penstock.runtime.state.snapshot_format import Beside
+from penstock.runtime.windowing import (
+    CountTrigger,
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+from tests.property.test_restore import KEY, SUM, Subtasks, keyed_process, window
+from tests.tools.runtime.keyed_backends import Backends
+from tests.tools.runtime.operator_harness import OperatorHarness
+from tests.tools.runtime.restoring import restored, written, written_as_files
+
+WINDOWS = {
+    "reducing windows of size 10, slide 10, offset 0 ms": lambda: window(
+        TumblingEventTimeWindows.of(10), SUM
+    ),
+    "reducing windows of size 10, slide 5, offset 0 ms": lambda: window(
+        SlidingEventTimeWindows.of(10, 5), SUM
+    ),
+    "list windows of size 10, slide 10, offset 0 ms": lambda: window(
+        TumblingEventTimeWindows.of(10), ListContents()
+    ),
+    "reducing windows that fire for each key": lambda: window(
+        TumblingEventTimeWindows.of(10), SUM, RecordWindowOperator
+    ),
+    "reducing windows that merge": lambda: window(EventTimeSessionWindows.with_gap(5), SUM),
+}
+PAIRS = [(old, new) for old in WINDOWS for new in WINDOWS if old != new]
+
+
+@pytest.mark.parametrize(("old", "new"), PAIRS)
+def test_windows_of_another_shape_are_refused_with_both_shapes(old, new):
+    run = Subtasks(WINDOWS[old], 1, 1).play([[("a", 1, 3, 0)]])
+    [state] = restored([written(one) for one in run.snapshots()], 1)
+    with pytest.raises(UserError, match=r"cannot restore its windows.* -n\)") as refused:
+        Subtasks(WINDOWS[new], 1, 1, [state])
+    assert f"has {old}, " in str(refused.value)
+    assert f"has {new}. " in str(refused.value)
+
+
+@pytest.mark.parametrize("form", ["rows", "files"])
+def test_windows_of_another_shape_are_refused_on_disk_too(tmp_path, form):
+    backends = Backends("rocks", tmp_path)
+    old, new = "reducing windows of size 10, slide 10, offset 0 ms", "reducing windows that merge"
+    run = Subtasks(WINDOWS[old], 1, 1, keyed_state=backends.make).play([[("a", 1, 3, 0)]])
+    [snapshot] = run.snapshots()
+    state = written(snapshot) if form == "rows" else written_as_files(snapshot, 1, 0)
+    snapshot.close(is_kept=True)
+    [begin] = restored([state], 1, Beside.READ_AGAIN)
+    with pytest.raises(UserError, match=f"has {old}, "):
+        Subtasks(WINDOWS[new], 1, 1, [begin], backends.make)
+    backends.close()
+
+
+@pytest.mark.parametrize("old", WINDOWS)
+def test_windows_in_which_nothing_is_left_may_be_replaced(old):
+    run = Subtasks(WINDOWS[old], 1, 1).play([[("a", 1, 3, 0)], 100])
+    for new in WINDOWS:
+        states = restored([written(one) for one in run.snapshots()], 1)
+        again = Subtasks(WINDOWS[new], 1, 1, states).play([[("b", 1, 103, 0)], 200])
+        assert len(again.results()) == len(
+            Subtasks(WINDOWS[new], 1, 1).play([[("b", 1, 103, 0)], 200]).results()
+        )
+
+
+def test_another_trigger_on_the_same_grid_is_another_shape():
+    run = Subtasks(WINDOWS["list windows of size 10, slide 10, offset 0 ms"], 1, 1)
+    [state] = restored([written(one) for one in run.play([[("a", 1, 3, 0)]]).snapshots()], 1)
+    counted = RecordWindowOperator(
+        keys=KEY,
+        assigner=TumblingEventTimeWindows.of(10),
+        contents=ListContents(),
+        trigger=CountTrigger.of(2),
+    )
+    counted.restore(state)
+    with pytest.raises(UserError, match="list windows that fire for each key"):
+        OperatorHarness(counted)
+
+
+def column_windows():
+    assigner = TumblingEventTimeWindows.of(10)
+    return ColumnWindowOperator(assigner, KeySelection(("k",)), (sum_("v"),))
+
+
+FOREIGN = KeyedPart(StateInfo("Grid windows", "size 10"), 128, False, ["a"], [[0], [False], [1]])
+
+
+@pytest.mark.parametrize("pieces", [None, *Beside])
+@pytest.mark.parametrize(
+    "make", [keyed_process, column_windows, lambda: window(TumblingEventTimeWindows.of(10), SUM)]
+)
+def test_what_an_operator_does_not_know_is_told_from_what_it_took(make, pieces):
+    snapshot = OperatorSnapshot()
+    snapshot.keyed["grid"] = FOREIGN
+    snapshot.keyed["state/empty"] = KeyedPart(StateInfo("Value"), 128, False, [], [[], []])
+    [begin] = restored([written(snapshot.freeze(plain_dumps))], 1, pieces)
+    operator = make()
+    operator.restore(begin)
+    harness = OperatorHarness(operator)
+    with pytest.raises(
+        UserError, match=r"'op' cannot restore 'grid' \(Grid windows of size 10.*another uid"
+    ):
+        check_all_taken("op", "this operator", begin)
+    harness.operator.close()
