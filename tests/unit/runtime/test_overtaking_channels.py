@@ -12,7 +12,7 @@ from penstock.runtime.elements import (
     Watermark,
 )
 from penstock.runtime.network.gate.network_input import network_inputs
-from tests.property.unaligned_job import OvertakenRemote
+from tests.tools.programs.unaligned_job import OvertakenRemote
 from tests.tools.runtime.barrier_reading import LIMIT_MS, Reader, barrier, rows
 from tests.tools.runtime.gates import (
     THERE,

@@ -19,7 +19,7 @@ from penstock.runtime.state.contract import ValueStateDescriptor
 from penstock.runtime.state.snapshot import OperatorSnapshot, RestoredDatabase, Sharing
 from penstock.runtime.state.snapshot_format import Beside, read_operator, write_operator
 from penstock.runtime.windowing import TumblingEventTimeWindows
-from tests.property.test_restore import window
+from tests.property.state.test_restore import window
 from tests.tools.runtime.keyed_backends import GROUPS, Backends
 from tests.tools.runtime.operator_harness import OperatorHarness
 

@@ -34,7 +34,6 @@ from penstock.runtime.task.input_processor import StreamOneInputProcessor
 from penstock.runtime.task.input_status import InputStatus
 from penstock.runtime.task.writers import PartitionWriter
 from penstock.runtime.watermarks.valve import StatusWatermarkValve
-from tests.property.remote import Remote
 from tests.tools.runtime.gates import (
     HERE,
     THERE,
@@ -47,6 +46,7 @@ from tests.tools.runtime.gates import (
     local_gate,
     result_id,
 )
+from tests.tools.runtime.remote_reading import Remote
 from tests.tools.runtime.task_parts import Clock, ListInput, Logging, Remembering, task_of
 
 ROWS = st.lists(st.integers(-50, 50), max_size=60)

@@ -15,7 +15,7 @@ from penstock.common import Types, WatermarkStrategy
 from penstock.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 from penstock.datastream.connectors import NumberSequenceSource
 from penstock.model.checkpoints import CheckpointOptions
-from tests.property.test_job_graphs import (
+from tests.property.jobs.test_job_graphs import (
     MODULUS,
     SETTINGS,
     Setting,
@@ -25,8 +25,8 @@ from tests.property.test_job_graphs import (
     meaning,
     plans,
 )
-from tests.property.unaligned_job import UnalignedJob
 from tests.tools.hosting.fake_executor import FakeExecutor
+from tests.tools.programs.unaligned_job import UnalignedJob
 
 OPTIONS = {
     "unaligned": CheckpointOptions(is_unaligned=True),

@@ -30,8 +30,8 @@ from penstock.runtime.state.snapshot import IN_HAND
 from penstock.runtime.state.snapshot_format import write_operator
 from penstock.runtime.task.finished_chain import FinishedChain, FinishedSource
 from penstock.runtime.task.stream_task import SliceSizer
-from tests.property.remote import Remote
-from tests.property.stepped_job import SteppedJob, Subtask
+from tests.tools.programs.stepped_job import SteppedJob, Subtask
+from tests.tools.runtime.remote_reading import Remote
 from tests.tools.runtime.task_parts import values_of
 
 

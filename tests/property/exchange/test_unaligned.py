@@ -14,7 +14,7 @@ from penstock.runtime.elements import CheckpointBarrier
 from penstock.runtime.network.gate.network_input import take_barriers
 from penstock.runtime.records.frozen import plain_dumps
 from penstock.runtime.task.input_processor import StreamOneInputProcessor
-from tests.property.test_alignment import (
+from tests.property.exchange.test_alignment import (
     CUTS,
     AlignedRemote,
     Collecting,
@@ -22,7 +22,7 @@ from tests.property.test_alignment import (
     connected,
     seen_in,
 )
-from tests.property.test_exchange import run
+from tests.property.exchange.test_exchange import run
 from tests.tools.runtime.gates import (
     HERE,
     THERE,

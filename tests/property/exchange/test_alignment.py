@@ -20,7 +20,7 @@ from penstock.runtime.operators import MapOperator
 from penstock.runtime.state.snapshot import ListPart, OperatorSnapshot
 from penstock.runtime.task.input_processor import StreamOneInputProcessor
 from penstock.runtime.task.writers import PartitionWriter
-from tests.property.test_exchange import (
+from tests.property.exchange.test_exchange import (
     PRODUCER,
     Remote,
     batches,

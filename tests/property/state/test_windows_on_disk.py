@@ -17,7 +17,7 @@ from penstock.runtime.elements import MAX_WATERMARK
 from penstock.runtime.operators import ListContents, ReduceContents
 from penstock.runtime.operators.windowed.grid import GridWindowOperator
 from penstock.runtime.operators.windowed.records import RecordWindowOperator
-from tests.property.test_restore import (
+from tests.property.state.test_restore import (
     RECORD,
     SESSION,
     SLIDING,

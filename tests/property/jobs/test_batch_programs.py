@@ -18,7 +18,7 @@ from penstock.datastream.state import ValueStateDescriptor
 from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.observer import JobObserver
 from penstock.runtime.elements import MAX_WATERMARK, MIN_WATERMARK
-from tests.property.test_job_graphs import RECORDS, SETTINGS, add, at, counted, meaning, plans
+from tests.property.jobs.test_job_graphs import RECORDS, SETTINGS, add, at, counted, meaning, plans
 
 
 class ByValue(TimestampAssigner):

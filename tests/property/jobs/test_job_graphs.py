@@ -21,8 +21,8 @@ from penstock.datastream import (
 from penstock.datastream.connectors import NumberSequenceSource
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
-from tests.property.stepped_job import SteppedJob
 from tests.tools.hosting.fake_executor import FakeExecutor
+from tests.tools.programs.stepped_job import SteppedJob
 
 MODULUS = 1009
 AT_THE_END = 1 << 62

@@ -43,9 +43,9 @@ from penstock.runtime.task.input_processor import (
 from penstock.runtime.task.input_status import InputStatus
 from penstock.runtime.task.stream_task import StreamTask
 from penstock.runtime.task.writers import PartitionWriter
-from tests.property.remote import Remote
 from tests.tools.runtime.gates import Host, Listener
 from tests.tools.runtime.partitions import Manager
+from tests.tools.runtime.remote_reading import Remote
 from tests.tools.runtime.task_parts import MS, Clock, ListInput, Remembering
 
 FRAME_BYTES = 256
