@@ -20,8 +20,8 @@ from penstock.datastream.connectors.file_system import FileSink
 from penstock.hosting.ha.store import FileJobStore
 from penstock.model.errors import JobCancelledError, JobExecutionError
 from tests.chaos.test_killed_taskmanager import Trap
+from tests.spark.processes import command_of
 from tests.spark.programs import environment
-from tests.spark.test_processes import command_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos]
 ROOT = str(Path(penstock.__file__).parents[1])

@@ -11,7 +11,6 @@ from penstock.datastream import (
     AsyncDataStream,
     AsyncFunction,
     AsyncRetryStrategy,
-    StreamExecutionEnvironment,
 )
 from penstock.datastream.async_retry_predicates import (
     empty_result_predicate,
@@ -20,6 +19,7 @@ from penstock.datastream.async_retry_predicates import (
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.hosting.minicluster import MiniCluster
 from penstock.model.errors import JobExecutionError
+from tests.tools.programs.environments import collected, minicluster_environment
 
 ATTEMPTS = {}
 HAS_ENTERED, HAS_LEFT = threading.Event(), threading.Event()
@@ -74,13 +74,7 @@ class Itself(TimestampAssigner):
 
 @pytest.fixture
 def env():
-    executor = MiniCluster(parallelism=2).executor()
-    return StreamExecutionEnvironment.get_execution_environment().use_executor(executor)
-
-
-def collected(stream):
-    with stream.execute_and_collect("test") as results:
-        return list(results)
+    return minicluster_environment(MiniCluster(parallelism=2))
 
 
 def test_ordered_results_are_in_order_whatever_the_calls_take(env):
@@ -167,7 +161,7 @@ def test_a_users_error_names_operator_record_and_line(env):
     assert "no such thirteen" in text
     assert "in operator: async wait operator" in text
     assert "at record:   13" in text
-    assert "test_async_stream.py" in text
+    assert "test_async_functions.py" in text
     assert "async_calls.py" not in text
 
 

@@ -10,6 +10,7 @@ from penstock.datastream.data_stream import CachedDataStream
 from penstock.datastream.functions import ProcessFunction
 from penstock.hosting.minicluster import MiniCluster
 from penstock.model.errors import GraphError, JobExecutionError
+from tests.tools.programs.environments import collected_in_order, minicluster_environment
 
 COMPUTED = []
 
@@ -17,8 +18,7 @@ COMPUTED = []
 @pytest.fixture(params=[RuntimeExecutionMode.BATCH, RuntimeExecutionMode.STREAMING])
 def env(request):
     COMPUTED.clear()
-    cluster = MiniCluster(parallelism=2)
-    made = StreamExecutionEnvironment.get_execution_environment().use_executor(cluster.executor())
+    made = minicluster_environment(MiniCluster(parallelism=2))
     made.set_runtime_mode(request.param)
     yield made
     made.close()
@@ -29,18 +29,13 @@ def counted(value):
     return value * 10
 
 
-def collected(stream):
-    with stream.execute_and_collect("test") as results:
-        return sorted(results)
-
-
 def test_a_second_job_reads_what_the_first_has_kept(env):
     cached = env.from_collection([1, 2, 3]).map(counted).cache()
     assert isinstance(cached, CachedDataStream)
     assert cached.cache() is cached
-    assert collected(cached) == [10, 20, 30]
-    assert collected(cached.map(lambda value: value + 1)) == [11, 21, 31]
-    assert collected(cached.key_by(lambda value: value).map(lambda value: -value)) == [
+    assert collected_in_order(cached) == [10, 20, 30]
+    assert collected_in_order(cached.map(lambda value: value + 1)) == [11, 21, 31]
+    assert collected_in_order(cached.key_by(lambda value: value).map(lambda value: -value)) == [
         -30,
         -20,
         -10,
@@ -51,38 +46,38 @@ def test_a_second_job_reads_what_the_first_has_kept(env):
 def test_streams_that_were_built_before_the_first_job_read_it_too(env):
     cached = env.from_collection([1, 2]).map(counted).cache()
     more, less = cached.map(lambda value: value + 1), cached.map(lambda value: value - 1)
-    assert collected(more) == [11, 21]
+    assert collected_in_order(more) == [11, 21]
     env.program.clear()
-    assert collected(less.union(cached)) == [9, 10, 19, 20]
+    assert collected_in_order(less.union(cached)) == [9, 10, 19, 20]
     assert sorted(COMPUTED) == [1, 2]
 
 
 def test_what_was_invalidated_is_computed_again(env):
     cached = env.from_collection([1, 2]).map(counted).cache()
     for _ in range(2):
-        assert collected(cached) == [10, 20]
+        assert collected_in_order(cached) == [10, 20]
     cached.invalidate()
     cached.invalidate()
     for _ in range(2):
-        assert collected(cached) == [10, 20]
+        assert collected_in_order(cached) == [10, 20]
     assert sorted(COMPUTED) == [1, 1, 2, 2]
 
 
 def test_a_closed_environment_has_forgotten_what_it_kept(env):
     cached = env.from_collection([1]).map(counted).cache()
-    collected(cached)
+    collected_in_order(cached)
     env.close()
-    assert collected(cached) == [10]
+    assert collected_in_order(cached) == [10]
     assert COMPUTED == [1, 1]
 
 
 def test_a_job_that_fails_keeps_nothing(env):
     cached = env.from_collection([1, 2]).map(counted).cache()
     with pytest.raises(JobExecutionError, match="ZeroDivisionError"):
-        collected(cached.map(lambda value: value // 0))
+        collected_in_order(cached.map(lambda value: value // 0))
     COMPUTED.clear()
     env.program.clear()
-    assert collected(cached) == [10, 20]
+    assert collected_in_order(cached) == [10, 20]
     assert sorted(COMPUTED) == [1, 2]
 
 
@@ -109,12 +104,12 @@ def test_types_and_timestamps_are_kept(env):
     )
     assert cached.get_type() == kind
     for _ in range(2):
-        assert collected(cached.process(Stamp())) == [(5, 5), (7, 7)]
+        assert collected_in_order(cached.process(Stamp())) == [(5, 5), (7, 7)]
 
 
 def test_an_empty_stream_is_kept(env):
     cached = env.from_collection([1]).map(counted).filter(lambda value: False).cache()
-    assert collected(cached) == collected(cached) == []
+    assert collected_in_order(cached) == collected_in_order(cached) == []
     assert COMPUTED == [1]
 
 

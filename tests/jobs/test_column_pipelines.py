@@ -8,14 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.common import Configuration, Time, Types, WatermarkStrategy
-from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+from penstock.common import Time, Types, WatermarkStrategy
+from penstock.datastream import RuntimeExecutionMode
 from penstock.datastream.columns import avg, col, count, first, last, max_, min_, sum_
 from penstock.datastream.connectors import Committer, Sink
 from penstock.datastream.connectors.file_system import FileSource, StreamFormat
 from penstock.datastream.window import SlidingEventTimeWindows
 from penstock.runtime.operator import Accepts
 from penstock.testing import MiniCluster
+from tests.tools.programs.environments import minicluster_environment
 
 BIDS = 6000
 ITEMS = ["lamp", "größe", "花瓶", "𝄞 clef"]
@@ -103,8 +104,7 @@ def no_objects():
 
 
 def environment(mode):
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration())
-    env.use_executor(MiniCluster().executor())
+    env = minicluster_environment(MiniCluster())
     return env.set_parallelism(2).set_runtime_mode(mode)
 
 

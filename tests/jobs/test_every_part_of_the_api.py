@@ -42,17 +42,12 @@ from penstock.datastream.window import (
 )
 from penstock.hosting.minicluster import MiniCluster
 from penstock.model.errors import GraphError, JobExecutionError
+from tests.tools.programs.environments import collected, minicluster_environment
 
 
 @pytest.fixture
 def env():
-    cluster = MiniCluster(parallelism=2)
-    return StreamExecutionEnvironment.get_execution_environment().use_executor(cluster.executor())
-
-
-def collected(stream):
-    with stream.execute_and_collect("test") as results:
-        return list(results)
+    return minicluster_environment(MiniCluster(parallelism=2))
 
 
 class ByField(TimestampAssigner):
@@ -283,7 +278,7 @@ def test_a_failing_function_shows_traceback_operator_record_and_line(env):
         env.execute()
     text = str(caught.value)
     assert "Traceback (most recent call last)" in text and "ValueError: boom at three" in text
-    assert "Fragile" in text and "3" in text and "test_end_to_end.py" in text
+    assert "Fragile" in text and "3" in text and "test_every_part_of_the_api.py" in text
 
 
 def test_files_are_read_and_written_once_each(env, tmp_path):

@@ -6,16 +6,15 @@ from pathlib import Path
 import pytest
 
 from penstock.common import Row
-from penstock.datastream import StreamExecutionEnvironment
 from penstock.testing import CollectingSink, MiniCluster
+from tests.tools.programs.environments import minicluster_environment
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture
 def env():
-    made = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
-    return made.use_executor(MiniCluster().executor())
+    return minicluster_environment(MiniCluster()).set_parallelism(2)
 
 
 def example(name):

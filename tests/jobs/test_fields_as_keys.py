@@ -20,6 +20,7 @@ from penstock.datastream.window import EventTimeSessionWindows, TumblingEventTim
 from penstock.model.errors import JobExecutionError
 from penstock.runtime.keys import KeySelection
 from penstock.testing import MiniCluster
+from tests.tools.programs.environments import collected_in_order
 
 ITEM = Types.ROW_NAMED(["name", "at", "n"], [Types.STRING(), Types.LONG(), Types.LONG()])
 ITEMS = [Row("ab"[number % 2] + str(number % 5), number * 10, number) for number in range(60)]
@@ -46,6 +47,10 @@ def opaque_pair(row):
     return "".join(row.name), row.n + 0
 
 
+def collected_by_repr(stream):
+    return collected_in_order(stream, key=repr)
+
+
 class At(TimestampAssigner):
     def extract_timestamp(self, value, record_timestamp):
         return value.at
@@ -63,11 +68,6 @@ def items(mode):
 @pytest.fixture(params=[RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH])
 def stream(request):
     return items(request.param)
-
-
-def collected(made):
-    with made.execute_and_collect("test") as results:
-        return sorted(results, key=repr)
 
 
 class Numbered(KeyedProcessFunction):
@@ -138,10 +138,10 @@ PROGRAMS = {
 @pytest.mark.parametrize("program", list(PROGRAMS))
 def test_a_field_as_key_is_any_other_key(stream, program):
     build = PROGRAMS[program]
-    expected = collected(build(stream.key_by(opaque)))
+    expected = collected_by_repr(build(stream.key_by(opaque)))
     assert len(expected) >= 10
     for selector in PLAIN.values():
-        assert collected(build(stream.key_by(selector))) == expected
+        assert collected_by_repr(build(stream.key_by(selector))) == expected
 
 
 @pytest.mark.parametrize("key_type", [None, Types.TUPLE([Types.STRING(), Types.LONG()])])
@@ -150,10 +150,10 @@ def test_a_tuple_of_fields_as_key_is_any_other_key(stream, program, key_type):
     build = PROGRAMS[program]
     # few keys, several records of each
     stream = stream.map(lambda row: Row(row.name, row.at, row.n % 2), ITEM)
-    expected = collected(build(stream.key_by(opaque_pair, key_type)))
+    expected = collected_by_repr(build(stream.key_by(opaque_pair, key_type)))
     assert len(expected) >= 10
     for selector in PLAIN_PAIRS.values():
-        assert collected(build(stream.key_by(selector, key_type))) == expected
+        assert collected_by_repr(build(stream.key_by(selector, key_type))) == expected
 
 
 @pytest.mark.parametrize("program", list(PROGRAMS))
@@ -164,12 +164,12 @@ def test_its_selector_is_not_called_where_records_come_as_columns(program, monke
     monkeypatch.setattr(KeySelection, "keys_of_rows", never)
     for selector in (lambda row: row.name, lambda row: (row.name, row.n)):
         keyed = items(RuntimeExecutionMode.STREAMING).key_by(selector)
-        assert len(collected(PROGRAMS[program](keyed))) >= 10
+        assert len(collected_by_repr(PROGRAMS[program](keyed))) >= 10
 
 
 def test_a_record_that_was_changed_in_place_has_its_new_key(stream):
     changed = stream.map(InPlace(), ITEM)
-    seen = collected(changed.key_by(lambda row: row.name).process(Numbered()))
+    seen = collected_by_repr(changed.key_by(lambda row: row.name).process(Numbered()))
     assert {(key, count) for key, _, count in seen} == {
         (key, count) for key in "ab" for count in range(1, 31)
     }
@@ -178,7 +178,7 @@ def test_a_record_that_was_changed_in_place_has_its_new_key(stream):
 def test_a_field_that_is_not_there_is_named_with_the_operator_and_the_line(stream):
     keyed = stream.key_by(lambda row: row["other"]).process(Numbered())
     with pytest.raises(JobExecutionError) as failed:
-        collected(keyed)
+        collected_by_repr(keyed)
     text = str(failed.value)
     assert "no field 'other'" in text and "in operator:" in text
-    assert "test_plain_keys.py:" in text
+    assert "test_fields_as_keys.py:" in text

@@ -6,18 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from penstock.common import Configuration, Encoder
-from penstock.datastream import StreamExecutionEnvironment
-from penstock.datastream.connectors.file_system import FileSink
 from penstock.datastream.connectors.files.sink import _FileCommitter
 from penstock.hosting.coordinators.coordinators import Coordinators
 from penstock.hosting.ha import guard as ha_guard
-from penstock.hosting.ha.election import Election, Standby
-from penstock.hosting.ha.settings import ha_settings_of
+from penstock.hosting.ha.election import Standby
 from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.observer import JobObserver
 from penstock.machines.leases.leadership import Instant, Lease
-from penstock.model.config import Settings
 from penstock.model.errors import (
     ConfigurationError,
     ExternalError,
@@ -26,43 +21,19 @@ from penstock.model.errors import (
     JobSuspendedError,
 )
 from penstock.model.states import ExecutionState, JobStatus
+from tests.tools.programs.failover_programs import (
+    LEASE_MS,
+    configured,
+    doubt,
+    gate,
+    ha_environment,
+    numbers_to_file,
+    other_driver,
+    pause,
+    result_of,
+)
 
-LEASE_MS = 2000
-GATES: dict[str, threading.Event] = {}
 RUNS: list[int] = []
-
-
-def configured(folder: Path, **more: str) -> dict[str, str]:
-    return {
-        "high-availability.type": "FILE",
-        "high-availability.storageDir": str(folder / "ha"),
-        "high-availability.cluster-id": "tests",
-        "penstock.high-availability.lease-duration": f"{LEASE_MS} ms",
-        "penstock.high-availability.renew-interval": "100 ms",
-    } | more
-
-
-def environment(folder: Path, observer: JobObserver | None = None, **more: str):
-    configuration = Configuration()
-    for key, value in configured(folder, **more).items():
-        configuration.set_string(key, value)
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    return env.use_executor(MiniCluster(observer=observer or JobObserver()).executor())
-
-
-def other_driver(folder: Path, **more: str) -> Election:
-    return Election(ha_settings_of(Settings(configured(folder, **more))), lambda _text: None)
-
-
-def numbers_to_file(env, folder: Path, function=lambda v: v) -> None:
-    sink = FileSink.for_row_format(str(folder / "out"), Encoder.simple_string_encoder()).build()
-    env.from_collection(list(range(10))).map(function).map(str).sink_to(sink)
-
-
-def result_of(folder: Path) -> list[int]:
-    files = [path for path in (folder / "out").rglob("*") if path.is_file()]
-    assert not [path for path in files if path.name.startswith(".")], "leftovers"
-    return sorted(int(line) for path in files for line in path.read_text().split())
 
 
 def remember(value):
@@ -70,37 +41,8 @@ def remember(value):
     return value
 
 
-class Gate:
-    """A function that stands still at a value, in this process; it says so."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        GATES[name], GATES[name + " reached"] = threading.Event(), threading.Event()
-
-    def __call__(self, value):
-        if value == 7:
-            GATES[self.name + " reached"].set()
-            GATES[self.name].wait()
-        return value
-
-    def wait(self) -> None:
-        assert GATES[self.name + " reached"].wait(30)
-
-    def open(self) -> None:
-        GATES[self.name].set()
-
-
-@contextmanager
-def gate(name: str):
-    made = Gate(name)
-    try:
-        yield made
-    finally:
-        made.open()
-
-
 def test_an_entry_is_there_while_the_job_runs_and_gone_when_it_has_finished(tmp_path):
-    env = environment(tmp_path)
+    env = ha_environment(tmp_path)
     with gate("finished") as held:
         numbers_to_file(env, tmp_path, held)
         client = env.execute_async("numbers")
@@ -116,7 +58,7 @@ def test_an_entry_is_there_while_the_job_runs_and_gone_when_it_has_finished(tmp_
 
 
 def test_a_failed_job_removes_its_entry(tmp_path):
-    env = environment(tmp_path)
+    env = ha_environment(tmp_path)
     numbers_to_file(env, tmp_path, lambda v: 1 // (v - 7))
     with pytest.raises(JobExecutionError, match="ZeroDivisionError"):
         env.execute("fails")
@@ -126,7 +68,7 @@ def test_a_failed_job_removes_its_entry(tmp_path):
 
 
 def test_a_cancelled_job_removes_its_entry(tmp_path):
-    env = environment(tmp_path)
+    env = ha_environment(tmp_path)
     with gate("cancelled") as held:
         numbers_to_file(env, tmp_path, held)
         client = env.execute_async("cancelled")
@@ -151,7 +93,7 @@ def steal(folder: Path):
 
 
 def test_a_job_whose_lease_is_taken_is_suspended_and_touches_nothing(tmp_path):
-    env = environment(tmp_path)
+    env = ha_environment(tmp_path)
     with gate("taken") as held:
         numbers_to_file(env, tmp_path, held)
         client = env.execute_async("taken")
@@ -189,7 +131,7 @@ class Recorder(JobObserver):
 
 def test_a_driver_whose_clock_leaps_does_nothing_until_it_has_asked(tmp_path, monkeypatch):
     """As after SIGCONT: its lease has run out on its own clock, but nobody took it."""
-    env = environment(tmp_path, recorder := Recorder())
+    env = ha_environment(tmp_path, recorder := Recorder())
     leap = [0]
     read = ha_guard.read_instant
     monkeypatch.setattr(
@@ -209,7 +151,7 @@ def test_a_driver_whose_clock_leaps_does_nothing_until_it_has_asked(tmp_path, mo
 
 def test_a_driver_that_was_fenced_while_its_tasks_finished_commits_nothing(tmp_path, monkeypatch):
     """The lease goes between the end of the last task and the commit."""
-    env = environment(tmp_path)
+    env = ha_environment(tmp_path)
     before_commit = ha_guard.LeaseKeeper.before_commit
     stolen = []
 
@@ -226,32 +168,8 @@ def test_a_driver_that_was_fenced_while_its_tasks_finished_commits_nothing(tmp_p
     assert not list(tmp_path.rglob("part-*"))
 
 
-def doubt(client):
-    """The driver does not trust its lease. Returns what makes it do so again."""
-    keeper = client._control.manager.guard
-    keeper.may_act, keeper.lost = lambda: False, lambda: None
-
-    def trust():
-        del keeper.may_act, keeper.lost
-
-    return trust
-
-
-def pause(client):
-    """As by SIGSTOP, for what leads to effects: nothing is renewed and nothing done. Returns what resumes it."""
-    keeper = client._control.manager.guard
-    trust = doubt(client)
-    keeper._renew = lambda: None
-
-    def resume():
-        trust()
-        del keeper._renew
-
-    return resume
-
-
 def test_all_waits_while_the_leadership_is_in_doubt(tmp_path):
-    env = environment(tmp_path, recorder := Recorder())
+    env = ha_environment(tmp_path, recorder := Recorder())
     with gate("doubt") as held:
         numbers_to_file(env, tmp_path, held)
         client = env.execute_async("doubt")
@@ -285,14 +203,14 @@ def test_a_driver_that_dies_before_the_commit_has_its_commit_done_by_the_next(
     tmp_path, monkeypatch, capfd
 ):
     """The result was recorded, so the job is not run again: its files are renamed, and that is all."""
-    env = environment(tmp_path)
+    env = ha_environment(tmp_path)
     RUNS.clear()
     numbers_to_file(env, tmp_path, remember)
     with driver_that_dies_at(monkeypatch, Coordinators, "finalize") as dead:
         env.execute_async("commit")
         assert dead.wait(30)
     assert not list(tmp_path.rglob("part-*"))
-    env = environment(tmp_path)
+    env = ha_environment(tmp_path)
     numbers_to_file(env, tmp_path)
     env.execute("commit")
     assert "it was FINISHED already" in capfd.readouterr().err
@@ -302,14 +220,14 @@ def test_a_driver_that_dies_before_the_commit_has_its_commit_done_by_the_next(
 
 
 def test_the_same_program_finds_the_job_of_a_driver_that_is_gone(tmp_path, capfd):
-    env = environment(tmp_path)
+    env = ha_environment(tmp_path)
     with gate("gone") as held:
         numbers_to_file(env, tmp_path, held)
         lost = env.execute_async("numbers")
         held.wait()
         resume = pause(lost)
         held.open()  # its tasks finish by themselves
-        env = environment(tmp_path)
+        env = ha_environment(tmp_path)
         numbers_to_file(env, tmp_path, lambda v: v * 1000)  # the stored job runs, not this one
         result = env.execute("numbers")
     assert str(result.get_job_id()) == str(lost.get_job_id())
@@ -323,7 +241,7 @@ def test_the_same_program_finds_the_job_of_a_driver_that_is_gone(tmp_path, capfd
 
 
 def test_a_driver_that_waits_gets_the_end_of_the_job_that_it_waited_for(tmp_path):
-    env = environment(tmp_path)
+    env = ha_environment(tmp_path)
     with gate("awaited") as held:
         numbers_to_file(env, tmp_path, held)
         client = env.execute_async("awaited")
@@ -339,7 +257,7 @@ def test_a_driver_that_waits_gets_the_end_of_the_job_that_it_waited_for(tmp_path
 
 
 def test_a_job_that_runs_is_left_alone_by_recover(tmp_path):
-    env = environment(tmp_path)
+    env = ha_environment(tmp_path)
     with gate("alive") as held:
         numbers_to_file(env, tmp_path, held)
         client = env.execute_async("alive")
@@ -349,7 +267,7 @@ def test_a_job_that_runs_is_left_alone_by_recover(tmp_path):
 
 
 def test_recover_runs_a_job_without_its_program(tmp_path):
-    env = environment(tmp_path)
+    env = ha_environment(tmp_path)
     with gate("recovered") as held:
         numbers_to_file(env, tmp_path, held)
         lost = env.execute_async("recovered")
@@ -366,7 +284,7 @@ def test_recover_runs_a_job_without_its_program(tmp_path):
 
 def test_recover_drops_the_rows_that_nobody_is_there_to_take(tmp_path):
     """More than the credit of a collect stream: the job would wait for its reader for ever."""
-    env = environment(tmp_path)
+    env = ha_environment(tmp_path)
     with gate("collected") as held:
         many = env.from_collection(list(range(7, 17))).map(held).flat_map(lambda v: [v] * 20_000)
         rows = many.execute_and_collect("collected")
@@ -382,7 +300,7 @@ def test_recover_drops_the_rows_that_nobody_is_there_to_take(tmp_path):
 
 
 def test_a_commit_that_was_cut_off_in_the_middle_is_completed_once(tmp_path, monkeypatch):
-    env = environment(tmp_path)
+    env = ha_environment(tmp_path)
     numbers_to_file(env, tmp_path)
     halfway, go_on = threading.Event(), threading.Event()
     commit = _FileCommitter.commit
@@ -399,7 +317,7 @@ def test_a_commit_that_was_cut_off_in_the_middle_is_completed_once(tmp_path, mon
         assert halfway.wait(30)
         resume = pause(stopped)
     assert len(list(tmp_path.rglob("part-*"))) == 1
-    env = environment(tmp_path)
+    env = ha_environment(tmp_path)
     numbers_to_file(env, tmp_path)
     env.execute("half")
     assert result_of(tmp_path) == list(range(10))
@@ -415,7 +333,7 @@ def test_recover_needs_high_availability():
 
 
 def test_a_job_that_cannot_start_leaves_no_entry(tmp_path):
-    env = environment(tmp_path)
+    env = ha_environment(tmp_path)
     numbers_to_file(env, tmp_path)
     env.use_executor(MiniCluster(taskmanagers=0).executor())
     with pytest.raises(ExternalError, match="can be started"):
@@ -425,7 +343,7 @@ def test_a_job_that_cannot_start_leaves_no_entry(tmp_path):
 
 def test_a_fixed_job_id_finds_a_job_whatever_its_name(tmp_path):
     fixed = "0123456789abcdef" * 2
-    env = environment(tmp_path, **{"pipeline.fixed-job-id": fixed.upper()})
+    env = ha_environment(tmp_path, **{"pipeline.fixed-job-id": fixed.upper()})
     with gate("fixed") as held:
         numbers_to_file(env, tmp_path, held)
         client = env.execute_async("fixed")
@@ -433,7 +351,7 @@ def test_a_fixed_job_id_finds_a_job_whatever_its_name(tmp_path):
         assert str(client.get_job_id()) == fixed
         assert other_driver(tmp_path).store.job_keys() == [fixed]
     client.get_job_execution_result().result()
-    env = environment(tmp_path, **{"pipeline.fixed-job-id": "12"})
+    env = ha_environment(tmp_path, **{"pipeline.fixed-job-id": "12"})
     numbers_to_file(env, tmp_path)
     with pytest.raises(ConfigurationError, match="32 hexadecimal"):
         env.execute("wrong id")

@@ -14,7 +14,6 @@ from penstock.datastream import (
     JoinFunction,
     OutputTag,
     ProcessJoinFunction,
-    StreamExecutionEnvironment,
 )
 from penstock.datastream.window import (
     CountEvictor,
@@ -25,6 +24,7 @@ from penstock.datastream.window import (
 )
 from penstock.hosting.minicluster import MiniCluster
 from penstock.model.errors import GraphError
+from tests.tools.programs.environments import collected_in_order, minicluster_environment
 
 
 class Last(TimestampAssigner):
@@ -40,8 +40,7 @@ WINDOW = TumblingEventTimeWindows.of(Duration.of_millis(10))
 
 @pytest.fixture
 def env():
-    executor = MiniCluster(parallelism=2).executor()
-    return StreamExecutionEnvironment.get_execution_environment().use_executor(executor)
+    return minicluster_environment(MiniCluster(parallelism=2))
 
 
 @pytest.fixture
@@ -50,11 +49,6 @@ def streams(env):
         env.from_collection(rows).assign_timestamps_and_watermarks(IN_ORDER)
         for rows in (LEFT, RIGHT)
     ]
-
-
-def collected(stream):
-    with stream.execute_and_collect("test") as results:
-        return sorted(results)
 
 
 def named(joined):
@@ -87,7 +81,7 @@ class Near(ProcessJoinFunction):
 
 def test_a_window_join_takes_a_lambda_or_a_function_object(streams):
     left, right = streams
-    assert collected(named(left.join(right)).apply(lambda a, b: (a[1], b[1]))) == [
+    assert collected_in_order(named(left.join(right)).apply(lambda a, b: (a[1], b[1]))) == [
         (1, "x"),
         (3, "z"),
     ]
@@ -96,18 +90,23 @@ def test_a_window_join_takes_a_lambda_or_a_function_object(streams):
 def test_a_join_function_is_opened_and_a_flat_one_gives_any_number(streams):
     left, right = streams
     opened = named(left.join(right)).apply(Opened(), Types.PICKLED_BYTE_ARRAY())
-    assert [result[1:] for result in collected(opened)] == [(1, "x"), (3, "z")]
-    assert collected(named(left.join(right)).apply(Repeated())) == ["x", "z", "z", "z"]
+    assert [result[1:] for result in collected_in_order(opened)] == [(1, "x"), (3, "z")]
+    assert collected_in_order(named(left.join(right)).apply(Repeated())) == ["x", "z", "z", "z"]
 
 
 def test_co_group_calls_also_for_one_side(streams):
     left, right = streams
-    assert collected(named(left.co_group(right)).apply(Sizes())) == [(0, 1), (1, 0), (1, 1), (1, 1)]
+    assert collected_in_order(named(left.co_group(right)).apply(Sizes())) == [
+        (0, 1),
+        (1, 0),
+        (1, 1),
+        (1, 1),
+    ]
 
 
 def test_a_stream_can_be_joined_with_itself(streams):
     left, _ = streams
-    assert collected(named(left.join(left)).apply(lambda a, b: (a[1], b[1]))) == [
+    assert collected_in_order(named(left.join(left)).apply(lambda a, b: (a[1], b[1]))) == [
         (1, 1),
         (2, 2),
         (3, 3),
@@ -117,9 +116,9 @@ def test_a_stream_can_be_joined_with_itself(streams):
 def test_an_interval_join_gives_near_pairs(streams):
     left, right = (stream.key_by(itemgetter(0)) for stream in streams)
     near = left.interval_join(right).between(Duration.of_millis(0), Duration.of_millis(5))
-    assert collected(near.process(Near())) == [(1, "x", -5), (3, "z", -1)]
+    assert collected_in_order(near.process(Near())) == [(1, "x", -5), (3, "z", -1)]
     near = left.interval_join(right).between(0, 5).upper_bound_exclusive()
-    assert collected(near.process(Near())) == [(3, "z", -1)]
+    assert collected_in_order(near.process(Near())) == [(3, "z", -1)]
 
 
 def test_late_records_of_an_interval_join_are_side_outputs(env):
@@ -134,14 +133,14 @@ def test_late_records_of_an_interval_join_are_side_outputs(env):
         .side_output_left_late_data(late)
         .process(Near())
     )
-    assert collected(joined.get_side_output(late)) == []
+    assert collected_in_order(joined.get_side_output(late)) == []
 
 
 def test_windows_take_evictors_also_under_reduce(env):
     numbers = env.from_collection([("a", n) for n in range(1, 7)])
     windowed = numbers.key_by(itemgetter(0)).window(GlobalWindows.create())
     windowed = windowed.trigger(CountTrigger.of(2)).evictor(CountEvictor.of(3))
-    assert collected(windowed.reduce(lambda a, b: (a[0], a[1] + b[1]))) == [
+    assert collected_in_order(windowed.reduce(lambda a, b: (a[0], a[1] + b[1]))) == [
         ("a", 3),
         ("a", 9),
         ("a", 15),
@@ -171,10 +170,10 @@ def test_an_evictor_works_under_aggregate_and_on_whole_streams(env):
     numbers = env.from_collection(list(range(1, 7))).set_parallelism(1)
     windowed = numbers.window_all(GlobalWindows.create()).trigger(CountTrigger.of(3))
     means = windowed.evictor(CountEvictor.of(2)).aggregate(Mean(), Described())
-    assert collected(means) == [("GlobalWindow", [2.5]), ("GlobalWindow", [5.5])]
+    assert collected_in_order(means) == [("GlobalWindow", [2.5]), ("GlobalWindow", [5.5])]
     windowed = numbers.window_all(GlobalWindows.create()).trigger(CountTrigger.of(3))
     after = windowed.evictor(CountEvictor.of(2, True)).apply(Described())
-    assert collected(after) == [
+    assert collected_in_order(after) == [
         ("GlobalWindow", [1, 2, 3]),
         ("GlobalWindow", [2, 3, 4, 5, 6]),
     ]

@@ -4,7 +4,6 @@ import pytest
 
 from penstock.common import Duration, WatermarkStrategy
 from penstock.common.watermark_strategy import TimestampAssigner
-from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.base import (
     Boundedness,
     QueueEnumerator,
@@ -16,6 +15,7 @@ from penstock.datastream.connectors.base import (
 )
 from penstock.hosting.minicluster import MiniCluster
 from penstock.runtime.elements import RowBatch
+from tests.tools.programs.environments import minicluster_environment
 
 RECORDS = 20_000
 STEP_MS = 100
@@ -96,8 +96,7 @@ class Itself(TimestampAssigner):
 
 @pytest.fixture
 def env():
-    executor = MiniCluster(parallelism=1).executor()
-    return StreamExecutionEnvironment.get_execution_environment().use_executor(executor)
+    return minicluster_environment(MiniCluster(parallelism=1))
 
 
 def test_a_fast_source_waits_for_the_slow_one_of_its_group_and_then_goes_on(env):

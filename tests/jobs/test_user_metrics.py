@@ -4,9 +4,10 @@ import threading
 
 import pytest
 
-from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+from penstock.datastream import RuntimeExecutionMode
 from penstock.datastream.functions import KeyedProcessFunction, MapFunction
 from penstock.hosting.minicluster import MiniCluster
+from tests.tools.programs.environments import minicluster_environment
 
 ROWS = 300
 
@@ -30,10 +31,7 @@ class Counting(MapFunction):
 
 @pytest.fixture
 def env():
-    executor = MiniCluster(parallelism=2).executor()
-    environment = StreamExecutionEnvironment.get_execution_environment().use_executor(executor)
-    environment.set_parallelism(2)
-    return environment
+    return minicluster_environment(MiniCluster(parallelism=2)).set_parallelism(2)
 
 
 def numbers(client, vertex):

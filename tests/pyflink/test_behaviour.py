@@ -17,7 +17,6 @@ from penstock.datastream import (
     ProcessWindowFunction,
     ReduceFunction,
     RuntimeExecutionMode,
-    StreamExecutionEnvironment,
 )
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.window import (
@@ -33,6 +32,7 @@ from penstock.datastream.window import (
 from penstock.hosting.minicluster import MiniCluster
 from penstock.model.errors import JobExecutionError
 from penstock.testing import CollectingSink
+from tests.tools.programs.environments import collected, minicluster_environment
 
 MODES = [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH]
 PAIR = Types.ROW([Types.STRING(), Types.INT()])
@@ -40,14 +40,7 @@ PAIR = Types.ROW([Types.STRING(), Types.INT()])
 
 @pytest.fixture
 def env():
-    cluster = MiniCluster(parallelism=2)
-    env = StreamExecutionEnvironment.get_execution_environment().use_executor(cluster.executor())
-    return env.set_parallelism(2)
-
-
-def collected(stream):
-    with stream.execute_and_collect("test") as results:
-        return list(results)
+    return minicluster_environment(MiniCluster(parallelism=2)).set_parallelism(2)
 
 
 def first_of(value):

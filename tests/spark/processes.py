@@ -31,3 +31,11 @@ def executor_jvms() -> list[psutil.Process]:
             if "CoarseGrainedExecutorBackend" in " ".join(child.cmdline()):
                 found.append(child)
     return found
+
+
+def command_of(process: psutil.Process) -> str:
+    """Empty for one that is gone; a zombie is."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""

@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 import penstock
+from tests.spark.processes import command_of
 
 pytestmark = pytest.mark.spark
 LIMIT_S = 10
@@ -26,14 +27,6 @@ numbers = env.from_source(endless, WatermarkStrategy.no_watermarks(), "endless")
 numbers.rebalance().map(lambda i: i).print()
 env.execute("endless")
 """
-
-
-def command_of(process: psutil.Process) -> str:
-    """Empty for one that is gone; a zombie is."""
-    try:
-        return " ".join(process.cmdline())
-    except psutil.NoSuchProcess:
-        return ""
 
 
 @pytest.fixture

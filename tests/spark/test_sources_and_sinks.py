@@ -26,14 +26,10 @@ from penstock.datastream.formats.parquet import ParquetFormat, ParquetWriterFact
 from penstock.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
 from tests.spark.processes import taskmanagers_left
 from tests.spark.programs import environment
+from tests.tools.programs.environments import collected
 
 pytestmark = pytest.mark.spark
 NO_WATERMARKS = WatermarkStrategy.no_watermarks()
-
-
-def collected(stream) -> list:
-    with stream.execute_and_collect("test") as results:
-        return list(results)
 
 
 def text_files(folder) -> list[str]:

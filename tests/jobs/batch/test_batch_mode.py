@@ -13,15 +13,12 @@ from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream import (
     KeyedProcessFunction,
     ProcessFunction,
-    RuntimeExecutionMode,
-    StreamExecutionEnvironment,
 )
 from penstock.datastream.columns import col, count
 from penstock.datastream.connectors import DataGeneratorSource
 from penstock.datastream.connectors.base import QueueEnumerator
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.observer import JobObserver
 from penstock.model.errors import (
     ConfigurationError,
@@ -30,6 +27,7 @@ from penstock.model.errors import (
     JobExecutionError,
 )
 from penstock.runtime.elements import MAX_WATERMARK, MIN_WATERMARK
+from tests.tools.programs.environments import batch_environment, collected
 
 NUMBERS = list(range(20))
 
@@ -41,17 +39,6 @@ class Recorder(JobObserver):
     def execution_changed(self, change, job_graph) -> None:
         name = job_graph.vertices[change.attempt_id.execution_vertex_id.vertex_id].name
         self.changes.append((name, change.attempt_id.subtask, change.new.name))
-
-
-def environment(observer=None, parallelism=2):
-    env = StreamExecutionEnvironment.get_execution_environment()
-    env.use_executor(MiniCluster(observer=observer or JobObserver()).executor())
-    return env.set_runtime_mode(RuntimeExecutionMode.BATCH).set_parallelism(parallelism)
-
-
-def collected(stream):
-    with stream.execute_and_collect() as rows:
-        return list(rows)
 
 
 class ByValue(TimestampAssigner):
@@ -83,7 +70,7 @@ class Timers(KeyedProcessFunction):
 
 
 def test_timers_fire_at_the_end_and_what_they_set_is_dropped():
-    stream = environment().from_collection(NUMBERS, Types.LONG())
+    stream = batch_environment().set_parallelism(2).from_collection(NUMBERS, Types.LONG())
     stamped = stream.assign_timestamps_and_watermarks(STRATEGY)
     found = Counter(collected(stamped.key_by(parity).process(Timers())))
     processing = found.pop(("PROCESSING_TIME", MAX_WATERMARK))
@@ -100,38 +87,38 @@ class Watermarks(ProcessFunction):
 
 
 def test_a_function_behind_an_assigner_sees_no_watermark_before_the_end():
-    stream = environment().from_collection(NUMBERS, Types.LONG())
+    stream = batch_environment().set_parallelism(2).from_collection(NUMBERS, Types.LONG())
     stamped = stream.assign_timestamps_and_watermarks(STRATEGY)
     assert set(collected(stamped.process(Watermarks()))) == {MIN_WATERMARK}
 
 
 def test_no_record_is_late_however_the_times_are_mixed():
     mixed = [95, 5, 99, 7, 1, 50, 98, 2]
-    stream = environment().from_collection(mixed, Types.LONG())
+    stream = batch_environment().set_parallelism(2).from_collection(mixed, Types.LONG())
     stamped = stream.assign_timestamps_and_watermarks(STRATEGY).key_by(lambda value: 0)
     windows = stamped.window(TumblingEventTimeWindows.of(Time.milliseconds(10)))
     assert sorted(collected(windows.reduce(max))) == [7, 50, 99]
 
 
 def test_a_reduce_emits_once_for_each_key_and_a_count_window_when_it_is_full():
-    env = environment()
+    env = batch_environment().set_parallelism(2)
     by_parity = env.from_collection(NUMBERS, Types.LONG()).key_by(parity)
     assert sorted(collected(by_parity.reduce(lambda left, right: left + right))) == [90, 100]
-    env = environment(parallelism=1)
+    env = batch_environment().set_parallelism(1)
     by_parity = env.from_collection(NUMBERS, Types.LONG()).key_by(parity)
     counts = by_parity.count_window(4).reduce(lambda left, right: left + right)
     assert sorted(collected(counts)) == [12, 16, 44, 48]
 
 
 def test_empty_input_gives_nothing_and_ends():
-    env = environment(parallelism=3)
+    env = batch_environment().set_parallelism(3)
     empty = env.from_collection([], Types.LONG())
     assert collected(empty.key_by(parity).reduce(max)) == []
 
 
 def test_every_subtask_goes_through_its_states(tmp_path):
     recorder = Recorder()
-    env = environment(recorder)
+    env = batch_environment(recorder).set_parallelism(2)
     sink = FileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder()).build()
     env.from_collection(NUMBERS, Types.LONG()).rebalance().map(str, Types.STRING()).sink_to(sink)
     env.execute("states")
@@ -146,7 +133,7 @@ def test_every_subtask_goes_through_its_states(tmp_path):
 
 
 def test_an_error_names_operator_record_and_line_and_leaves_no_output(tmp_path):
-    env = environment()
+    env = batch_environment().set_parallelism(2)
     sink = FileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder()).build()
     numbers = env.from_collection(NUMBERS, Types.LONG()).rebalance()
     numbers.map(lambda value: str(1 // (value - 7)), Types.STRING()).sink_to(sink)
@@ -158,7 +145,7 @@ def test_an_error_names_operator_record_and_line_and_leaves_no_output(tmp_path):
 def test_a_cancelled_job_says_so(tmp_path):
     is_running, may_go_on = threading.Event(), threading.Event()
     HELD["now"] = (is_running, may_go_on)
-    env = environment()
+    env = batch_environment().set_parallelism(2)
     env.from_collection([1, 2], Types.LONG()).map(held).print()
     client = env.execute_async("held")
     assert is_running.wait(20)
@@ -180,7 +167,7 @@ def held(value):
 
 
 def test_what_has_no_end_is_refused_at_submit():
-    env = environment()
+    env = batch_environment().set_parallelism(2)
     env.from_source(
         DataGeneratorSource(str, None), WatermarkStrategy.no_watermarks(), "endless"
     ).print()
@@ -199,7 +186,7 @@ class SilentSource(DataGeneratorSource):
 
 
 def test_an_enumerator_that_never_says_that_there_is_no_more_fails_the_job():
-    env = environment()
+    env = batch_environment().set_parallelism(2)
     source = SilentSource(str, 3)
     env.from_source(source, WatermarkStrategy.no_watermarks(), "silent").print()
     with pytest.raises(JobExecutionError, match=r"enumerator of '.*silent'.*neither assigns"):
@@ -207,7 +194,7 @@ def test_an_enumerator_that_never_says_that_there_is_no_more_fails_the_job():
 
 
 def test_savepoints_are_refused_with_the_way_to_them():
-    env = environment()
+    env = batch_environment().set_parallelism(2)
     env.from_collection([1], Types.LONG()).print()
     client = env.execute_async("no savepoint")
     with pytest.raises(ConfigurationError, match=r"BATCH takes no savepoints.*STREAMING"):
@@ -217,7 +204,7 @@ def test_savepoints_are_refused_with_the_way_to_them():
 
 @pytest.mark.parametrize("is_combining", ["true", "false"])
 def test_windows_over_columns_give_each_window_once(is_combining):
-    env = environment()
+    env = batch_environment().set_parallelism(2)
     env.get_configuration().set_string("penstock.batch.combine", is_combining)
     row = Types.ROW_NAMED(["key", "at"], [Types.LONG(), Types.LONG()])
     rows = env.from_collection([(n % 2, n) for n in NUMBERS], row).rebalance()

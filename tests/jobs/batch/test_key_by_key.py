@@ -33,7 +33,7 @@ from penstock.datastream.window import (
 )
 from penstock.model.errors import JobExecutionError
 from penstock.runtime.elements import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
-from tests.jobs.batch.test_batch_mode import collected, environment
+from tests.tools.programs.environments import batch_environment, collected
 
 MIXED = [("a", 30), ("b", 5), ("a", 10), ("c", 7), ("b", 40), ("a", 20), ("c", 6)]
 """(key, time): no key's records come together, none's in the order of time."""
@@ -55,7 +55,7 @@ def first(value):
 
 
 def mixed(memory="128 mb", values=MIXED, env=None, *, is_timed=True, declared=None):
-    env = env or environment(parallelism=1)
+    env = env or batch_environment().set_parallelism(1)
     env.get_configuration().set_string("execution.sorted-inputs.memory", memory)
     stream = env.from_collection(values, PAIR).rebalance().map(lambda value: value, declared)
     return stream.assign_timestamps_and_watermarks(STRATEGY) if is_timed else stream
@@ -110,7 +110,7 @@ def test_timers_fire_when_their_key_ends_and_before_the_next_begins(memory, decl
 @MEMORIES
 def test_all_subtasks_do_so(memory):
     values = [(str(number % 17), number * 7919 % 1000) for number in range(500)]
-    stream = mixed(memory, values, environment(parallelism=3))
+    stream = mixed(memory, values, batch_environment().set_parallelism(3))
     keyed = stream.key_by(first).process(Watching())
     found = collected(keyed.map(lambda row: row))
     for key in map(str, range(17)):
@@ -201,7 +201,7 @@ class Aside(Watching):
 
 
 def test_side_outputs_are_in_the_same_order():
-    env = environment(parallelism=1)
+    env = batch_environment().set_parallelism(1)
     made = mixed(env=env).key_by(first).process(Aside())
     aside = made.get_side_output(ASIDE).map(lambda row: ("aside", *row))
     rows = collected(made.map(lambda row: ("main", *row)).union(aside))
@@ -292,7 +292,7 @@ class Sides(KeyedCoProcessFunction):
 
 @MEMORIES
 def test_two_keyed_inputs_are_read_key_after_key_in_the_order_of_time(memory):
-    env = environment(parallelism=1)
+    env = batch_environment().set_parallelism(1)
     left = mixed(memory, env=env).key_by(first)
     right = mixed(memory, [("c", 1), ("a", 15), ("d", 3), ("a", 25)], env).key_by(first)
     found = by_key(collected(left.connect(right).process(Sides())))
@@ -316,7 +316,7 @@ class Pairs(ProcessJoinFunction):
 
 @MEMORIES
 def test_an_interval_join_gives_the_pairs_of_one_key_after_the_other(memory):
-    env = environment(parallelism=1)
+    env = batch_environment().set_parallelism(1)
     left = mixed(memory, env=env).key_by(first)
     right = mixed(memory, [("b", 6), ("a", 12), ("b", 41), ("a", 9)], env).key_by(first)
     bounds = Time.milliseconds(-2), Time.milliseconds(2)
@@ -342,7 +342,7 @@ class Ruled(KeyedBroadcastProcessFunction):
 
 @MEMORIES
 def test_timers_of_a_key_see_all_that_is_broadcast(memory):
-    env = environment(parallelism=1)
+    env = batch_environment().set_parallelism(1)
     rules = env.from_collection(["x", "y"], Types.STRING()).broadcast(RULES)
     found = collected(mixed(memory, env=env).key_by(first).connect(rules).process(Ruled()))
     for key, rows in by_key(found).items():
@@ -476,7 +476,7 @@ def test_a_trigger_that_counts_fires_while_its_key_is_read(memory):
 
 @MEMORIES
 def test_two_streams_in_one_window_are_joined_key_after_key(memory):
-    env = environment(parallelism=1)
+    env = batch_environment().set_parallelism(1)
     left = mixed(memory, env=env)
     right = mixed(memory, [("b", 6), ("a", 12), ("b", 41), ("a", 39), ("z", 1)], env)
     joined = left.join(right).where(first).equal_to(first)

@@ -12,7 +12,7 @@ from tests.tools.programs.checkpoint_programs import (
     Watcher,
     environment,
 )
-from tests.unit.hosting.checkpoints.test_reader import REMEMBERED, SPLITS, by_key, remembering
+from tests.tools.programs.remembering_program import REMEMBERED, SPLITS, by_key, remembering
 
 
 @pytest.fixture(scope="module")

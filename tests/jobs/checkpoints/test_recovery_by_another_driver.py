@@ -12,7 +12,7 @@ from penstock.hosting.program.settings import job_manager_settings
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, ExternalError, JobSuspendedError
 from penstock.model.program import ProgramSettings
-from tests.jobs.test_high_availability import pause
+from tests.tools.hosting.stored_checkpoints import JOB, LARGE, written
 from tests.tools.machines.job_graphs import A2A, BLOCKING, job_graph
 from tests.tools.programs.checkpoint_programs import (
     HeldSource,
@@ -23,7 +23,7 @@ from tests.tools.programs.checkpoint_programs import (
     lines_of,
     sums_to_file,
 )
-from tests.unit.hosting.checkpoints.test_storage import JOB, LARGE, written
+from tests.tools.programs.failover_programs import pause
 
 
 def same(value):

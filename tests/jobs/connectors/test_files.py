@@ -5,7 +5,7 @@ import json
 import pytest
 
 from penstock.common import Encoder, RestartStrategies, Row, Types, WatermarkStrategy
-from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+from penstock.datastream import RuntimeExecutionMode
 from penstock.datastream.connectors import NumberSequenceSource
 from penstock.datastream.connectors.file_system import (
     BucketAssigner,
@@ -25,14 +25,14 @@ from penstock.datastream.formats.avro import (
 )
 from penstock.datastream.formats.csv import CsvBulkWriters, CsvReaderFormat, CsvSchema
 from penstock.hosting.minicluster import MiniCluster
+from tests.tools.programs.environments import minicluster_environment
 
 LINES = 3000
 
 
 @pytest.fixture
 def env():
-    cluster = MiniCluster(parallelism=2)
-    return StreamExecutionEnvironment.get_execution_environment().use_executor(cluster.executor())
+    return minicluster_environment(MiniCluster(parallelism=2))
 
 
 def with_checkpoints(env):

@@ -20,8 +20,7 @@ from penstock.runtime.state.contract import (
     ValueStateDescriptor,
 )
 from penstock.runtime.windows import TimeWindow
-from tests.tools.runtime.keyed_backends import GROUPS, Backends, through_bytes
-from tests.unit.runtime.state.test_keyed_state import Average
+from tests.tools.runtime.keyed_backends import GROUPS, Average, Backends, through_bytes
 
 KEYS = [1, "1", b"1", True, 1.0, (1, "a"), (1, None), Row(1, "x"), "", "ü\ud800", 2**70, -1]
 NAMESPACES = [None, 1, TimeWindow(0, 10), TimeWindow(0, 5)]

@@ -17,7 +17,8 @@ from penstock.runtime.elements import MAX_WATERMARK
 from penstock.runtime.operators import ListContents, ReduceContents
 from penstock.runtime.operators.windowed.grid import GridWindowOperator
 from penstock.runtime.operators.windowed.records import RecordWindowOperator
-from tests.property.state.test_restore import (
+from tests.tools.runtime.keyed_backends import KINDS, Backends
+from tests.tools.runtime.restored_subtasks import (
     RECORD,
     SESSION,
     SLIDING,
@@ -29,7 +30,6 @@ from tests.property.state.test_restore import (
     window,
     window_join,
 )
-from tests.tools.runtime.keyed_backends import KINDS, Backends
 from tests.tools.runtime.restoring import PIECES, restored, written, written_as_files
 
 LAST = ReduceContents(UserFunction(lambda _first, second: second))

@@ -74,3 +74,17 @@ def through_bytes(snapshot, groups=(0, GROUPS - 1)):
 
 def _inline(data: bytes) -> InlineHandle:
     return InlineHandle(data, zlib.crc32(data))
+
+
+class Average:
+    def create_accumulator(self):
+        return 0, 0
+
+    def add(self, value, accumulator):
+        return accumulator[0] + value, accumulator[1] + 1
+
+    def get_result(self, accumulator):
+        return accumulator[0] / accumulator[1]
+
+    def merge(self, a, b):
+        return a[0] + b[0], a[1] + b[1]

@@ -216,7 +216,8 @@ def test_a_side_output_is_an_edge_with_a_tag_and_the_operator_knows(env, executo
 def test_operators_whose_function_makes_no_results_have_no_side_outputs(env):
     stream = env.from_collection([1]).filter(same)
     with pytest.raises(
-        GraphError, match=r"'Filter' \(built at .*test_graph.py:\d+\) has no side output 'x'"
+        GraphError,
+        match=r"'Filter' \(built at .*test_graphs_that_methods_build.py:\d+\) has no side output 'x'",
     ):
         stream.get_side_output(OutputTag("x"))
 

@@ -348,7 +348,9 @@ def test_a_function_that_cannot_be_pickled_names_the_operator_and_the_line():
     env = environment(executor)
     lock = threading.Lock()
     env.from_collection([1]).map(Holder(lock)).name("guilty")
-    with pytest.raises(GraphError, match=r"operator 'guilty'.*test_environment.py:\d+.*open\(\)"):
+    with pytest.raises(
+        GraphError, match=r"operator 'guilty'.*test_stream_execution_environment.py:\d+.*open\(\)"
+    ):
         env.execute()
     env.program.clear()
     env.from_collection([1]).key_by(Holder(lock)).reduce(add).name("after")

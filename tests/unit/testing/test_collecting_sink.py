@@ -3,15 +3,15 @@
 import pytest
 
 from penstock.common import Row, Types
-from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+from penstock.datastream import RuntimeExecutionMode
 from penstock.model.errors import JobExecutionError
 from penstock.testing import CollectingSink, MiniCluster
+from tests.tools.programs.environments import minicluster_environment
 
 
 @pytest.fixture
 def env():
-    made = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
-    return made.use_executor(MiniCluster().executor())
+    return minicluster_environment(MiniCluster()).set_parallelism(2)
 
 
 @pytest.mark.parametrize("mode", [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH])

@@ -23,7 +23,6 @@ from penstock.datastream import (
     ReduceFunction,
     SinkFunction,
     SourceFunction,
-    StreamExecutionEnvironment,
 )
 from penstock.datastream.columns import col, sum_
 from penstock.datastream.connectors import NumberSequenceSource
@@ -41,6 +40,7 @@ from penstock.datastream.window import (
 )
 from penstock.hosting.minicluster import MiniCluster
 from penstock.model.errors import GraphError, JobExecutionError
+from tests.tools.programs.environments import minicluster_environment
 
 NAMED = Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.STRING()])
 WINDOW = TumblingEventTimeWindows.of(Time.seconds(1))
@@ -48,8 +48,7 @@ WINDOW = TumblingEventTimeWindows.of(Time.seconds(1))
 
 @pytest.fixture
 def env():
-    cluster = MiniCluster()
-    return StreamExecutionEnvironment.get_execution_environment().use_executor(cluster.executor())
+    return minicluster_environment(MiniCluster())
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from penstock.hosting.batch.key_spool import BUCKETS, KeySpool
 from penstock.hosting.batch.shuffle_records import RecordBuilder
 from penstock.runtime.elements import RowBatch
 from penstock.runtime.keys import KeySelection
-from tests.jobs.batch.test_batch_mode import collected, environment
+from tests.tools.programs.environments import batch_environment, collected
 
 KEYS = 500
 ROWS = 200
@@ -129,7 +129,7 @@ class Opened(KeyedProcessFunction):
 @pytest.mark.parametrize("memory", ["128 mb", "1 b"])
 def test_a_function_is_opened_once_also_when_its_input_goes_to_disk(memory):
     OPENED.clear()
-    env = environment()
+    env = batch_environment().set_parallelism(2)
     env.get_configuration().set_string("execution.sorted-inputs.memory", memory)
     values = [(number % KEYS, number) for number in range(2000)]
     stream = env.from_collection(values, Types.TUPLE([Types.LONG(), Types.LONG()]))
@@ -155,7 +155,7 @@ class Ruled(KeyedBroadcastProcessFunction):
 
 @pytest.mark.parametrize("memory", ["128 mb", "1 b"])
 def test_what_is_broadcast_is_known_for_all_keys_and_counts_once(memory):
-    env = environment()
+    env = batch_environment().set_parallelism(2)
     env.get_configuration().set_string("execution.sorted-inputs.memory", memory)
     values = [(number % KEYS, number) for number in range(2000)]
     stream = env.from_collection(values, Types.TUPLE([Types.LONG(), Types.LONG()]))

@@ -14,6 +14,7 @@ from penstock.hosting.ha.settings import ha_settings_of
 from penstock.model.checkpoints import DatabaseHandle, OperatorSubtaskState
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
+from tests.tools.hosting.stored_checkpoints import JOB, LARGE, checkpoint, written
 from tests.tools.programs.checkpoint_programs import (
     FailsOnce,
     HeldSource,
@@ -25,7 +26,6 @@ from tests.tools.programs.checkpoint_programs import (
     sums_to_file,
     wait_until_running,
 )
-from tests.unit.hosting.checkpoints.test_storage import JOB, LARGE, checkpoint, written
 
 BUCKET = "bucket"
 FILES = {"execution__checkpointing__data_inline_threshold": "0 b"}

@@ -11,10 +11,10 @@ from penstock.machines.leases.leadership import Lease
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.ui.cli import parser, store_settings
-from tests.jobs.test_high_availability import (
+from tests.tools.programs.failover_programs import (
     configured,
-    environment,
     gate,
+    ha_environment,
     numbers_to_file,
     other_driver,
     result_of,
@@ -39,7 +39,7 @@ def of(server, folder):
 
 
 def test_a_job_has_an_entry_while_it_runs(server, tmp_path):
-    env = environment(tmp_path, **of(server, tmp_path))
+    env = ha_environment(tmp_path, **of(server, tmp_path))
     other = other_driver(tmp_path, **of(server, tmp_path))
     with gate("zookeeper") as held:
         numbers_to_file(env, tmp_path, held)

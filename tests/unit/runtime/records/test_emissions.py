@@ -21,7 +21,6 @@ from penstock.datastream import (
     OutputTag,
     ProcessFunction,
     ProcessWindowFunction,
-    StreamExecutionEnvironment,
 )
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.hosting.minicluster import MiniCluster
@@ -36,6 +35,7 @@ from penstock.runtime.records.emissions import (
     may_count,
     tells_owners,
 )
+from tests.tools.programs.environments import collected, minicluster_environment
 
 SIDE = OutputTag("side")
 
@@ -63,13 +63,7 @@ class Pair(NamedTuple):
 
 @pytest.fixture
 def env():
-    env = StreamExecutionEnvironment.get_execution_environment()
-    return env.use_executor(MiniCluster(parallelism=1).executor()).set_parallelism(1)
-
-
-def collected(stream):
-    with stream.execute_and_collect() as rows:
-        return list(rows)
+    return minicluster_environment(MiniCluster(parallelism=1)).set_parallelism(1)
 
 
 class Grows(MapFunction, FlatMapFunction, CoMapFunction, ProcessFunction):

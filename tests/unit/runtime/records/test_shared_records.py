@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from penstock.common import Row, RowKind, Types
-from penstock.datastream import OutputTag, ProcessFunction, StreamExecutionEnvironment
+from penstock.datastream import OutputTag, ProcessFunction
 from penstock.hosting.minicluster import MiniCluster
 from penstock.runtime.elements import RowBatch, Watermark
 from penstock.runtime.records.frozen import plain_dumps
 from penstock.runtime.records.shared_records import shared
+from tests.tools.programs.environments import minicluster_environment
 
 
 class Box:
@@ -103,8 +104,7 @@ def increased(row):
 
 @pytest.fixture
 def env():
-    env = StreamExecutionEnvironment.get_execution_environment()
-    return env.use_executor(MiniCluster(parallelism=2).executor()).set_parallelism(2)
+    return minicluster_environment(MiniCluster(parallelism=2)).set_parallelism(2)
 
 
 @pytest.mark.parametrize(

@@ -15,42 +15,20 @@ from penstock.runtime.elements import (
     RowBatch,
     Watermark,
 )
-from penstock.runtime.sources.contract import ReaderStatus, SplitBatch, SplitFinished
+from penstock.runtime.sources.contract import SplitBatch, SplitFinished
 from penstock.runtime.sources.operator import SourceOperator, SourceSettings
 from penstock.runtime.watermarks.strategy import WatermarkStrategy
+from tests.tools.runtime.source_parts import (
+    END,
+    NOTHING,
+    Clock,
+    FakeReader,
+    NoSource,
+    batch,
+    watermarks,
+)
 
-NOTHING, END = ReaderStatus.NOTHING_AVAILABLE, ReaderStatus.END_OF_INPUT
 MONOTONOUS = WatermarkStrategy.for_monotonous_timestamps()
-
-
-class FakeReader:
-    def __init__(self, *polled) -> None:
-        self.polled = list(polled)
-        self.is_closed = False
-
-    def poll_next(self):
-        return self.polled.pop(0) if self.polled else NOTHING
-
-    def snapshot_state(self):
-        return ("rest", len(self.polled))
-
-    def close(self) -> None:
-        self.is_closed = True
-
-
-class Clock:
-    """All clocks in one, unless `blocked` ms were spent in front of a full output."""
-
-    now = blocked = 0
-
-    def now_ms(self) -> int:
-        return self.now
-
-    def monotonic_ms(self) -> int:
-        return self.now
-
-    def active_ms(self) -> int:
-        return self.now - self.blocked
 
 
 class Doubled:
@@ -58,22 +36,10 @@ class Doubled:
         return value["at"] * 2
 
 
-class NoSource:
-    produced_type = None
-
-
 def started(*polled, strategy=MONOTONOUS, interval_ms=200):
     operator, clock = SourceOperator(NoSource(), strategy), Clock()
     operator.start(FakeReader(*polled), clock, SourceSettings(interval_ms))
     return operator, clock
-
-
-def batch(split, *stamps) -> SplitBatch:
-    return SplitBatch(RowBatch([f"v{at}" for at in stamps], np.array(stamps, np.int64)), split)
-
-
-def watermarks(elements) -> list:
-    return [element.timestamp_ms for element in elements if isinstance(element, Watermark)]
 
 
 def test_batches_pass_and_are_counted_and_nothing_is_nothing():

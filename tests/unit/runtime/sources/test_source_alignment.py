@@ -7,7 +7,7 @@ from penstock.runtime.elements import IDLE, MAX_WATERMARK, RowBatch
 from penstock.runtime.sources.contract import ReaderStatus, SplitFinished
 from penstock.runtime.sources.operator import SourceOperator, SourceSettings
 from penstock.runtime.watermarks.strategy import WatermarkStrategy
-from tests.unit.runtime.sources.test_operator import Clock, FakeReader, NoSource, batch, watermarks
+from tests.tools.runtime.source_parts import Clock, FakeReader, NoSource, batch, watermarks
 
 ALIGNED = WatermarkStrategy.for_monotonous_timestamps().with_watermark_alignment(
     "g", Duration.of_millis(10), Duration.of_millis(500)

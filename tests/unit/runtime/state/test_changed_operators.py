@@ -16,9 +16,9 @@ from penstock.runtime.windowing import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from tests.property.state.test_restore import KEY, SUM, Subtasks, keyed_process, window
 from tests.tools.runtime.keyed_backends import Backends
 from tests.tools.runtime.operator_harness import OperatorHarness
+from tests.tools.runtime.restored_subtasks import KEY, SUM, Subtasks, keyed_process, window
 from tests.tools.runtime.restoring import restored, written, written_as_files
 
 WINDOWS = {

@@ -15,21 +15,7 @@ from penstock.runtime.state.contract import (
     ValueStateDescriptor,
 )
 from penstock.runtime.state.heap import HeapKeyedStateBackend
-from tests.tools.runtime.keyed_backends import KINDS, Backends, through_bytes
-
-
-class Average:
-    def create_accumulator(self):
-        return 0, 0
-
-    def add(self, value, accumulator):
-        return accumulator[0] + value, accumulator[1] + 1
-
-    def get_result(self, accumulator):
-        return accumulator[0] / accumulator[1]
-
-    def merge(self, a, b):
-        return a[0] + b[0], a[1] + b[1]
+from tests.tools.runtime.keyed_backends import KINDS, Average, Backends, through_bytes
 
 
 @pytest.fixture(params=KINDS)

@@ -19,9 +19,9 @@ from penstock.runtime.state.contract import ValueStateDescriptor
 from penstock.runtime.state.snapshot import OperatorSnapshot, RestoredDatabase, Sharing
 from penstock.runtime.state.snapshot_format import Beside, read_operator, write_operator
 from penstock.runtime.windowing import TumblingEventTimeWindows
-from tests.property.state.test_restore import window
 from tests.tools.runtime.keyed_backends import GROUPS, Backends
 from tests.tools.runtime.operator_harness import OperatorHarness
+from tests.tools.runtime.restored_subtasks import window
 
 pytestmark = pytest.mark.slow
 

@@ -45,6 +45,7 @@ from penstock.runtime.watermarks.strategy import WatermarkStrategy
 from penstock.runtime.windowing import TimeWindow
 from tests.tools.runtime.operator_harness import OperatorHarness
 from tests.tools.runtime.restoring import read, rescaled, written
+from tests.tools.runtime.source_parts import NoSource
 from tests.tools.runtime.task_parts import Clock, context_for, opened, spec_of
 
 
@@ -287,10 +288,6 @@ class SourceTime:
         return 0
 
     monotonic_ms = active_ms = now_ms
-
-
-class NoSource:
-    produced_type = None
 
 
 def started(splits=(), snapshot=None):

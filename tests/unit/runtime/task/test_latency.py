@@ -11,9 +11,9 @@ from penstock.runtime.task.latency import HISTORY_SIZE, Granularity, LatencyStat
 from penstock.runtime.task.writers import PartitionWriter
 from penstock.runtime.watermarks.strategy import WatermarkStrategy
 from tests.tools.runtime.partitions import drained, pipelined, views_of
+from tests.tools.runtime.source_parts import Clock as SourceClock
+from tests.tools.runtime.source_parts import FakeReader, NoSource, batch
 from tests.tools.runtime.task_parts import Clock, Logging, context_for, opened, output, spec_of
-from tests.unit.runtime.sources.test_operator import Clock as SourceClock
-from tests.unit.runtime.sources.test_operator import FakeReader, NoSource, batch
 
 MARKER = LatencyMarker(100, "source", 1)
 
