@@ -6,7 +6,6 @@ import threading
 import pytest
 
 from penstock.common import Duration, Time, Types, WatermarkStrategy
-from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream import (
     AsyncDataStream,
     AsyncFunction,
@@ -20,6 +19,7 @@ from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.hosting.minicluster import MiniCluster
 from penstock.model.errors import JobExecutionError
 from tests.tools.programs.environments import collected, minicluster_environment
+from tests.tools.programs.user_functions import ValueIsTime
 
 ATTEMPTS = {}
 HAS_ENTERED, HAS_LEFT = threading.Event(), threading.Event()
@@ -67,11 +67,6 @@ class Hangs(AsyncFunction):
         return [-value]
 
 
-class Itself(TimestampAssigner):
-    def extract_timestamp(self, value, record_timestamp):
-        return value
-
-
 @pytest.fixture
 def env():
     return minicluster_environment(MiniCluster(parallelism=2))
@@ -103,7 +98,7 @@ def test_plain_functions_run_on_threads(env):
 
 
 def test_event_time_stays_right_behind_an_unordered_function(env):
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Itself())
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(ValueIsTime())
     numbers = env.from_collection(list(range(500))).assign_timestamps_and_watermarks(strategy)
     passed = AsyncDataStream.unordered_wait(numbers, Repeats(), LONG, 20)
     late_free = (

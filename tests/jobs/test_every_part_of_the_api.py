@@ -10,9 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from penstock.common import Duration, Encoder, Row, Time, Types, WatermarkStrategy
-from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream import (
-    AggregateFunction,
     BroadcastProcessFunction,
     CoMapFunction,
     KeyedBroadcastProcessFunction,
@@ -43,6 +41,7 @@ from penstock.datastream.window import (
 from penstock.hosting.minicluster import MiniCluster
 from penstock.model.errors import GraphError, JobExecutionError
 from tests.tools.programs.environments import collected, minicluster_environment
+from tests.tools.programs.user_functions import MeanOf, SecondIsTime, first_of, running_sum
 
 
 @pytest.fixture
@@ -50,26 +49,13 @@ def env():
     return minicluster_environment(MiniCluster(parallelism=2))
 
 
-class ByField(TimestampAssigner):
-    def extract_timestamp(self, value, record_timestamp):
-        return value[1]
-
-
-IN_ORDER = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(ByField())
+IN_ORDER = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(SecondIsTime())
 EVENTS = [("a", 1), ("b", 2), ("a", 900), ("a", 1000), ("b", 1999), ("a", 3500)]
-
-
-def first_of(value):
-    return value[0]
-
-
-def pair_sum(a, b):
-    return a[0], a[1] + b[1]
 
 
 def test_word_count_gives_running_counts(env):
     words = env.from_collection(["a b a", "c a"]).flat_map(str.split).map(lambda w: (w, 1))
-    got = collected(words.key_by(first_of).reduce(pair_sum))
+    got = collected(words.key_by(first_of).reduce(running_sum))
     assert Counter(got) == Counter([("a", 1), ("a", 2), ("a", 3), ("b", 1), ("c", 1)])
 
 
@@ -128,20 +114,6 @@ def test_a_keyed_stream_is_collected_with_its_key(env):
     assert got == [Row(f0="a", f1=("a", 1))]
 
 
-class Average(AggregateFunction):
-    def create_accumulator(self):
-        return 0, 0
-
-    def add(self, value, accumulator):
-        return accumulator[0] + value[1], accumulator[1] + 1
-
-    def get_result(self, accumulator):
-        return accumulator[0] / accumulator[1]
-
-    def merge(self, acc_a, acc_b):
-        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
-
-
 class WithWindow(ProcessWindowFunction):
     def process(self, key, context, elements):
         window = context.window()
@@ -159,9 +131,9 @@ def events(env):
 
 def test_tumbling_windows_reduce_aggregate_apply_and_process(env):
     windowed = events(env).key_by(first_of).window(TumblingEventTimeWindows.of(Time.seconds(1)))
-    reduced = collected(windowed.reduce(pair_sum))
+    reduced = collected(windowed.reduce(running_sum))
     assert sorted(reduced) == [("a", 901), ("a", 1000), ("a", 3500), ("b", 2), ("b", 1999)]
-    averages = collected(windowed.aggregate(Average(), WithWindow()))
+    averages = collected(windowed.aggregate(MeanOf(1), WithWindow()))
     assert sorted(averages) == [
         ("a", 0, 1000, [450.5]),
         ("a", 1000, 2000, [1000.0]),
@@ -187,7 +159,7 @@ def test_sliding_session_and_count_windows(env):
     )
     spans = {(key, start, end) for key, start, end, _ in collected(sessions.process(WithWindow()))}
     assert spans == {("a", 1, 2000), ("a", 3500, 4500), ("b", 2, 1002), ("b", 1999, 2999)}
-    counted = events(env).key_by(first_of).count_window(2).reduce(pair_sum)
+    counted = events(env).key_by(first_of).count_window(2).reduce(running_sum)
     assert sorted(collected(counted)) == [("a", 901), ("a", 4500), ("b", 2001)]
 
 
@@ -201,16 +173,16 @@ def test_window_all_sees_every_key_in_one_subtask(env):
         (0, ["a", "a", "a", "b", "b"]),
         (2000, ["a"]),
     ]
-    assert sorted(sum_ for _, sum_ in collected(whole.reduce(pair_sum))) == [3500, 3902]
+    assert sorted(sum_ for _, sum_ in collected(whole.reduce(running_sum))) == [3500, 3902]
 
 
 def test_late_data_goes_to_its_side_output(env):
     tag = OutputTag("late")
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(ByField())
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(SecondIsTime())
     env.get_config().set_auto_watermark_interval(1)
     stream = env.from_collection([("a", 5000)]).assign_timestamps_and_watermarks(strategy)
     windows = stream.key_by(first_of).window(TumblingEventTimeWindows.of(Time.seconds(1)))
-    main = windows.allowed_lateness(10).side_output_late_data(tag).reduce(pair_sum)
+    main = windows.allowed_lateness(10).side_output_late_data(tag).reduce(running_sum)
     late = main.get_side_output(tag).map(lambda value: ("late", value))
     assert collected(main.union(late)) == [("a", 5000)]
 

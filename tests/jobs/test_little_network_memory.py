@@ -5,12 +5,13 @@ import time
 
 import pytest
 
-from penstock.common import Configuration, WatermarkStrategy
+from penstock.common import WatermarkStrategy
 from penstock.datastream import MapFunction, StreamExecutionEnvironment
 from penstock.datastream.connectors import NumberSequenceSource
 from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.task.thread import TaskThread
 from penstock.model.errors import JobExecutionError
+from tests.tools.programs.environments import minicluster_environment
 
 RECORD = 2000
 
@@ -43,12 +44,9 @@ def environment(
     parallelism: int = 2, **options: str
 ) -> tuple[StreamExecutionEnvironment, MiniCluster]:
     SHARED.__init__()
-    configuration = Configuration()
-    for name, value in options.items():
-        configuration.set_string(name.replace("__", "-").replace("_", "."), value)
+    given = {key.replace("__", "-").replace("_", "."): value for key, value in options.items()}
     cluster = MiniCluster(parallelism=parallelism)
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    return env.use_executor(cluster.executor()), cluster
+    return minicluster_environment(cluster, given), cluster
 
 
 def numbers(env, count: int):

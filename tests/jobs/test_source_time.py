@@ -3,7 +3,6 @@
 import pytest
 
 from penstock.common import Duration, WatermarkStrategy
-from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream.connectors.base import (
     Boundedness,
     QueueEnumerator,
@@ -16,6 +15,7 @@ from penstock.datastream.connectors.base import (
 from penstock.hosting.minicluster import MiniCluster
 from penstock.runtime.elements import RowBatch
 from tests.tools.programs.environments import minicluster_environment
+from tests.tools.programs.user_functions import ValueIsTime
 
 RECORDS = 20_000
 STEP_MS = 100
@@ -89,11 +89,6 @@ class Slow(OneSplit):
         return ReaderStatus.NOTHING_AVAILABLE
 
 
-class Itself(TimestampAssigner):
-    def extract_timestamp(self, value, record_timestamp):
-        return value
-
-
 @pytest.fixture
 def env():
     return minicluster_environment(MiniCluster(parallelism=1))
@@ -105,7 +100,7 @@ def test_a_fast_source_waits_for_the_slow_one_of_its_group_and_then_goes_on(env)
     aligned = (
         WatermarkStrategy
         .for_monotonous_timestamps()
-        .with_timestamp_assigner(Itself())
+        .with_timestamp_assigner(ValueIsTime())
         .with_watermark_alignment("group", Duration.of_millis(1000), Duration.of_millis(20))
     )
     fast = env.from_source(Numbers(Fast), aligned, "fast")

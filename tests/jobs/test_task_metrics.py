@@ -3,17 +3,12 @@
 import pytest
 
 from penstock.common import WatermarkStrategy
-from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.hosting.minicluster import MiniCluster
 from penstock.runtime.elements import MAX_WATERMARK
+from tests.tools.programs.user_functions import ValueIsTime
 
 ROWS = 5000
-
-
-class Itself(TimestampAssigner):
-    def extract_timestamp(self, value, record_timestamp):
-        return value
 
 
 @pytest.fixture
@@ -21,7 +16,7 @@ def reports():
     executor = MiniCluster(parallelism=2).executor()
     env = StreamExecutionEnvironment.get_execution_environment().use_executor(executor)
     env.set_parallelism(2)
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Itself())
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(ValueIsTime())
     numbers = env.from_collection(list(range(ROWS))).assign_timestamps_and_watermarks(strategy)
     numbers.key_by(lambda n: n % 7).map(lambda n: n).name("Mapped").print()
     client = env.execute_async("metrics")

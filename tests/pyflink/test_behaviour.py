@@ -3,7 +3,6 @@
 import pytest
 
 from penstock.common import Row, Time, Types, WatermarkStrategy
-from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream import (
     CoMapFunction,
     CoProcessFunction,
@@ -33,6 +32,7 @@ from penstock.hosting.minicluster import MiniCluster
 from penstock.model.errors import JobExecutionError
 from penstock.testing import CollectingSink
 from tests.tools.programs.environments import collected, minicluster_environment
+from tests.tools.programs.user_functions import ValueIsTime, first_of
 
 MODES = [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH]
 PAIR = Types.ROW([Types.STRING(), Types.INT()])
@@ -43,16 +43,7 @@ def env():
     return minicluster_environment(MiniCluster(parallelism=2)).set_parallelism(2)
 
 
-def first_of(value):
-    return value[0]
-
-
-class ByValue(TimestampAssigner):
-    def extract_timestamp(self, value, record_timestamp):
-        return value
-
-
-IN_ORDER = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(ByValue())
+IN_ORDER = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(ValueIsTime())
 
 
 class Joined(ReduceFunction):

@@ -11,9 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.common import Duration, Encoder, Time, Types, WatermarkStrategy
-from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream import (
-    AggregateFunction,
     MapFunction,
     OutputTag,
     ProcessFunction,
@@ -27,6 +25,7 @@ from penstock.datastream.window import SlidingEventTimeWindows, TumblingEventTim
 from tests.spark.processes import taskmanagers_left
 from tests.spark.programs import environment
 from tests.tools.programs.environments import collected
+from tests.tools.programs.user_functions import MeanOf, SecondIsTime
 
 pytestmark = pytest.mark.spark
 NO_WATERMARKS = WatermarkStrategy.no_watermarks()
@@ -193,25 +192,6 @@ EVENTS = [(f"k{i % 5}", i * 10 - (i * 7919 % 100), i) for i in range(2000)]  # l
 SLACK = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(100))
 
 
-class ByField(TimestampAssigner):
-    def extract_timestamp(self, value, record_timestamp):
-        return value[1]
-
-
-class Mean(AggregateFunction):
-    def create_accumulator(self):
-        return 0, 0
-
-    def add(self, value, accumulator):
-        return accumulator[0] + value[2], accumulator[1] + 1
-
-    def get_result(self, accumulator):
-        return accumulator[0] / accumulator[1]
-
-    def merge(self, acc_a, acc_b):
-        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
-
-
 class WithWindow(ProcessWindowFunction):
     def process(self, key, context, elements):
         yield key, context.window().start, list(elements)
@@ -219,7 +199,7 @@ class WithWindow(ProcessWindowFunction):
 
 def keyed_events(env):
     events = env.from_collection(EVENTS)
-    stamped = events.assign_timestamps_and_watermarks(SLACK.with_timestamp_assigner(ByField()))
+    stamped = events.assign_timestamps_and_watermarks(SLACK.with_timestamp_assigner(SecondIsTime()))
     return stamped.rebalance().map(lambda event: event).key_by(lambda event: event[0])
 
 
@@ -235,7 +215,7 @@ def windows_of(size, slide) -> dict:
 
 def test_tumbling_windows_aggregate_with_their_window(spark):
     windows = keyed_events(environment(2)).window(TumblingEventTimeWindows.of(Time.seconds(1)))
-    got = collected(windows.aggregate(Mean(), WithWindow()))
+    got = collected(windows.aggregate(MeanOf(2), WithWindow()))
     assert len(got) == len({(key, start) for key, start, _ in got})
     assert {(key, start): means for key, start, means in got} == {
         place: [sum(values) / len(values)] for place, values in windows_of(1000, 1000).items()

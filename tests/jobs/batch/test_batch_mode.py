@@ -9,7 +9,6 @@ from collections import Counter
 import pytest
 
 from penstock.common import Encoder, Time, Types, WatermarkStrategy
-from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream import (
     KeyedProcessFunction,
     ProcessFunction,
@@ -28,6 +27,7 @@ from penstock.model.errors import (
 )
 from penstock.runtime.elements import MAX_WATERMARK, MIN_WATERMARK
 from tests.tools.programs.environments import batch_environment, collected
+from tests.tools.programs.user_functions import ValueIsTime
 
 NUMBERS = list(range(20))
 
@@ -41,12 +41,7 @@ class Recorder(JobObserver):
         self.changes.append((name, change.attempt_id.subtask, change.new.name))
 
 
-class ByValue(TimestampAssigner):
-    def extract_timestamp(self, value, record_timestamp):
-        return value
-
-
-STRATEGY = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(ByValue())
+STRATEGY = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(ValueIsTime())
 
 
 def parity(value):

@@ -7,7 +7,6 @@ from collections import Counter
 import pytest
 
 from penstock.common import Time, Types, WatermarkStrategy
-from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream import CoMapFunction
 from penstock.datastream.connectors import NumberSequenceSource
 from penstock.datastream.window import TumblingEventTimeWindows
@@ -20,11 +19,12 @@ from tests.tools.programs.blocking_programs import (
     WAIT_S,
     Consumer,
     Producer,
-    Totals,
+    blocking_environment,
     cut_the_files_short,
-    environment,
     number_of,
 )
+from tests.tools.programs.counting_sink import CountingSink
+from tests.tools.programs.user_functions import SecondIsTime, first_of, running_sum
 
 KINDS = ["file", "auto", "mmap"]
 
@@ -51,8 +51,8 @@ def fail_half_way(subtask, attempt, count) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_result_far_above_the_network_memory_is_read_at_any_speed_and_again(tmp_path, kind):
-    env, _ = environment(tmp_path, kind)
-    totals = Totals()
+    env, _ = blocking_environment(tmp_path, kind)
+    totals = CountingSink()
     made = blocking_stream(env)
     made.map(Consumer("fast")).sink_to(totals)
     made.map(Consumer("slow", wait_for_the_other)).sink_to(totals)
@@ -70,8 +70,8 @@ def test_a_result_far_above_the_network_memory_is_read_at_any_speed_and_again(tm
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_result_that_was_cut_short_is_made_anew(tmp_path, kind):
-    env, _ = environment(tmp_path, kind)
-    totals = Totals()
+    env, _ = blocking_environment(tmp_path, kind)
+    totals = CountingSink()
     blocking_stream(env).map(Consumer("reader", is_cut_off=True)).sink_to(totals)
     env.execute("cut short")
     assert totals.total == everything("reader")
@@ -85,8 +85,8 @@ def cut_while_reading(subtask, attempt, count) -> None:
 
 
 def test_a_file_that_is_cut_short_while_it_is_read_is_made_anew(tmp_path):
-    env, _ = environment(tmp_path)
-    totals = Totals()
+    env, _ = blocking_environment(tmp_path)
+    totals = CountingSink()
     blocking_stream(env).map(Consumer("reader", cut_while_reading)).sink_to(totals)
     env.execute("cut short")
     assert totals.total == everything("reader")
@@ -98,8 +98,8 @@ def test_a_full_disk_fails_the_job_and_says_so(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "writev", full)
-    env, _ = environment(tmp_path, **{"restart-strategy_type": "none"})
-    blocking_stream(env).map(Consumer("reader")).sink_to(Totals())
+    env, _ = blocking_environment(tmp_path, **{"restart-strategy_type": "none"})
+    blocking_stream(env).map(Consumer("reader")).sink_to(CountingSink())
     with pytest.raises(JobExecutionError) as caught:
         env.execute("full")
     text = str(caught.value)
@@ -113,8 +113,8 @@ def test_a_full_disk_fails_the_job_and_says_so(tmp_path, monkeypatch):
 def test_a_directory_that_cannot_be_made_fails_the_job_and_says_so(tmp_path):
     in_the_way = tmp_path / "file"
     in_the_way.write_text("")
-    env, _ = environment(in_the_way / "below", **{"restart-strategy_type": "none"})
-    blocking_stream(env).map(Consumer("reader")).sink_to(Totals())
+    env, _ = blocking_environment(in_the_way / "below", **{"restart-strategy_type": "none"})
+    blocking_stream(env).map(Consumer("reader")).sink_to(CountingSink())
     with pytest.raises(JobExecutionError, match=r"no directory can be made in .*io\.tmp\.dirs"):
         env.execute("nowhere")
 
@@ -126,8 +126,8 @@ def hold(_subtask, attempt, count) -> None:
 
 
 def test_results_that_are_lost_with_their_taskmanager_are_made_anew(tmp_path):
-    env, cluster = environment(tmp_path)
-    totals = Totals()
+    env, cluster = blocking_environment(tmp_path)
+    totals = CountingSink()
     source = NumberSequenceSource(0, RECORDS - 1)
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
     made = numbers.map(Producer()).with_exchange_mode(BATCH)  # each subtask is a region
@@ -147,34 +147,21 @@ def test_results_that_are_lost_with_their_taskmanager_are_made_anew(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-class BySecond(TimestampAssigner):
-    def extract_timestamp(self, value, record_timestamp):
-        return value[1]
-
-
-def pair_sum(a, b):
-    return a[0], a[1] + b[1]
-
-
-def first_of(value):
-    return value[0]
-
-
 def windowed(env, mode):
-    in_order = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(BySecond())
+    in_order = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(SecondIsTime())
     events = [(f"key {n % 3}", n * 10) for n in range(1000)]
     stream = env.from_collection(events).assign_timestamps_and_watermarks(in_order)
     if mode is not None:
         stream = stream.with_exchange_mode(mode)
     sums = stream.key_by(first_of).window(TumblingEventTimeWindows.of(Time.seconds(1)))
-    with sums.reduce(pair_sum).execute_and_collect("windows") as results:
+    with sums.reduce(running_sum).execute_and_collect("windows") as results:
         return sorted(results)
 
 
 def test_event_time_goes_through_a_blocking_edge_as_through_another(tmp_path):
-    pipelined = windowed(environment(tmp_path)[0], None)
+    pipelined = windowed(blocking_environment(tmp_path)[0], None)
     assert len(pipelined) == 30
-    assert windowed(environment(tmp_path)[0], BATCH) == pipelined
+    assert windowed(blocking_environment(tmp_path)[0], BATCH) == pipelined
 
 
 class Both(CoMapFunction):
@@ -192,8 +179,8 @@ def even(value) -> bool:
 
 
 def test_one_operator_may_read_a_blocking_and_a_pipelined_edge_of_one_region(tmp_path):
-    env, _ = environment(tmp_path)
-    totals = Totals()
+    env, _ = blocking_environment(tmp_path)
+    totals = CountingSink()
     numbers = env.from_collection(range(1000), Types.LONG()).rebalance().map(abs)
     evens = numbers.filter(even).disable_chaining().with_exchange_mode(BATCH).rebalance()
     numbers.rebalance().connect(evens).map(Both()).sink_to(totals)
@@ -203,8 +190,8 @@ def test_one_operator_may_read_a_blocking_and_a_pipelined_edge_of_one_region(tmp
 
 
 def test_blocking_and_pipelined_streams_make_a_union(tmp_path):
-    env, _ = environment(tmp_path)
-    totals = Totals()
+    env, _ = blocking_environment(tmp_path)
+    totals = CountingSink()
     first = env.from_collection(range(100)).map(abs).with_exchange_mode(BATCH).rebalance()
     second = env.from_collection(range(100, 200)).map(abs).rebalance()
     first.union(second).map(str).sink_to(totals)

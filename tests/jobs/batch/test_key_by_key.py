@@ -9,7 +9,6 @@ from itertools import groupby
 import pytest
 
 from penstock.common import Time, Types, WatermarkStrategy
-from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream import (
     KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
@@ -34,6 +33,7 @@ from penstock.datastream.window import (
 from penstock.model.errors import JobExecutionError
 from penstock.runtime.elements import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from tests.tools.programs.environments import batch_environment, collected
+from tests.tools.programs.user_functions import SecondIsTime, first_of
 
 MIXED = [("a", 30), ("b", 5), ("a", 10), ("c", 7), ("b", 40), ("a", 20), ("c", 6)]
 """(key, time): no key's records come together, none's in the order of time."""
@@ -42,16 +42,7 @@ MEMORIES = pytest.mark.parametrize("memory", ["128 mb", "1 b"])
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 
 
-class BySecond(TimestampAssigner):
-    def extract_timestamp(self, value, record_timestamp):
-        return value[1]
-
-
-STRATEGY = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(BySecond())
-
-
-def first(value):
-    return value[0]
+STRATEGY = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(SecondIsTime())
 
 
 def mixed(memory="128 mb", values=MIXED, env=None, *, is_timed=True, declared=None):
@@ -63,7 +54,7 @@ def mixed(memory="128 mb", values=MIXED, env=None, *, is_timed=True, declared=No
 
 def by_key(found):
     """What came out for each key, in order; a key's results come together."""
-    groups = [(key, [row[1:] for row in rows]) for key, rows in groupby(found, first)]
+    groups = [(key, [row[1:] for row in rows]) for key, rows in groupby(found, first_of)]
     assert len({key for key, _ in groups}) == len(groups), f"keys are mixed: {found}"
     return dict(groups)
 
@@ -95,7 +86,7 @@ class Watching(KeyedProcessFunction):
 @MEMORIES
 @pytest.mark.parametrize("declared", [None, PAIR])
 def test_timers_fire_when_their_key_ends_and_before_the_next_begins(memory, declared):
-    found = by_key(collected(mixed(memory, declared=declared).key_by(first).process(Watching())))
+    found = by_key(collected(mixed(memory, declared=declared).key_by(first_of).process(Watching())))
     for key in "abc":
         times = times_of(key)
         assert found[key] == [
@@ -111,7 +102,7 @@ def test_timers_fire_when_their_key_ends_and_before_the_next_begins(memory, decl
 def test_all_subtasks_do_so(memory):
     values = [(str(number % 17), number * 7919 % 1000) for number in range(500)]
     stream = mixed(memory, values, batch_environment().set_parallelism(3))
-    keyed = stream.key_by(first).process(Watching())
+    keyed = stream.key_by(first_of).process(Watching())
     found = collected(keyed.map(lambda row: row))
     for key in map(str, range(17)):
         its = [row[1:3] for row in found if row[0] == key]
@@ -137,7 +128,7 @@ class OfProcessingTime(KeyedProcessFunction):
 
 def test_timers_of_processing_time_fire_behind_those_of_event_time_of_the_same_key():
     one_each = [("a", 1), ("b", 2), ("c", 3)]
-    found = by_key(collected(mixed(values=one_each).key_by(first).process(OfProcessingTime())))
+    found = by_key(collected(mixed(values=one_each).key_by(first_of).process(OfProcessingTime())))
     both = [("EVENT_TIME", MAX_WATERMARK), ("PROCESSING_TIME", MAX_WATERMARK)]
     assert found == {"a": both, "b": both, "c": both}
 
@@ -158,8 +149,8 @@ class Stamped(KeyedProcessFunction):
 
 @pytest.mark.parametrize("is_timed", [False, True])
 def test_results_have_the_time_of_their_record_or_timer(is_timed):
-    results = mixed(is_timed=is_timed).key_by(first).process(Stamps())
-    found = by_key(collected(results.key_by(first).process(Stamped())))
+    results = mixed(is_timed=is_timed).key_by(first_of).process(Stamps())
+    found = by_key(collected(results.key_by(first_of).process(Stamped())))
     for key in "abc":
         times = times_of(key)
         of_records = times if is_timed else [NO_TIMESTAMP] * len(times)
@@ -182,7 +173,7 @@ class NoTimer(KeyedProcessFunction):
 
 @MEMORIES
 def test_a_function_without_on_timer_sees_the_same_order(memory):
-    found = by_key(collected(mixed(memory).key_by(first).process(NoTimer())))
+    found = by_key(collected(mixed(memory).key_by(first_of).process(NoTimer())))
     for key in "abc":
         times = times_of(key)
         assert found[key] == [(times[: n + 1],) for n in range(len(times))]
@@ -202,7 +193,7 @@ class Aside(Watching):
 
 def test_side_outputs_are_in_the_same_order():
     env = batch_environment().set_parallelism(1)
-    made = mixed(env=env).key_by(first).process(Aside())
+    made = mixed(env=env).key_by(first_of).process(Aside())
     aside = made.get_side_output(ASIDE).map(lambda row: ("aside", *row))
     rows = collected(made.map(lambda row: ("main", *row)).union(aside))
     main = by_key([row[1:] for row in rows if row[0] == "main"])
@@ -226,8 +217,8 @@ class Fails(KeyedProcessFunction):
 
 
 def test_what_a_timer_raises_is_no_records_fault():
-    mixed().key_by(first).process(Fails()).print()
-    stream = mixed().key_by(first).process(Fails())
+    mixed().key_by(first_of).process(Fails()).print()
+    stream = mixed().key_by(first_of).process(Fails())
     with pytest.raises(JobExecutionError, match="ZeroDivisionError: in a timer") as raised:
         collected(stream)
     assert "at record" not in str(raised.value)
@@ -244,12 +235,12 @@ class Numbered(MapFunction):
 
 @MEMORIES
 def test_map_filter_and_flat_map_on_keys_see_one_key_after_the_other(memory):
-    keyed = mixed(memory).key_by(first)
+    keyed = mixed(memory).key_by(first_of)
     found = by_key(collected(keyed.map(Numbered())))
     assert found == {k: [(t, n) for n, t in enumerate(times_of(k), 1)] for k in "abc"}
-    keyed = mixed(memory).key_by(first)
+    keyed = mixed(memory).key_by(first_of)
     assert by_key(collected(keyed.filter(lambda value: True))) == by_key(
-        collected(mixed(memory).key_by(first).flat_map(lambda value: [value]))
+        collected(mixed(memory).key_by(first_of).flat_map(lambda value: [value]))
     )
 
 
@@ -266,7 +257,7 @@ class Joined(ReduceFunction):
 
 @MEMORIES
 def test_a_reduce_with_state_gives_each_key_once_in_the_order_of_time(memory):
-    found = by_key(collected(mixed(memory).key_by(first).reduce(Joined())))
+    found = by_key(collected(mixed(memory).key_by(first_of).reduce(Joined())))
     assert found == {"a": [(102030, 2)], "b": [(540, 1)], "c": [(607, 1)]}
 
 
@@ -293,8 +284,8 @@ class Sides(KeyedCoProcessFunction):
 @MEMORIES
 def test_two_keyed_inputs_are_read_key_after_key_in_the_order_of_time(memory):
     env = batch_environment().set_parallelism(1)
-    left = mixed(memory, env=env).key_by(first)
-    right = mixed(memory, [("c", 1), ("a", 15), ("d", 3), ("a", 25)], env).key_by(first)
+    left = mixed(memory, env=env).key_by(first_of)
+    right = mixed(memory, [("c", 1), ("a", 15), ("d", 3), ("a", 25)], env).key_by(first_of)
     found = by_key(collected(left.connect(right).process(Sides())))
     assert found["a"] == [
         (10, MIN_WATERMARK, "1"),
@@ -317,8 +308,8 @@ class Pairs(ProcessJoinFunction):
 @MEMORIES
 def test_an_interval_join_gives_the_pairs_of_one_key_after_the_other(memory):
     env = batch_environment().set_parallelism(1)
-    left = mixed(memory, env=env).key_by(first)
-    right = mixed(memory, [("b", 6), ("a", 12), ("b", 41), ("a", 9)], env).key_by(first)
+    left = mixed(memory, env=env).key_by(first_of)
+    right = mixed(memory, [("b", 6), ("a", 12), ("b", 41), ("a", 9)], env).key_by(first_of)
     bounds = Time.milliseconds(-2), Time.milliseconds(2)
     found = by_key(collected(left.interval_join(right).between(*bounds).process(Pairs())))
     assert found == {"a": [(10, 9), (10, 12)], "b": [(5, 6), (40, 41)]}
@@ -344,7 +335,7 @@ class Ruled(KeyedBroadcastProcessFunction):
 def test_timers_of_a_key_see_all_that_is_broadcast(memory):
     env = batch_environment().set_parallelism(1)
     rules = env.from_collection(["x", "y"], Types.STRING()).broadcast(RULES)
-    found = collected(mixed(memory, env=env).key_by(first).connect(rules).process(Ruled()))
+    found = collected(mixed(memory, env=env).key_by(first_of).connect(rules).process(Ruled()))
     for key, rows in by_key(found).items():
         times = times_of(key)
         assert rows == [
@@ -386,7 +377,7 @@ def test_windows_fire_key_after_key_the_oldest_first(memory, trigger, size, slid
     length, step = Time.milliseconds(size), Time.milliseconds(slide)
     fixed = TumblingEventTimeWindows.of(length)
     windows = fixed if size == slide else SlidingEventTimeWindows.of(length, step)
-    windowed = mixed(memory).key_by(first).window(windows)
+    windowed = mixed(memory).key_by(first_of).window(windows)
     if trigger is not None:
         windowed = windowed.trigger(OnTime())
     found = by_key(collected(windowed.process(Told())))
@@ -408,7 +399,7 @@ def test_windows_of_many_keys_that_overlap_have_their_records_in_the_order_of_ti
     values = [(str(number % 7), number * 7919 % 1000) for number in range(600)]
     windows = SlidingEventTimeWindows.of(Time.milliseconds(100), Time.milliseconds(30))
     found = by_key(
-        collected(mixed(memory, values).key_by(first).window(windows).process(InOrder()))
+        collected(mixed(memory, values).key_by(first_of).window(windows).process(InOrder()))
     )
     for key in map(str, range(7)):
         times = sorted(time for other, time in values if other == key)
@@ -423,7 +414,7 @@ class OnTime(EventTimeTrigger):
 @MEMORIES
 def test_sessions_and_count_windows_end_with_their_key(memory):
     gap = EventTimeSessionWindows.with_gap(Time.milliseconds(15))
-    sessions = mixed(memory).key_by(first).window(gap).process(Told())
+    sessions = mixed(memory).key_by(first_of).window(gap).process(Told())
     assert by_key(collected(sessions)) == {
         "a": [(10, [10, 20, 30], 1)],
         "b": [(5, [5], 1), (40, [40], 2)],
@@ -431,7 +422,7 @@ def test_sessions_and_count_windows_end_with_their_key(memory):
     }
     counted = (
         mixed(memory)
-        .key_by(first)
+        .key_by(first_of)
         .count_window(2)
         .reduce(lambda one, other: (one[0], one[1] * 100 + other[1]))
     )
@@ -443,7 +434,7 @@ def test_a_window_without_a_function_of_its_own_does_so_too(memory):
     windows = TumblingEventTimeWindows.of(Time.milliseconds(20))
     reduced = (
         mixed(memory)
-        .key_by(first)
+        .key_by(first_of)
         .window(windows)
         .reduce(lambda one, other: (one[0], one[1] * 100 + other[1]))
     )
@@ -465,7 +456,7 @@ class Sizes(ProcessWindowFunction):
 @MEMORIES
 def test_a_trigger_that_counts_fires_while_its_key_is_read(memory):
     windows = TumblingEventTimeWindows.of(Time.milliseconds(100))
-    windowed = mixed(memory).key_by(first).window(windows).trigger(CountTrigger.of(2))
+    windowed = mixed(memory).key_by(first_of).window(windows).trigger(CountTrigger.of(2))
     found = by_key(collected(windowed.process(Sizes())))
     assert found == {
         "a": [(2, MIN_WATERMARK)],
@@ -479,7 +470,7 @@ def test_two_streams_in_one_window_are_joined_key_after_key(memory):
     env = batch_environment().set_parallelism(1)
     left = mixed(memory, env=env)
     right = mixed(memory, [("b", 6), ("a", 12), ("b", 41), ("a", 39), ("z", 1)], env)
-    joined = left.join(right).where(first).equal_to(first)
+    joined = left.join(right).where(first_of).equal_to(first_of)
     windows = TumblingEventTimeWindows.of(Time.milliseconds(10))
     found = by_key(
         collected(joined.window(windows).apply(lambda one, other: (one[0], one[1], other[1])))
@@ -489,5 +480,5 @@ def test_two_streams_in_one_window_are_joined_key_after_key(memory):
 
 @MEMORIES
 def test_what_has_no_state_of_keys_reads_a_keyed_stream_as_it_comes(memory):
-    found = collected(mixed(memory).key_by(first))
+    found = collected(mixed(memory).key_by(first_of))
     assert sorted(tuple(row) for row in found) == sorted((value[0], value) for value in MIXED)

@@ -12,29 +12,23 @@ from penstock.datastream import (
     BroadcastProcessFunction,
     KeyedProcessFunction,
     MapFunction,
-    RuntimeExecutionMode,
-    StreamExecutionEnvironment,
 )
 from penstock.datastream.connectors import NumberSequenceSource
 from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from penstock.hosting.batch.shuffle_input import ShuffleInput
 from penstock.hosting.batch.shuffle_records import RecordBuilder
-from penstock.hosting.minicluster import MiniCluster
-from penstock.hosting.observer import JobObserver
 from penstock.model.errors import BrokenInvariant
 from penstock.model.states import ExecutionState
 from penstock.runtime.elements import RowBatch
+from tests.tools.programs.environments import batch_environment
 
 PREFIX = "execution.batch.adaptive.auto-parallelism"
 LONG_TEXT = "x" * 1000
 
 
-def environment(**settings):
-    env = StreamExecutionEnvironment.get_execution_environment()
-    env.use_executor(MiniCluster(observer=JobObserver()).executor())
-    for name, value in settings.items():
-        env.get_configuration().set_string(f"{PREFIX}.{name.replace('_', '-')}", value)
-    return env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+def sized_environment(**settings):
+    given = {f"{PREFIX}.{name.replace('_', '-')}": value for name, value in settings.items()}
+    return batch_environment(settings=given)
 
 
 def run(stream):
@@ -65,7 +59,7 @@ class Where(KeyedProcessFunction):
 
 
 def test_each_started_volume_gets_a_subtask_and_each_key_one_of_them():
-    env = environment(avg_data_volume_per_task="20 kb", default_source_parallelism="3")
+    env = sized_environment(avg_data_volume_per_task="20 kb", default_source_parallelism="3")
     numbers = env.from_source(
         NumberSequenceSource(0, 99), WatermarkStrategy.no_watermarks(), "numbers"
     )
@@ -81,7 +75,7 @@ def test_each_started_volume_gets_a_subtask_and_each_key_one_of_them():
 
 
 def test_little_data_has_one_subtask_and_a_program_that_says_how_many_has_so_many():
-    env = environment()
+    env = sized_environment()
     values = env.from_collection(range(9), Types.LONG()).rebalance().map(lambda v: v, Types.LONG())
     fixed = values.rebalance().filter(lambda v: True).set_parallelism(3)
     rows, subtasks = run(fixed)
@@ -90,7 +84,7 @@ def test_little_data_has_one_subtask_and_a_program_that_says_how_many_has_so_man
 
 
 def test_the_vertexs_own_most_counts_and_the_least_of_all():
-    env = environment(min_parallelism="2", avg_data_volume_per_task="100 b")
+    env = sized_environment(min_parallelism="2", avg_data_volume_per_task="100 b")
     values = env.from_collection([LONG_TEXT] * 9, Types.STRING()).rebalance()
     mapped = values.map(lambda v: v, Types.STRING()).set_max_parallelism(4)
     filtered = mapped.rebalance().filter(lambda text: False)
@@ -110,7 +104,7 @@ class Subtask(MapFunction):
 
 @pytest.mark.parametrize("is_open", [True, False])
 def test_forward_keeps_the_subtask_where_nothing_is_chained(is_open):
-    env = environment(min_parallelism="4")
+    env = sized_environment(min_parallelism="4")
     env.disable_operator_chaining()
     spread = env.from_collection([(n,) for n in range(20)]).rebalance().map(Subtask())
     spread = spread if is_open else spread.set_parallelism(4)
@@ -121,7 +115,7 @@ def test_forward_keeps_the_subtask_where_nothing_is_chained(is_open):
 
 
 def test_rescale_keeps_to_the_readers_of_the_producer():
-    env = environment().set_parallelism(4)
+    env = sized_environment().set_parallelism(4)
     spread = env.from_collection([(n,) for n in range(40)]).rebalance().map(Subtask())
     rows, _ = run(spread.set_parallelism(2).rescale().map(Subtask()))
     assert {(first, second) for _, first, second in rows} == {(0, 0), (0, 1), (1, 2), (1, 3)}
@@ -141,7 +135,7 @@ class Rules(BroadcastProcessFunction):
 
 @pytest.mark.parametrize("is_open", [True, False])
 def test_a_broadcast_is_read_whole_before_the_rest_though_one_producer_made_both(is_open):
-    env = environment(min_parallelism="2")
+    env = sized_environment(min_parallelism="2")
     env = env if is_open else env.set_parallelism(2)
     numbers = env.from_source(
         NumberSequenceSource(0, 29), WatermarkStrategy.no_watermarks(), "numbers"

@@ -7,12 +7,11 @@ import pytest
 from tests.tools.programs.checkpoint_programs import (
     FailsOnce,
     HeldSource,
-    Stage,
     Watcher,
-    environment,
     expected_sums,
     hidden_of,
     lines_of,
+    restarting_environment,
     sums_to_file,
 )
 
@@ -30,16 +29,11 @@ MODES = {
 COUNT = 300
 
 
-@pytest.fixture
-def stage(request):
-    return Stage(request.node.name)
-
-
 def run(stage, tmp_path, **settings):
     """Fails once, behind a checkpoint."""
     watcher = Watcher(stage, opens_after=2)
     every = {PREFIX + "interval": "10 ms", PREFIX + "dir": str(tmp_path / "checkpoints")}
-    env = environment(watcher, **every | settings)
+    env = restarting_environment(watcher, **every | settings)
     source = HeldSource(stage.name, splits=4, count=COUNT, hold=COUNT // 3)
     sums_to_file(env, tmp_path / "out", source, FailsOnce(stage.name, COUNT // 2))
     env.execute("sums")

@@ -11,29 +11,18 @@ from penstock.model.errors import ConfigurationError, ExternalError
 from tests.tools.programs.checkpoint_programs import (
     FailsOnce,
     HeldSource,
-    Stage,
     Watcher,
-    environment,
     expected_sums,
     file_sink,
-    first_of,
     hidden_of,
     lines_of,
-    running_sum,
+    restarting_environment,
     sums_to_file,
     wait_until_running,
 )
+from tests.tools.programs.user_functions import first_of, running_sum, same
 
 EVERY = "20 ms"
-
-
-def same(value):
-    return value
-
-
-@pytest.fixture
-def stage(request):
-    return Stage(request.node.name)
 
 
 def checkpointed(observer, tmp_path, **more):
@@ -41,7 +30,7 @@ def checkpointed(observer, tmp_path, **more):
         "execution__checkpointing__interval": EVERY,
         "execution__checkpointing__dir": str(tmp_path / "checkpoints"),
     }
-    return environment(observer, **settings | more)
+    return restarting_environment(observer, **settings | more)
 
 
 def left_in(folder):
@@ -90,7 +79,7 @@ def test_the_last_checkpoint_does_not_wait_for_its_time(tmp_path, stage):
 def test_a_directory_is_not_needed_where_all_share_the_files(tmp_path, stage):
     stage.gate.set()
     watcher = Watcher()
-    env = environment(watcher, execution__checkpointing__interval=EVERY)
+    env = restarting_environment(watcher, execution__checkpointing__interval=EVERY)
     sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 2, 10, 0), same)
     env.execute("sums")
     assert lines_of(tmp_path / "out") == expected_sums(2, 10)
@@ -149,7 +138,7 @@ def test_a_job_stopped_with_a_savepoint_goes_on_from_it(tmp_path, stage):
 
 
 def test_a_savepoint_is_taken_of_a_job_without_periodic_checkpoints(tmp_path, stage):
-    env = environment(Watcher())
+    env = restarting_environment(Watcher())
     sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 2, 40, 20), same)
     client = env.execute_async("sums")
     wait_until_running(client)
@@ -173,7 +162,7 @@ def test_a_savepoint_that_cannot_be_stored_leaves_nothing_and_the_job_goes_on(
 
     monkeypatch.setattr(LocalFiles, "publish", full)
     watcher = Watcher()
-    env = environment(
+    env = restarting_environment(
         watcher,
         execution__checkpointing__interval="20 ms",
         execution__checkpointing__data_inline_threshold="0 b",
@@ -195,7 +184,7 @@ def test_a_savepoint_that_the_tasks_cannot_write_fails_alone(tmp_path, stage):
     (tmp_path / "file").write_text("no folder", encoding="ascii")
     watcher = Watcher()
     inline = {"execution__checkpointing__data_inline_threshold": "0 b"}
-    env = environment(
+    env = restarting_environment(
         watcher, execution__checkpointing__dir=str(tmp_path / "checkpoints"), **inline
     )
     env.enable_checkpointing(100)
@@ -217,7 +206,7 @@ def test_a_savepoint_that_the_tasks_cannot_write_fails_alone(tmp_path, stage):
 
 def test_a_savepoint_of_a_job_that_has_ended_is_refused(tmp_path, stage):
     stage.gate.set()
-    env = environment(Watcher())
+    env = restarting_environment(Watcher())
     sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 1, 1, 0), same)
     client = env.execute_async("sums")
     client.get_job_execution_result().result()
@@ -226,7 +215,7 @@ def test_a_savepoint_of_a_job_that_has_ended_is_refused(tmp_path, stage):
 
 
 def test_a_savepoint_without_a_directory_says_what_to_name(tmp_path, stage):
-    env = environment(Watcher())
+    env = restarting_environment(Watcher())
     sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 2, 40, 20), same)
     client = env.execute_async("sums")
     wait_until_running(client)

@@ -10,7 +10,7 @@ from penstock.ui.cli import main
 from tests.tools.programs.checkpoint_programs import (
     Stage,
     Watcher,
-    environment,
+    restarting_environment,
 )
 from tests.tools.programs.remembering_program import REMEMBERED, SPLITS, by_key, remembering
 
@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
         "execution__checkpointing__externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
         "io__tmp__dirs": str(tmp_path_factory.mktemp("io")),
     }
-    env = environment(watcher, parallelism=SPLITS, **settings)
+    env = restarting_environment(watcher, parallelism=SPLITS, **settings)
     client = remembering(env, stage, tmp_path_factory.mktemp("out"))
     # The second of these began after the splits were held, and behind all that they had sent.
     watcher.wait_for(client.get_checkpoints().result().completed + 2)

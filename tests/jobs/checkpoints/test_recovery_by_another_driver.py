@@ -18,16 +18,13 @@ from tests.tools.programs.checkpoint_programs import (
     HeldSource,
     Stage,
     Watcher,
-    environment,
     expected_sums,
     lines_of,
+    restarting_environment,
     sums_to_file,
 )
 from tests.tools.programs.failover_programs import pause
-
-
-def same(value):
-    return value
+from tests.tools.programs.user_functions import same
 
 
 def recoverable(observer, folder: Path, **more):
@@ -38,7 +35,7 @@ def recoverable(observer, folder: Path, **more):
         "penstock__high_availability__lease_duration": "2 s",
         "penstock__high_availability__renew_interval": "100 ms",
     }
-    return environment(observer, **settings | more)
+    return restarting_environment(observer, **settings | more)
 
 
 def test_another_driver_goes_on_from_the_newest_checkpoint(tmp_path, capfd):

@@ -17,12 +17,12 @@ from penstock.datastream.state import ListStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
 from tests.tools.programs.checkpoint_programs import (
     STAGES,
-    Stage,
     Watcher,
-    environment,
     file_sink,
     hidden_of,
+    restarting_environment,
 )
+from tests.tools.programs.user_functions import same
 
 COUNT = 1500
 KEYS = 5
@@ -148,7 +148,7 @@ def lines(tmp_path, program, failing, rate=None, **settings):
         "execution__checkpointing__interval": "10 ms",
         "execution__checkpointing__dir": str(tmp_path / "checkpoints"),
     }
-    env = environment(watcher, **every | settings)
+    env = restarting_environment(watcher, **every | settings)
     source = HeldNumbers(failing.stage, min(failing.records, default=None), rate)
     numbers = env.from_source(source, WatermarkStrategy.for_monotonous_timestamps(), "numbers")
     numbers = numbers.map(failing, Types.LONG())
@@ -160,15 +160,10 @@ def lines(tmp_path, program, failing, rate=None, **settings):
     return Counter(line for path in files for line in path.read_text().splitlines()), watcher
 
 
-def same(value):
-    return value
-
-
 @pytest.fixture
-def stage(request):
-    made = Stage(request.node.name)
-    made.seen = set()
-    return made
+def stage(stage):
+    stage.seen = set()
+    return stage
 
 
 @pytest.mark.parametrize("mode", MODES)

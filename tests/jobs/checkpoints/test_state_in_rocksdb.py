@@ -11,25 +11,16 @@ from penstock.model.errors import ConfigurationError, JobCancelledError, JobExec
 from tests.tools.programs.checkpoint_programs import (
     FailsOnce,
     HeldSource,
-    Stage,
     Watcher,
-    environment,
     expected_sums,
     lines_of,
+    restarting_environment,
     sums_to_file,
 )
+from tests.tools.programs.user_functions import same
 
 INCREMENTAL = {"execution__checkpointing__incremental": "true"}
 RETAINED = {"execution__checkpointing__externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"}
-
-
-def same(value):
-    return value
-
-
-@pytest.fixture
-def stage(request):
-    return Stage(request.node.name)
 
 
 def on_disk(observer, tmp_path, **more):
@@ -40,7 +31,7 @@ def on_disk(observer, tmp_path, **more):
         "state__backend__type": "rocksdb",
         "io__tmp__dirs": str(tmp_path / "io"),
     }
-    return environment(observer, **settings | more)
+    return restarting_environment(observer, **settings | more)
 
 
 def cancel(client):

@@ -20,7 +20,11 @@ from tests.tools.brokers.kafka_topics import (
     source_builder,
     texts,
 )
-from tests.tools.programs.checkpoint_programs import Stage, Watcher, environment, wait_until_running
+from tests.tools.programs.checkpoint_programs import (
+    Watcher,
+    restarting_environment,
+    wait_until_running,
+)
 from tests.tools.programs.copying import (
     CountOf,
     DyingCommitter,
@@ -31,11 +35,6 @@ from tests.tools.programs.copying import (
 
 ONCE = DeliveryGuarantee.EXACTLY_ONCE
 COUNT = 40
-
-
-@pytest.fixture
-def stage(request):
-    return Stage(request.node.name)
 
 
 class DyingSink(KafkaSink):
@@ -129,7 +128,7 @@ def test_without_checkpoints_all_is_committed_at_the_end(broker, tmp_path):
     broker.create("in", 2)
     broker.create("out", 2)
     in_both(broker, "in", 0, COUNT)
-    env = environment(Watcher())
+    env = restarting_environment(Watcher())
     sink = sink_builder(broker.servers, "out", ONCE).build()
     copy(env, bounded(broker.servers, "in").build(), str, sink)
     env.execute("copy")
@@ -142,7 +141,7 @@ def test_the_names_of_former_days_work_with_add_source_and_add_sink(broker):
     in_both(broker, "in", 0, COUNT)
     properties = {"bootstrap.servers": broker.servers, "group.id": "g"}
     consumer = FlinkKafkaConsumer("in", SimpleStringSchema(), properties)
-    env = environment(Watcher())
+    env = restarting_environment(Watcher())
     stream = env.add_source(consumer.set_start_from_earliest())
     assert stream.get_type() == Types.STRING()
     stream.add_sink(FlinkKafkaProducer("out", SimpleStringSchema(), properties))
@@ -156,7 +155,7 @@ def test_a_batch_job_commits_at_its_end(broker):
     broker.create("in", 2)
     broker.create("out", 2)
     in_both(broker, "in", 0, COUNT)
-    env = environment(Watcher())
+    env = restarting_environment(Watcher())
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
     sink = sink_builder(broker.servers, "out", ONCE).build()
     copy(env, bounded(broker.servers, "in").build(), str, sink)
@@ -167,7 +166,7 @@ def test_a_batch_job_commits_at_its_end(broker):
 def test_a_bad_record_ends_the_job_and_is_named(broker):
     broker.create("in")
     produce(broker, "in", "text", b"\xff")
-    env = environment(Watcher(), restart_strategy__type="none")
+    env = restarting_environment(Watcher(), restart_strategy__type="none")
     stream = env.from_source(
         bounded(broker.servers, "in").build(), WatermarkStrategy.no_watermarks(), "kafka"
     )
@@ -181,7 +180,7 @@ def test_each_partition_has_its_own_watermark(broker):
     broker.create("in", 2)
     produce(broker, "in", *[(f"early {n}", 1000 + n) for n in range(5)], partition=0)
     produce(broker, "in", ("late", 900_000), partition=1)
-    env = environment(Watcher(), parallelism=1)
+    env = restarting_environment(Watcher(), parallelism=1)
     strategy = WatermarkStrategy.for_monotonous_timestamps()
     stream = env.from_source(bounded(broker.servers, "in").build(), strategy, "kafka")
     windows = stream.window_all(TumblingEventTimeWindows.of(Time.seconds(10)))
@@ -198,7 +197,7 @@ def test_a_job_reads_and_writes_librdkafkas_own_broker():
         host.produce("in", str(number).encode(), str(number).encode())
         host.produce("out", b"first")
     assert host.flush(30) == 0
-    env = environment(Watcher())
+    env = restarting_environment(Watcher())
     sink = sink_builder(servers, "out", DeliveryGuarantee.AT_LEAST_ONCE).build()
     copy(env, bounded(servers, "in").build(), str, sink)
     env.execute("copy")

@@ -15,7 +15,11 @@ from tests.tools.brokers.pulsar_topics import (
     source_builder,
     texts,
 )
-from tests.tools.programs.checkpoint_programs import Stage, Watcher, environment, wait_until_running
+from tests.tools.programs.checkpoint_programs import (
+    Watcher,
+    restarting_environment,
+    wait_until_running,
+)
 from tests.tools.programs.copying import (
     CountOf,
     DyingCommitter,
@@ -26,11 +30,6 @@ from tests.tools.programs.copying import (
 
 ONCE, AT_LEAST = DeliveryGuarantee.EXACTLY_ONCE, DeliveryGuarantee.AT_LEAST_ONCE
 COUNT = 40
-
-
-@pytest.fixture
-def stage(request):
-    return Stage(request.node.name)
 
 
 class DyingSink(PulsarSink):
@@ -143,7 +142,7 @@ def test_a_savepoint_is_gone_on_from_at_another_parallelism(topics, tmp_path):
 
 
 def test_a_partition_that_comes_while_the_job_runs_is_read(topics):
-    env = environment(Watcher())
+    env = restarting_environment(Watcher())
     builder = source_builder(topics, "in")
     source = builder.set_config("pulsar.source.partitionDiscoveryIntervalMs", 50).build()
     copy(env, source, str, small_turns(topics, AT_LEAST).build())
@@ -158,7 +157,7 @@ def test_a_partition_that_comes_while_the_job_runs_is_read(topics):
 
 @pytest.mark.parametrize("mode", list(RuntimeExecutionMode)[:2])
 def test_without_checkpoints_all_is_committed_at_the_end(topics, mode):
-    env = environment(Watcher())
+    env = restarting_environment(Watcher())
     env.set_runtime_mode(mode)
     copy(env, bounded(topics, "in").build(), str, small_turns(topics, ONCE).build())
     env.execute("copy")
@@ -168,7 +167,7 @@ def test_without_checkpoints_all_is_committed_at_the_end(topics, mode):
 def test_a_bad_message_ends_the_job_and_is_named(pulsar_broker):
     pulsar_broker.create("in")
     produce(pulsar_broker, "in", "text", b"\xff")
-    env = environment(Watcher(), restart_strategy__type="none")
+    env = restarting_environment(Watcher(), restart_strategy__type="none")
     stream = env.from_source(
         bounded(pulsar_broker, "in").build(), WatermarkStrategy.no_watermarks(), "pulsar"
     )
@@ -182,7 +181,7 @@ def test_each_partition_has_its_own_watermark(pulsar_broker):
     pulsar_broker.create("in", 2)
     produce(pulsar_broker, "in", *[(f"early {n}", 1000 + n) for n in range(5)], partition=0)
     produce(pulsar_broker, "in", ("late", 900_000), partition=1)
-    env = environment(Watcher(), parallelism=1)
+    env = restarting_environment(Watcher(), parallelism=1)
     strategy = WatermarkStrategy.for_monotonous_timestamps()
     source = source_builder(pulsar_broker, "in").set_bounded_stop_cursor(StopCursor.latest())
     stream = env.from_source(source.build(), strategy, "pulsar")

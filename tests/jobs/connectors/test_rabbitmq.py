@@ -16,7 +16,7 @@ from tests.tools.brokers.rabbit_queues import (
     source_of,
     texts_in,
 )
-from tests.tools.programs.checkpoint_programs import Watcher, environment
+from tests.tools.programs.checkpoint_programs import Watcher, restarting_environment
 
 COUNT = 200
 WAIT_S = 30
@@ -74,7 +74,7 @@ def checkpointed(watcher, tmp_path, parallelism=1, **more):
         "restart_strategy__fixed_delay__attempts": "5",
         "restart_strategy__fixed_delay__delay": "10 ms",
     }
-    return environment(watcher, parallelism, **settings | more)
+    return restarting_environment(watcher, parallelism, **settings | more)
 
 
 def counted(stream):
@@ -183,7 +183,7 @@ def test_a_failing_job_writes_each_record_at_least_once(amqp, queue, tmp_path, n
 
 
 def test_a_bounded_job_without_checkpoints_writes_all(amqp, queue):
-    env = environment(Watcher(), 2)
+    env = restarting_environment(Watcher(), 2)
     env.from_collection(numbers(0, COUNT)).sink_to(sink_of(amqp, queue))
     env.execute("write")
     assert sorted(texts_in(amqp, queue)) == sorted(numbers(0, COUNT))
@@ -191,7 +191,7 @@ def test_a_bounded_job_without_checkpoints_writes_all(amqp, queue):
 
 def test_without_checkpoints_a_queue_is_read_by_all_subtasks(amqp, queue, name):
     publish(amqp, queue, *numbers(0, COUNT), has_ids=False)
-    env = environment(Watcher(), 2)
+    env = restarting_environment(Watcher(), 2)
     source = source_of(amqp, queue, uses_ids=False)
     env.add_source(source).set_parallelism(2).map(Notes(name)).print()
     run_until(env, lambda: wait_until_seen(name, lambda seen: len(seen) == COUNT))

@@ -10,32 +10,21 @@ from penstock.common import Types, WatermarkStrategy
 from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream import (
     KeyedCoProcessFunction,
-    RuntimeExecutionMode,
     StreamExchangeMode,
-    StreamExecutionEnvironment,
 )
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.hosting.minicluster import MiniCluster
-from penstock.hosting.observer import JobObserver
 from penstock.runtime.elements import MAX_WATERMARK, MIN_WATERMARK
 from tests.property.jobs.test_job_graphs import RECORDS, SETTINGS, add, at, counted, meaning, plans
-
-
-class ByValue(TimestampAssigner):
-    def extract_timestamp(self, value, record_timestamp):
-        return value
-
+from tests.tools.programs.environments import batch_environment
+from tests.tools.programs.user_functions import SecondIsTime, ValueIsTime
 
 AUTO = "execution.batch.adaptive.auto-parallelism"
 
 
-def environment(memory, volume, default):
+def bounded_environment(memory, volume, default):
     """`volume`: bytes for each subtask of what sets no parallelism; None: that is `default`."""
-    env = StreamExecutionEnvironment.get_execution_environment()
-    env.use_executor(MiniCluster(observer=JobObserver()).executor())
+    env = batch_environment(settings={"execution.sorted-inputs.memory": memory})
     configuration = env.get_configuration()
-    configuration.set_string("execution.sorted-inputs.memory", memory)
-    env.set_runtime_mode(RuntimeExecutionMode.BATCH)
     if volume is None:
         return env.set_parallelism(default)
     configuration.set_string(f"{AUTO}.avg-data-volume-per-task", volume)
@@ -44,11 +33,11 @@ def environment(memory, volume, default):
 
 
 def run(plan, records, setting, memory, volume):
-    env = environment(memory, volume, setting.parallelisms[-1])
+    env = bounded_environment(memory, volume, setting.parallelisms[-1])
     if not setting.is_chaining:
         env.disable_operator_chaining()
     open_ones = setting.blocking if volume is not None else [False] * len(setting.blocking)
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(ByValue())
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(ValueIsTime())
     streams = []
     for values, parallelism in zip(records, setting.parallelisms, strict=False):
         declared = Types.LONG() if setting.is_typed else None
@@ -91,7 +80,7 @@ def test_a_reduce_in_the_order_of_time_gives_what_one_loop_gives(
     values, parallelism, is_timed, memory, volume
 ):
     """Concatenation is associative, and tells the order; without times that is nobody's, so that only the pieces count."""
-    env = environment(memory, volume, parallelism)
+    env = bounded_environment(memory, volume, parallelism)
     stream = env.from_collection([str(value) for value in values], Types.STRING()).rebalance()
     spread = stream.map(lambda text: (len(text), text))
     if is_timed:
@@ -119,11 +108,6 @@ class ByNumber(TimestampAssigner):
 
 def joined(left, right):
     return left[0], f"{left[1]} {right[1]}"
-
-
-class BySecond(TimestampAssigner):
-    def extract_timestamp(self, value, record_timestamp):
-        return value[1]
 
 
 class Watching(KeyedCoProcessFunction):
@@ -173,9 +157,9 @@ def test_keys_come_one_after_the_other_and_their_timers_before_the_next(
     left, right, offsets, subtasks, is_typed, memory
 ):
     """Over two inputs, in whatever order their records come, and however little memory there is."""
-    env = environment(memory, None, subtasks[0])
+    env = bounded_environment(memory, None, subtasks[0])
     pair = Types.TUPLE([Types.LONG(), Types.LONG()])
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(BySecond())
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(SecondIsTime())
     sides = []
     for values in (left, right):
         stream = env.from_collection(values, pair).rebalance()

@@ -6,10 +6,9 @@ import threading
 from collections import Counter, defaultdict
 from contextlib import suppress
 
-from penstock.common import Configuration
 from penstock.datastream import MapFunction, StreamExchangeMode, StreamExecutionEnvironment
-from penstock.datastream.connectors import Committer, Sink
 from penstock.hosting.minicluster import MiniCluster
+from tests.tools.programs.environments import RESTARTS, minicluster_environment
 
 BATCH = StreamExchangeMode.BATCH
 NETWORK_BYTES = 1 << 20
@@ -42,24 +41,19 @@ class Shared:
 SHARED = Shared()
 
 
-def environment(tmp_path, kind="file", **options) -> tuple[StreamExecutionEnvironment, MiniCluster]:
+def blocking_environment(
+    tmp_path, kind="file", **options
+) -> tuple[StreamExecutionEnvironment, MiniCluster]:
     """Two TaskManagers of one slot, little network memory, results in `tmp_path`."""
     SHARED.__init__()
     SHARED.folder = str(tmp_path)
-    configuration = Configuration()
     given = {
         "io.tmp.dirs": str(tmp_path),
         "taskmanager.network.blocking-shuffle.type": kind,
         "taskmanager.memory.network": f"{NETWORK_BYTES} bytes",
-        "restart-strategy.type": "fixed-delay",
-        "restart-strategy.fixed-delay.attempts": "3",
-        "restart-strategy.fixed-delay.delay": "0 ms",
     } | {name.replace("_", "."): value for name, value in options.items()}
-    for name, value in given.items():
-        configuration.set_string(name, value)
     cluster = MiniCluster(parallelism=2)
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    return env.use_executor(cluster.executor()), cluster
+    return minicluster_environment(cluster, RESTARTS | given), cluster
 
 
 def payload(number: int) -> tuple[int, bytes]:
@@ -120,42 +114,3 @@ class Consumer(MapFunction):
     def close(self):
         if self.name == "fast":
             SHARED.fast_is_done.set()
-
-
-class Totals(Sink):
-    """Visible results: those of the last attempts only."""
-
-    def __init__(self):
-        self.total = Counter()
-
-    def create_writer(self, context):
-        return TotalsWriter()
-
-    def create_committer(self):
-        return Adding(self.total)
-
-
-class TotalsWriter:
-    def __init__(self):
-        self.counts = Counter()
-
-    def write(self, batch, watermark_ms):
-        self.counts.update(batch.values)
-
-    def prepare_commit(self):
-        return [self.counts]
-
-    def close(self):
-        pass
-
-
-class Adding(Committer):
-    def __init__(self, total):
-        self.total = total
-
-    def commit(self, committables):
-        for counts in committables:
-            self.total.update(counts)
-
-    def abort(self, job_prefix):
-        pass

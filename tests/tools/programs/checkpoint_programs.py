@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from penstock.common import Configuration, Encoder
-from penstock.datastream import StreamExecutionEnvironment
+from penstock.common import Encoder
 from penstock.datastream.connectors.file_system import (
     BucketAssigner,
     FileSink,
@@ -25,6 +24,8 @@ from penstock.runtime.sources.contract import (
     SplitBatch,
     SplitEnumerator,
 )
+from tests.tools.programs.environments import RESTARTS, minicluster_environment
+from tests.tools.programs.user_functions import first_of, running_sum
 
 WAIT_S = 30
 STAGES: dict[str, Stage] = {}
@@ -175,20 +176,11 @@ class Watcher(JobObserver):
             assert self.changed.wait_for(lambda: len(self.completed) >= completed, WAIT_S)
 
 
-def environment(observer: JobObserver, parallelism: int = 2, **more: str):
+def restarting_environment(observer: JobObserver, parallelism: int = 2, **more: str):
     """A MiniCluster; failed jobs begin again at once. `more`: settings, `__` for a dot, `_` for a dash."""
-    configuration = Configuration()
-    settings = {
-        "restart-strategy.type": "fixed-delay",
-        "restart-strategy.fixed-delay.attempts": "3",
-        "restart-strategy.fixed-delay.delay": "0 ms",
-    }
-    settings |= {key.replace("__", ".").replace("_", "-"): value for key, value in more.items()}
-    for key, value in settings.items():
-        configuration.set_string(key, value)
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    given = {key.replace("__", ".").replace("_", "-"): value for key, value in more.items()}
     cluster = MiniCluster(parallelism=parallelism, observer=observer)
-    return env.use_executor(cluster.executor())
+    return minicluster_environment(cluster, RESTARTS | given)
 
 
 def file_sink(folder: Path) -> FileSink:
@@ -199,14 +191,6 @@ def file_sink(folder: Path) -> FileSink:
         .with_output_file_config(OutputFileConfig.builder().with_part_prefix("part").build())
         .build()
     )
-
-
-def first_of(value):
-    return value[0]
-
-
-def running_sum(a, b):
-    return a[0], a[1] + b[1]
 
 
 def sums_to_file(env, folder: Path, source: HeldSource, function) -> None:

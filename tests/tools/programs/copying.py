@@ -3,7 +3,7 @@
 from penstock.common import WatermarkStrategy
 from penstock.datastream import ProcessAllWindowFunction
 from penstock.runtime.sink import Committer
-from tests.tools.programs.checkpoint_programs import STAGES, environment
+from tests.tools.programs.checkpoint_programs import STAGES, restarting_environment
 
 
 class FailsAt:
@@ -50,7 +50,7 @@ def checkpointed(watcher, tmp_path, parallelism=2, **more):
         "execution__checkpointing__interval": "50 ms",
         "execution__checkpointing__dir": str(tmp_path / "checkpoints"),
     }
-    return environment(watcher, parallelism, **settings | more)
+    return restarting_environment(watcher, parallelism, **settings | more)
 
 
 def copy(env, source, function, sink):

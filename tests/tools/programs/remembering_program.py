@@ -9,11 +9,8 @@ from penstock.datastream.state import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
-from tests.tools.programs.checkpoint_programs import (
-    HeldSource,
-    file_sink,
-    first_of,
-)
+from tests.tools.programs.checkpoint_programs import HeldSource, file_sink
+from tests.tools.programs.user_functions import first_of
 
 SPLITS, HELD_AT = 3, 5
 

@@ -27,6 +27,7 @@ from penstock.model.errors import ConfigurationError, GraphError
 from penstock.model.graph.partitioning import ShipStrategy
 from penstock.model.graph.stream_graph import ChainingStrategy
 from tests.tools.hosting.fake_executor import FakeExecutor, edges_of
+from tests.tools.programs.user_functions import same
 
 
 @pytest.fixture
@@ -47,10 +48,6 @@ class Echo(ProcessFunction):
 class KeyedEcho(KeyedProcessFunction):
     def process_element(self, value, ctx):
         yield value
-
-
-def same(value):
-    return value
 
 
 def test_word_count_has_the_operators_and_edges_of_the_program(env, executor):

@@ -27,6 +27,7 @@ from penstock.model.errors import (
 )
 from penstock.model.states import JobStatus
 from tests.tools.hosting.fake_executor import FakeExecutor
+from tests.tools.programs.user_functions import same
 
 
 def environment(executor=None, **options):
@@ -34,10 +35,6 @@ def environment(executor=None, **options):
     return StreamExecutionEnvironment.get_execution_environment(configuration).use_executor(
         executor or FakeExecutor()
     )
-
-
-def same(value):
-    return value
 
 
 # ---------------------------------------------------------------------- settings

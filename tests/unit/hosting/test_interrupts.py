@@ -26,7 +26,8 @@ from penstock.runtime import interruption as interruption_module
 from penstock.runtime.checkpoint.two_phase_commit import CommitterState
 from penstock.runtime.interruption import Interruption, is_interruptible, uninterruptible
 from penstock.runtime.operators import SinkOperator
-from tests.tools.programs.checkpoint_programs import Watcher, environment, file_sink
+from tests.tools.programs.checkpoint_programs import Watcher, file_sink, restarting_environment
+from tests.tools.programs.user_functions import same
 from tests.tools.runtime.operator_harness import OperatorHarness
 
 HANG_S = 60
@@ -266,10 +267,6 @@ class Doubling(AsyncFunction):
         return [value * 2]
 
 
-def same(value):
-    return value
-
-
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 @pytest.mark.parametrize("is_unaligned", ["true", "false"])
 def test_no_thread_that_may_be_interrupted_takes_a_lock_of_ours(
@@ -279,7 +276,7 @@ def test_no_thread_that_may_be_interrupted_takes_a_lock_of_ours(
     database = f"sqlite:///{tmp_path}/rows.db"
     with_table(tmp_path / "rows.db")
     watcher = Watcher()
-    env = environment(
+    env = restarting_environment(
         watcher,
         execution__checkpointing__interval="20 ms",
         execution__checkpointing__unaligned__enabled=is_unaligned,

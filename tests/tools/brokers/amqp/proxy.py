@@ -5,26 +5,18 @@ import socket
 import socketserver
 import threading
 
+from tests.tools.brokers.serving import LoopbackServer, serving
+
 
 @contextlib.contextmanager
 def running_proxy(host, port):
-    with _Server(("127.0.0.1", 0), _Pair) as server:
-        server.target = host, port
-        server.pairs = set()
-        server.lock = threading.Lock()
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.cut()
-            server.shutdown()
-            thread.join()
+    proxy = _Proxy(_Pair, target=(host, port), pairs=set(), lock=threading.Lock())
+    with serving(proxy, before_shutdown=proxy.cut):
+        yield proxy
 
 
-class _Server(socketserver.ThreadingTCPServer):
-    daemon_threads = True
-    allow_reuse_address = True
+class _Proxy(LoopbackServer):
+    block_on_close = True
 
     def cut(self):
         with self.lock:

@@ -10,6 +10,7 @@ from pika import frame, spec
 from pika.exceptions import InvalidFrameError
 
 from tests.tools.brokers.amqp.broker import Broker, Channel, Consumer, NoSuchQueue, UnknownTag
+from tests.tools.brokers.serving import LoopbackServer, serving
 
 FRAME_MAX = 131_072
 CAPABILITIES = {
@@ -26,23 +27,14 @@ CAPABILITIES = {
 @contextlib.contextmanager
 def running_broker():
     broker = Broker()
-    with _Server(("127.0.0.1", 0), _Connection) as server:
-        server.broker = broker
-        broker.uri = f"amqp://guest:guest@127.0.0.1:{server.server_address[1]}/"
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        try:
-            yield broker
-        finally:
-            broker.cut()
-            server.shutdown()
-            thread.join()
+    server = _WaitingServer(_Connection, broker=broker)
+    broker.uri = f"amqp://guest:guest@127.0.0.1:{server.port}/"
+    with serving(server, before_shutdown=broker.cut):
+        yield broker
 
 
-class _Server(socketserver.ThreadingTCPServer):
-    daemon_threads = True
+class _WaitingServer(LoopbackServer):
     block_on_close = True
-    allow_reuse_address = True
 
 
 class _Gone(Exception):

@@ -3,7 +3,6 @@
 import contextlib
 import socketserver
 import struct
-import threading
 
 from tests.tools.brokers.kafka.broker import (
     OFFSET_OUT_OF_RANGE,
@@ -12,6 +11,7 @@ from tests.tools.brokers.kafka.broker import (
     Broker,
 )
 from tests.tools.brokers.kafka.codec import Reader, array, blob, pack, text
+from tests.tools.brokers.serving import LoopbackServer, serving
 
 # API key: name, oldest and newest version spoken here.
 APIS = {
@@ -29,22 +29,10 @@ def running_broker(**topics):
     broker = Broker()
     for topic, partitions in topics.items():
         broker.create(topic, partitions)
-    with _Server(("127.0.0.1", 0), _Connection) as server:
-        server.broker = broker
-        broker.servers = f"127.0.0.1:{server.server_address[1]}"
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        try:
-            yield broker
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-class _Server(socketserver.ThreadingTCPServer):
-    daemon_threads = True
-    block_on_close = False
-    allow_reuse_address = True
+    server = LoopbackServer(_Connection, broker=broker)
+    broker.servers = f"127.0.0.1:{server.port}"
+    with serving(server):
+        yield broker
 
 
 class _Connection(socketserver.StreamRequestHandler):

@@ -2,10 +2,10 @@
 
 import contextlib
 import socketserver
-import threading
 
 from tests.tools.brokers.pulsar.broker import Broker, Refused
 from tests.tools.brokers.pulsar.commands import frame, metadata, parse
+from tests.tools.brokers.serving import LoopbackServer, serving
 
 MAX_MESSAGE_BYTES = 5 << 20
 PROTOCOL = 19
@@ -17,25 +17,13 @@ def running_broker(tls=None, **topics):
     broker = Broker()
     for topic, partitions in topics.items():
         broker.create(topic, partitions)
-    with _Server(("127.0.0.1", 0), _Connection) as server:
-        server.broker = broker
-        scheme = "pulsar" if tls is None else "pulsar+ssl"
-        broker.url = f"{scheme}://127.0.0.1:{server.server_address[1]}"
-        if tls is not None:
-            server.socket = tls.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        try:
-            yield broker
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-class _Server(socketserver.ThreadingTCPServer):
-    daemon_threads = True
-    block_on_close = False
-    allow_reuse_address = True
+    server = LoopbackServer(_Connection, broker=broker)
+    scheme = "pulsar" if tls is None else "pulsar+ssl"
+    broker.url = f"{scheme}://127.0.0.1:{server.port}"
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    with serving(server):
+        yield broker
 
 
 class _Connection(socketserver.StreamRequestHandler):

@@ -41,6 +41,7 @@ from penstock.datastream.window import (
 from penstock.hosting.minicluster import MiniCluster
 from penstock.model.errors import GraphError, JobExecutionError
 from tests.tools.programs.environments import minicluster_environment
+from tests.tools.programs.user_functions import first_of
 
 NAMED = Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.STRING()])
 WINDOW = TumblingEventTimeWindows.of(Time.seconds(1))
@@ -54,10 +55,6 @@ def env():
 @pytest.fixture
 def rows(env):
     return env.from_collection([(1, "x"), (2, "y")], NAMED)
-
-
-def first_of(value):
-    return value[0]
 
 
 def line():

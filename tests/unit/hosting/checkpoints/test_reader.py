@@ -13,7 +13,7 @@ from penstock.ui.cli import main
 from tests.tools.programs.checkpoint_programs import (
     Stage,
     Watcher,
-    environment,
+    restarting_environment,
     wait_until_running,
 )
 from tests.tools.programs.remembering_program import (
@@ -28,7 +28,7 @@ from tests.tools.programs.remembering_program import (
 def folder(tmp_path_factory):
     """A savepoint, taken when every split is at its fifth number."""
     stage = Stage("reader")
-    env = environment(Watcher(), parallelism=SPLITS)
+    env = restarting_environment(Watcher(), parallelism=SPLITS)
     client = remembering(env, stage, tmp_path_factory.mktemp("out"))
     wait_until_running(client)
     found = client.trigger_savepoint(str(tmp_path_factory.mktemp("savepoints"))).result()

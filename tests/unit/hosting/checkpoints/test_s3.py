@@ -20,12 +20,13 @@ from tests.tools.programs.checkpoint_programs import (
     HeldSource,
     Stage,
     Watcher,
-    environment,
     expected_sums,
     lines_of,
+    restarting_environment,
     sums_to_file,
     wait_until_running,
 )
+from tests.tools.programs.user_functions import same
 
 BUCKET = "bucket"
 FILES = {"execution__checkpointing__data_inline_threshold": "0 b"}
@@ -82,7 +83,7 @@ def test_a_job_goes_on_from_a_checkpoint_in_a_bucket_and_leaves_nothing_there(st
     stage = Stage("s3")
     watcher = Watcher(stage)
     source = HeldSource(stage.name, splits=2, count=30, hold=15)
-    env = environment(watcher, execution__checkpointing__dir=store.uri("jobs"), **FILES)
+    env = restarting_environment(watcher, execution__checkpointing__dir=store.uri("jobs"), **FILES)
     env.enable_checkpointing(50)
     sums_to_file(env, tmp_path / "out", source, FailsOnce(stage.name, 20))
     env.execute("s3")
@@ -93,16 +94,12 @@ def test_a_job_goes_on_from_a_checkpoint_in_a_bucket_and_leaves_nothing_there(st
 
 def held_job(stage, out, **settings):
     """Client of a job whose sources stand still at their fifth number."""
-    env = environment(Watcher(), **settings, **FILES)
+    env = restarting_environment(Watcher(), **settings, **FILES)
     sums_to_file(env, out, HeldSource(stage.name, splits=2, count=10, hold=5), same)
     client = env.execute_async(stage.name)
     stage.wait_until_held(2)
     wait_until_running(client)
     return client
-
-
-def same(value):
-    return value
 
 
 @pytest.mark.parametrize("is_savepoint_local", [True, False])
@@ -123,7 +120,7 @@ def test_a_savepoint_may_lie_in_another_file_system_than_the_checkpoints(
     second = Stage(f"from {is_savepoint_local}")
     second.gate.set()
     restored = {"execution__state_recovery__path": folder}
-    env = environment(Watcher(), execution__checkpointing__dir=beside, **restored)
+    env = restarting_environment(Watcher(), execution__checkpointing__dir=beside, **restored)
     env.enable_checkpointing(1000)
     source = HeldSource(second.name, splits=2, count=10, hold=5)
     sums_to_file(env, tmp_path / "second", source, same)

@@ -6,20 +6,12 @@ import pytest
 
 from penstock.hosting.ha import store as ha_store
 from penstock.hosting.ha.settings import ha_settings_of, make_private
-from penstock.hosting.ha.store import Ended, FileJobStore, LeaseTaken
-from penstock.machines.leases.leadership import Lease
+from penstock.hosting.ha.store import FileJobStore, LeaseTaken
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, ExternalError
+from tests.tools.hosting.job_entries import ended, lease
 
 KEY = "k" * 32
-
-
-def lease(owner: str) -> Lease:
-    return Lease(0, owner, "job-1", "word count", 0, 1000)
-
-
-def ended(entry) -> Ended:
-    return Ended(entry.token, "job-1", "FINISHED", 5)
 
 
 @pytest.fixture

@@ -5,26 +5,11 @@ import threading
 import pytest
 
 from penstock.hosting.ha.settings import ZookeeperSettings, make_private
-from penstock.hosting.ha.store import Ended, FileJobStore, LeaseTaken
+from penstock.hosting.ha.store import FileJobStore, LeaseTaken
 from penstock.hosting.ha.zookeeper import ZookeeperJobStore
-from penstock.machines.leases.leadership import Lease
-from tests.tools.zookeeper import zookeeper_server
+from tests.tools.hosting.job_entries import ended, lease
 
 KEY = "k" * 32
-
-
-def lease(owner: str) -> Lease:
-    return Lease(0, owner, "job-1", "word count", 0, 1000)
-
-
-def ended(entry) -> Ended:
-    return Ended(entry.token, "job-1", "FINISHED", 5)
-
-
-@pytest.fixture(scope="module")
-def server():
-    with zookeeper_server() as server:
-        yield server
 
 
 @pytest.fixture(params=["file", "zookeeper"])

@@ -24,12 +24,6 @@ from tests.tools.zookeeper import zookeeper_server
 KEY = "f" * 32
 
 
-@pytest.fixture(scope="module")
-def server():
-    with zookeeper_server() as server:
-        yield server
-
-
 def of(server, folder):
     return {
         "high-availability.type": "ZOOKEEPER",

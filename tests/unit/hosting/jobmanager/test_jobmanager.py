@@ -2,13 +2,11 @@
 
 import pickle
 import threading
-from collections import Counter
 from types import SimpleNamespace
 
 import pytest
 
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.datastream.connectors import Committer, Sink
 from penstock.hosting.ha.guard import JobGuard
 from penstock.hosting.jobmanager import links, taskmanager_watch
 from penstock.hosting.jobmanager.driver_streams import CollectStream
@@ -19,57 +17,17 @@ from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError, JobExecutionError
 from penstock.model.ids import AttemptId, ExecutionVertexId, ResourceId, VertexId
 from penstock.model.messages import DriverData
+from tests.tools.programs.counting_sink import CountingSink
+from tests.tools.programs.environments import minicluster_environment
 
 
 def environment(observer: JobObserver | None = None) -> StreamExecutionEnvironment:
-    env = StreamExecutionEnvironment.get_execution_environment()
-    return env.use_executor(MiniCluster(observer=observer or JobObserver()).executor())
-
-
-class Counting(Sink):
-    """Its committables are objects of the user's choice."""
-
-    def __init__(self, make_committable):
-        self.make_committable = make_committable
-        self.total = Counter()
-
-    def create_writer(self, context):
-        return CountingWriter(self.make_committable)
-
-    def create_committer(self):
-        return Adding(self.total)
-
-
-class CountingWriter:
-    def __init__(self, make_committable):
-        self.make_committable = make_committable
-        self.counts = Counter()
-
-    def write(self, batch, watermark_ms):
-        self.counts.update(batch.values)
-
-    def prepare_commit(self):
-        return [self.make_committable(self.counts)]
-
-    def close(self):
-        pass
-
-
-class Adding(Committer):
-    def __init__(self, total):
-        self.total = total
-
-    def commit(self, committables):
-        for counts in committables:
-            self.total.update(counts)
-
-    def abort(self, job_prefix):
-        pass
+    return minicluster_environment(MiniCluster(observer=observer or JobObserver()))
 
 
 def test_a_committable_may_be_any_object():
     env = environment()
-    sink = Counting(lambda counts: counts)
+    sink = CountingSink(lambda counts: counts)
     env.from_collection(["a", "b", "a"]).sink_to(sink)
     env.execute("counts")
     assert sink.total == {"a": 2, "b": 1}
@@ -77,7 +35,7 @@ def test_a_committable_may_be_any_object():
 
 def test_a_committable_that_cannot_be_pickled_names_its_sink():
     env = environment()
-    env.from_collection([1]).sink_to(Counting(lambda _: threading.Lock())).name("Locks")
+    env.from_collection([1]).sink_to(CountingSink(lambda _: threading.Lock())).name("Locks")
     with pytest.raises(JobExecutionError, match=r"(?s)pickle.*Locks"):
         env.execute("locks")
 

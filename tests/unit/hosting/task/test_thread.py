@@ -6,10 +6,7 @@ from penstock.datastream import StreamExecutionEnvironment
 from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.task.builder import BuiltTask
 from penstock.model.errors import JobExecutionError
-
-
-def same(value):
-    return value
+from tests.tools.programs.user_functions import same
 
 
 def refuse(value):

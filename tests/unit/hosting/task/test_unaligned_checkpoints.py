@@ -34,6 +34,9 @@ def run(run):
     return partial(run, may_be_unaligned=True)
 
 
+MANY_STEPS = 8_000
+
+
 def blocked(driver, gate):
     """The driver takes no more rows: the tasks stand still up to the sources. Returns: when that has lasted."""
     driver.until_running()
@@ -157,3 +160,31 @@ def test_a_task_takes_part_until_its_consumer_has_read_its_last_record(gate, run
     driver.notify(3, [consumer])
     driver.until_ended()
     assert len(driver.rows) == FLOOD * total(1)
+
+
+@pytest.mark.parametrize(("old", "new"), [(2, 3), pytest.param(2, 1, marks=pytest.mark.long)])
+def test_what_was_in_flight_is_counted_once_at_another_parallelism(gate, run, old, new):
+    def started(parallelism, restored=None):
+        graph = program(gate.name, parallelism, 2, MANY_STEPS)
+        return run(graph, restored, taskmanagers=2, may_be_unaligned=True)
+
+    driver = started(old)
+    blocked(driver, gate)
+    driver.trigger(1, options=CheckpointOptions(is_unaligned=True))
+    completed = driver.checkpoint(1)
+    before = list(driver.rows)
+    flying = [
+        (bool(state.inputs_in_flight), bool(state.outputs_in_flight))
+        for operator in completed.operators
+        for state in operator.subtasks
+        if state is not None
+    ]
+    assert any(into for into, _ in flying)
+    assert any(out for _, out in flying)
+    driver.cancel()
+    driver.until_ended(ExecutionState.CANCELED)
+    second = started(new, completed)
+    second.until_ended()
+    rows = before + second.rows
+    assert Counter(value for value, _ in rows) == Counter(numbers(2, MANY_STEPS))
+    assert seen(rows) == Counter(expected(2, MANY_STEPS))

@@ -13,9 +13,9 @@ from tests.tools.programs.checkpoint_programs import (
     HeldSource,
     Stage,
     Watcher,
-    environment,
     expected_sums,
     lines_of,
+    restarting_environment,
     sums_to_file,
 )
 
@@ -103,7 +103,7 @@ def test_a_task_that_starts_again_in_its_slot_reads_nothing_from_afar(
     stage = Stage(request.node.name)
     watcher = Watcher(stage, opens_after=2)
     (tmp_path / "io").mkdir()
-    env = environment(
+    env = restarting_environment(
         watcher,
         execution__checkpointing__interval="20 ms",
         execution__checkpointing__dir=str(tmp_path / "checkpoints"),

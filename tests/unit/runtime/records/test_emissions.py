@@ -10,7 +10,6 @@ from typing import NamedTuple
 import pytest
 
 from penstock.common import Configuration, Row, Time, Types, WatermarkStrategy
-from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream import (
     AsyncDataStream,
     AsyncFunction,
@@ -36,6 +35,7 @@ from penstock.runtime.records.emissions import (
     tells_owners,
 )
 from tests.tools.programs.environments import collected, minicluster_environment
+from tests.tools.programs.user_functions import ValueIsTime
 
 SIDE = OutputTag("side")
 
@@ -122,12 +122,7 @@ def growing(value):
         yield seen
 
 
-class ByValue(TimestampAssigner):
-    def extract_timestamp(self, value, record_timestamp):
-        return value
-
-
-IN_ORDER = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(ByValue())
+IN_ORDER = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(ValueIsTime())
 WINDOWS = TumblingEventTimeWindows.of(1)
 
 

@@ -1,0 +1,12 @@
+"""What the holder of a job writes into its store."""
+
+from penstock.hosting.ha.store import Ended
+from penstock.machines.leases.leadership import Lease
+
+
+def lease(owner: str) -> Lease:
+    return Lease(0, owner, "job-1", "word count", 0, 1000)
+
+
+def ended(entry) -> Ended:
+    return Ended(entry.token, "job-1", "FINISHED", 5)

@@ -1,0 +1,11 @@
+"""ZooKeeper, for the stores that lie there."""
+
+import pytest
+
+from tests.tools.zookeeper import zookeeper_server
+
+
+@pytest.fixture(scope="package")
+def server():
+    with zookeeper_server() as running:
+        yield running
