@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.test_tidy import PACKAGE, ROOT, TESTS, tree
+from tests.limits import PACKAGE, ROOT, TESTS, tree
 
 UNIT = [name for name in TESTS if name.startswith("tests/unit/")]
 UNIT_TESTS = [name for name in UNIT if name.rpartition("/")[2].startswith("test_")]

@@ -1,26 +1,31 @@
-"""What no linter checks: sizes, module docstrings, machine paths, and that tests do not sleep or skip."""
+"""What no linter checks: sizes, module docstrings, machine paths, and that tests neither sleep nor skip."""
 
 import ast
 import re
-import subprocess
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-TRACKED = subprocess.run(
-    ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
-).stdout.split("\0")
-PYTHON = [name for name in TRACKED if name.endswith(".py") and (ROOT / name).exists()]
-PACKAGE = [name for name in PYTHON if name.startswith("penstock/")]
-TESTS = [name for name in PYTHON if name.startswith("tests/")]
+from tests.limits import MEASURES, PACKAGE, PYTHON, ROOT, TESTS, TRACKED, beyond, listed, tree
+
 # PyFlink's own classes: many short methods under their names.
 WIDE_CLASSES = {"DataStream", "KeyedStream", "StreamExecutionEnvironment", "ExecutionConfig"}
+SLEEPS = {
+    "tests/former/program.py": "made the fixtures, by hand, and is killed at some moment",
+    "tests/jobs/test_async_functions.py": "the async function under test takes its time",
+    "tests/spark/test_operators.py": "the async function under test gives its loop a turn",
+    "tests/spark/test_session.py": "the function under test never returns",
+    "tests/spark/test_stuck_tasks.py": "the functions under test never return",
+    "tests/spark/test_word_count.py": "the function under test never returns",
+    "tests/spark/waiting.py": "between two looks at a file system, in another process",
+    "tests/tools/waiting.py": "between two looks at what tells nobody",
+    "tests/unit/hosting/task/test_async_calls.py": "the coroutine under test gives its loop a turn",
+    "tests/unit/testing/test_harness.py": "the async function under test gives its loop a turn",
+}
+"""Files that sleep: why that is no way of theirs to wait for another."""
+SKIPS = re.compile(
+    r"(pytest|unittest)\.(mark\.)?(skip|importorskip|xfail|skip[A-Z]\w*)|(pytest\.)?mark\.xfail"
+)
 FILE_LINES, CLASS_LINES, FUNCTION_LINES, PARAMETERS = 500, 300, 50, 7
-
-
-def tree(name: str) -> ast.Module:
-    return ast.parse((ROOT / name).read_text(encoding="utf-8"))
 
 
 def length(node: ast.AST) -> int:
@@ -65,15 +70,36 @@ def test_nothing_names_a_machine_or_a_registry():
     assert not found
 
 
+def names_used(name: str) -> set[str]:
+    """With what they are names of, as far as the text tells: `time.sleep`, `pytest.mark.skip`."""
+    found = set()
+    for node in ast.walk(tree(name)):
+        if isinstance(node, ast.Attribute | ast.Name):
+            found.add(ast.unparse(node))
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
 @pytest.mark.parametrize("name", TESTS)
 def test_tests_neither_sleep_nor_skip(name):
-    if name == "tests/test_tidy.py":
-        return
-    for node in ast.walk(tree(name)):
-        if isinstance(node, ast.Attribute):
-            word = f"{getattr(node.value, 'id', '')}.{node.attr}"
-            # A function under test may sleep; a test may not wait by sleeping.
-            assert word not in {"pytest.skip", "pytest.importorskip", "pytest.xfail", "mark.skip"}
+    """A function under test may take its time, where it is said; a test waits for what it wants to see."""
+    used = names_used(name)
+    assert not {word for word in used if SKIPS.fullmatch(word)}
+    sleeps = {word for word in used if word.split(".")[-1] == "sleep"}
+    assert bool(sleeps) == (name in SLEEPS), f"{sleeps}; allowed: {SLEEPS.get(name)}"
+
+
+def test_only_files_that_are_there_may_sleep():
+    assert set(SLEEPS) <= set(TESTS)
+
+
+@pytest.mark.parametrize("kind", MEASURES)
+def test_limits_are_kept_but_by_those_that_are_listed(kind):
+    """Who is listed may get better, never worse, and leaves the list with the limit: `python -m tests.limits`."""
+    today, allowed = beyond(kind), listed()[kind]
+    assert {name: count for name, count in today.items() if count > allowed.get(name, 0)} == {}
+    assert sorted(set(allowed) - set(today)) == [], "keep the limit now: python -m tests.limits"
 
 
 @pytest.mark.parametrize("name", PACKAGE)

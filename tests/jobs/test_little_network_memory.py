@@ -1,7 +1,6 @@
 """Jobs over two TaskManagers with little network memory: bounded, complete, and refused where it cannot work."""
 
 import threading
-import time
 
 import pytest
 
@@ -12,6 +11,7 @@ from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.task.thread import TaskThread
 from penstock.model.errors import JobExecutionError
 from tests.tools.programs.environments import minicluster_environment
+from tests.tools.waiting import wait_until
 
 RECORD = 2000
 
@@ -80,9 +80,10 @@ def test_a_consumer_that_stops_stops_the_source_and_memory_stays_bounded():
     managers = list(cluster.last_provider.managers.values())
     tasks = [task for manager in managers for task in manager._tasks.values()]
     sources = [task for task in tasks if "Numbers" in task.deployment.vertex_name]
-    deadline = time.monotonic() + 30
-    while not (queued := queued_bytes(cluster)) or not all(map(is_held_up, sources)):
-        assert time.monotonic() < deadline, "the sources were not held up"
+    queued = wait_until(
+        lambda: all(map(is_held_up, sources)) and queued_bytes(cluster),
+        "the sources were not held up",
+    )
     assert queued <= 2 << 20
     for manager in managers:
         memory = manager.data_plane.memory

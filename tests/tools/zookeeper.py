@@ -5,9 +5,10 @@ import os
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Generator
 from pathlib import Path
+
+from tests.tools.waiting import wait_until
 
 DEBIAN = "/usr/share/java/zookeeper.jar"
 START_S = 30.0
@@ -54,16 +55,20 @@ class ZookeeperServer:
             options = ["-Xmx128m", "-Dzookeeper.forceSync=no"]
             command = ["java", *options, "-cp", _classpath(), main, str(config)]
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
-        deadline = time.monotonic() + START_S
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise ZookeeperMissing((self._folder / "log").read_text())
-            time.sleep(0.05)
+        try:
+            wait_until(lambda: self._answers() or self._ended(), "it does not answer", START_S)
+        except AssertionError as error:
+            raise ZookeeperMissing((self._folder / "log").read_text()) from error
+        if self._ended():
+            raise ZookeeperMissing((self._folder / "log").read_text())
 
     def stop(self) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+
+    def _ended(self) -> bool:
+        return self._process.poll() is not None
 
     def _answers(self) -> bool:
         """Whether it serves: it listens before that, and says so."""

@@ -2,7 +2,6 @@
 
 import queue
 import threading
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -41,6 +40,7 @@ from penstock.runtime.network.network_settings import NetworkSettings
 from penstock.runtime.network.partition.pipelined import MAX_QUEUED
 from penstock.runtime.network.partition.result_partition import ResultPartition, pipelined_partition
 from tests.tools.runtime.gates import shown
+from tests.tools.waiting import wait_until
 
 CREDENTIALS = Credentials(b"k" * 32, "t", "c")
 ATTEMPT = AttemptId(ExecutionVertexId(VertexId("p"), 0), 0)
@@ -167,17 +167,13 @@ def test_a_consumer_that_does_not_read_gets_only_its_credit(planes):
     part = partition(0)
     here.registry.register(part)
     consumer = Consumer(there).read(0, descriptor(here, part))
-    produced = 0
     sub = part.subpartitions[0]
-    deadline = time.monotonic() + 10
     buffers = NetworkSettings().buffers_per_channel + NetworkSettings().floating_per_gate
-    while produced < buffers + MAX_QUEUED:
-        assert time.monotonic() < deadline
-        if part.is_available:
-            sub.add_frame(RowBatch([produced]), is_finished=True)
-            produced += 1
-    while sub.queued != MAX_QUEUED:
-        assert time.monotonic() < deadline
+    produced = buffers + MAX_QUEUED
+    for number in range(produced):
+        wait_until(lambda: part.is_available, "no room, though the consumer has credit")
+        sub.add_frame(RowBatch([number]), is_finished=True)
+    wait_until(lambda: sub.queued == MAX_QUEUED, "the credit is not used up")
     assert not part.is_available
     got = [consumer.next().values[0] for _ in range(produced)]
     assert got == list(range(produced))
@@ -354,9 +350,8 @@ def test_a_size_that_changes_counts_from_then_on(planes):
     part.flush()
     assert len(consumer.next()) == 100
     consumer.gate.debloat_to(1000)
-    deadline = time.monotonic() + 10
-    while part.subpartitions[0].sizes.frame_bytes != 1000:
-        assert time.monotonic() < deadline, "the producer was not told"
+    told = part.subpartitions[0].sizes
+    wait_until(lambda: told.frame_bytes == 1000, "the producer was not told")
     part.subpartitions[0].write(RowBatch([f"{n:0100}" for n in range(100)]))
     part.finish()
     sizes = [len(element) for element in consumer.all()]
