@@ -32,8 +32,8 @@ from tests.conformance.compare import differences
 from tests.tools.runtime.gates import (
     HERE,
     THERE,
+    GateListener,
     Host,
-    Listener,
     ScriptedView,
     context_of,
     descriptor,
@@ -109,7 +109,7 @@ def _ends(given: Given) -> Given:
 def union_gate(given: Given, expect: Given) -> str | None:
     context = context_of()
     gates = [gate_of(one["channels"], context, one["gate_index"]) for one in given["gates"]]
-    union = UnionInputGate(gates, threading.Lock(), Listener())
+    union = UnionInputGate(gates, threading.Lock(), GateListener())
     if expect.get("error"):
         return f"expected a refusal, got a union of {union.channels} channels"
     flattened = {}

@@ -32,7 +32,7 @@ from tests.conformance.compare import differences
 from tests.tools.runtime.partitions import (
     Barrier,
     Checkpoints,
-    Listener,
+    ViewListener,
     pipelined,
     result_partition_id,
 )
@@ -69,7 +69,7 @@ class _Pipelined:
     def __init__(self, *, has_reader: bool) -> None:
         self.partition = pipelined()
         self.sub = self.partition.subpartitions[0]
-        self.listener = Listener()
+        self.listener = ViewListener()
         self.checkpoints = Checkpoints()
         self.sub.output_state = self.checkpoints
         self.view: Any = None
@@ -203,7 +203,7 @@ def pipelined_subpartition(given: Given, expect: Given) -> str | None:
     return differences(expect, got | {"error_on": refused})
 
 
-def _fresh(listener: Listener) -> Listener:
+def _fresh(listener: ViewListener) -> ViewListener:
     listener.data, listener.priorities = 0, []
     return listener
 
@@ -262,7 +262,7 @@ class _Blocking:
             return self.write(int(words[1]) if len(words) > 1 and words[1].isdigit() else 1)
         if words[0] in {"create_reader", "reader"}:
             name = words[1] if len(words) > 1 else f"reader {len(self.views)}"
-            self.views[name] = self.partition.create_view(0, Listener())
+            self.views[name] = self.partition.create_view(0, ViewListener())
             self.seen[name], self.backlogs[name] = [], []
         elif words[0] in self.views:
             self.read(words[0], words[1] if len(words) > 1 else "poll")

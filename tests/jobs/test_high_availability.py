@@ -25,8 +25,9 @@ from tests.tools.programs.failover_programs import (
     LEASE_MS,
     configured,
     doubt,
-    gate,
     ha_environment,
+    held_job,
+    holding,
     numbers_to_file,
     other_driver,
     pause,
@@ -43,14 +44,11 @@ def remember(value):
 
 def test_an_entry_is_there_while_the_job_runs_and_gone_when_it_has_finished(tmp_path):
     env = ha_environment(tmp_path)
-    with gate("finished") as held:
-        numbers_to_file(env, tmp_path, held)
-        client = env.execute_async("numbers")
-        held.wait()
+    with held_job(env, tmp_path, "entered") as (_, client):
         store = other_driver(tmp_path).store
         (key,) = store.job_keys()
         lease = store.lease(store.find(key))
-        assert (lease.job_id, lease.job_name) == (str(client.get_job_id()), "numbers")
+        assert (lease.job_id, lease.job_name) == (str(client.get_job_id()), "entered")
     client.get_job_execution_result().result()
     assert store.job_keys() == []
     assert store.ended(key).status == "FINISHED"
@@ -69,10 +67,7 @@ def test_a_failed_job_removes_its_entry(tmp_path):
 
 def test_a_cancelled_job_removes_its_entry(tmp_path):
     env = ha_environment(tmp_path)
-    with gate("cancelled") as held:
-        numbers_to_file(env, tmp_path, held)
-        client = env.execute_async("cancelled")
-        held.wait()
+    with held_job(env, tmp_path, "cancelled") as (held, client):
         cancelled = client.cancel()
         held.open()
         cancelled.result()
@@ -94,10 +89,7 @@ def steal(folder: Path):
 
 def test_a_job_whose_lease_is_taken_is_suspended_and_touches_nothing(tmp_path):
     env = ha_environment(tmp_path)
-    with gate("taken") as held:
-        numbers_to_file(env, tmp_path, held)
-        client = env.execute_async("taken")
-        held.wait()
+    with held_job(env, tmp_path, "taken") as (held, client):
         store, taken = steal(tmp_path)
         result = client.get_job_execution_result()
         own = next(tmp_path.rglob(".*.inprogress"))
@@ -139,10 +131,7 @@ def test_a_driver_whose_clock_leaps_does_nothing_until_it_has_asked(tmp_path, mo
         "read_instant",
         lambda: Instant(read().steady_ms + leap[0], read().wall_ms + leap[0]),
     )
-    with gate("leap") as held:
-        numbers_to_file(env, tmp_path, held)
-        client = env.execute_async("leap")
-        held.wait()
+    with held_job(env, tmp_path, "leap") as (held, client):
         leap[0] = 3_600_000
     client.get_job_execution_result().result()
     assert recorder.statuses == [JobStatus.RUNNING, JobStatus.FINISHED]
@@ -170,10 +159,7 @@ def test_a_driver_that_was_fenced_while_its_tasks_finished_commits_nothing(tmp_p
 
 def test_all_waits_while_the_leadership_is_in_doubt(tmp_path):
     env = ha_environment(tmp_path, recorder := Recorder())
-    with gate("doubt") as held:
-        numbers_to_file(env, tmp_path, held)
-        client = env.execute_async("doubt")
-        held.wait()
+    with held_job(env, tmp_path, "doubt") as (held, client):
         trust = doubt(client)
         before = len(recorder.finished)
         held.open()
@@ -221,15 +207,12 @@ def test_a_driver_that_dies_before_the_commit_has_its_commit_done_by_the_next(
 
 def test_the_same_program_finds_the_job_of_a_driver_that_is_gone(tmp_path, capfd):
     env = ha_environment(tmp_path)
-    with gate("gone") as held:
-        numbers_to_file(env, tmp_path, held)
-        lost = env.execute_async("numbers")
-        held.wait()
+    with held_job(env, tmp_path, "gone") as (held, lost):
         resume = pause(lost)
         held.open()  # its tasks finish by themselves
         env = ha_environment(tmp_path)
         numbers_to_file(env, tmp_path, lambda v: v * 1000)  # the stored job runs, not this one
-        result = env.execute("numbers")
+        result = env.execute("gone")
     assert str(result.get_job_id()) == str(lost.get_job_id())
     resume()
     with pytest.raises(JobSuspendedError, match="has taken it over and ended it"):
@@ -242,10 +225,7 @@ def test_the_same_program_finds_the_job_of_a_driver_that_is_gone(tmp_path, capfd
 
 def test_a_driver_that_waits_gets_the_end_of_the_job_that_it_waited_for(tmp_path):
     env = ha_environment(tmp_path)
-    with gate("awaited") as held:
-        numbers_to_file(env, tmp_path, held)
-        client = env.execute_async("awaited")
-        held.wait()
+    with held_job(env, tmp_path, "awaited") as (held, client):
         other = other_driver(tmp_path)
         (key,) = other.store.job_keys()
         standby = Standby()
@@ -258,20 +238,14 @@ def test_a_driver_that_waits_gets_the_end_of_the_job_that_it_waited_for(tmp_path
 
 def test_a_job_that_runs_is_left_alone_by_recover(tmp_path):
     env = ha_environment(tmp_path)
-    with gate("alive") as held:
-        numbers_to_file(env, tmp_path, held)
-        client = env.execute_async("alive")
-        held.wait()
+    with held_job(env, tmp_path, "alive") as (held, client):
         assert MiniCluster().executor().recover(configured(tmp_path)) == []
     client.get_job_execution_result().result()
 
 
 def test_recover_runs_a_job_without_its_program(tmp_path):
     env = ha_environment(tmp_path)
-    with gate("recovered") as held:
-        numbers_to_file(env, tmp_path, held)
-        lost = env.execute_async("recovered")
-        held.wait()
+    with held_job(env, tmp_path, "recovered") as (held, lost):
         resume = pause(lost)
         held.open()
         executor = MiniCluster(observer=JobObserver()).executor()
@@ -285,7 +259,7 @@ def test_recover_runs_a_job_without_its_program(tmp_path):
 def test_recover_drops_the_rows_that_nobody_is_there_to_take(tmp_path):
     """More than the credit of a collect stream: the job would wait for its reader for ever."""
     env = ha_environment(tmp_path)
-    with gate("collected") as held:
+    with holding("collected") as held:
         many = env.from_collection(list(range(7, 17))).map(held).flat_map(lambda v: [v] * 20_000)
         rows = many.execute_and_collect("collected")
         held.wait()
@@ -344,10 +318,7 @@ def test_a_job_that_cannot_start_leaves_no_entry(tmp_path):
 def test_a_fixed_job_id_finds_a_job_whatever_its_name(tmp_path):
     fixed = "0123456789abcdef" * 2
     env = ha_environment(tmp_path, **{"pipeline.fixed-job-id": fixed.upper()})
-    with gate("fixed") as held:
-        numbers_to_file(env, tmp_path, held)
-        client = env.execute_async("fixed")
-        held.wait()
+    with held_job(env, tmp_path, "fixed") as (held, client):
         assert str(client.get_job_id()) == fixed
         assert other_driver(tmp_path).store.job_keys() == [fixed]
     client.get_job_execution_result().result()

@@ -12,7 +12,7 @@ from penstock.hosting.program.settings import job_manager_settings
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, ExternalError, JobSuspendedError
 from penstock.model.program import ProgramSettings
-from tests.tools.hosting.stored_checkpoints import JOB, LARGE, written
+from tests.tools.hosting.stored_checkpoints import JOB, LARGE, stored
 from tests.tools.machines.job_graphs import A2A, BLOCKING, job_graph
 from tests.tools.programs.checkpoint_programs import (
     HeldSource,
@@ -133,7 +133,7 @@ def test_a_temporary_directory_is_private_and_made_only_for_periodic_checkpoints
 
 def test_ids_go_on_above_all_that_lies_there(tmp_path):
     storage = CheckpointStorage(str(tmp_path), JOB)
-    written(storage, 41, LARGE)
+    stored(storage, 41, LARGE)
     unfinished = storage.writer(storage.folder_of(57), 0)
     unfinished.add(LARGE)
     unfinished.close()
@@ -147,7 +147,7 @@ def pointers(*checkpoints):
 
 def test_who_takes_over_begins_with_what_is_whole_and_says_so(tmp_path):
     storage = CheckpointStorage(str(tmp_path), JOB)
-    first, second = written(storage, 1, LARGE), written(storage, 2, LARGE)
+    first, second = stored(storage, 1, LARGE), stored(storage, 2, LARGE)
     made, told = built(settings=at(tmp_path), pointers=pointers(first, second))
     assert [one.checkpoint_id for one in made.storage.completed] == [1, 2]
     assert made.storage.is_taken_over
@@ -160,7 +160,7 @@ def test_who_takes_over_begins_with_what_is_whole_and_says_so(tmp_path):
 
 def test_where_none_is_whole_nothing_is_run(tmp_path):
     storage = CheckpointStorage(str(tmp_path), JOB)
-    first = written(storage, 1, LARGE)
+    first = stored(storage, 1, LARGE)
     for path in Path(storage.folder_of(1)).iterdir():
         if path.name != "_metadata":
             path.write_bytes(b"short")
@@ -171,7 +171,7 @@ def test_where_none_is_whole_nothing_is_run(tmp_path):
 @pytest.mark.parametrize(("mode", "is_savepoint"), [("CLAIM", False), ("NO_CLAIM", True)])
 def test_a_checkpoint_that_is_claimed_is_the_jobs_own(tmp_path, mode, is_savepoint):
     storage = CheckpointStorage(str(tmp_path / "old"), JOB)
-    written(storage, 5, LARGE)
+    stored(storage, 5, LARGE)
     settings = at(tmp_path / "new") | {
         "execution.state-recovery.path": storage.folder_of(5),
         "execution.state-recovery.claim-mode": mode,
@@ -184,7 +184,7 @@ def test_a_checkpoint_that_is_claimed_is_the_jobs_own(tmp_path, mode, is_savepoi
 def test_what_is_not_there_is_named(tmp_path):
     """With what there is beside it."""
     storage = CheckpointStorage(str(tmp_path / "old"), JOB)
-    written(storage, 5, LARGE)
+    stored(storage, 5, LARGE)
     for given, told in {
         tmp_path / "nowhere": "it is not there, or empty",
         storage.folder_of(6): "it is not there, or empty",
@@ -198,7 +198,7 @@ def test_what_is_not_there_is_named(tmp_path):
 
 def test_what_others_may_write_is_not_opened(tmp_path):
     storage = CheckpointStorage(str(tmp_path), JOB)
-    written(storage, 5, LARGE)
+    stored(storage, 5, LARGE)
     folder = Path(storage.folder_of(5))
     folder.chmod(0o777)
     settings = at(tmp_path) | {"execution.state-recovery.path": str(folder)}
@@ -208,7 +208,7 @@ def test_what_others_may_write_is_not_opened(tmp_path):
 
 def test_a_savepoint_can_be_moved(tmp_path):
     storage = CheckpointStorage(str(tmp_path / "old"), JOB)
-    written(storage, 5, LARGE)
+    stored(storage, 5, LARGE)
     moved = tmp_path / "moved"
     Path(storage.folder_of(5)).rename(moved)
     found = storage.load(str(moved))
@@ -218,7 +218,7 @@ def test_a_savepoint_can_be_moved(tmp_path):
 
 def test_a_savepoint_of_another_file_system_is_found_by_its_uri(tmp_path):
     storage = CheckpointStorage(str(tmp_path / "old"), JOB)
-    written(storage, 5, LARGE)
+    stored(storage, 5, LARGE)
     uri = f"file://{storage.folder_of(5)}"
     assert storage.load(storage.find(uri)).checkpoint_id == 5
 
@@ -226,8 +226,8 @@ def test_a_savepoint_of_another_file_system_is_found_by_its_uri(tmp_path):
 def test_no_checkpoint_is_written_over(tmp_path):
     """Two drivers, one of which does not know that it is past."""
     storage = CheckpointStorage(str(tmp_path), JOB)
-    first = written(storage, 5, LARGE)
+    first = stored(storage, 5, LARGE)
     with pytest.raises(ExternalError, match="exists"):
-        written(storage, 5, b"other")
+        stored(storage, 5, b"other")
     storage.verify(storage.load(first.location))
     assert not [path for path in Path(storage.folder_of(5)).iterdir() if path.name.startswith(".")]

@@ -24,7 +24,7 @@ from penstock.runtime.network.gate.single import SingleInputGate
 from penstock.runtime.network.network_memory import NetworkMemory
 from penstock.runtime.network.network_settings import NetworkSettings
 from penstock.runtime.network.partition.result_partition import pipelined_partition, pool_of
-from tests.tools.runtime.gates import HERE, THERE, Listener, descriptor, result_id
+from tests.tools.runtime.gates import HERE, THERE, GateListener, descriptor, result_id
 
 BUFFER = 4096
 RECORD = 700  # bytes: five of them fill a buffer
@@ -101,7 +101,9 @@ class World:
         self.there = self._memory()
         self.here = self._memory()
         self.context = GateContext(HERE, network, self.here, self, threading.Lock, pickle.loads)
-        self.gates = [SingleInputGate(i, channels, self.context, Listener()) for i in range(gates)]
+        self.gates = [
+            SingleInputGate(i, channels, self.context, GateListener()) for i in range(gates)
+        ]
         self.parts = []
         self.written: list[int] = []
         self.read: list[list[int]] = []

@@ -11,7 +11,7 @@ from penstock.runtime.network.partition.result_partition import pipelined_partit
 from tests.tools.runtime.partitions import (
     Barrier,
     Checkpoints,
-    Listener,
+    ViewListener,
     pipelined,
     result_partition_id,
 )
@@ -138,7 +138,7 @@ class Pair:
         self.part = pipelined()
         self.sub = self.part.subpartitions[0]
         self.sub.output_state = Checkpoints()
-        self.listener = Listener()
+        self.listener = ViewListener()
         self.view = self.part.create_view(0, self.listener)
         self.model = Model()
         self.next_byte = 0
@@ -235,7 +235,7 @@ def test_any_sequence_of_calls_gives_what_the_spec_says(ops):
         pair.check()
 
 
-class Woken(Listener):
+class Woken(ViewListener):
     """A consumer on a thread of its own."""
 
     def __init__(self) -> None:

@@ -22,6 +22,7 @@ from penstock.runtime.operators import (
 from penstock.runtime.operators.windowed.records import RecordWindowOperator
 from penstock.runtime.records.frozen import plain_dumps
 from penstock.runtime.state.snapshot_format import Beside
+from tests.tools.programs.user_functions import running_sum
 from tests.tools.runtime.async_calls import AsyncHarness
 from tests.tools.runtime.restored_subtasks import (
     BOTH,
@@ -37,7 +38,6 @@ from tests.tools.runtime.restored_subtasks import (
     keyed_process,
     pair,
     raised,
-    total,
     window,
     window_join,
 )
@@ -45,7 +45,7 @@ from tests.tools.runtime.restoring import rescaled
 
 OPERATORS = {
     "process": (keyed_process, 1),
-    "reduce": (lambda: ReduceOperator(UserFunction(total), KEY), 1),
+    "reduce": (lambda: ReduceOperator(UserFunction(running_sum), KEY), 1),
     "sum": (lambda: KeyedAggregateOperator(AggregateKind.SUM, 1, KEY), 1),
     "grid": (lambda: window(SLIDING, SUM, lateness=6), 1),
     "grid lists": (lambda: window(TUMBLING, ListContents()), 1),

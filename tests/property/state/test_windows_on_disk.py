@@ -30,7 +30,7 @@ from tests.tools.runtime.restored_subtasks import (
     window,
     window_join,
 )
-from tests.tools.runtime.restoring import PIECES, restored, written, written_as_files
+from tests.tools.runtime.restoring import PIECES, restored, written_as_files, written_state
 
 LAST = ReduceContents(UserFunction(lambda _first, second: second))
 WINDOWS = {
@@ -67,7 +67,7 @@ def test_where_windows_keep_their_contents_is_not_seen(name, before, after, old,
         if form == "files":
             states = [written_as_files(one, old, i) for i, one in enumerate(snapshots)]
         else:
-            states = [written(one) for one in snapshots]
+            states = [written_state(one) for one in snapshots]
         for snapshot in snapshots:
             snapshot.close(is_kept=True)
         begin = restored(states, new, PIECES[second])
@@ -92,7 +92,9 @@ def test_windows_that_had_fired_fire_again_for_records_before_the_first_watermar
     found = []
     for engine in ENGINES:
         make = partial(window, SLIDING, contents, engine, 6)
-        states = [written(one) for one in Subtasks(make, 1, 1).play(raised(before)).snapshots()]
+        states = [
+            written_state(one) for one in Subtasks(make, 1, 1).play(raised(before)).snapshots()
+        ]
         again = Subtasks(make, 1, 1, restored(states, 1))
         found.append(Counter(again.play([*raised(after), MAX_WATERMARK]).results()))
     assert found[0] == found[1]
@@ -175,7 +177,7 @@ def test_a_window_that_has_fired_at_one_former_subtask_only_still_fires_for_the_
         fired = {value[0] for value, _ in run.all[0].stamped}
         assert 0 < len(fired) < 9, "each subtask has some keys"
         snapshots = run.snapshots()
-        states = [written(one) for one in snapshots]
+        states = [written_state(one) for one in snapshots]
         for snapshot in snapshots:
             snapshot.close(is_kept=True)
         begin = restored(states, 1, PIECES[kind])
@@ -192,7 +194,7 @@ def _gone_on(run, subtasks, backends, form="rows"):
     if form == "files":
         states = [written_as_files(one, len(snapshots), i) for i, one in enumerate(snapshots)]
     else:
-        states = [written(one) for one in snapshots]
+        states = [written_state(one) for one in snapshots]
     for snapshot in snapshots:
         snapshot.close(is_kept=True)
     return restored(states, subtasks, PIECES[backends.kind])

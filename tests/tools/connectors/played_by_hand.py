@@ -129,7 +129,7 @@ def poll(reader, context, batches, coordinator):
     return False
 
 
-def rows(batches):
+def all_values(batches):
     """The values of all batches of all subtasks, in the order in which each subtask gave them."""
     return [value for subtask in batches for batch in subtask for value in values(batch)]
 

@@ -12,7 +12,7 @@ JOB = JobId("job-1")
 LARGE = bytes(range(256)) * 100
 
 
-def written(storage, checkpoint_id, *parts, inline_bytes=1000):
+def stored(storage, checkpoint_id, *parts, inline_bytes=1000):
     """A complete checkpoint of one operator whose keyed state are these parts."""
     folder = storage.folder_of(checkpoint_id)
     writer = storage.writer(folder, inline_bytes)

@@ -47,7 +47,7 @@ def result_of(folder: Path) -> list[int]:
     return sorted(int(line) for path in files for line in path.read_text().split())
 
 
-class Gate:
+class HeldFunction:
     """A function that stands still at a value, in this process; it says so."""
 
     def __init__(self, name: str) -> None:
@@ -68,8 +68,8 @@ class Gate:
 
 
 @contextmanager
-def gate(name: str):
-    made = Gate(name)
+def holding(name: str):
+    made = HeldFunction(name)
     try:
         yield made
     finally:
@@ -98,3 +98,13 @@ def doubt(client):
         del keeper.may_act, keeper.lost
 
     return trust
+
+
+@contextmanager
+def held_job(env, folder: Path, name: str):
+    """A job of numbers that stands still while one looks; it goes on at the end. Gives: what holds it, and its client."""
+    with holding(name) as held:
+        numbers_to_file(env, folder, held)
+        client = env.execute_async(name)
+        held.wait()
+        yield held, client

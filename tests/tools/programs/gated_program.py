@@ -94,7 +94,7 @@ class Counting(KeyedProcessFunction):
         yield value, count
 
 
-def program(gate, parallelism=2, splits=None, steps=STEPS, function=Counting):
+def gated_program(gate, parallelism=2, splits=None, steps=STEPS, function=Counting):
     """Source -> keyed count -> collect: two tasks for each subtask, by default with a split for each source."""
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(parallelism)
     executor = FakeExecutor()
@@ -127,18 +127,18 @@ class Flooding(KeyedProcessFunction):
             yield value, count
 
 
-def total(splits, steps=STEPS):
+def count_of_splits(splits, steps=STEPS):
     return splits * steps * ROWS
 
 
-def numbers(splits, steps=STEPS):
+def numbers_of_splits(splits, steps=STEPS):
     return [Steps.first(split) + i for split in range(splits) for i in range(steps * ROWS)]
 
 
 def expected(splits, steps=STEPS):
     """What all records come to: each key's count rises by one."""
     found = Counter()
-    for value in numbers(splits, steps):
+    for value in numbers_of_splits(splits, steps):
         found[value % KEYS] += 1
     return {(key, i) for key, count in found.items() for i in range(1, count + 1)}
 

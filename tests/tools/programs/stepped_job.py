@@ -43,7 +43,7 @@ from penstock.runtime.task.input_processor import (
 from penstock.runtime.task.input_status import InputStatus
 from penstock.runtime.task.stream_task import StreamTask
 from penstock.runtime.task.writers import PartitionWriter
-from tests.tools.runtime.gates import Host, Listener
+from tests.tools.runtime.gates import GateListener, Host
 from tests.tools.runtime.partitions import Manager
 from tests.tools.runtime.remote_reading import Remote
 from tests.tools.runtime.task_parts import MS, Clock, ListInput, Remembering
@@ -220,7 +220,7 @@ class Subtask:
         context = self.job.contexts[self.vertex.execution.location.resource_id]
         for index, deployed in enumerate(self.deployment.gates):
             gate = SingleInputGate(
-                index, len(deployed.channels), context, Listener(), deployed.result_type
+                index, len(deployed.channels), context, GateListener(), deployed.result_type
             )
             gate.setup()
             self.gates.append((gate, deployed))

@@ -24,11 +24,11 @@ def barrier(checkpoint_id=1, limit_ms=LIMIT_MS, timestamp_ms=0):
     return CheckpointBarrier(checkpoint_id, timestamp_ms, options)
 
 
-def rows(*values):
+def row_batch(*values):
     return RowBatch(list(values))
 
 
-class Reader:
+class BarrierReader:
     """Reads inputs with their barriers, at a time that the test sets. `out`: rows one by one, and barriers as (id, unaligned)."""
 
     def __init__(self, *inputs) -> None:
@@ -87,4 +87,4 @@ class Reader:
 
 def one_input(channels=2):
     gate, senders = remote_gate(channels)
-    return Reader(input_of(gate)), senders
+    return BarrierReader(input_of(gate)), senders

@@ -186,7 +186,7 @@ class Host:
         self.events.append((partition_id, event))
 
 
-class Listener:
+class GateListener:
     def __init__(self) -> None:
         self.available = 0
         self.priority = 0
@@ -215,7 +215,7 @@ def gate_of(
     result_type: ResultPartitionType = ResultPartitionType.PIPELINED_BOUNDED,
 ) -> SingleInputGate:
     """Set up; nothing is connected."""
-    gate = SingleInputGate(index, channels, context or context_of(), Listener(), result_type)
+    gate = SingleInputGate(index, channels, context or context_of(), GateListener(), result_type)
     gate.setup()
     return gate
 
@@ -277,7 +277,7 @@ class Sender:
         self.channel.on_frame(int(kind), sequence, payload, backlog, **flags)
 
 
-def rows(*values) -> list[RowBatch]:
+def row_batches(*values) -> list[RowBatch]:
     return [RowBatch([value]) for value in values]
 
 
@@ -286,7 +286,7 @@ def shown(element: Element):
     return element.values[0] if isinstance(element, RowBatch) else element
 
 
-def drained(gate) -> list:
+def drained_gate(gate) -> list:
     """Everything that can be had now."""
     found = []
     while (polled := gate.poll()) is not None:

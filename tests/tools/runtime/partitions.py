@@ -13,7 +13,7 @@ from penstock.model.ids import (
 from penstock.runtime.network.partition.result_partition import ResultPartition, pipelined_partition
 
 
-class Listener:
+class ViewListener:
     """Counts what it is told. `priorities`: sequence numbers, in order."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ def pipelined(subpartitions=1, frame_bytes=1 << 20, wake=lambda: None, index=0) 
     return pipelined_partition(result_partition_id(index), subpartitions, frame_bytes, wake)
 
 
-def drained(view) -> list:
+def drained_view(view) -> list:
     """All that can be had now, a partly filled frame included."""
     found = []
     while (polled := view.poll()) is not None:
@@ -94,5 +94,6 @@ def drained(view) -> list:
 
 def views_of(partition) -> list:
     return [
-        partition.create_view(index, Listener()) for index in range(len(partition.subpartitions))
+        partition.create_view(index, ViewListener())
+        for index in range(len(partition.subpartitions))
     ]

@@ -32,6 +32,7 @@ from penstock.runtime.windowing import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
+from tests.tools.programs.user_functions import running_sum
 from tests.tools.runtime.operator_harness import OperatorHarness
 from tests.tools.runtime.restoring import MAX_PARALLELISM
 
@@ -64,10 +65,6 @@ def keyed_process():
     return KeyedProcessOperator(UserFunction(function.process_element, function), KEY)
 
 
-def total(a, b):
-    return a[0], a[1] + b[1]
-
-
 def pair(left, right, _ctx):
     return [(left, right)]
 
@@ -90,7 +87,7 @@ def window_join(assigner):
     )
 
 
-SUM = ReduceContents(UserFunction(total))
+SUM = ReduceContents(UserFunction(running_sum))
 TUMBLING, SLIDING = TumblingEventTimeWindows.of(10), SlidingEventTimeWindows.of(10, 4)
 SESSION = EventTimeSessionWindows.with_gap(4)
 KEYS = st.sampled_from(["a", "b", "c", "", "é"]) | st.integers(-(2**70), 2**70) | st.tuples(

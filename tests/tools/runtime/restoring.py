@@ -25,7 +25,7 @@ def read(handle: InlineHandle) -> bytes:
     return handle.data
 
 
-def written(snapshot: OperatorSnapshot) -> OperatorSubtaskState:
+def written_state(snapshot: OperatorSnapshot) -> OperatorSubtaskState:
     return write_operator(snapshot, add, plain_dumps, pickle.loads)
 
 
@@ -42,7 +42,7 @@ def rescaled(
     snapshots: list[OperatorSnapshot], parallelism: int, pieces: Beside | None = None
 ) -> list[OperatorSnapshot]:
     """What each of `parallelism` subtasks restores of these, which were frozen."""
-    return restored([written(snapshot) for snapshot in snapshots], parallelism, pieces)
+    return restored([written_state(snapshot) for snapshot in snapshots], parallelism, pieces)
 
 
 def restored(

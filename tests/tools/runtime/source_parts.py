@@ -24,7 +24,7 @@ class FakeReader:
         self.is_closed = True
 
 
-class Clock:
+class SourceClock:
     """All clocks in one, unless `blocked` ms were spent in front of a full output."""
 
     now = blocked = 0

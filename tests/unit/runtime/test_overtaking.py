@@ -12,7 +12,13 @@ from penstock.runtime.elements import (
     Watermark,
 )
 from penstock.runtime.network.gate.network_input import network_inputs, place_of
-from tests.tools.runtime.barrier_reading import LIMIT_MS, Reader, barrier, one_input, rows
+from tests.tools.runtime.barrier_reading import (
+    LIMIT_MS,
+    BarrierReader,
+    barrier,
+    one_input,
+    row_batch,
+)
 from tests.tools.runtime.gates import (
     Host,
     ScriptedView,
@@ -26,10 +32,10 @@ from tests.tools.runtime.gates import (
 
 def test_a_barrier_that_becomes_late_in_the_queue_overtakes_what_is_before_it():
     reader, (first, second) = one_input()
-    first.send(rows(1))
-    first.send(rows(2))
+    first.send(row_batch(1))
+    first.send(row_batch(2))
     first.send(barrier())
-    second.send(rows(10))
+    second.send(row_batch(10))
     assert reader.announced() == [LIMIT_MS]
     reader.now_ms = LIMIT_MS - 1
     assert reader.urgent() == []
@@ -46,8 +52,8 @@ def test_a_barrier_that_becomes_late_in_the_queue_overtakes_what_is_before_it():
 def test_with_one_barrier_there_the_snapshot_is_taken_when_the_time_is_over():
     reader, (first, second) = one_input()
     first.send(barrier())
-    second.send(rows(10))
-    second.send(rows(11))
+    second.send(row_batch(10))
+    second.send(row_batch(11))
     second.send(barrier())
     assert reader.turn() == [10]  # behind the barrier of the first, whose channel waits
     reader.now_ms = LIMIT_MS
@@ -59,7 +65,7 @@ def test_with_one_barrier_there_the_snapshot_is_taken_when_the_time_is_over():
 def test_in_time_everything_keeps_its_turn():
     reader, (first, second) = one_input()
     for sender in (first, second):
-        sender.send(rows(1))
+        sender.send(row_batch(1))
         sender.send(barrier())
     reader.announced()
     assert reader.rest() == [1, 1, (1, False)]
@@ -72,7 +78,7 @@ def test_an_announcement_that_is_read_behind_its_barrier_says_nothing():
     reader, (first, second) = one_input()
     first.send(barrier())
     assert reader.turn() == []
-    second.send(rows(10))
+    second.send(row_batch(10))
     second.send(barrier())
     reader.announced()  # of both; the first has its barrier
     reader.now_ms = LIMIT_MS
@@ -83,14 +89,14 @@ def test_an_announcement_that_is_read_behind_its_barrier_says_nothing():
 def test_what_comes_late_already_overtakes_as_soon_as_it_is_announced():
     reader, (first, _) = one_input()
     reader.now_ms = 5 * LIMIT_MS
-    first.send(rows(1))
+    first.send(row_batch(1))
     first.send(barrier())
     assert reader.urgent() == [(1, True)]
 
 
 def test_watermarks_that_are_overtaken_come_in_their_turn():
     reader, (only,) = one_input(1)
-    only.send(rows(1))
+    only.send(row_batch(1))
     only.send(Watermark(7))
     only.send(barrier())
     reader.now_ms = LIMIT_MS
@@ -101,7 +107,7 @@ def test_watermarks_that_are_overtaken_come_in_their_turn():
 
 def test_a_savepoint_is_never_late():
     reader, (first, _) = one_input()
-    first.send(rows(1))
+    first.send(row_batch(1))
     first.send(CheckpointBarrier(1, 0, CheckpointOptions()))
     assert reader.announced() == []
     reader.now_ms = 10**9
@@ -117,9 +123,9 @@ def test_in_a_union_and_with_two_inputs_the_barriers_of_all_channels_overtake():
     )
     union = network_inputs({0: gates[:2]}, threading.Lock, lambda: None)
     alone = network_inputs({1: gates[2:]}, threading.Lock, lambda: None)
-    reader = Reader(*union, *alone)
+    reader = BarrierReader(*union, *alone)
     for number, (sender,) in enumerate(senders):
-        sender.send(rows(number))
+        sender.send(row_batch(number))
         sender.send(barrier())
     assert reader.announced() == [LIMIT_MS]
     reader.now_ms = LIMIT_MS
@@ -131,7 +137,7 @@ def test_in_a_union_and_with_two_inputs_the_barriers_of_all_channels_overtake():
 
 def test_a_channel_that_ends_when_it_is_late_ends_the_waiting():
     reader, (first, second) = one_input()
-    first.send(rows(1))
+    first.send(row_batch(1))
     first.send(barrier())
     reader.announced()
     second.send(EndOfPartition())
@@ -146,7 +152,7 @@ def test_a_channel_that_ended_before_is_not_waited_for():
     reader, (first, second) = one_input()
     second.send(EndOfPartition())
     reader.rest()
-    first.send(rows(1))
+    first.send(row_batch(1))
     first.send(barrier())
     reader.now_ms = LIMIT_MS
     assert reader.urgent() == [(1, True)]
@@ -154,11 +160,11 @@ def test_a_channel_that_ended_before_is_not_waited_for():
 
 
 def test_a_local_channel_keeps_nothing_that_could_be_overtaken():
-    local = local_gate(ScriptedView([rows(1), barrier()]), index=0)
+    local = local_gate(ScriptedView([row_batch(1), barrier()]), index=0)
     remote, (sender,) = remote_gate(1, context_of(Host()), index=1)
     union = network_inputs({0: [local, remote]}, threading.Lock, lambda: None)
-    reader = Reader(*union)
-    sender.send(rows(10))
+    reader = BarrierReader(*union)
+    sender.send(row_batch(10))
     sender.send(barrier())
     reader.now_ms = LIMIT_MS
     assert reader.urgent() == [(1, True)]
@@ -174,7 +180,7 @@ def test_a_local_channel_keeps_nothing_that_could_be_overtaken():
 def test_a_newer_checkpoint_ends_it_at_any_moment(moment, is_late):
     """Whatever was read until then: the marker comes once, then the newer one is taken as it would be alone."""
     reader, (first, second) = one_input()
-    first.send(rows(1))
+    first.send(row_batch(1))
     first.send(barrier())
     if moment >= 1:
         reader.announced()
@@ -185,13 +191,13 @@ def test_a_newer_checkpoint_ends_it_at_any_moment(moment, is_late):
     if is_late:
         reader.now_ms = LIMIT_MS
         reader.urgent()
-    second.send(rows(10))
+    second.send(row_batch(10))
     second.send(barrier(2, timestamp_ms=reader.now_ms))
     reader.announced()
     reader.rest()
     assert reader.out.count(CancelCheckpointMarker(1)) == 1
     assert 1 not in reader.in_flight
-    first.send(rows(3))
+    first.send(row_batch(3))
     first.send(barrier(2, timestamp_ms=reader.now_ms))
     reader.urgent()
     reader.rest()
@@ -203,7 +209,7 @@ def test_a_newer_checkpoint_ends_it_at_any_moment(moment, is_late):
 @pytest.mark.parametrize("is_late", [False, True])
 def test_a_marker_ends_what_was_announced(is_late):
     reader, (first, second) = one_input()
-    first.send(rows(1))
+    first.send(row_batch(1))
     first.send(barrier())
     reader.announced()
     reader.now_ms = LIMIT_MS if is_late else 0
@@ -214,7 +220,7 @@ def test_a_marker_ends_what_was_announced(is_late):
     assert reader.out.count(CancelCheckpointMarker(1)) == 1
     assert reader.in_flight == {}
     for sender in (first, second):
-        sender.send(rows(5))
+        sender.send(row_batch(5))
         sender.send(barrier(2, timestamp_ms=LIMIT_MS))
     reader.rest()
     assert reader.out[-1] == (2, False)
@@ -223,17 +229,17 @@ def test_a_marker_ends_what_was_announced(is_late):
 def test_what_comes_behind_an_abort_is_not_kept():
     reader, (first, second) = one_input()
     first.send(barrier().as_unaligned(), has_priority=True)
-    second.send(rows(10))
+    second.send(row_batch(10))
     assert reader.urgent() == [(1, True)]
     assert reader.taken.is_recording(1)
     reader.taken.forget(1)
-    second.send(rows(11))
+    second.send(row_batch(11))
     assert reader.rest() == [10, 11]
     second.send(barrier().as_unaligned(), has_priority=True)
     assert reader.urgent() == []
     assert reader.in_flight == {}
     for sender in (first, second):
-        sender.send(rows(5))
+        sender.send(row_batch(5))
         sender.send(barrier(2).as_unaligned(), has_priority=True)
     assert reader.urgent() == [(2, True)]
     assert reader.in_flight == {2: {0: [5], 1: [5]}}

@@ -13,7 +13,7 @@ from penstock.runtime.elements import (
 )
 from penstock.runtime.network.gate.network_input import network_inputs
 from tests.tools.programs.unaligned_job import OvertakenRemote
-from tests.tools.runtime.barrier_reading import LIMIT_MS, Reader, barrier, rows
+from tests.tools.runtime.barrier_reading import LIMIT_MS, BarrierReader, barrier, row_batch
 from tests.tools.runtime.gates import (
     THERE,
     Host,
@@ -37,10 +37,10 @@ def test_a_barrier_that_becomes_late_on_the_way_overtakes_at_both_ends():
     gate.update_channel(0, descriptor(0, THERE), 0)
     gate.request_partitions()
     for value in range(5):
-        sending.add_frame(rows(value), is_finished=True)
+        sending.add_frame(row_batch(value), is_finished=True)
     sending.add(barrier())
     remote = OvertakenRemote(partition, 0, gate, 0)
-    reader = Reader(input_of(gate))
+    reader = BarrierReader(input_of(gate))
     queued = gate.queued_buffers
     assert 0 < queued < 5
     assert reader.announced() == []  # it has not come to the consumer
@@ -60,11 +60,11 @@ def test_one_that_has_left_its_producer_is_late_at_its_consumer_only():
     gate.update_channel(0, descriptor(0, THERE), 0)
     gate.request_partitions()
     for value in range(3):
-        sending.add_frame(rows(value), is_finished=True)
+        sending.add_frame(row_batch(value), is_finished=True)
     sending.add(barrier())
     remote = OvertakenRemote(partition, 0, gate, 0)
-    sending.add_frame(rows(9), is_finished=True)
-    reader = Reader(input_of(gate))
+    sending.add_frame(row_batch(9), is_finished=True)
+    reader = BarrierReader(input_of(gate))
     sending.time_out_barrier(1)
     assert kept.completed == [(1, 0, [])]
     reader.now_ms = LIMIT_MS
@@ -83,9 +83,9 @@ def test_a_local_reader_takes_it_ahead_of_what_its_producer_holds():
     gate = gate_of(1, context_of(host))
     gate.update_channel(0, descriptor(0), 0)
     gate.request_partitions()
-    reader = Reader(input_of(gate))
-    sending.add_frame(rows(1), is_finished=True)
-    sending.add_frame(rows(2), is_finished=True)
+    reader = BarrierReader(input_of(gate))
+    sending.add_frame(row_batch(1), is_finished=True)
+    sending.add_frame(row_batch(2), is_finished=True)
     sending.add(barrier())
     assert reader.turn() == [1]
     sending.time_out_barrier(1)
@@ -114,14 +114,14 @@ def test_on_an_edge_that_keeps_its_turns_a_barrier_aligns_and_goes_on_as_it_was(
     for place in range(2):
         gate.update_channel(place, descriptor(place, THERE), 0)
     gate.request_partitions()
-    sending.add_frame(rows(1), is_finished=True)
+    sending.add_frame(row_batch(1), is_finished=True)
     partition.broadcast_event(CheckpointBarrier(1, 0, options))
-    sending.add_frame(rows(2), is_finished=True)
+    sending.add_frame(row_batch(2), is_finished=True)
     OvertakenRemote(partition, 0, gate, 0)
     other = pipelined(index=1)
     other.may_be_overtaken = False
     remote = OvertakenRemote(other, 0, gate, 1)
-    reader = Reader(input_of(gate))
+    reader = BarrierReader(input_of(gate))
     sending.time_out_barrier(1)
     reader.now_ms = 10 * LIMIT_MS
     assert reader.announced() == []
@@ -159,17 +159,17 @@ def test_a_forced_barrier_comes_over_the_wire_as_it_was(limit_ms):
 def recovering():
     """One channel, with something recovered before it."""
     gate, (sender,) = remote_gate(1)
-    reader = Reader(input_of(gate))
-    reader.inputs[0].recover(0, 0, [rows(1), rows(2)])
+    reader = BarrierReader(input_of(gate))
+    reader.inputs[0].recover(0, 0, [row_batch(1), row_batch(2)])
     return reader, sender
 
 
 def test_a_barrier_overtakes_what_was_recovered_and_it_is_in_flight_again():
     reader, sender = recovering()
-    sender.send(rows(3))
+    sender.send(row_batch(3))
     assert reader.turn() == [1]
     sender.send(barrier().as_unaligned(), has_priority=True)
-    sender.send(rows(4))
+    sender.send(row_batch(4))
     assert reader.urgent() == [(1, True)]
     assert reader.in_flight == {1: {0: [2, 3]}}
     assert reader.rest() == [2, 3, 4]
@@ -177,7 +177,7 @@ def test_a_barrier_overtakes_what_was_recovered_and_it_is_in_flight_again():
 
 def test_an_aligned_barrier_waits_for_what_was_recovered_until_it_is_late():
     reader, sender = recovering()
-    sender.send(rows(3))
+    sender.send(row_batch(3))
     sender.send(barrier())
     assert reader.urgent() == []
     assert reader.turn() == [1]
@@ -193,13 +193,13 @@ def test_what_comes_where_something_was_told_to_overtake_waits_its_turn(is_recor
     gates, senders = zip(
         *(remote_gate(1, context_of(Host()), index) for index in range(2)), strict=True
     )
-    reader = Reader(*network_inputs({0: gates}, threading.Lock, lambda: None))
+    reader = BarrierReader(*network_inputs({0: gates}, threading.Lock, lambda: None))
     (first,), (second,) = senders
-    reader.inputs[0].recover(1, 0, [rows(1)])
+    reader.inputs[0].recover(1, 0, [row_batch(1)])
     if is_recording:
         first.send(barrier().as_unaligned(), has_priority=True)
         assert reader.urgent() == [(1, True)]
-    second.send(rows(2))
+    second.send(row_batch(2))
     second.channel.notify_priority(7)
     assert reader.urgent() == []
     second.send(Watermark(5))

@@ -131,7 +131,7 @@ def test_an_unknown_column_is_named_with_those_that_there_are(rows, name):
     assert text.endswith("has the columns a, b.")
 
 
-def test_known_columns_and_those_of_undeclared_streams_are_taken(env, rows):
+def test_known_columns_and_those_of_undeclared_streams_are_taken_without_complaint(env, rows):
     rows.select("a", (col("b") == "x").alias("is_x")).filter(col("is_x"))
     env.from_collection([1]).select("anything")
     env.from_collection([1], Types.INT()).filter(col("value") > 0)

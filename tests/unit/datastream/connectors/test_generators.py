@@ -31,7 +31,7 @@ from penstock.runtime.sources.contract import Boundedness, ReaderStatus, SplitBa
 from tests.tools.connectors.played_by_hand import (
     FakeEnumeratorContext,
     FakeReaderContext,
-    rows,
+    all_values,
     run_source,
     serve,
     writer_context,
@@ -40,20 +40,20 @@ from tests.tools.connectors.played_by_hand import (
 
 def test_a_collection_is_read_once_in_order_whatever_the_parallelism():
     values = list(range(10_000))
-    assert rows(run_source(CollectionSource.of(values, None))) == values
-    assert rows(run_source(CollectionSource.of(values, None), parallelism=3)) == values
-    assert rows(run_source(CollectionSource.of([], None))) == []
+    assert all_values(run_source(CollectionSource.of(values, None))) == values
+    assert all_values(run_source(CollectionSource.of(values, None), parallelism=3)) == values
+    assert all_values(run_source(CollectionSource.of([], None))) == []
 
 
 def test_a_collection_travels_with_its_source():
     source = pickle.loads(pickle.dumps(CollectionSource.of([(1, "a")], None)))
-    assert rows(run_source(source)) == [(1, "a")]
+    assert all_values(run_source(source)) == [(1, "a")]
 
 
 @settings(max_examples=50)
 @given(st.integers(-50, 50), st.integers(0, 30_000), st.integers(1, 7))
 def test_a_number_sequence_has_both_bounds_and_every_number_once(start, more, parallelism):
-    got = rows(run_source(NumberSequenceSource(start, start + more), parallelism))
+    got = all_values(run_source(NumberSequenceSource(start, start + more), parallelism))
     assert sorted(got) == list(range(start, start + more + 1))
 
 
@@ -72,7 +72,7 @@ def test_a_generator_makes_each_index_once(rate, parallelism):
         lambda index: index * 2, 100, rate, Types.LONG(), timestamp=lambda index: index + 1000
     )
     batches = run_source(source, parallelism)
-    assert sorted(rows(batches)) == [index * 2 for index in range(100)]
+    assert sorted(all_values(batches)) == [index * 2 for index in range(100)]
     for part in batches:
         for batch in part:
             assert batch.timestamps.tolist() == [value // 2 + 1000 for value in batch.values]
@@ -122,7 +122,7 @@ def make(start, stop):
 def test_batches_are_generated_in_blocks_with_timestamps(parallelism, rate):
     source = BatchGeneratorSource(make, 1000, 64, rate, timestamps="ts")
     batches = run_source(source, parallelism)
-    assert sorted(row["n"] for row in rows(batches)) == list(range(1000))
+    assert sorted(row["n"] for row in all_values(batches)) == list(range(1000))
     for part in batches:
         for batch in part:
             assert batch.timestamps.dtype == np.int64
@@ -163,7 +163,7 @@ def test_nexmark_events_do_not_depend_on_batches_and_parallelism():
     whole = NexmarkGenerator(7, 10_000).batch(0, 5000)
     parts = [NexmarkGenerator(7, 10_000).batch(a, a + 250) for a in range(0, 5000, 250)]
     assert pa.Table.from_batches([whole]).equals(pa.Table.from_batches(parts).combine_chunks())
-    got = rows(run_source(NexmarkSource(5000, 7, batch_size=333), parallelism=3))
+    got = all_values(run_source(NexmarkSource(5000, 7, batch_size=333), parallelism=3))
     assert sorted(map(str, got)) == sorted(map(str, whole.to_pylist()))
     assert NexmarkGenerator(8, 10_000).batch(0, 5000) != whole
 
@@ -190,10 +190,10 @@ def test_nexmark_has_the_benchmarks_proportions():
 
 def test_nexmark_can_give_bids_only_and_fewer_columns():
     source = NexmarkSource(1000, 1, bids_only=True, columns=("auction", "ts"), batch_size=30)
-    got = rows(run_source(source, parallelism=2))
+    got = all_values(run_source(source, parallelism=2))
     assert len(got) == 920 and set(got[0]) == {"auction", "ts"}
     limited = NexmarkSource(1000, 1, rate_per_second=20_000, bids_only=True)
-    assert len(rows(run_source(limited, parallelism=2))) == 920
+    assert len(all_values(run_source(limited, parallelism=2))) == 920
     with pytest.raises(ConfigurationError, match="must contain 'ts'"):
         NexmarkSource(1, columns=("auction",))
 
@@ -214,7 +214,7 @@ def test_socket_lines_come_until_the_server_closes():
 
         thread = threading.Thread(target=send)
         thread.start()
-        got = rows(run_source(SocketTextSource("127.0.0.1", port), 2, max_polls=10_000_000))
+        got = all_values(run_source(SocketTextSource("127.0.0.1", port), 2, max_polls=10_000_000))
         thread.join()
     assert got == ["one", "two", "ß"]
     with pytest.raises(ConfigurationError, match="port"):

@@ -23,7 +23,7 @@ from tests.tools.brokers.kafka_topics import bounded, produce
 from tests.tools.connectors.played_by_hand import (
     FakeEnumeratorContext,
     FakeReaderContext,
-    rows,
+    all_values,
     run_source,
     serve,
     values,
@@ -122,7 +122,7 @@ def test_sources_are_read_one_after_the_other(tmp_path, parallelism):
     )
     assert source.boundedness is Boundedness.BOUNDED
     assert source.produced_type == Types.STRING()
-    assert sorted(rows(run_source(source, parallelism))) == list("abcdef")
+    assert sorted(all_values(run_source(source, parallelism))) == list("abcdef")
 
 
 def test_no_subtask_begins_with_the_next_source_before_all_have_ended_with_this_one():

@@ -25,7 +25,7 @@ from penstock.datastream.formats.parquet import AvroParquetReaders, AvroParquetW
 from penstock.model.errors import ConfigurationError, UserCodeError
 from penstock.runtime.elements import RowBatch
 from penstock.runtime.operator import Accepts
-from tests.tools.connectors.played_by_hand import rows, run_source, writer_context
+from tests.tools.connectors.played_by_hand import all_values, run_source, writer_context
 
 USER = """{"type": "record", "name": "User", "namespace": "shop", "fields": [
     {"name": "id", "type": "long"}, {"name": "name", "type": ["null", "string"], "default": null}]}"""
@@ -183,7 +183,7 @@ def test_records_that_contain_themselves_are_generic_ones(tmp_path):
     value = {"value": 1, "next": {"value": 2, "next": None}}
     path = written(tmp_path, AvroBulkWriters.for_generic_record(schema), [value])
     source = AvroInputFormat(path, schema).create_source()
-    assert rows(run_source(source)) == [value]
+    assert all_values(run_source(source)) == [value]
 
 
 def test_a_record_that_does_not_fit_names_itself(tmp_path):
@@ -208,7 +208,9 @@ def test_a_file_is_read_in_pieces(tmp_path, codec):
     assert [value for part in found for value in part] == records
     source = FileSource.for_record_stream_format(form, str(path)).set_split_size(2000).build()
     assert source.produced_type == GenericRecordAvroTypeInfo(schema)
-    assert sorted(one["id"] for one in rows(run_source(source, parallelism=2))) == [*range(2000)]
+    assert sorted(one["id"] for one in all_values(run_source(source, parallelism=2))) == [
+        *range(2000)
+    ]
 
 
 def test_a_file_is_read_as_the_readers_schema_says(tmp_path):
@@ -220,12 +222,12 @@ def test_a_file_is_read_as_the_readers_schema_says(tmp_path):
         '{"name": "name", "type": ["null", "string"]}, {"name": "age", "type": "int", "default": 7}]}'
     )
     source = AvroInputFormat(str(path), wanted).create_source()
-    assert rows(run_source(source)) == [{"name": "a", "age": 7}]
+    assert all_values(run_source(source)) == [{"name": "a", "age": 7}]
     other = AvroSchema.parse_string(
         '{"type": "record", "name": "User", "fields": [{"name": "age", "type": "int"}]}'
     )
     with pytest.raises(UserCodeError, match="cannot be read as Avro"):
-        rows(run_source(AvroInputFormat(str(path), other).create_source()))
+        all_values(run_source(AvroInputFormat(str(path), other).create_source()))
 
 
 def test_an_empty_file_has_no_records_and_a_damaged_one_is_named(tmp_path):
@@ -234,15 +236,15 @@ def test_an_empty_file_has_no_records_and_a_damaged_one_is_named(tmp_path):
     with path.open("wb") as file:
         fastavro.writer(file, schema.parsed(), [])
     source = AvroInputFormat(str(path), schema).create_source()
-    assert rows(run_source(source)) == []
+    assert all_values(run_source(source)) == []
     with path.open("wb") as file:
         fastavro.writer(file, schema.parsed(), [{"id": 1, "name": "a"}])
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(UserCodeError, match="middle of a block"):
-        rows(run_source(source))
+        all_values(run_source(source))
     path.write_text("id,name\n")
     with pytest.raises(UserCodeError, match="not an Avro object container file"):
-        rows(run_source(source))
+        all_values(run_source(source))
 
 
 def test_generic_records_in_parquet(tmp_path):
@@ -259,7 +261,7 @@ def test_generic_records_in_parquet(tmp_path):
         "at": there["at"].replace(tzinfo=dt.UTC),
         "inner": {"f": 1.5, "b": True},
     }
-    assert rows(run_source(source)) == [stamped, stamped]
+    assert all_values(run_source(source)) == [stamped, stamped]
 
 
 def test_parquet_is_read_as_the_schema_says_and_keeps_its_rules(tmp_path):
@@ -269,11 +271,11 @@ def test_parquet_is_read_as_the_schema_says_and_keeps_its_rules(tmp_path):
     good = AvroSchema.parse_string(wanted % '{"name": "age", "type": "int", "default": 7}')
     form = AvroParquetReaders.for_generic_record(good)
     source = FileSource.for_record_stream_format(form, path).build()
-    assert rows(run_source(source)) == [{"id": 1, "age": 7}]
+    assert all_values(run_source(source)) == [{"id": 1, "age": 7}]
     bad = AvroSchema.parse_string(wanted % '{"name": "age", "type": "int"}')
     form = AvroParquetReaders.for_generic_record(bad)
     with pytest.raises(UserCodeError, match=r"has no columns \['age'\]"):
-        rows(run_source(FileSource.for_record_stream_format(form, path).build()))
+        all_values(run_source(FileSource.for_record_stream_format(form, path).build()))
     with pytest.raises(Exception, match="non-nullable"):
         written(tmp_path, factory, [{"id": None, "name": "a"}], attempt=1)
     for kind in (AvroParquetReaders, AvroParquetWriters):

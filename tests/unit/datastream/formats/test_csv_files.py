@@ -12,7 +12,7 @@ from penstock.datastream.formats.csv import CsvBulkWriters, CsvReaderFormat, Csv
 from penstock.model.errors import ConfigurationError, UserCodeError
 from penstock.runtime.elements import RowBatch
 from penstock.runtime.operator import Accepts
-from tests.tools.connectors.played_by_hand import rows, run_source, writer_context
+from tests.tools.connectors.played_by_hand import all_values, run_source, writer_context
 
 
 def columns():
@@ -31,7 +31,7 @@ def read(tmp_path, text, schema):
     path = tmp_path / "data.csv"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     form = CsvReaderFormat.for_schema(schema)
-    return rows(run_source(FileSource.for_record_stream_format(form, str(path)).build()))
+    return all_values(run_source(FileSource.for_record_stream_format(form, str(path)).build()))
 
 
 def write(tmp_path, values, schema):
@@ -170,7 +170,7 @@ def test_compressed_files_and_many_records_are_read(tmp_path):
     (tmp_path / "data.csv.gz").write_bytes(gzip.compress(text.encode()))
     form = pickle.loads(pickle.dumps(CsvReaderFormat.for_schema(schema)))
     path = str(tmp_path / "data.csv.gz")
-    found = rows(run_source(FileSource.for_record_stream_format(form, path).build()))
+    found = all_values(run_source(FileSource.for_record_stream_format(form, path).build()))
     assert [row[0] for row in found] == [*range(10_000)]
 
 

@@ -14,7 +14,7 @@ from penstock.hosting.ha.settings import ha_settings_of
 from penstock.model.checkpoints import DatabaseHandle, OperatorSubtaskState
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
-from tests.tools.hosting.stored_checkpoints import JOB, LARGE, checkpoint, written
+from tests.tools.hosting.stored_checkpoints import JOB, LARGE, checkpoint, stored
 from tests.tools.programs.checkpoint_programs import (
     FailsOnce,
     HeldSource,
@@ -137,7 +137,7 @@ def test_a_savepoint_may_lie_in_another_file_system_than_the_checkpoints(
 def test_damage_in_a_bucket_is_found_and_the_checkpoint_before_is_used(store):
     storage = CheckpointStorage(store.uri("damage"), JOB)
     for number in (1, 2, 3, 4):
-        done = written(storage, number, LARGE)
+        done = stored(storage, number, LARGE)
 
     def state(number):
         (path,) = [

@@ -32,7 +32,7 @@ from penstock.model.checkpoints import (
 from penstock.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
 from penstock.model.errors import ConfigurationError
 from penstock.model.ids import JobId
-from tests.tools.hosting.stored_checkpoints import JOB, LARGE, checkpoint, written
+from tests.tools.hosting.stored_checkpoints import JOB, LARGE, checkpoint, stored
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def contents(storage, checkpoint):
 
 
 def test_small_state_lies_in_the_metadata_and_large_state_beside_it(storage):
-    done = written(storage, 3, b"small", LARGE, b"", LARGE[:2000])
+    done = stored(storage, 3, b"small", LARGE, b"", LARGE[:2000])
     kinds = [type(one.handle) for one in done.operators[0].subtasks[0].keyed]
     assert kinds == [InlineHandle, FileHandle, InlineHandle, FileHandle]
     loaded = storage.load(done.location)
@@ -63,7 +63,7 @@ def test_small_state_lies_in_the_metadata_and_large_state_beside_it(storage):
 
 def test_the_newest_checkpoint_is_the_one_to_begin_with(storage):
     for number in (1, 2, 10):
-        written(storage, number, LARGE)
+        stored(storage, number, LARGE)
     newest, damaged = storage.newest()
     assert newest.checkpoint_id == 10
     assert damaged == []
@@ -74,7 +74,7 @@ def test_without_any_there_is_none(storage):
 
 
 def test_state_without_metadata_is_no_checkpoint(storage):
-    written(storage, 1, LARGE)
+    stored(storage, 1, LARGE)
     writer = storage.writer(storage.folder_of(2), 0)
     writer.add(LARGE)
     writer.close()
@@ -101,8 +101,8 @@ def flipped(data):
 
 @pytest.fixture
 def two(storage):
-    written(storage, 1, LARGE)
-    return written(storage, 2, LARGE)
+    stored(storage, 1, LARGE)
+    return stored(storage, 2, LARGE)
 
 
 def state_file(checkpoint):
@@ -156,7 +156,7 @@ class Full:
 
 
 def test_a_full_disk_fails_the_write_and_leaves_the_checkpoint_unfinished(storage, monkeypatch):
-    written(storage, 1, LARGE)
+    stored(storage, 1, LARGE)
     monkeypatch.setattr(LocalFiles, "create", lambda _self, _path: Full())
     writer = storage.writer(storage.folder_of(2), 0)
     with pytest.raises(CheckpointIoError, match="cannot write"):
@@ -176,7 +176,7 @@ def test_metadata_is_seen_whole_or_not_at_all(storage, monkeypatch):
 
     monkeypatch.setattr(LocalFiles, "publish", rename)
     with pytest.raises(CheckpointIoError, match="died here"):
-        written(storage, 1, LARGE)
+        stored(storage, 1, LARGE)
     assert seen == [(True, False)]
     assert storage.newest() == (None, [])
 

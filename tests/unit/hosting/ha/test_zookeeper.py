@@ -13,8 +13,8 @@ from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.ui.cli import parser, store_settings
 from tests.tools.programs.failover_programs import (
     configured,
-    gate,
     ha_environment,
+    holding,
     numbers_to_file,
     other_driver,
     result_of,
@@ -35,7 +35,7 @@ def of(server, folder):
 def test_a_job_has_an_entry_while_it_runs(server, tmp_path):
     env = ha_environment(tmp_path, **of(server, tmp_path))
     other = other_driver(tmp_path, **of(server, tmp_path))
-    with gate("zookeeper") as held:
+    with holding("zookeeper") as held:
         numbers_to_file(env, tmp_path, held)
         client = env.execute_async("numbers")
         held.wait()

@@ -65,7 +65,7 @@ def test_the_rest_goes_on_as_it_is(effect) -> None:
     assert Recorder().carry_out(effect) is effect
 
 
-def test_a_driver_that_keeps_no_checkpoints_does_nothing() -> None:
+def test_a_driver_that_keeps_no_checkpoints_takes_their_effects_without_complaint() -> None:
     nobody = NoCheckpoints()
     nobody.keep(DiscardCheckpoint(CHECKPOINT))
     nobody.coordinate(SnapshotCoordinators(1))

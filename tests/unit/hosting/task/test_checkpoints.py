@@ -26,12 +26,12 @@ from tests.tools.programs.gated_program import (
     ROWS,
     Flooding,
     Hoarding,
+    count_of_splits,
     expected,
-    numbers,
-    program,
+    gated_program,
+    numbers_of_splits,
     seen,
     stand_still,
-    total,
 )
 
 
@@ -47,7 +47,7 @@ def taken_at_the_end(driver, checkpoint_id=1):
 
 def checkpoint_of_large_state(gate, run):
     """Of a run that is over. Returns: checkpoint 1, with files."""
-    first = run(program(gate.name, 1, function=Hoarding), inline_bytes=100)
+    first = run(gated_program(gate.name, 1, function=Hoarding), inline_bytes=100)
     first.until_running()
     gate.open(3)
     first.until(lambda: len(first.rows) >= 2 * ROWS)
@@ -63,7 +63,7 @@ def checkpoint_of_large_state(gate, run):
 
 @pytest.mark.parametrize("taskmanagers", [1, 2])
 def test_a_trigger_of_the_sources_is_acknowledged_by_every_task(gate, run, taskmanagers):
-    driver = run(program(gate.name), taskmanagers=taskmanagers)
+    driver = run(gated_program(gate.name), taskmanagers=taskmanagers)
     driver.until_running()
     gate.open(4)
     driver.until(lambda: len(driver.rows) >= 3 * ROWS)
@@ -80,7 +80,7 @@ def test_a_trigger_of_the_sources_is_acknowledged_by_every_task(gate, run, taskm
 def test_small_state_is_inline_and_large_state_in_files_of_the_checkpoints_folder(
     gate, run, tmp_path
 ):
-    driver = run(program(gate.name, function=Hoarding), inline_bytes=5_000)
+    driver = run(gated_program(gate.name, function=Hoarding), inline_bytes=5_000)
     driver.until_running()
     gate.open(3)
     driver.until(lambda: len(driver.rows) >= 2 * ROWS)
@@ -99,7 +99,7 @@ def test_small_state_is_inline_and_large_state_in_files_of_the_checkpoints_folde
 
 
 def test_a_savepoint_lies_where_the_user_wants_it(gate, run, tmp_path):
-    driver = run(program(gate.name), inline_bytes=1)
+    driver = run(gated_program(gate.name), inline_bytes=1)
     driver.until_running()
     gate.open(3)
     driver.until(lambda: len(driver.rows) >= 2 * ROWS)
@@ -111,7 +111,7 @@ def test_a_savepoint_lies_where_the_user_wants_it(gate, run, tmp_path):
 
 
 def test_a_task_that_does_not_run_declines(gate, run):
-    driver = run(program(gate.name))
+    driver = run(gated_program(gate.name))
     driver.until_running()
     (first, *_) = driver.source_attempts
     driver.cancel()
@@ -127,7 +127,7 @@ def test_a_task_that_does_not_run_declines(gate, run):
 @pytest.mark.parametrize("may_be_unaligned", [False, True])
 def test_a_task_that_only_waits_for_its_consumers_declines(gate, run, may_be_unaligned):
     """Nobody would see its barrier: a consumer that stands still has its end in front of it."""
-    flood = program(gate.name, parallelism=1, function=Flooding)
+    flood = gated_program(gate.name, parallelism=1, function=Flooding)
     driver = run(flood, may_be_unaligned=may_be_unaligned)
     stand_still(driver, gate)
     gate.open()
@@ -139,11 +139,11 @@ def test_a_task_that_only_waits_for_its_consumers_declines(gate, run, may_be_una
     assert decline.reason is CheckpointFailureReason.TASK_CLOSING
     driver.grant_what_came()
     driver.until_ended()
-    assert len(driver.rows) == FLOOD * total(1)
+    assert len(driver.rows) == FLOOD * count_of_splits(1)
 
 
 def test_state_that_cannot_be_written_is_declined_and_the_job_goes_on(gate, run, tmp_path):
-    driver = run(program(gate.name), inline_bytes=0)
+    driver = run(gated_program(gate.name), inline_bytes=0)
     driver.until_running()
     gate.open(3)
     driver.until(lambda: len(driver.rows) >= 2 * ROWS)
@@ -165,7 +165,7 @@ def test_whatever_stops_a_writer_is_declined_and_the_next_is_written(gate, run, 
     def exits(writer, data):
         raise SystemExit("from a file system's client")
 
-    driver = run(program(gate.name, parallelism=1), inline_bytes=0)
+    driver = run(gated_program(gate.name, parallelism=1), inline_bytes=0)
     driver.until_running()
     gate.open(3)
     driver.until(lambda: len(driver.rows) >= 2 * ROWS)
@@ -189,7 +189,7 @@ def test_an_aborted_checkpoint_is_not_written_on(gate, run, tmp_path, monkeypatc
         return handle
 
     monkeypatch.setattr(StateWriter, "add", slow_add)
-    driver = run(program(gate.name, parallelism=1), inline_bytes=0)
+    driver = run(gated_program(gate.name, parallelism=1), inline_bytes=0)
     driver.until_running()
     gate.open(3)
     driver.until(lambda: len(driver.rows) >= 2 * ROWS)
@@ -221,7 +221,7 @@ def test_what_is_aborted_while_its_snapshot_is_taken_is_not_written(gate, run, m
 
     monkeypatch.setattr(TaskCheckpoints, "on_snapshot", late)
     monkeypatch.setattr(OperatorSnapshot, "close", noted)
-    driver = run(program(gate.name, parallelism=1))
+    driver = run(gated_program(gate.name, parallelism=1))
     driver.until_running()
     driver.trigger(1)
     driver.trigger(2)
@@ -231,7 +231,7 @@ def test_what_is_aborted_while_its_snapshot_is_taken_is_not_written(gate, run, m
 
 
 def test_what_is_aborted_before_its_trigger_is_not_taken(gate, run):
-    driver = run(program(gate.name, parallelism=1))
+    driver = run(gated_program(gate.name, parallelism=1))
     driver.until_running()
     driver.abort(1)
     driver.trigger(1)
@@ -241,7 +241,7 @@ def test_what_is_aborted_before_its_trigger_is_not_taken(gate, run):
 
 
 def test_splits_behind_a_trigger_are_not_in_its_snapshot(gate, run):
-    driver = run(program(gate.name, parallelism=1, splits=2))
+    driver = run(gated_program(gate.name, parallelism=1, splits=2))
     driver.feeds = False
     driver.until_running()
     (source,) = driver.sources
@@ -257,7 +257,7 @@ def test_splits_behind_a_trigger_are_not_in_its_snapshot(gate, run):
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
 @pytest.mark.parametrize("has_final", [False, True])
 def test_every_record_counts_once_after_a_restore(gate, run, parallelism, has_final):
-    first = run(program(gate.name, 2, splits=3), taskmanagers=2, inline_bytes=100)
+    first = run(gated_program(gate.name, 2, splits=3), taskmanagers=2, inline_bytes=100)
     first.until_running()
     gate.open(17)
     first.until(lambda: len(first.rows) == 2 * 17 * ROWS)
@@ -269,7 +269,7 @@ def test_every_record_counts_once_after_a_restore(gate, run, parallelism, has_fi
     first.cancel()
     first.until_ended(ExecutionState.CANCELED)
     gate.open(0)
-    graph = program(gate.name, parallelism, splits=3)
+    graph = gated_program(gate.name, parallelism, splits=3)
     second = run(graph, completed, taskmanagers=2, has_final_checkpoint=has_final)
     second.until_running()
     gate.open()
@@ -277,7 +277,7 @@ def test_every_record_counts_once_after_a_restore(gate, run, parallelism, has_fi
         second.notify(taken_at_the_end(second, 2))
     second.until_ended()
     rows = before + second.rows
-    assert Counter(value for value, _ in rows) == Counter(numbers(3))
+    assert Counter(value for value, _ in rows) == Counter(numbers_of_splits(3))
     assert seen(rows) == Counter(expected(3))
 
 
@@ -287,7 +287,7 @@ def test_a_damaged_file_is_named_and_nothing_is_processed(gate, run, tmp_path):
         data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 1
         path.write_bytes(data)
-    second = run(program(gate.name, 1, function=Hoarding), completed)
+    second = run(gated_program(gate.name, 1, function=Hoarding), completed)
     failure = second.failure()
     assert failure.kind == "CheckpointDamaged"
     assert str(tmp_path / "job" / "chk-1") in failure.text
@@ -307,7 +307,7 @@ def test_a_restore_can_be_cancelled(gate, run, tmp_path, monkeypatch):
         return read(storage, handle)
 
     monkeypatch.setattr(CheckpointStorage, "read", slow_read)
-    second = run(program(gate.name, 1, function=Hoarding), completed)
+    second = run(gated_program(gate.name, 1, function=Hoarding), completed)
     assert is_reading.wait(30)
     second.cancel()
     may_go_on.set()
@@ -319,18 +319,18 @@ def test_a_restore_can_be_cancelled(gate, run, tmp_path, monkeypatch):
 
 
 def test_a_task_at_its_end_waits_for_a_checkpoint_that_begins_after_it(gate, run):
-    driver = run(program(gate.name), has_final_checkpoint=True)
+    driver = run(gated_program(gate.name), has_final_checkpoint=True)
     driver.until_running()
     gate.open()
     last = taken_at_the_end(driver)
     assert all(driver.states[one] is ExecutionState.RUNNING for one in driver.attempts)
     driver.notify(last)
     driver.until_ended()
-    assert len(driver.rows) == total(2)
+    assert len(driver.rows) == count_of_splits(2)
 
 
 def test_a_checkpoint_from_before_the_end_does_not_end_a_task(gate, run):
-    driver = run(program(gate.name), has_final_checkpoint=True)
+    driver = run(gated_program(gate.name), has_final_checkpoint=True)
     driver.until_running()
     driver.trigger(1)
     driver.until_acknowledged(1)
@@ -353,13 +353,13 @@ def test_without_a_final_checkpoint_a_task_ends_behind_its_acknowledgements(gate
         close(writer)
 
     monkeypatch.setattr(StateWriter, "close", slow_close)
-    driver = run(program(gate.name, parallelism=1))
+    driver = run(gated_program(gate.name, parallelism=1))
     driver.until_running()
     gate.open(3)
     driver.until(lambda: len(driver.rows) >= 2 * ROWS)
     driver.trigger(1)
     gate.open()
-    driver.until(lambda: len(driver.rows) == total(1))
+    driver.until(lambda: len(driver.rows) == count_of_splits(1))
     may_go_on.set()
     driver.until_ended()
     for attempt_id in driver.attempts:
@@ -375,7 +375,7 @@ def test_without_a_final_checkpoint_a_task_ends_behind_its_acknowledgements(gate
 
 @pytest.mark.parametrize("kind", [CheckpointType.STOP_DRAIN, CheckpointType.STOP_SUSPEND])
 def test_a_job_that_stops_with_a_savepoint_ends_when_that_is_complete(gate, run, kind, tmp_path):
-    driver = run(program(gate.name), inline_bytes=100)
+    driver = run(gated_program(gate.name), inline_bytes=100)
     driver.until_running()
     gate.open(4)
     driver.until(lambda: len(driver.rows) >= 3 * ROWS)
@@ -391,7 +391,7 @@ def test_a_job_that_stops_with_a_savepoint_ends_when_that_is_complete(gate, run,
     if is_drained:
         return
     gate.open(0)
-    second = run(program(gate.name, 3, splits=2), completed)
+    second = run(gated_program(gate.name, 3, splits=2), completed)
     second.until_running()
     gate.open()
     second.until_ended()
@@ -399,13 +399,13 @@ def test_a_job_that_stops_with_a_savepoint_ends_when_that_is_complete(gate, run,
 
 
 def test_tasks_that_had_finished_only_pass_the_end_on(gate, run):
-    first = run(program(gate.name), has_final_checkpoint=True)
+    first = run(gated_program(gate.name), has_final_checkpoint=True)
     first.until_running()
     gate.open()
     completed = first.checkpoint(taken_at_the_end(first))
     first.cancel()
     first.until_ended(ExecutionState.CANCELED)
-    second = run(program(gate.name), completed, has_final_checkpoint=True)
+    second = run(gated_program(gate.name), completed, has_final_checkpoint=True)
     second.until_running()
     second.notify(taken_at_the_end(second, 100))
     second.until_ended()

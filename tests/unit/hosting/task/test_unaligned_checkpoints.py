@@ -16,12 +16,12 @@ from tests.tools.programs.gated_program import (
     FLOOD,
     ROWS,
     Flooding,
+    count_of_splits,
     expected,
-    numbers,
-    program,
+    gated_program,
+    numbers_of_splits,
     seen,
     stand_still,
-    total,
 )
 
 STEPS = 16_000
@@ -53,7 +53,7 @@ def waiting_for_the_last(driver):
 def restored_rows(run, gate, driver, completed, before, taskmanagers):
     driver.cancel()
     driver.until_ended(ExecutionState.CANCELED)
-    second = run(program(gate.name, steps=STEPS), completed, taskmanagers)
+    second = run(gated_program(gate.name, steps=STEPS), completed, taskmanagers)
     second.until_ended()
     return before + second.rows
 
@@ -65,7 +65,7 @@ def restored_rows(run, gate, driver, completed, before, taskmanagers):
 def test_a_barrier_overtakes_what_stands_still(gate, run, taskmanagers, is_tcp, monkeypatch):
     if is_tcp:  # else TaskManagers of one machine talk over Unix sockets
         monkeypatch.setattr(local_sockets, "listen", lambda *_: [])
-    driver = run(program(gate.name, steps=STEPS), taskmanagers=taskmanagers)
+    driver = run(gated_program(gate.name, steps=STEPS), taskmanagers=taskmanagers)
     blocked(driver, gate)
     driver.trigger(1, options=UNALIGNED)
     completed = driver.checkpoint(1)
@@ -74,19 +74,19 @@ def test_a_barrier_overtakes_what_stands_still(gate, run, taskmanagers, is_tcp, 
     acks = driver.acknowledged(1).values()
     assert sum(ack.metrics.bytes_in_flight for ack in acks) > 0
     rows = restored_rows(run, gate, driver, completed, before, taskmanagers)
-    assert Counter(value for value, _ in rows) == Counter(numbers(2, STEPS))
+    assert Counter(value for value, _ in rows) == Counter(numbers_of_splits(2, STEPS))
     assert seen(rows) == Counter(expected(2, STEPS))
 
 
 @pytest.mark.parametrize("taskmanagers", [1, 2])
 def test_an_aligned_barrier_that_takes_too_long_overtakes(gate, run, taskmanagers):
-    driver = run(program(gate.name, steps=STEPS), taskmanagers=taskmanagers)
+    driver = run(gated_program(gate.name, steps=STEPS), taskmanagers=taskmanagers)
     blocked(driver, gate)
     options = CheckpointOptions(aligned_timeout_ms=20)
     driver.trigger(1, options=options, timestamp_ms=time.time_ns() // 1_000_000)
     completed = driver.checkpoint(1)
     rows = restored_rows(run, gate, driver, completed, list(driver.rows), taskmanagers)
-    assert Counter(value for value, _ in rows) == Counter(numbers(2, STEPS))
+    assert Counter(value for value, _ in rows) == Counter(numbers_of_splits(2, STEPS))
     assert seen(rows) == Counter(expected(2, STEPS))
 
 
@@ -100,7 +100,7 @@ def test_an_abort_lets_go_of_a_snapshot_that_waits_for_what_is_in_flight(gate, r
 
     monkeypatch.setattr(OperatorSnapshot, "close", noted)
     monkeypatch.setattr(OutputsInFlight, "of", lambda outputs, checkpoint_id: None)
-    driver = run(program(gate.name, parallelism=1))
+    driver = run(gated_program(gate.name, parallelism=1))
     driver.until_running()
     driver.trigger(1, options=UNALIGNED)
     (manager,) = driver.managers.values()
@@ -113,7 +113,7 @@ def test_an_abort_lets_go_of_a_snapshot_that_waits_for_what_is_in_flight(gate, r
 
 
 def test_without_load_a_barrier_that_may_time_out_stays_aligned(gate, run):
-    driver = run(program(gate.name, steps=STEPS))
+    driver = run(gated_program(gate.name, steps=STEPS))
     driver.until_running()
     options = CheckpointOptions(aligned_timeout_ms=60_000)
     driver.trigger(1, options=options, timestamp_ms=time.time_ns() // 1_000_000)
@@ -122,7 +122,7 @@ def test_without_load_a_barrier_that_may_time_out_stays_aligned(gate, run):
 
 
 def test_unaligned_checkpoints_follow_each_other(gate, run):
-    driver = run(program(gate.name, steps=STEPS), taskmanagers=2)
+    driver = run(gated_program(gate.name, steps=STEPS), taskmanagers=2)
     driver.until_running()
     gate.open()
     for checkpoint_id in range(1, 6):
@@ -140,7 +140,7 @@ def test_unaligned_checkpoints_follow_each_other(gate, run):
 @pytest.mark.parametrize("taskmanagers", [1, 2])
 def test_a_task_takes_part_until_its_consumer_has_read_its_last_record(gate, run, taskmanagers):
     """Else nobody could say what is on its way to a consumer that stands still (spec 10.6)."""
-    flood = program(gate.name, parallelism=1, function=Flooding)
+    flood = gated_program(gate.name, parallelism=1, function=Flooding)
     driver = run(flood, taskmanagers=taskmanagers, has_final_checkpoint=True)
     stand_still(driver, gate)
     gate.open()
@@ -159,13 +159,13 @@ def test_a_task_takes_part_until_its_consumer_has_read_its_last_record(gate, run
     driver.until_acknowledged(3, [consumer])
     driver.notify(3, [consumer])
     driver.until_ended()
-    assert len(driver.rows) == FLOOD * total(1)
+    assert len(driver.rows) == FLOOD * count_of_splits(1)
 
 
 @pytest.mark.parametrize(("old", "new"), [(2, 3), pytest.param(2, 1, marks=pytest.mark.long)])
 def test_what_was_in_flight_is_counted_once_at_another_parallelism(gate, run, old, new):
     def started(parallelism, restored=None):
-        graph = program(gate.name, parallelism, 2, MANY_STEPS)
+        graph = gated_program(gate.name, parallelism, 2, MANY_STEPS)
         return run(graph, restored, taskmanagers=2, may_be_unaligned=True)
 
     driver = started(old)
@@ -186,5 +186,5 @@ def test_what_was_in_flight_is_counted_once_at_another_parallelism(gate, run, ol
     second = started(new, completed)
     second.until_ended()
     rows = before + second.rows
-    assert Counter(value for value, _ in rows) == Counter(numbers(2, MANY_STEPS))
+    assert Counter(value for value, _ in rows) == Counter(numbers_of_splits(2, MANY_STEPS))
     assert seen(rows) == Counter(expected(2, MANY_STEPS))

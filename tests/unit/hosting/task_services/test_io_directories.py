@@ -106,3 +106,4 @@ def test_directories_of_others_and_half_made_ones_stay(tmp_path):
 
 def test_a_root_that_is_not_there_is_nothing_to_sweep(tmp_path):
     sweep(str(tmp_path / "nowhere"))
+    assert os.listdir(tmp_path) == []

@@ -183,7 +183,7 @@ def test_the_lock_is_gone_with_the_supervisor(archive):
     with worker_folders.claimed(archive):
         pass
     with open(archive, "rb") as claim:
-        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB) is None, "else: BlockingIOError"
 
 
 # ---------------------------------------------------------------------- what user functions print

@@ -21,9 +21,9 @@ from penstock.runtime.watermarks.strategy import WatermarkStrategy
 from tests.tools.runtime.source_parts import (
     END,
     NOTHING,
-    Clock,
     FakeReader,
     NoSource,
+    SourceClock,
     batch,
     watermarks,
 )
@@ -37,7 +37,7 @@ class Doubled:
 
 
 def started(*polled, strategy=MONOTONOUS, interval_ms=200):
-    operator, clock = SourceOperator(NoSource(), strategy), Clock()
+    operator, clock = SourceOperator(NoSource(), strategy), SourceClock()
     operator.start(FakeReader(*polled), clock, SourceSettings(interval_ms))
     return operator, clock
 
@@ -127,7 +127,7 @@ def test_life_before_start_and_at_the_end():
     operator.close()
     assert not operator.snapshot()
     reader = FakeReader()
-    operator.start(reader, Clock(), SourceSettings())
+    operator.start(reader, SourceClock(), SourceSettings())
     assert operator.snapshot().elements("splits") == ["rest", 0]
     operator.close()
     assert reader.is_closed
@@ -176,7 +176,7 @@ def test_splits_that_are_read_side_by_side_hold_the_watermark_from_when_they_are
         def split_ids(self, splits):
             return splits
 
-    operator, clock = SourceOperator(NoSource(), MONOTONOUS), Clock()
+    operator, clock = SourceOperator(NoSource(), MONOTONOUS), SourceClock()
     operator.start(SideBySide(batch("a", 100)), clock, SourceSettings())
     operator.add_splits(["a", "b"])
     assert watermarks(polled_at(operator, clock, 0, 200)) == []
@@ -203,7 +203,7 @@ def test_the_reader_is_told_of_a_checkpoint_before_its_snapshot_and_when_it_is_c
     operator, reader = SourceOperator(NoSource(), MONOTONOUS), Told()
     assert list(operator.prepare_snapshot_pre_barrier(3)) == [], "it has not started"
     operator.notify_checkpoint_complete(3)
-    operator.start(reader, Clock(), SourceSettings())
+    operator.start(reader, SourceClock(), SourceSettings())
     assert list(operator.prepare_snapshot_pre_barrier(4)) == []
     operator.snapshot()
     operator.notify_checkpoint_complete(4)

@@ -7,7 +7,7 @@ from penstock.runtime.elements import IDLE, MAX_WATERMARK, RowBatch
 from penstock.runtime.sources.contract import ReaderStatus, SplitFinished
 from penstock.runtime.sources.operator import SourceOperator, SourceSettings
 from penstock.runtime.watermarks.strategy import WatermarkStrategy
-from tests.tools.runtime.source_parts import Clock, FakeReader, NoSource, batch, watermarks
+from tests.tools.runtime.source_parts import FakeReader, NoSource, SourceClock, batch, watermarks
 
 ALIGNED = WatermarkStrategy.for_monotonous_timestamps().with_watermark_alignment(
     "g", Duration.of_millis(10), Duration.of_millis(500)
@@ -34,7 +34,7 @@ class Aligned:
     """A started source operator with its clock and reports."""
 
     def __init__(self, *polled, strategy=ALIGNED, reader=PausingReader, **settings):
-        self.operator, self.clock = SourceOperator(NoSource(), strategy), Clock()
+        self.operator, self.clock = SourceOperator(NoSource(), strategy), SourceClock()
         self.reports = []
         self.reader = reader(*polled)
         self.operator.start(

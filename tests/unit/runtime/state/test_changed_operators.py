@@ -19,7 +19,7 @@ from penstock.runtime.windowing import (
 from tests.tools.runtime.keyed_backends import Backends
 from tests.tools.runtime.operator_harness import OperatorHarness
 from tests.tools.runtime.restored_subtasks import KEY, SUM, Subtasks, keyed_process, window
-from tests.tools.runtime.restoring import restored, written, written_as_files
+from tests.tools.runtime.restoring import restored, written_as_files, written_state
 
 WINDOWS = {
     "reducing windows of size 10, slide 10, offset 0 ms": lambda: window(
@@ -42,7 +42,7 @@ PAIRS = [(old, new) for old in WINDOWS for new in WINDOWS if old != new]
 @pytest.mark.parametrize(("old", "new"), PAIRS)
 def test_windows_of_another_shape_are_refused_with_both_shapes(old, new):
     run = Subtasks(WINDOWS[old], 1, 1).play([[("a", 1, 3, 0)]])
-    [state] = restored([written(one) for one in run.snapshots()], 1)
+    [state] = restored([written_state(one) for one in run.snapshots()], 1)
     with pytest.raises(UserError, match=r"cannot restore its windows.* -n\)") as refused:
         Subtasks(WINDOWS[new], 1, 1, [state])
     assert f"has {old}, " in str(refused.value)
@@ -55,7 +55,7 @@ def test_windows_of_another_shape_are_refused_on_disk_too(tmp_path, form):
     old, new = "reducing windows of size 10, slide 10, offset 0 ms", "reducing windows that merge"
     run = Subtasks(WINDOWS[old], 1, 1, keyed_state=backends.make).play([[("a", 1, 3, 0)]])
     [snapshot] = run.snapshots()
-    state = written(snapshot) if form == "rows" else written_as_files(snapshot, 1, 0)
+    state = written_state(snapshot) if form == "rows" else written_as_files(snapshot, 1, 0)
     snapshot.close(is_kept=True)
     [begin] = restored([state], 1, Beside.READ_AGAIN)
     with pytest.raises(UserError, match=f"has {old}, "):
@@ -67,7 +67,7 @@ def test_windows_of_another_shape_are_refused_on_disk_too(tmp_path, form):
 def test_windows_in_which_nothing_is_left_may_be_replaced(old):
     run = Subtasks(WINDOWS[old], 1, 1).play([[("a", 1, 3, 0)], 100])
     for new in WINDOWS:
-        states = restored([written(one) for one in run.snapshots()], 1)
+        states = restored([written_state(one) for one in run.snapshots()], 1)
         again = Subtasks(WINDOWS[new], 1, 1, states).play([[("b", 1, 103, 0)], 200])
         assert len(again.results()) == len(
             Subtasks(WINDOWS[new], 1, 1).play([[("b", 1, 103, 0)], 200]).results()
@@ -76,7 +76,7 @@ def test_windows_in_which_nothing_is_left_may_be_replaced(old):
 
 def test_another_trigger_on_the_same_grid_is_another_shape():
     run = Subtasks(WINDOWS["list windows of size 10, slide 10, offset 0 ms"], 1, 1)
-    [state] = restored([written(one) for one in run.play([[("a", 1, 3, 0)]]).snapshots()], 1)
+    [state] = restored([written_state(one) for one in run.play([[("a", 1, 3, 0)]]).snapshots()], 1)
     counted = RecordWindowOperator(
         keys=KEY,
         assigner=TumblingEventTimeWindows.of(10),
@@ -104,7 +104,7 @@ def test_what_an_operator_does_not_know_is_told_from_what_it_took(make, pieces):
     snapshot = OperatorSnapshot()
     snapshot.keyed["grid"] = FOREIGN
     snapshot.keyed["state/empty"] = KeyedPart(StateInfo("Value"), 128, False, [], [[], []])
-    [begin] = restored([written(snapshot.freeze(plain_dumps))], 1, pieces)
+    [begin] = restored([written_state(snapshot.freeze(plain_dumps))], 1, pieces)
     operator = make()
     operator.restore(begin)
     harness = OperatorHarness(operator)

@@ -44,7 +44,7 @@ from penstock.runtime.task.chain import OperatorChain
 from penstock.runtime.watermarks.strategy import WatermarkStrategy
 from penstock.runtime.windowing import TimeWindow
 from tests.tools.runtime.operator_harness import OperatorHarness
-from tests.tools.runtime.restoring import read, rescaled, written
+from tests.tools.runtime.restoring import read, rescaled, written_state
 from tests.tools.runtime.source_parts import NoSource
 from tests.tools.runtime.task_parts import Clock, context_for, opened, spec_of
 
@@ -159,7 +159,7 @@ def test_a_subtask_reads_only_the_chunks_that_have_its_groups(monkeypatch):
     monkeypatch.setattr(snapshot_format, "CHUNK_BYTES", 2000)
     keys = [state_key(("k", float(number))) for number in range(500)]
     part = KeyedPart(StateInfo("Value"), 128, False, keys, [list(range(500))])
-    state = written(OperatorSnapshot({"s": part}).freeze(plain_dumps))
+    state = written_state(OperatorSnapshot({"s": part}).freeze(plain_dumps))
     assert len(state.keyed) > 4
     handles = state.keyed
     assert [one.first_group for one in handles] == sorted(one.first_group for one in handles)
@@ -258,7 +258,7 @@ def test_state_that_nobody_has_asked_for_stays_in_the_next_snapshot():
 def test_keyed_state_of_a_later_format_is_refused(monkeypatch):
     part = KeyedPart(StateInfo("Value"), 128, False, ["a"], [[1]])
     monkeypatch.setattr(snapshot_format, "_VERSION", 2)
-    state = written(OperatorSnapshot({"s": part}).freeze(plain_dumps))
+    state = written_state(OperatorSnapshot({"s": part}).freeze(plain_dumps))
     monkeypatch.setattr(snapshot_format, "_VERSION", 1)
     with pytest.raises(ExternalError, match="format 2: expected 1"):
         read_operator(OperatorRestore(state.keyed), read, (0, 127), pickle.loads)

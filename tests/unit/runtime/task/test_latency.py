@@ -10,9 +10,9 @@ from penstock.runtime.task.chain import OperatorChain
 from penstock.runtime.task.latency import HISTORY_SIZE, Granularity, LatencyStats
 from penstock.runtime.task.writers import PartitionWriter
 from penstock.runtime.watermarks.strategy import WatermarkStrategy
-from tests.tools.runtime.partitions import drained, pipelined, views_of
-from tests.tools.runtime.source_parts import Clock as SourceClock
+from tests.tools.runtime.partitions import drained_view, pipelined, views_of
 from tests.tools.runtime.source_parts import FakeReader, NoSource, batch
+from tests.tools.runtime.source_parts import SourceClock as SourceClock
 from tests.tools.runtime.task_parts import Clock, Logging, context_for, opened, output, spec_of
 
 MARKER = LatencyMarker(100, "source", 1)
@@ -83,7 +83,7 @@ def test_a_network_output_sends_a_marker_to_one_subpartition():
     writer = PartitionWriter(partition, RoundRobin(3, 0), None, None)
     writer.choose = lambda count: count - 2
     writer.write(MARKER)
-    assert [drained(view) for view in views] == [[], [MARKER], []]
+    assert [drained_view(view) for view in views] == [[], [MARKER], []]
 
 
 def test_sources_send_markers_at_once_and_then_at_the_interval():

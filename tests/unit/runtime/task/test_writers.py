@@ -13,7 +13,7 @@ from penstock.runtime.keys import KeySelection
 from penstock.runtime.network.partition.pipelined import MAX_QUEUED, MAX_ROWS_PER_FRAME
 from penstock.runtime.network.partitioner import make_partitioner
 from penstock.runtime.task.writers import PartitionWriter
-from tests.tools.runtime.partitions import drained, pipelined, views_of
+from tests.tools.runtime.partitions import drained_view, pipelined, views_of
 from tests.tools.runtime.task_parts import values_of
 
 PRODUCER = ChainedOperator(1, "Producer", "uid", object(), None, "program.py:9")
@@ -27,7 +27,7 @@ def writer(strategy=ShipStrategy.REBALANCE, element_type=None, keys=None, channe
 
 def visible(out) -> list:
     out.flush()
-    return [drained(view) for view in views_of(out.partition)]
+    return [drained_view(view) for view in views_of(out.partition)]
 
 
 def test_records_go_to_their_channels_and_are_counted():

@@ -25,7 +25,7 @@ from penstock.datastream.formats.parquet import (
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.runtime.elements import ColumnBatch, RowBatch
 from penstock.runtime.operator import Accepts
-from tests.tools.connectors.played_by_hand import rows, run_source, writer_context
+from tests.tools.connectors.played_by_hand import all_values, run_source, writer_context
 
 
 def text_sink(path, **settings):
@@ -205,7 +205,7 @@ def test_what_a_sink_wrote_a_source_reads_while_another_attempt_writes(tmp_path)
     sink.create_committer().commit(writer.prepare_commit())
     abandon(sink, "not yet", writer_context(job="job-2."))
     source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(tmp_path))
-    assert rows(run_source(source.build())) == ["done"]
+    assert all_values(run_source(source.build())) == ["done"]
 
 
 def bulk_round(tmp_path, factory, batch, input_type=None):
@@ -227,7 +227,7 @@ def test_columns_go_to_parquet_and_come_back_by_row_groups(tmp_path):
     pq.write_table(pa.table(data), path, row_group_size=100)
     source = FileSource.for_bulk_file_format(ParquetFormat(timestamps="ts"), str(path))
     got = run_source(source.set_split_size(1).build(), parallelism=3)
-    assert sorted(row["a"] for row in rows(got)) == list(range(1000))
+    assert sorted(row["a"] for row in all_values(got)) == list(range(1000))
     first = got[0][0]
     assert first.timestamps.tolist() == first.data.column("ts").to_pylist()
 
@@ -277,7 +277,7 @@ def test_a_projection_reads_only_its_columns(tmp_path):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": [1], "b": [2]}), path)
     source = FileSource.for_bulk_file_format(ParquetFormat(columns=["b"]), str(path)).build()
-    assert rows(run_source(source)) == [{"b": 2}]
+    assert all_values(run_source(source)) == [{"b": 2}]
 
 
 def batch_part(path, attempt, operator_id="sink", subtask=0):

@@ -17,7 +17,7 @@ from penstock.datastream.formats.file_listing import FilePiece
 from penstock.datastream.formats.text_lines import CHUNK_BYTES, TextLineFormat
 from penstock.model.errors import ConfigurationError, UserCodeError
 from penstock.runtime.sources.contract import Boundedness
-from tests.tools.connectors.played_by_hand import FakeEnumeratorContext, rows, run_source
+from tests.tools.connectors.played_by_hand import FakeEnumeratorContext, all_values, run_source
 
 TEXT = StreamFormat.text_line_format()
 
@@ -74,46 +74,48 @@ def test_any_split_size_and_parallelism_give_all_lines_once(lines, split_bytes, 
         path = Path(directory) / "text"
         path.write_bytes("\n".join(lines).encode())
         expected = sorted(lines_in("\n".join(lines)))
-        got = sorted(rows(run_source(text_source(path, set_split_size=split_bytes), parallelism)))
+        got = sorted(
+            all_values(run_source(text_source(path, set_split_size=split_bytes), parallelism))
+        )
         assert got == expected
 
 
 def test_lines_longer_than_the_read_buffer_come_whole(tmp_path):
     long = "x" * (CHUNK_BYTES * 2 + 7)
     (tmp_path / "text").write_text(f"a\n{long}\nb\n{long}")
-    assert rows(run_source(text_source(tmp_path, set_split_size=CHUNK_BYTES), 2)) != []
-    got = rows(run_source(text_source(tmp_path, set_split_size=CHUNK_BYTES // 3)))
+    assert all_values(run_source(text_source(tmp_path, set_split_size=CHUNK_BYTES), 2)) != []
+    got = all_values(run_source(text_source(tmp_path, set_split_size=CHUNK_BYTES // 3)))
     assert got == ["a", long, "b", long]
 
 
 def test_an_empty_file_has_no_lines_and_a_lone_newline_is_one_empty_line(tmp_path):
     (tmp_path / "empty").write_text("")
-    assert rows(run_source(text_source(tmp_path))) == []
+    assert all_values(run_source(text_source(tmp_path))) == []
     (tmp_path / "newline").write_text("\n")
-    assert rows(run_source(text_source(tmp_path))) == [""]
+    assert all_values(run_source(text_source(tmp_path))) == [""]
 
 
 def test_a_lone_carriage_return_ends_no_line(tmp_path):
     (tmp_path / "text").write_bytes(b"a\rb\r\nc")
-    assert rows(run_source(text_source(tmp_path))) == ["a\rb", "c"]
+    assert all_values(run_source(text_source(tmp_path))) == ["a\rb", "c"]
     assert columns_of(tmp_path / "text") == ["a\rb", "c"]
 
 
 def test_bytes_that_are_no_text_become_replacement_characters(tmp_path):
     (tmp_path / "text").write_bytes(b"a\xffb\n")
-    assert rows(run_source(text_source(tmp_path))) == ["a�b"]
+    assert all_values(run_source(text_source(tmp_path))) == ["a�b"]
     assert columns_of(tmp_path / "text") == ["a�b"]
 
 
 def test_gzip_files_are_read_whole_and_other_charsets_decoded(tmp_path):
     with gzip.open(tmp_path / "a.gz", "wb") as file:
         file.write(b"one\ntwo\r\n")
-    assert rows(run_source(text_source(tmp_path, set_split_size=3), 2)) == ["one", "two"]
+    assert all_values(run_source(text_source(tmp_path, set_split_size=3), 2)) == ["one", "two"]
     wide = tmp_path / "wide.txt"
     wide.write_bytes("ä\nb\n漢".encode("utf-16"))
     utf16 = StreamFormat.text_line_format("UTF-16")
     source = FileSource.for_record_stream_format(utf16, str(wide)).set_split_size(2).build()
-    assert rows(run_source(source)) == ["ä", "b", "漢"]
+    assert all_values(run_source(source)) == ["ä", "b", "漢"]
     assert columns_of(wide, "UTF-16") == ["ä", "b", "漢"]
     assert columns_of(tmp_path / "a.gz") == ["one", "two"]
 
@@ -126,14 +128,14 @@ def test_directories_are_read_recursively_without_hidden_files(tmp_path):
     (tmp_path / "_SUCCESS").write_text("no\n")
     (tmp_path / "_temporary").mkdir()
     (tmp_path / "_temporary" / "c").write_text("no\n")
-    assert rows(run_source(text_source(tmp_path))) == ["a", "b"]
+    assert all_values(run_source(text_source(tmp_path))) == ["a", "b"]
 
 
 def test_globs_and_file_uris_are_understood(tmp_path):
     for name in ("a.txt", "b.txt", "c.log"):
         (tmp_path / name).write_text(name + "\n")
-    assert rows(run_source(text_source(f"{tmp_path}/*.txt"))) == ["a.txt", "b.txt"]
-    assert rows(run_source(text_source(f"file://{tmp_path}/c.log"))) == ["c.log"]
+    assert all_values(run_source(text_source(f"{tmp_path}/*.txt"))) == ["a.txt", "b.txt"]
+    assert all_values(run_source(text_source(f"file://{tmp_path}/c.log"))) == ["c.log"]
 
 
 def test_a_missing_path_is_a_configuration_error_at_validate(tmp_path):
@@ -147,7 +149,7 @@ def test_repeat_reads_the_set_that_often_over_all_subtasks(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).write_text(f"{name}1\n{name}2\n")
     got = run_source(text_source(tmp_path, repeat=5), parallelism=2)
-    assert sorted(rows(got)) == sorted(["a1", "a2", "b1", "b2"] * 5)
+    assert sorted(all_values(got)) == sorted(["a1", "a2", "b1", "b2"] * 5)
 
 
 def test_small_files_travel_in_groups_and_large_ones_in_pieces(tmp_path):
@@ -166,7 +168,7 @@ def test_small_files_travel_in_groups_and_large_ones_in_pieces(tmp_path):
         tmp_path / "big",
         set_file_enumerator=FileEnumeratorProvider.default_non_splittable_file_enumerator(),
     )
-    assert len(rows(run_source(whole))) == 1_000_000
+    assert len(all_values(run_source(whole))) == 1_000_000
 
 
 def test_splits_given_back_are_handed_out_again_and_first(tmp_path):
@@ -226,12 +228,12 @@ def test_json_lines_give_values_or_rows_with_the_declared_fields(tmp_path):
     path = tmp_path / "events.json"
     path.write_text('{"b": 2, "a": 1}\n\n{"a": 3}\n')
     plain = FileSource.for_record_stream_format(StreamFormat.json_lines_format(), str(path))
-    assert rows(run_source(plain.build())) == [{"b": 2, "a": 1}, {"a": 3}]
+    assert all_values(run_source(plain.build())) == [{"b": 2, "a": 1}, {"a": 3}]
     row_type = Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.INT()])
     typed = FileSource.for_record_stream_format(StreamFormat.json_lines_format(row_type), str(path))
     source = typed.build()
     assert source.produced_type == row_type
-    assert rows(run_source(source)) == [Row(a=1, b=2), Row(a=3, b=None)]
+    assert all_values(run_source(source)) == [Row(a=1, b=2), Row(a=3, b=None)]
 
 
 def test_a_file_of_blank_lines_gives_no_batch(tmp_path):

@@ -306,7 +306,7 @@ def test_no_secret_is_in_an_error(value, again):
         "pulsar.source.resetSubscriptionCursor",
     ],
 )
-def test_options_of_flinks_are_known(key):
+def test_options_of_flinks_are_taken_without_complaint(key):
     source().set_config(key, "1")
 
 

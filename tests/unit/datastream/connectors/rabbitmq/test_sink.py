@@ -45,7 +45,7 @@ def test_messages_survive_the_broker(amqp, queue):
     assert (text, properties.delivery_mode) == ("a", 2)
 
 
-def test_an_idle_writer_has_nothing_to_wait_for(amqp, queue):
+def test_an_idle_writer_has_nothing_to_wait_for_and_closes_without_complaint(amqp, queue):
     with writing(sink_of(amqp, queue)) as writer:
         writer.prepare_commit()
 

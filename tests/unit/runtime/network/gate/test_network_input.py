@@ -18,7 +18,7 @@ from penstock.runtime.elements import (
     Watermark,
 )
 from penstock.runtime.network.gate.network_input import take_barriers
-from tests.tools.runtime.gates import input_of, local_gate, rows, shown
+from tests.tools.runtime.gates import input_of, local_gate, row_batches, shown
 
 
 def polled(task_input) -> list:
@@ -49,7 +49,7 @@ def test_an_element_of_which_several_come_gives_them_in_order():
 def test_the_end_of_data_comes_once_after_the_last_channel(drains):
     ends = [EndOfData(drain=drain) for drain in drains]
     one = input_of(
-        local_gate([ends[0], EndOfPartition()], [*rows(1, 2, 3), ends[1], EndOfPartition()])
+        local_gate([ends[0], EndOfPartition()], [*row_batches(1, 2, 3), ends[1], EndOfPartition()])
     )
     assert polled(one) == [1, 2, 3, EndOfData(drain=all(drains))]
     assert one.is_finished

@@ -11,11 +11,11 @@ from tests.tools.runtime.gates import (
     Sender,
     context_of,
     descriptor,
-    drained,
+    drained_gate,
     gate_of,
     remote_gate,
     result_id,
-    rows,
+    row_batches,
 )
 
 
@@ -32,7 +32,7 @@ def test_elements_come_out_in_order_and_count():
     sender.send(EndOfPartition())
     channel = gate.channel(0)
     assert channel.queued_bytes > 0
-    assert drained(gate) == ["a", Watermark(5), EndOfPartition()]
+    assert drained_gate(gate) == ["a", Watermark(5), EndOfPartition()]
     assert channel.queued_bytes == 0
     assert channel.buffers_in == 3
     assert gate.bytes_in == gate.remote_bytes_in == channel.bytes_in > 8
@@ -56,12 +56,12 @@ def test_sequence_numbers_wrap():
     for sequence in (0xFFFFFFFF, 0):
         sender.sequence = sequence
         sender.send(Watermark(sequence))
-    assert len(drained(gate)) == 2
+    assert len(drained_gate(gate)) == 2
 
 
 def test_data_without_credit_is_an_error_of_the_channel_alone():
     gate, sender, _, _ = one_channel(floating_per_gate=1)
-    for batch in rows(1, 2, 3, 4):
+    for batch in row_batches(1, 2, 3, 4):
         sender.send(batch)
     assert [gate.poll().element.values for _ in range(3)] == [[1], [2], [3]]
     with pytest.raises(EngineBug, match="without credit"):
@@ -70,10 +70,10 @@ def test_data_without_credit_is_an_error_of_the_channel_alone():
 
 def test_the_end_of_a_partition_does_not_hide_an_error_before_it():
     gate, sender, _, _ = one_channel(floating_per_gate=1)
-    for element in (*rows(1, 2, 3, 4), EndOfData(), EndOfPartition()):
+    for element in (*row_batches(1, 2, 3, 4), EndOfData(), EndOfPartition()):
         sender.send(element)
     with pytest.raises(EngineBug, match="without credit"):
-        drained(gate)
+        drained_gate(gate)
     assert not gate.is_finished
 
 
@@ -81,7 +81,7 @@ def test_events_need_no_credit():
     gate, sender, _, _ = one_channel()
     for stamp in range(10):
         sender.send(Watermark(stamp))
-    assert len(drained(gate)) == 10
+    assert len(drained_gate(gate)) == 10
 
 
 def test_the_backlog_brings_credit_and_reading_brings_it_back():
@@ -213,7 +213,7 @@ def test_a_gate_without_exclusive_buffers_lives_of_what_the_sender_announces():
     channel.on_backlog(2)
     assert host.clients[channel].credits == [2]
     Sender(channel).send(RowBatch([7]), backlog=1)
-    assert drained(gate) == [7]
+    assert drained_gate(gate) == [7]
 
 
 def test_the_producers_own_error_comes_as_it_is():

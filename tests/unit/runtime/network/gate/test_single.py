@@ -18,51 +18,51 @@ from penstock.runtime.network.gate.single import EndOfDataStatus, SingleInputGat
 from tests.tools.runtime.gates import (
     HERE,
     THERE,
+    GateListener,
     Host,
-    Listener,
     ScriptedView,
     context_of,
     descriptor,
-    drained,
+    drained_gate,
     gate_of,
     local_gate,
     remote_gate,
     result_id,
-    rows,
+    row_batches,
 )
 
 
 def test_channels_take_turns_one_element_each():
-    gate = local_gate(rows("a1", "a2", "a3"), rows("b1"), rows("c1", "c2"))
-    assert drained(gate) == ["a1", "b1", "c1", "a2", "c2", "a3"]
+    gate = local_gate(row_batches("a1", "a2", "a3"), row_batches("b1"), row_batches("c1", "c2"))
+    assert drained_gate(gate) == ["a1", "b1", "c1", "a2", "c2", "a3"]
 
 
 def test_a_producer_that_notifies_while_it_is_read_gets_no_second_turn():
-    busy = ScriptedView(rows("a1", "a2", "a3"))
-    gate = local_gate(busy, rows("b1", "b2", "b3"))
+    busy = ScriptedView(row_batches("a1", "a2", "a3"))
+    gate = local_gate(busy, row_batches("b1", "b2", "b3"))
     busy.on_poll = lambda: gate.channel(0).notify_data()
-    assert drained(gate) == ["a1", "b1", "a2", "b2", "a3", "b3"]
+    assert drained_gate(gate) == ["a1", "b1", "a2", "b2", "a3", "b3"]
     assert not gate.is_available
 
 
 def test_the_reader_is_told_of_the_first_element_only():
     views = [ScriptedView(), ScriptedView()]
     gate = local_gate(*views)
-    drained(gate)
+    drained_gate(gate)
     told = gate.listener.available
-    views[0].add(*rows(1))
-    views[1].add(*rows(2))
-    views[0].add(*rows(3))
+    views[0].add(*row_batches(1))
+    views[1].add(*row_batches(2))
+    views[0].add(*row_batches(3))
     assert gate.listener.available == told + 1
     assert gate.is_available
-    assert drained(gate) == [1, 2, 3]
+    assert drained_gate(gate) == [1, 2, 3]
     assert not gate.is_available
-    views[1].add(*rows(4))
+    views[1].add(*row_batches(4))
     assert gate.listener.available == told + 2
 
 
 def test_the_polled_channel_is_known():
-    gate = local_gate(rows("a"), rows("b"))
+    gate = local_gate(row_batches("a"), row_batches("b"))
     seen = []
     while gate.poll() is not None:
         seen.append(gate.last_channel)
@@ -72,30 +72,30 @@ def test_the_polled_channel_is_known():
 def test_a_channel_with_priority_goes_first_and_then_to_the_tail():
     gate, (first, second) = remote_gate(2)
     for sender, values in ((first, ("a1", "a2")), (second, ("b1",))):
-        for batch in rows(*values):
+        for batch in row_batches(*values):
             sender.send(batch)
     second.send(Watermark(7), has_priority=True)
     assert gate.listener.priority == 1
-    assert drained(gate) == [Watermark(7), "a1", "b1", "a2"]
+    assert drained_gate(gate) == [Watermark(7), "a1", "b1", "a2"]
 
 
 def test_news_of_an_element_with_priority_that_was_polled_already_changes_nothing():
     gate, (first, second) = remote_gate(2)
     second.send(Watermark(7), has_priority=True)
-    assert drained(gate) == [Watermark(7)]
-    first.send(*rows("a"))
-    second.send(*rows("b"))
+    assert drained_gate(gate) == [Watermark(7)]
+    first.send(*row_batches("a"))
+    second.send(*row_batches("b"))
     gate.channel(1).notify_priority(0)
-    assert drained(gate) == ["a", "b"]
+    assert drained_gate(gate) == ["a", "b"]
 
 
 def test_sequence_numbers_of_priority_elements_wrap():
     gate, senders = remote_gate(2)
     gate.channel(1).last_priority = 0xFFFFFFFF
-    senders[0].send(*rows("a"))
-    senders[1].send(*rows("b"))
+    senders[0].send(*row_batches("a"))
+    senders[1].send(*row_batches("b"))
     gate.channel(1).notify_priority(0)  # newer than 2^32 - 1
-    assert drained(gate) == ["b", "a"]
+    assert drained_gate(gate) == ["b", "a"]
 
 
 def test_a_finished_gate_is_available_for_ever():
@@ -137,17 +137,19 @@ def test_a_channel_ends_its_data_once():
 
 
 def test_an_ended_channel_is_released_and_not_read_again():
-    view = ScriptedView([EndOfPartition(), *rows("ghost")])
+    view = ScriptedView([EndOfPartition(), *row_batches("ghost")])
     gate = local_gate(view, [])
-    assert drained(gate) == [EndOfPartition()]
+    assert drained_gate(gate) == [EndOfPartition()]
     assert view.is_released
     gate.channel(0).notify_data()
     gate.channel(0).notify_priority(9)
-    assert drained(gate) == []
+    assert drained_gate(gate) == []
 
 
 def test_an_error_comes_out_where_the_channel_is_read():
-    gate = local_gate(ScriptedView(rows("a"), error=ExternalError("broken")), rows("b"))
+    gate = local_gate(
+        ScriptedView(row_batches("a"), error=ExternalError("broken")), row_batches("b")
+    )
     assert [gate.poll().element.values, gate.poll().element.values] == [["a"], ["b"]]
     gate.channel(0).notify_data()
     with pytest.raises(ExternalError, match="broken"):
@@ -160,7 +162,7 @@ def test_an_error_makes_a_silent_channel_readable_and_the_first_one_counts():
     gate.channel(1).on_error(ExternalError("second"))
     assert gate.is_available
     with pytest.raises(ExternalError, match="ValueError: first"):
-        drained(gate)
+        drained_gate(gate)
 
 
 def test_a_request_that_fails_is_an_error_of_its_channel():
@@ -190,7 +192,7 @@ def test_partitions_are_requested_once_and_never_after_closing():
 
 
 def test_who_reads_a_closed_gate_is_unwound():
-    views = [ScriptedView(rows("a")), ScriptedView()]
+    views = [ScriptedView(row_batches("a")), ScriptedView()]
     gate = local_gate(*views)
     told = gate.listener.available
     gate.close()
@@ -229,12 +231,12 @@ def test_what_becomes_known_after_the_request_is_asked_for_at_once():
     host = Host()
     gate = gate_of(2, context_of(host))
     gate.request_partitions()
-    host.views[result_id(0)] = ScriptedView(rows("late"))
+    host.views[result_id(0)] = ScriptedView(row_batches("late"))
     gate.update_channel(0, descriptor(0), 0)
     gate.update_channel(1, descriptor(1, THERE), 0)
     assert host.asked_views == [result_id(0)]
     assert [one.index for one, _ in host.requests] == [1]
-    assert drained(gate) == ["late"]
+    assert drained_gate(gate) == ["late"]
 
 
 def test_task_events_are_replayed_to_producers_that_become_known():
@@ -264,7 +266,7 @@ def test_a_channel_is_resumed_while_the_gate_goes_on():
     gate = local_gate(view)
     gate.resume(0)
     assert view.resumed == 1
-    drained(gate)
+    drained_gate(gate)
     with pytest.raises(EngineBug, match="nothing to resume"):
         gate.resume(0)
 
@@ -278,7 +280,7 @@ def test_the_last_record_is_acknowledged_when_the_end_of_the_data_is_read():
 
 
 def test_a_gate_is_set_up_once_and_not_used_before():
-    gate = SingleInputGate(0, 1, context_of(), Listener())
+    gate = SingleInputGate(0, 1, context_of(), GateListener())
     with pytest.raises(EngineBug, match="before it was set up"):
         _ = gate.pool
     gate.setup()
@@ -319,7 +321,7 @@ def test_a_partition_that_is_not_found_here_is_asked_for_again_with_back_off():
 def test_rows_of_the_same_process_are_counted_by_a_guess_and_columns_by_what_some_weigh():
     columns = ColumnBatch(pa.record_batch({"a": pa.array([1, 2, 3, 4])}))
     gate = local_gate([RowBatch([1, 2]), columns, columns.slice(0, 1), Watermark(1)])
-    drained(gate)
+    drained_gate(gate)
     assert gate.bytes_in == 2 * 64 + 4 * 8 + 8
     assert gate.remote_bytes_in == 0
 
@@ -329,7 +331,7 @@ def test_a_partition_that_comes_ends_the_wait():
     gate = gate_of(1, context_of(host))
     gate.update_channel(0, descriptor(0), 0)
     gate.request_partitions()
-    host.arrive(result_id(0), ScriptedView(rows("here")))
-    assert drained(gate) == ["here"]
+    host.arrive(result_id(0), ScriptedView(row_batches("here")))
+    assert drained_gate(gate) == ["here"]
     host.advance(100)
     assert host.timers == []

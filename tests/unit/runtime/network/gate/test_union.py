@@ -9,22 +9,22 @@ from penstock.runtime.elements import EndOfData, EndOfPartition, Watermark
 from penstock.runtime.network.gate.single import EndOfDataStatus
 from penstock.runtime.network.gate.union import UnionInputGate
 from tests.tools.runtime.gates import (
-    Listener,
+    GateListener,
     ScriptedView,
     context_of,
-    drained,
+    drained_gate,
     gate_of,
     local_gate,
     remote_gate,
-    rows,
+    row_batches,
 )
 
 
 def union_of(*gates) -> UnionInputGate:
-    return UnionInputGate(gates, threading.Lock(), Listener())
+    return UnionInputGate(gates, threading.Lock(), GateListener())
 
 
-def listener_of(union: UnionInputGate) -> Listener:
+def listener_of(union: UnionInputGate) -> GateListener:
     return union._ready.listener
 
 
@@ -46,13 +46,15 @@ def test_a_union_takes_two_gates_with_different_indexes():
 
 
 def test_gates_take_turns_whatever_their_number_of_channels():
-    many = local_gate(rows("a1", "a2"), rows("b1", "b2"), index=0)
-    one = local_gate(rows("c1", "c2", "c3"), index=1)
-    assert drained(union_of(many, one)) == ["a1", "c1", "b1", "c2", "a2", "c3", "b2"]
+    many = local_gate(row_batches("a1", "a2"), row_batches("b1", "b2"), index=0)
+    one = local_gate(row_batches("c1", "c2", "c3"), index=1)
+    assert drained_gate(union_of(many, one)) == ["a1", "c1", "b1", "c2", "a2", "c3", "b2"]
 
 
 def test_the_polled_channel_is_the_flattened_one():
-    union = union_of(local_gate([], rows("a"), index=0), local_gate(rows("b"), index=1))
+    union = union_of(
+        local_gate([], row_batches("a"), index=0), local_gate(row_batches("b"), index=1)
+    )
     seen = []
     while union.poll() is not None:
         seen.append(union.last_channel)
@@ -62,14 +64,14 @@ def test_the_polled_channel_is_the_flattened_one():
 def test_a_gate_that_becomes_available_later_is_read():
     views = [ScriptedView(), ScriptedView()]
     union = union_of(*(local_gate(view, index=index) for index, view in enumerate(views)))
-    assert drained(union) == []
+    assert drained_gate(union) == []
     assert not union.is_available
     told = listener_of(union).available
-    views[1].add(*rows("b1", "b2"))
-    views[0].add(*rows("a1"))
+    views[1].add(*row_batches("b1", "b2"))
+    views[0].add(*row_batches("a1"))
     assert listener_of(union).available == told + 1
     assert union.is_available
-    assert drained(union) == ["b1", "a1", "b2"]
+    assert drained_gate(union) == ["b1", "a1", "b2"]
 
 
 def test_priority_of_a_gate_is_priority_of_the_union():
@@ -77,12 +79,12 @@ def test_priority_of_a_gate_is_priority_of_the_union():
     first, (a,) = remote_gate(1, context, 0)
     second, (b,) = remote_gate(1, context, 1)
     union = union_of(first, second)
-    a.send(*rows("a1"))
-    a.send(*rows("a2"))
-    b.send(*rows("b1"))
+    a.send(*row_batches("a1"))
+    a.send(*row_batches("a2"))
+    b.send(*row_batches("b1"))
     b.send(Watermark(1), has_priority=True)
     assert listener_of(union).priority == 1
-    assert drained(union) == [Watermark(1), "a1", "b1", "a2"]
+    assert drained_gate(union) == [Watermark(1), "a1", "b1", "a2"]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +99,7 @@ def test_a_union_ends_with_all_its_gates(drains, expected):
     union.poll()
     assert union.end_of_data is expected
     assert not union.is_finished
-    drained(union)
+    drained_gate(union)
     assert union.is_finished
     assert union.is_available
     assert union.poll() is None

@@ -23,7 +23,7 @@ from penstock.runtime.network.partition.compression import BufferCompressor
 from penstock.runtime.network.partition.result_partition import blocking_partition
 from penstock.runtime.network.partition.subpartition import REFUSED
 from penstock.runtime.network.subpartition_view import NextType
-from tests.tools.runtime.partitions import Listener, Manager, drained, result_partition_id
+from tests.tools.runtime.partitions import Manager, ViewListener, drained_view, result_partition_id
 from tests.tools.runtime.task_parts import values_of
 
 KINDS = {"file": FileData, "auto": MappedFileData, "mmap": MemoryMappedData}
@@ -50,7 +50,7 @@ def part(request, tmp_path):
 
 
 def view_of(part, *, is_encoded=False):
-    return part.create_view(0, Listener(), is_encoded=is_encoded)
+    return part.create_view(0, ViewListener(), is_encoded=is_encoded)
 
 
 def written(part, *values):
@@ -81,7 +81,7 @@ def test_everything_comes_back_in_order_with_kinds_and_timestamps(part):
     part.notify_end_of_data(EndOfData())
     part.finish()
     view = view_of(part)
-    rows, columns, watermark, more, *ends = drained(view)
+    rows, columns, watermark, more, *ends = drained_view(view)
     assert rows.values == [1, "two", 3]
     assert rows.timestamps.tolist() == [5, 6, -(2**63)]
     assert columns.data.equals(table) and columns.timestamps.tolist() == [5, 6]
@@ -170,7 +170,7 @@ def test_consumption_does_not_release_it(part, tmp_path):
     written(part, "b1")
     part.close()
     view = view_of(part)
-    drained(view)
+    drained_view(view)
     view.release()
     assert part.is_consumed
     assert not manager.released
@@ -221,7 +221,7 @@ def test_small_batches_make_large_frames(part):
     part.flush()
     part.finish()
     view = view_of(part)
-    assert [len(b) for b in drained(view)[:-1]] == [100]
+    assert [len(b) for b in drained_view(view)[:-1]] == [100]
     view.release()
 
 
@@ -229,7 +229,7 @@ def test_a_truncated_result_names_the_partition_that_has_to_be_made_anew(part, t
     written(part, *("x" * 1000 for _ in range(5)))
     view = view_of(part)
     os.truncate(tmp_path / "part-0", 30)
-    for action in (lambda: drained(view), lambda: view_of(part)):
+    for action in (lambda: drained_view(view), lambda: view_of(part)):
         with pytest.raises(ResultDataLost) as caught:
             action()
         assert caught.value.partition_id == part.partition_id
@@ -313,7 +313,7 @@ def test_any_interleaving_of_readers_gives_each_what_was_written(
         polled = views[turn].poll()
         got[turn] += [] if polled is None else [polled.element]
     for view, seen in zip(views, got, strict=True):
-        elements = seen + drained(view)
+        elements = seen + drained_view(view)
         assert elements[-1] == EndOfPartition()
         assert Counter(map(type, elements))[Watermark] == len(batches) // 3
         assert values_of(elements) == expected

@@ -19,8 +19,8 @@ from penstock.runtime.network.subpartition_view import NextType
 from tests.tools.runtime.partitions import (
     Barrier,
     Checkpoints,
-    Listener,
-    drained,
+    ViewListener,
+    drained_view,
     pipelined,
     result_partition_id,
 )
@@ -33,7 +33,7 @@ class Queue:
     def __init__(self, frame_bytes=1 << 20, *, has_reader=True) -> None:
         self.partition = pipelined(frame_bytes=frame_bytes)
         self.sub = self.partition.subpartitions[0]
-        self.listener = Listener()
+        self.listener = ViewListener()
         self.view = self.partition.create_view(0, self.listener) if has_reader else None
 
     def notified(self, action, *arguments, **options) -> bool:
@@ -67,7 +67,7 @@ def test_small_batches_are_taken_as_one_with_their_timestamps():
     queue.sub.write(RowBatch([2, 3]))
     assert not queue.view.is_available(has_credit=True)
     queue.partition.flush()
-    (batch,) = drained(queue.view)
+    (batch,) = drained_view(queue.view)
     assert batch.values == [1, 2, 3]
     assert batch.timestamps.tolist() == [5, NO_TIMESTAMP, NO_TIMESTAMP]
     assert queue.sub.records == 3
@@ -102,7 +102,7 @@ def test_rows_that_nobody_encodes_are_weighed_by_their_look():
 def test_a_batch_far_above_the_frame_is_cut():
     queue = Queue(frame_bytes=1000)
     queue.sub.write(columns(a=["x" * 100] * 50))
-    got = drained(queue.view)
+    got = drained_view(queue.view)
     assert sum(map(len, got)) == 50
     assert max(len(batch) for batch in got) <= 10
 
@@ -124,7 +124,7 @@ def test_an_event_comes_after_what_was_written_before_it():
     queue.sub.add(Watermark(7))
     queue.sub.write(RowBatch([2]))
     queue.sub.finish()
-    assert [getattr(e, "values", e) for e in drained(queue.view)] == [
+    assert [getattr(e, "values", e) for e in drained_view(queue.view)] == [
         [1], Watermark(7), [2], EndOfPartition(),
     ]  # fmt: skip
 
@@ -134,7 +134,7 @@ def test_column_batches_of_another_schema_start_a_new_frame():
     given = [columns(a=[1]), columns(a=[2]), columns(a=["x"]), columns(b=[3]), columns(a=[4])]
     for batch in given:
         queue.sub.write(batch)
-    got = drained(queue.view)
+    got = drained_view(queue.view)
     assert [len(batch) for batch in got] == [2, 1, 1, 1]
     assert values_of(got) == values_of(given)
 
@@ -143,14 +143,14 @@ def test_rows_and_columns_are_not_mixed():
     queue = Queue()
     for batch in (RowBatch([1]), columns(a=[2]), RowBatch([3])):
         queue.sub.write(batch)
-    assert values_of(drained(queue.view)) == [1, {"a": 2}, 3]
+    assert values_of(drained_view(queue.view)) == [1, {"a": 2}, 3]
 
 
 def test_large_column_batches_are_not_copied_and_keep_their_place():
     queue, large = Queue(), columns(a=list(range(2000)))
     for batch in (columns(a=[-1]), large, columns(a=[-2])):
         queue.sub.write(batch)
-    got = drained(queue.view)
+    got = drained_view(queue.view)
     assert got[1] is large
     assert [row["a"] for row in values_of(got)] == [-1, *range(2000), -2]
 
@@ -160,7 +160,7 @@ def test_batches_without_rows_do_no_harm():
     empty = columns(a=[1]).slice(0, 0)
     queue.sub.write(empty)
     queue.sub.write(empty)
-    assert values_of(drained(queue.view)) == []
+    assert values_of(drained_view(queue.view)) == []
 
 
 # ---------------------------------------------------------------------- notifications, backlog
@@ -234,11 +234,11 @@ def test_a_frame_that_was_read_before_it_was_finished_is_passed_over():
 
 def test_a_consumer_without_buffers_of_its_own_learns_of_every_frame():
     part = pipelined_partition(result_partition_id(), 1, 1 << 20, lambda: None, delivers_empty=True)
-    sub, view = part.subpartitions[0], part.create_view(0, Listener())
+    sub, view = part.subpartitions[0], part.create_view(0, ViewListener())
     sub.add_frame(RowBatch([1]), is_finished=False)
     assert view.poll().element.values == [1]
     sub.add_frame(RowBatch([2]), is_finished=True)
-    assert [batch.values for batch in drained(view)] == [[], [2]]
+    assert [batch.values for batch in drained_view(view)] == [[], [2]]
 
 
 def test_the_end_is_always_told():
@@ -260,7 +260,7 @@ def test_after_the_end_nothing_can_be_added():
     assert queue.sub.add_frame(RowBatch([1]), is_finished=True) == REFUSED
     queue.sub.write(RowBatch([1]))
     queue.sub.finish()
-    assert drained(queue.view) == [EndOfPartition()]
+    assert drained_view(queue.view) == [EndOfPartition()]
 
 
 def test_sequence_numbers_count_events_too():
@@ -354,7 +354,7 @@ def test_an_aligned_barrier_that_goes_in_its_turn_overtakes_nothing():
     queue.sub.output_state = checkpoints
     queue.finished("A")
     queue.sub.add(Barrier(3, is_timeoutable=True))
-    drained(queue.view)
+    drained_view(queue.view)
     assert checkpoints.completed == [(3, 0, [])]
     queue.sub.time_out_barrier(3)
     assert len(checkpoints.completed) == 1
@@ -384,7 +384,7 @@ def test_there_is_one_consumer_only():
     queue.partition.create_view(0, queue.listener)
     assert queue.listener.data == 0  # it looks once by itself
     with pytest.raises(EngineBug, match="only once"):
-        queue.partition.create_view(0, Listener())
+        queue.partition.create_view(0, ViewListener())
 
 
 def test_the_producer_is_blocked_at_the_bound_and_nothing_is_dropped():

@@ -16,7 +16,7 @@ from penstock.runtime.network.network_memory import NetworkMemory
 from penstock.runtime.network.network_settings import NetworkSettings
 from penstock.runtime.network.partition.pipelined import MAX_QUEUED
 from penstock.runtime.network.partition.result_partition import pool_of
-from tests.tools.runtime.partitions import Listener, Manager, drained, pipelined, views_of
+from tests.tools.runtime.partitions import Manager, ViewListener, drained_view, pipelined, views_of
 
 
 class Wakes:
@@ -52,9 +52,9 @@ def test_the_producer_is_woken_once_when_there_is_room_everywhere():
     views = views_of(part)
     fill(part.subpartitions[0])
     fill(part.subpartitions[1])
-    drained(views[0])
+    drained_view(views[0])
     assert wake.count == 0
-    drained(views[1])
+    drained_view(views[1])
     assert wake.count == 1
 
 
@@ -63,7 +63,7 @@ def test_events_and_the_end_go_to_every_consumer():
     views = views_of(part)
     part.broadcast_event(Watermark(3))
     part.finish()
-    assert [drained(view) for view in views] == [[Watermark(3), EndOfPartition()]] * 3
+    assert [drained_view(view) for view in views] == [[Watermark(3), EndOfPartition()]] * 3
 
 
 def test_after_the_end_nothing_is_written_and_there_is_one_end():
@@ -80,7 +80,7 @@ def test_the_end_of_data_is_told_once():
     views = views_of(part)
     part.notify_end_of_data(EndOfData(drain=False))
     part.notify_end_of_data(EndOfData())
-    assert [drained(view) for view in views] == [[EndOfData(drain=False)]] * 2
+    assert [drained_view(view) for view in views] == [[EndOfData(drain=False)]] * 2
 
 
 def test_a_partition_is_set_up_once_and_known_from_then_on():
@@ -119,7 +119,7 @@ def test_a_task_that_ends_first_leaves_it_to_the_last_consumer():
 
 
 def test_consumers_of_a_failed_partition_are_told_why():
-    part, manager, listener = pipelined(2), Manager(), Listener()
+    part, manager, listener = pipelined(2), Manager(), ViewListener()
     part.setup(manager)
     view = part.create_view(0, listener)
     part.subpartitions[0].add(Watermark(1))
@@ -132,13 +132,13 @@ def test_consumers_of_a_failed_partition_are_told_why():
     with pytest.raises(ProducerFailed, match="producer failed: UserCodeError"):
         view.poll()
     with pytest.raises(PartitionConnectionError, match="released"):
-        part.create_view(1, Listener())
+        part.create_view(1, ViewListener())
 
 
 def test_consumers_of_a_cancelled_partition_are_told_nothing():
     part, manager = pipelined(), Manager()
     part.setup(manager)
-    listener = Listener()
+    listener = ViewListener()
     view = part.create_view(0, listener)
     part.fail(None)
     assert listener.data == 0
@@ -155,7 +155,7 @@ def test_one_that_was_never_set_up_can_be_released():
 def test_it_is_read_whole_when_every_consumer_has_said_so():
     part, told = pipelined(2), []
     part.tell_read_whole = lambda: told.append(part.is_read_whole)
-    views = [part.create_view(index, Listener()) for index in range(2)]
+    views = [part.create_view(index, ViewListener()) for index in range(2)]
     views[1].acknowledge_all_records()
     views[1].acknowledge_all_records()
     assert not part.is_read_whole and not told
@@ -166,8 +166,8 @@ def test_it_is_read_whole_when_every_consumer_has_said_so():
 def test_a_consumer_that_lets_go_has_nothing_more_to_read():
     part = pipelined(2)
     part.setup(Manager())
-    part.create_view(0, Listener()).acknowledge_all_records()
-    part.create_view(1, Listener()).release()
+    part.create_view(0, ViewListener()).acknowledge_all_records()
+    part.create_view(1, ViewListener()).release()
     assert part.is_read_whole
 
 
@@ -177,7 +177,7 @@ def test_the_type_is_kept():
 
 def test_a_flush_shows_what_is_gathered_everywhere():
     part = pipelined(2)
-    listeners = [Listener(), Listener()]
+    listeners = [ViewListener(), ViewListener()]
     for index, listener in enumerate(listeners):
         part.create_view(index, listener)
     part.subpartitions[1].write(RowBatch([1]))
@@ -199,13 +199,13 @@ def pooled(subpartitions, wake=lambda: None, memory_bytes=10 << 20, **settings):
 
 def test_each_frame_of_data_holds_a_buffer_until_it_is_taken():
     part, memory = pooled(1)
-    view = part.create_view(0, Listener())
+    view = part.create_view(0, ViewListener())
     sub = part.subpartitions[0]
     sub.add_frame(RowBatch([1]), is_finished=True)
     sub.add(Watermark(1))
     sub.write(RowBatch([2]))
     assert memory.buffers_in_use == 2
-    drained(view)
+    drained_view(view)
     assert memory.buffers_in_use == 1  # that of the frame which is still being filled
     part.release()
     assert memory.buffers_in_use == 0
@@ -214,7 +214,7 @@ def test_each_frame_of_data_holds_a_buffer_until_it_is_taken():
 def test_without_a_buffer_the_partition_is_not_available():
     wake = Wakes()
     part, _ = pooled(2, wake, buffers_per_channel=1, floating_per_gate=1)  # 3 buffers
-    view = part.create_view(0, Listener())
+    view = part.create_view(0, ViewListener())
     for _ in range(2):
         assert part.is_available
         part.subpartitions[0].add_frame(RowBatch([1]), is_finished=True)
