@@ -34,7 +34,7 @@ check: $(STAMP)
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	$(PY) -m pytest tests/test_tidy.py
+	$(PY) -m pytest tests/test_tidy.py tests/test_mirror.py
 
 sim: $(STAMP)
 	$(PY) -m simulation --seeds $(SEEDS) $(ARGS)
