@@ -16,6 +16,7 @@ from tests.chaos.test_driver_failover import SETTINGS, Driver, store_of
 from tests.chaos.test_killed_taskmanager import RUNS, Trap, Watcher
 from tests.spark.processes import taskmanagers_left
 from tests.spark.programs import environment
+from tests.tools.output_files import committed_lines, files_below
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos]
 VALUES = 4000
@@ -53,9 +54,7 @@ def counts(folder: Path, trap: Trap, directory: Path):
 
 
 def check_files(folder: Path) -> None:
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    assert not [path for path in files if path.name.startswith(".")], "leftovers"
-    found = Counter(line for path in files for line in path.read_text().splitlines())
+    found = Counter(committed_lines(folder))
     of_key = Counter(value % KEYS for value in range(VALUES))
     expected = {f"{key} {count + 1}" for key in of_key for count in range(of_key[key])}
     assert not {line: n for line, n in found.items() if n > 1}, "doubled"
@@ -72,7 +71,7 @@ def test_a_killed_taskmanager_costs_no_record_and_doubles_none(spark, tmp_path, 
     assert watcher.restarts == 1
     check_files(tmp_path / "out")
     assert client.get_checkpoints().result().restored == 1
-    assert not [path for path in (tmp_path / "checkpoints").rglob("*") if path.is_file()]
+    assert not files_below(tmp_path / "checkpoints")
     assert not taskmanagers_left()
 
 
@@ -148,7 +147,7 @@ def test_a_killed_drivers_job_goes_on_from_its_newest_checkpoint(program, tmp_pa
     assert second.wait() == 0, second.said
     assert "it goes on from checkpoint" in second.said
     check_files(tmp_path / "out")
-    assert not [path for path in (tmp_path / "checkpoints").rglob("*") if path.is_file()]
+    assert not files_below(tmp_path / "checkpoints")
     assert store_of(tmp_path).job_keys() == []
 
 

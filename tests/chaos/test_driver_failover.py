@@ -22,6 +22,7 @@ from penstock.model.errors import JobCancelledError, JobExecutionError
 from tests.chaos.test_killed_taskmanager import Trap
 from tests.spark.processes import command_of
 from tests.spark.programs import environment
+from tests.tools.output_files import committed_lines, files_below
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos]
 ROOT = str(Path(penstock.__file__).parents[1])
@@ -165,9 +166,7 @@ def store_of(folder: Path) -> FileJobStore:
 
 def check_result(folder: Path) -> None:
     """Each value once; nothing in progress; nothing left in the store."""
-    files = [path for path in (folder / "out").rglob("*") if path.is_file()]
-    assert not [path for path in files if path.name.startswith(".")], "leftovers"
-    values = [int(line) for path in files for line in path.read_text().splitlines()]
+    values = [int(line) for line in committed_lines(folder / "out")]
     assert sorted(values) == list(range(VALUES))
     assert store_of(folder).job_keys() == []
 
@@ -265,7 +264,7 @@ def test_a_failed_job_leaves_no_entry(spark, tmp_path):
     with pytest.raises(JobExecutionError, match="ZeroDivisionError"):
         with_store(tmp_path, lambda v: v // (v - 777)).execute("fails")
     assert store_of(tmp_path).job_keys() == []
-    assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert not files_below(tmp_path / "out")
 
 
 def test_a_cancelled_job_leaves_no_entry(spark, tmp_path):
@@ -277,4 +276,4 @@ def test_a_cancelled_job_leaves_no_entry(spark, tmp_path):
     with pytest.raises(JobCancelledError):
         client.get_job_execution_result().result()
     assert store_of(tmp_path).job_keys() == []
-    assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert not files_below(tmp_path / "out")

@@ -20,6 +20,7 @@ from penstock.model.errors import JobExecutionError
 from penstock.model.states import ExecutionState, JobStatus
 from tests.spark.processes import executor_jvms, taskmanagers_left
 from tests.spark.programs import LINES, environment, expected_counts, last_counts
+from tests.tools.output_files import committed_lines
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos]
 RUNS = range(int(os.environ.get("PENSTOCK_CHAOS_RUNS", "1")))
@@ -90,9 +91,7 @@ def counts_to_files(folder: Path, trap_before=None, trap_after=None):
 
 
 def check_files(folder: Path) -> None:
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    assert not [path for path in files if path.name.startswith(".")], "leftovers"
-    pairs = [line.rsplit(" ", 1) for path in files for line in path.read_text().splitlines()]
+    pairs = [line.rsplit(" ", 1) for line in committed_lines(folder)]
     updates = [(word, int(count)) for word, count in pairs]
     assert last_counts(updates) == expected_counts()
     assert Counter(word for word, _ in updates) == expected_counts()

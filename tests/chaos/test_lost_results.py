@@ -15,6 +15,7 @@ from penstock.hosting.spark.host import SparkHost
 from tests.chaos.test_killed_taskmanager import RUNS, Trap, Watcher
 from tests.spark.processes import taskmanagers_left
 from tests.spark.programs import environment
+from tests.tools.output_files import files_below, lines_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos]
 NUMBERS = 20_000
@@ -47,8 +48,8 @@ def test_a_result_that_is_lost_while_it_is_read_is_made_anew(spark, tmp_path, ki
     os.kill(pid, signal.SIGKILL)
     client.get_job_execution_result().result()
     assert watcher.restarts >= 1
-    written = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
-    counts = Counter(int(line) for path in written for line in path.read_text().splitlines())
+    written = files_below(tmp_path / "out")
+    counts = Counter(int(line) for line in lines_in(written))
     assert counts == Counter(range(1, NUMBERS + 1))
     assert not taskmanagers_left()
     # What the killed one left went when the one in its place started, the rest with the others.

@@ -23,6 +23,7 @@ from penstock.model.errors import JobExecutionError
 from penstock.model.states import ExecutionState
 from tests.spark.programs import LINES, environment, expected_counts
 from tests.spark.sessions import LOCAL
+from tests.tools.output_files import files_below, lines_in
 
 pytestmark = pytest.mark.spark
 
@@ -44,8 +45,7 @@ def pairs_of(line):
 
 
 def written(folder):
-    files = [path for path in Path(folder).rglob("*") if path.is_file()]
-    return Counter(line for path in files for line in path.read_text().splitlines())
+    return Counter(lines_in(files_below(Path(folder))))
 
 
 @pytest.mark.parametrize("is_typed", [False, True])
@@ -194,7 +194,7 @@ def test_sparks_event_log_shows_two_stages_and_no_taskmanager(spark_on, tmp_path
         assert sum(found) == sum(range(1000))
     spark_on(LOCAL)  # the log is complete when its session is over
     files = list(tmp_path.rglob("events_*"))
-    events = [json.loads(line) for path in files for line in path.read_text().splitlines()]
+    events = [json.loads(line) for line in lines_in(files)]
     stages = [one for one in events if one["Event"] == "SparkListenerStageCompleted"]
     assert [one["Stage Info"]["Number of Tasks"] for one in stages] == [1, 2]
     tasks = [one for one in events if one["Event"] == "SparkListenerTaskEnd"]

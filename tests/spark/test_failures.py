@@ -32,6 +32,7 @@ from penstock.model.errors import (
 from penstock.model.states import JobStatus
 from tests.spark.processes import taskmanagers_left
 from tests.spark.programs import LINES, environment, expected_counts
+from tests.tools.output_files import files_below, lines_in
 
 pytestmark = pytest.mark.spark
 NO_WATERMARKS = WatermarkStrategy.no_watermarks()
@@ -93,8 +94,8 @@ def test_a_function_that_fails_once_is_restarted_and_the_files_are_right(spark, 
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 50))
     words_to_files(env, tmp_path / "out", FailsAtFirst(1))
     env.execute("restarts")
-    files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
-    words = Counter(line for path in files for line in path.read_text().splitlines())
+    files = files_below(tmp_path / "out")
+    words = Counter(lines_in(files))
     assert recorder.restarts >= 1
     assert words == expected_counts()
     assert not [path for path in files if path.name.startswith(".")]
@@ -111,7 +112,7 @@ def test_when_the_attempts_are_used_up_the_users_traceback_is_shown_and_no_file_
     assert "RuntimeError: attempt" in text
     assert "gives up" in text
     assert "in operator: Fails" in text
-    assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert not files_below(tmp_path / "out")
 
 
 # ---------------------------------------------------------------------- resources

@@ -23,6 +23,7 @@ from tests.spark.sessions import FAILS_FAST, LOCAL
 from tests.spark.standalone import standalone
 from tests.spark.waiting import until_there
 from tests.tools.network import network
+from tests.tools.output_files import files_below
 
 pytestmark = pytest.mark.spark
 CORES = 3
@@ -153,7 +154,7 @@ def test_a_host_that_is_cut_off_in_the_middle_costs_nothing_of_the_result(cluste
     client.get_job_execution_result().result()
     cutter.join()
     cut[0].join_again()
-    files = [path for path in (folder / "out").rglob("*") if path.is_file()]
+    files = files_below(folder / "out")
     lines = [line for path in files for line in path.read_text().split()]
     assert Counter(map(int, lines)) == Counter(range(1, COUNT + 1))
 

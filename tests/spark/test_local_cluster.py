@@ -22,6 +22,7 @@ from penstock.model.ids import JobId
 from penstock.model.states import ExecutionState, JobStatus
 from tests.spark.processes import taskmanagers_left
 from tests.spark.programs import LINES, environment, expected_counts, last_counts, word_count
+from tests.tools.output_files import files_below, lines_in
 
 pytestmark = pytest.mark.spark
 THREE_SLOTS = {"taskmanager.numberOfTaskSlots": "3"}
@@ -56,8 +57,8 @@ def figure(env, folder):
 
 
 def read_counts(folder):
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    pairs = [line.rsplit(" ", 1) for path in files for line in path.read_text().splitlines()]
+    files = files_below(folder)
+    pairs = [line.rsplit(" ", 1) for line in lines_in(files)]
     return [(word, int(count)) for word, count in pairs]
 
 

@@ -24,6 +24,7 @@ from penstock.datastream.formats.parquet import ParquetFormat, ParquetWriterFact
 from penstock.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
 from tests.spark.processes import taskmanagers_left
 from tests.spark.programs import environment
+from tests.tools.output_files import committed_lines, files_below
 from tests.tools.programs.environments import collected
 from tests.tools.programs.user_functions import MeanOf, SecondIsTime
 
@@ -32,9 +33,7 @@ NO_WATERMARKS = WatermarkStrategy.no_watermarks()
 
 
 def text_files(folder) -> list[str]:
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    assert not [path for path in files if path.name.startswith(".")]
-    return [line for path in files for line in path.read_text().splitlines()]
+    return committed_lines(folder)
 
 
 # ---------------------------------------------------------------------- files
@@ -100,7 +99,7 @@ def test_parquet_goes_through_columns_and_back_to_parquet(spark, tmp_path):
     sink = FileSink.for_bulk_format(str(tmp_path / "out"), ParquetWriterFactory()).build()
     chosen.sink_to(sink)
     env.execute("parquet")
-    files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    files = files_below(tmp_path / "out")
     rows = [tuple(row.values()) for path in files for row in pq.read_table(path).to_pylist()]
     expected = [(f"key{i % 7}", i / 2) for i in index if i % 11 and i >= 5000]
     assert sorted(rows) == sorted(expected)

@@ -24,7 +24,7 @@ class PartitionRegistry:
 
     def __init__(self, request_timeout_s: float = REQUEST_TIMEOUT_S) -> None:
         """`request_timeout_s`: how long a request waits for its partition."""
-        self._request_timeout_s = request_timeout_s
+        self.request_timeout_s = request_timeout_s
         self._lock = threading.Lock()
         self._partitions: dict[ResultPartitionId, ResultPartition] = {}
         self._waiting: dict[ResultPartitionId, list[tuple[float, Found]]] = {}
@@ -50,7 +50,7 @@ class PartitionRegistry:
             partition = self._partitions.get(partition_id)
             if partition is None:
                 waiting = self._waiting.setdefault(partition_id, [])
-                waiting.append((now_s + self._request_timeout_s, found))
+                waiting.append((now_s + self.request_timeout_s, found))
                 return
         found(partition)
 

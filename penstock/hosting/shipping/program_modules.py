@@ -44,7 +44,7 @@ def user_modules_archive(python_files: Sequence[str] = ()) -> bytes:
     The same files give the same bytes. Raises: ConfigurationError for a missing file, GraphError above
     `MODULES_LIMIT_BYTES`.
     """
-    contents = _beside_main() | _loaded_modules()
+    contents = modules_beside_main() | _loaded_modules()
     for path in python_files:
         contents.update(_named_file(Path(local_path(path) or path)))
     if not contents:
@@ -106,7 +106,7 @@ def _source_of(module: Any, path: str) -> bytes | None:
     return None
 
 
-def _beside_main() -> dict[str, bytes]:
+def modules_beside_main() -> dict[str, bytes]:
     """Modules that stand beside the main script, for imports inside functions; up to `_BESIDE_LIMIT`."""
     main = sys.modules.get("__main__")
     script = getattr(main, "__file__", None)

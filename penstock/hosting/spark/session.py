@@ -165,7 +165,7 @@ def ensure_java() -> None:
     home = os.environ.get("JAVA_HOME")
     on_path = shutil.which("java")
     named = Path(home) / "bin" / "java" if home else Path(on_path or "java")
-    version = _java_major(named)
+    version = java_major(named)
     if version is not None and version >= _JAVA_MIN:
         return
     if home and version is not None:
@@ -174,7 +174,7 @@ def ensure_java() -> None:
         )
     others = [Path(on_path)] if on_path else []
     for java in [*others, *(Path(keg) / "bin" / "java" for keg in _kegs())]:
-        if (_java_major(java) or 0) >= _JAVA_MIN:
+        if (java_major(java) or 0) >= _JAVA_MIN:
             found = str(java.resolve().parent.parent)
             print(f"penstock: JAVA_HOME is {home or 'not set'}; using {found}", file=sys.stderr)
             os.environ["JAVA_HOME"] = found
@@ -200,7 +200,7 @@ def _kegs() -> list[str]:
     ]
 
 
-def _java_major(java: Path) -> int | None:
+def java_major(java: Path) -> int | None:
     """None: there is no Java that runs (macOS keeps a `java` that only says so)."""
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)

@@ -70,9 +70,9 @@ class Policy:
 class CoreKeeper:
     """Looks and acts every tick, on a thread of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: Policy | None = None) -> None:
         self._allowed = os.sched_getaffinity(0)
-        self._policy = Policy()
+        self._policy = policy or Policy()
         self._is_kept = False
         self._last: dict[str, tuple[int, int]] = {}
         self._looked_ns = time.monotonic_ns()

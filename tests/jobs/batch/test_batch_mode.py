@@ -26,6 +26,7 @@ from penstock.model.errors import (
     JobExecutionError,
 )
 from penstock.runtime.elements import MAX_WATERMARK, MIN_WATERMARK
+from tests.tools.output_files import files_below
 from tests.tools.programs.environments import batch_environment, collected
 from tests.tools.programs.user_functions import ValueIsTime
 
@@ -134,7 +135,7 @@ def test_an_error_names_operator_record_and_line_and_leaves_no_output(tmp_path):
     numbers.map(lambda value: str(1 // (value - 7)), Types.STRING()).sink_to(sink)
     with pytest.raises(JobExecutionError, match=r"(?s)ZeroDivisionError.*at record: +7"):
         env.execute("wrong")
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    assert files_below(tmp_path) == []
 
 
 def test_a_cancelled_job_says_so(tmp_path):

@@ -4,12 +4,12 @@ from collections import Counter
 
 import pytest
 
+from tests.tools.output_files import hidden_below
 from tests.tools.programs.checkpoint_programs import (
     FailsOnce,
     HeldSource,
     Watcher,
     expected_sums,
-    hidden_of,
     lines_of,
     restarting_environment,
     sums_to_file,
@@ -45,7 +45,7 @@ def run(stage, tmp_path, **settings):
 @pytest.mark.parametrize("mode", MODES)
 def test_each_record_counts_once(mode, stage, tmp_path):
     assert run(stage, tmp_path, **MODES[mode]) == expected_sums(4, COUNT)
-    assert hidden_of(tmp_path / "out") == []
+    assert hidden_below(tmp_path / "out") == []
 
 
 def test_at_least_once_loses_nothing(stage, tmp_path):

@@ -8,13 +8,13 @@ from penstock.hosting.checkpoints.storage import CheckpointStorage
 from penstock.hosting.file_systems import CheckpointDamaged, CheckpointIoError, LocalFiles
 from penstock.model.checkpoints import FileHandle
 from penstock.model.errors import ConfigurationError, ExternalError
+from tests.tools.output_files import files_below, hidden_below
 from tests.tools.programs.checkpoint_programs import (
     FailsOnce,
     HeldSource,
     Watcher,
     expected_sums,
     file_sink,
-    hidden_of,
     lines_of,
     restarting_environment,
     sums_to_file,
@@ -34,7 +34,7 @@ def checkpointed(observer, tmp_path, **more):
 
 
 def left_in(folder):
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+    return files_below(folder)
 
 
 def test_after_a_failure_each_record_counts_once(tmp_path, stage):
@@ -46,7 +46,7 @@ def test_after_a_failure_each_record_counts_once(tmp_path, stage):
     client.get_job_execution_result().result()
     assert stage.failed.is_set()
     assert lines_of(tmp_path / "out") == expected_sums(3, 40)
-    assert hidden_of(tmp_path / "out") == []
+    assert hidden_below(tmp_path / "out") == []
     statistics = client.get_checkpoints().result()
     assert watcher.restored
     assert watcher.restored[0] is not None, "it began anew"
@@ -128,7 +128,7 @@ def test_a_job_stopped_with_a_savepoint_goes_on_from_it(tmp_path, stage):
     assert client.get_job_status().result().name == "FINISHED"
     first = lines_of(tmp_path / "out")
     assert set(first) <= set(expected_sums(2, 20))
-    assert hidden_of(tmp_path / "out") == []
+    assert hidden_below(tmp_path / "out") == []
 
     stage.gate.set()
     env = checkpointed(Watcher(), tmp_path, parallelism=3, execution__state_recovery__path=folder)

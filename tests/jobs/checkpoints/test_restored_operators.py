@@ -15,11 +15,11 @@ from penstock.datastream.connectors import DataGeneratorSource
 from penstock.datastream.connectors.base import ReaderStatus, SplitBatch
 from penstock.datastream.state import ListStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
+from tests.tools.output_files import files_below, hidden_below, lines_in
 from tests.tools.programs.checkpoint_programs import (
     STAGES,
     Watcher,
     file_sink,
-    hidden_of,
     restarting_environment,
 )
 from tests.tools.programs.user_functions import same
@@ -155,9 +155,8 @@ def lines(tmp_path, program, failing, rate=None, **settings):
     out = tmp_path / "out"
     program(numbers).map(str).sink_to(file_sink(out))
     env.execute("restored")
-    assert hidden_of(out) == []
-    files = [path for path in out.rglob("*") if path.is_file()]
-    return Counter(line for path in files for line in path.read_text().splitlines()), watcher
+    assert hidden_below(out) == []
+    return Counter(lines_in(files_below(out))), watcher
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from penstock.runtime.sources.contract import (
     SplitBatch,
     SplitEnumerator,
 )
+from tests.tools.output_files import files_below, lines_in
 from tests.tools.programs.environments import RESTARTS, minicluster_environment
 from tests.tools.programs.user_functions import first_of, running_sum
 
@@ -211,14 +212,10 @@ def _no_watermarks():
 
 def lines_of(folder: Path) -> list[tuple[int, int]]:
     """What is committed."""
-    files = [path for path in folder.rglob("*") if path.is_file()]
+    files = files_below(folder)
     visible = [path for path in files if not path.name.startswith(".")]
-    lines = [line.split() for path in visible for line in path.read_text().splitlines()]
+    lines = [line.split() for line in lines_in(visible)]
     return sorted((int(split), int(total)) for split, total in lines)
-
-
-def hidden_of(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob(".*") if path.is_file()]
 
 
 def expected_sums(splits: int, count: int) -> list[tuple[int, int]]:

@@ -11,6 +11,7 @@ from penstock.hosting.ha.settings import ha_settings_of
 from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.observer import JobObserver
 from penstock.model.config import Settings
+from tests.tools.output_files import committed_lines
 from tests.tools.programs.environments import minicluster_environment
 
 LEASE_MS = 2000
@@ -42,9 +43,7 @@ def numbers_to_file(env, folder: Path, function=lambda v: v) -> None:
 
 
 def result_of(folder: Path) -> list[int]:
-    files = [path for path in (folder / "out").rglob("*") if path.is_file()]
-    assert not [path for path in files if path.name.startswith(".")], "leftovers"
-    return sorted(int(line) for path in files for line in path.read_text().split())
+    return sorted(int(line) for line in committed_lines(folder / "out"))
 
 
 class HeldFunction:

@@ -81,11 +81,12 @@ class Broker:
     # ------------------------------------------------------------------ for tests
 
     def cut(self):
-        """All connections, without a word."""
+        """All connections, without a word. They are gone then: nothing more is delivered to them."""
         with self.lock:
             connections = list(self.connections)
         for connection in connections:
             connection.cut()
+        self.wait_for(lambda: not any(one in self.connections for one in connections))
 
     def cut_at(self, method, *, is_before):
         """The connection that the next such method comes on: `before` it is carried out, or after."""

@@ -24,6 +24,7 @@ from penstock.model.messages import Committable
 from penstock.runtime.batch.graph import in_batch
 from penstock.runtime.sources.contract import Source
 from tests.tools.hosting.fake_executor import FakeExecutor
+from tests.tools.output_files import files_below
 
 JOB = JobId("a" * 32)
 LINES = [f"line {number}" for number in range(20_000)]
@@ -75,5 +76,5 @@ def test_the_winners_files_are_all_that_is_left(tmp_path, winner):
     assert len(finals) == 1  # what becomes visible does not tell who won
     committables = [Committable(*one) for one in reports[winner].committables]
     commit_all(committers_of(places), committables, job_prefix_of(JOB))
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    files = files_below(tmp_path)
     assert [path.read_text().splitlines() for path in files] == [LINES]

@@ -15,6 +15,7 @@ from penstock.model.checkpoints import DatabaseHandle, OperatorSubtaskState
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 from tests.tools.hosting.stored_checkpoints import JOB, LARGE, checkpoint, stored
+from tests.tools.output_files import files_below
 from tests.tools.programs.checkpoint_programs import (
     FailsOnce,
     HeldSource,
@@ -131,7 +132,7 @@ def test_a_savepoint_may_lie_in_another_file_system_than_the_checkpoints(
     ]
     read_savepoint(folder).dispose()
     assert store.files("there") == []
-    assert not [path for path in (tmp_path / "here").rglob("*") if path.is_file()]
+    assert not files_below(tmp_path / "here")
 
 
 def test_damage_in_a_bucket_is_found_and_the_checkpoint_before_is_used(store):

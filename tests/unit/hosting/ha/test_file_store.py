@@ -35,17 +35,18 @@ def crash_at(monkeypatch, name):
     monkeypatch.setattr(ha_store, name, die)
 
 
-def test_a_crash_while_an_entry_is_written_leaves_none(store, monkeypatch):
+def test_a_crash_while_an_entry_is_written_leaves_none(store, tmp_path, monkeypatch):
+    entries = tmp_path / "cluster" / KEY
     with monkeypatch.context() as patch:
         crash_at(patch, "_sync_folder")  # all is written, nothing is renamed
         with pytest.raises(KeyboardInterrupt):
             store.create(KEY, b"job", lease("a"))
-    assert [n for n in os.listdir(store._root / KEY) if n.startswith("new-")]
+    assert [n for n in os.listdir(entries) if n.startswith("new-")]
     assert store.find(KEY) is None
     assert store.job_keys() == []
     entry = store.create(KEY, b"another", lease("b"))
     assert store.read(entry, "job") == b"another"
-    assert not [n for n in os.listdir(store._root / KEY) if n.startswith("new-")]
+    assert not [n for n in os.listdir(entries) if n.startswith("new-")]
 
 
 def test_a_crash_while_a_result_is_written_leaves_none(store, monkeypatch):
@@ -89,10 +90,10 @@ def test_a_damaged_job_is_refused_unread(store, damage):
         store.read(entry, "job")
 
 
-def test_a_job_of_another_key_is_refused_unread(store):
+def test_a_job_of_another_key_is_refused_unread(store, tmp_path):
     entry = store.create(KEY, b"job", lease("a"))
     with pytest.raises(ExternalError, match="key-file"):
-        FileJobStore(store._root, b"secret of 16 bytes").read(entry, "job")
+        FileJobStore(tmp_path / "cluster", b"secret of 16 bytes").read(entry, "job")
 
 
 def test_a_damaged_lease_runs_out_like_any_other(store):

@@ -249,7 +249,7 @@ def test_nothing_follows_a_record_that_could_not_be_encoded():
 
 def test_a_partition_that_does_not_come_is_asked_about_and_found_at_the_next_try(planes):
     here, there = planes
-    here.registry._request_timeout_s = 0.0
+    here.registry.request_timeout_s = 0.0
     part = partition(0)
     consumer = Consumer(there).read(0, descriptor(here, part))
     partition_id, answered = consumer.asked.get(timeout=10)
@@ -263,7 +263,7 @@ def test_a_partition_that_does_not_come_is_asked_about_and_found_at_the_next_try
 
 def test_a_partition_that_never_comes_fails_its_consumer(planes):
     here, there = planes
-    here.registry._request_timeout_s = 0.0
+    here.registry.request_timeout_s = 0.0
     part = partition(0)
     consumer = Consumer(there).read(0, descriptor(here, part))
     for _ in range(2):

@@ -367,4 +367,4 @@ def test_options_that_java_tells_of_first_do_not_hide_its_version(tmp_path):
     java = fake_java(tmp_path, "17.0.9")
     text = java.read_text("utf-8").replace("echo ", "echo 'Picked up: -Dx=\"y\"' >&2\necho ", 1)
     java.write_text(text, "utf-8")
-    assert spark_session._java_major(java) == 17
+    assert spark_session.java_major(java) == 17

@@ -8,6 +8,7 @@ import pytest
 from penstock.hosting.task_services.local_copies import LocalCopies, Owner
 from penstock.model.checkpoints import FileHandle
 from penstock.model.ids import AllocationId, ExecutionVertexId, VertexId
+from tests.tools.output_files import files_below
 from tests.tools.programs.checkpoint_programs import (
     FailsOnce,
     HeldSource,
@@ -122,4 +123,4 @@ def test_a_task_that_starts_again_in_its_slot_reads_nothing_from_afar(
     local = sum(io.restored_local_bytes for io in metrics)
     remote = sum(io.restored_remote_bytes for io in metrics)
     assert (local > 0, remote > 0) == (is_local, not is_local)
-    assert not [path for path in (tmp_path / "io").rglob("*") if path.is_file()]
+    assert not files_below(tmp_path / "io")

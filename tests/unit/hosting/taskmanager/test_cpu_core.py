@@ -2,6 +2,7 @@
 
 import os
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -64,9 +65,8 @@ def test_now_and_then_it_is_free_to_show_that_it_would_use_more():
 
 def test_all_threads_are_placed_and_freed():
     allowed = os.sched_getaffinity(0)
-    keeper = CoreKeeper()
     decisions = iter([True, True, False])
-    keeper._policy.is_kept = lambda load: next(decisions)
+    keeper = CoreKeeper(SimpleNamespace(is_kept=lambda load: next(decisions)))
     stop = threading.Event()
     other = threading.Thread(target=stop.wait)
     other.start()
@@ -86,8 +86,7 @@ def test_all_threads_are_placed_and_freed():
 
 def test_a_thread_that_ends_while_it_is_looked_at_is_looked_at_again(monkeypatch):
     allowed = os.sched_getaffinity(0)
-    keeper = CoreKeeper()
-    keeper._policy.is_kept = lambda load: True
+    keeper = CoreKeeper(SimpleNamespace(is_kept=lambda load: True))
     places = iter([None, min(allowed)])
     monkeypatch.setattr(cpu_core, "_core_of", lambda thread: next(places))
     try:

@@ -36,9 +36,9 @@ class Doubled:
         return value["at"] * 2
 
 
-def started(*polled, strategy=MONOTONOUS, interval_ms=200):
+def started(*polled, strategy=MONOTONOUS, interval_ms=200, reader=None):
     operator, clock = SourceOperator(NoSource(), strategy), SourceClock()
-    operator.start(FakeReader(*polled), clock, SourceSettings(interval_ms))
+    operator.start(reader or FakeReader(*polled), clock, SourceSettings(interval_ms))
     return operator, clock
 
 
@@ -145,10 +145,11 @@ def polled_at(operator, clock, *times):
 
 
 def test_a_reader_without_a_split_becomes_idle_and_active_with_its_first_record():
-    operator, clock = started(strategy=IDLE_AFTER_300)
+    reader = FakeReader()
+    operator, clock = started(reader=reader, strategy=IDLE_AFTER_300)
     assert polled_at(operator, clock, 200, 400) == []
     assert polled_at(operator, clock, 600, 800, 1000) == [IDLE]
-    operator._reader.polled.append(batch("s", 7))
+    reader.polled.append(batch("s", 7))
     active, rows, watermark = polled_at(operator, clock, 1200)
     assert (active, rows.values, watermark) == (ACTIVE, ["v7"], Watermark(6))
 
@@ -161,9 +162,10 @@ def test_a_reader_whose_splits_are_finished_becomes_idle_too():
 
 def test_a_source_without_watermarks_is_idle_only_while_it_is_quiet():
     strategy = WatermarkStrategy.no_watermarks().with_idleness(Duration.of_millis(300))
-    operator, clock = started(batch("s", 7), strategy=strategy)
+    reader = FakeReader(batch("s", 7))
+    operator, clock = started(reader=reader, strategy=strategy)
     assert polled_at(operator, clock, 0, 200, 400, 600, 800)[-1] == IDLE
-    operator._reader.polled.append(batch("s", 8))
+    reader.polled.append(batch("s", 8))
     statuses = [e for e in polled_at(operator, clock, 900, 1000) if e in (IDLE, ACTIVE)]
     assert statuses == [ACTIVE]
 
@@ -177,10 +179,11 @@ def test_splits_that_are_read_side_by_side_hold_the_watermark_from_when_they_are
             return splits
 
     operator, clock = SourceOperator(NoSource(), MONOTONOUS), SourceClock()
-    operator.start(SideBySide(batch("a", 100)), clock, SourceSettings())
+    reader = SideBySide(batch("a", 100))
+    operator.start(reader, clock, SourceSettings())
     operator.add_splits(["a", "b"])
     assert watermarks(polled_at(operator, clock, 0, 200)) == []
-    operator._reader.polled.append(batch("b", 50))
+    reader.polled.append(batch("b", 50))
     assert watermarks(polled_at(operator, clock, 400)) == [49]
 
 
