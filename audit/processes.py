@@ -1,6 +1,6 @@
 """The processes of a run, found by a mark in their environment, and what can be done to them from outside.
 
-Nothing here reaches into Penstock: signals, limits and file descriptors are the operating system's.
+Nothing here reaches into Penstock but for the name of its processes: signals, limits and file descriptors are the operating system's.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import threading
 from collections.abc import Sequence
 
 import psutil
+
+from penstock.hosting.taskmanager.child import PROCESS_NAME
 
 MARK = "PENSTOCK_AUDIT"
 _SYS_PIDFD_GETFD = 438
@@ -34,7 +36,7 @@ def of_run(mark: str) -> list[psutil.Process]:
 
 
 def taskmanagers(mark: str) -> list[psutil.Process]:
-    return _called(of_run(mark), "taskmanager_process")
+    return _called(of_run(mark), PROCESS_NAME)
 
 
 def executors(mark: str) -> list[psutil.Process]:

@@ -30,6 +30,7 @@ from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.program.executor import ClusterExecutor
 from penstock.hosting.spark.host import SparkHost
+from penstock.hosting.taskmanager.child import PROCESS_NAME
 
 KILLS_MIN: Final = 20
 FREEZES_MIN: Final = 5
@@ -94,7 +95,7 @@ def _taskmanagers() -> list[psutil.Process]:
     found = []
     for process in psutil.Process().children(recursive=True):
         try:
-            if "taskmanager_process" in " ".join(process.cmdline()):
+            if PROCESS_NAME in " ".join(process.cmdline()):
                 found.append(process)
         except psutil.Error:  # it ends while we look
             continue

@@ -28,6 +28,7 @@ from penstock.datastream.connectors.base import (
     ReaderContext,
     Source,
 )
+from penstock.hosting.taskmanager.child import PROCESS_NAME
 from penstock.runtime.elements import Batch, RowBatch
 
 WARM_UP_S = 30
@@ -35,7 +36,7 @@ SAMPLE_S = 5
 MEMORY_FACTOR = 1.2
 START_WAIT_S = 60
 BATCH = 4096
-_TASKMANAGER = b"taskmanager_process"
+_TASKMANAGER = PROCESS_NAME.encode()
 _MIB_SLACK = 16  # of a process that is small
 
 

@@ -18,6 +18,7 @@ import penstock
 from penstock.common import Encoder
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.hosting.ha.store import FileJobStore
+from penstock.hosting.taskmanager.child import PROCESS_NAME
 from penstock.model.errors import JobCancelledError, JobExecutionError
 from tests.chaos.test_killed_taskmanager import Trap
 from tests.spark.processes import command_of
@@ -214,7 +215,7 @@ def test_a_stopped_driver_that_goes_on_is_fenced_and_commits_nothing(drivers, tm
     os.mkfifo(tmp_path / "report")
     first = drivers("first")
     (tmp_path / "reached").read_text()
-    taskmanagers = [p for p in first.family() if "taskmanager_process" in command_of(p)]
+    taskmanagers = [p for p in first.family() if PROCESS_NAME in command_of(p)]
     assert len(taskmanagers) == 2
     first.send(signal.SIGSTOP)
     (tmp_path / "go").write_text("go")

@@ -4,6 +4,8 @@ import contextlib
 
 import psutil
 
+from penstock.hosting.taskmanager.child import PROCESS_NAME
+
 HANG_S = 30.0
 
 
@@ -12,7 +14,7 @@ def taskmanagers() -> list[psutil.Process]:
     found = []
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):  # a zombie counts as gone
-            if "taskmanager_process" in " ".join(child.cmdline()):
+            if PROCESS_NAME in " ".join(child.cmdline()):
                 found.append(child)
     return found
 

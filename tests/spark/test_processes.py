@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 import penstock
+from penstock.hosting.taskmanager.child import PROCESS_NAME
 from tests.spark.processes import command_of
 
 pytestmark = pytest.mark.spark
@@ -69,7 +70,7 @@ def driver(tmp_path):
 def test_a_driver_that_goes_takes_everything_along_within_ten_seconds(driver, send, number):
     process, family = driver
     commands = [command_of(member) for member in family]
-    assert sum("taskmanager_process" in command for command in commands) == 2
+    assert sum(PROCESS_NAME in command for command in commands) == 2
     assert any("java" in command for command in commands)
     assert any("pyspark.daemon" in command for command in commands)
     send(process.pid, number)
@@ -80,7 +81,7 @@ def test_a_driver_that_goes_takes_everything_along_within_ten_seconds(driver, se
 @pytest.mark.long  # the audit stops drivers, too
 def test_task_managers_of_a_driver_that_is_frozen_end_by_themselves(driver):
     process, family = driver
-    hosted = [member for member in family if "taskmanager_process" in command_of(member)]
+    hosted = [member for member in family if PROCESS_NAME in command_of(member)]
     os.kill(process.pid, signal.SIGSTOP)
     _, alive = psutil.wait_procs(hosted, timeout=LIMIT_S)
     assert alive == []

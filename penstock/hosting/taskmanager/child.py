@@ -40,6 +40,8 @@ sys.path.insert(0, sys.argv[1])
 from penstock.hosting.taskmanager.process import main
 main()
 """
+PROCESS_NAME: Final = "penstock.hosting.taskmanager.process"
+"""Stands in the command line of each TaskManager's process, and of no other."""
 
 
 class TaskManagerChild:

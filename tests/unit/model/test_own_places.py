@@ -11,6 +11,8 @@ import pytest
 
 import penstock
 from penstock.hosting.task.thread import TaskThread
+from penstock.hosting.taskmanager import child
+from penstock.hosting.taskmanager import process as taskmanager_process
 from penstock.hosting.wire.messages import _OURS
 from penstock.model import former_modules, messages
 from penstock.model.config import OPTIONS
@@ -90,3 +92,9 @@ def test_all_of_our_files_are_ours_and_no_other():
 
 def test_the_wire_takes_messages_only():
     assert messages.__name__.startswith(_OURS)
+
+
+def test_the_processes_of_taskmanagers_are_known_by_the_module_that_they_run():
+    """Tests, the audit and benchmarks look for them, and would find none left if they looked for another name."""
+    assert taskmanager_process.__name__ == child.PROCESS_NAME
+    assert f"from {child.PROCESS_NAME} import main" in child._BOOT
