@@ -24,6 +24,7 @@ from penstock.hosting.batch.shuffle_output import (
     Outbox,
     ShuffleOutput,
 )
+from penstock.hosting.clock import wall_ms
 from penstock.hosting.dataframes.source import StageFrameSource
 from penstock.hosting.shipping.pickling import deserialize, dumps_records
 from penstock.hosting.task.async_calls import AsyncCallThreads
@@ -39,6 +40,7 @@ from penstock.runtime.task.chain import OperatorChain
 from penstock.runtime.task.chain_node import OperatorTimer
 from penstock.runtime.task.input_status import InputStatus
 from penstock.runtime.task.outputs import OutputWriter
+from penstock.runtime.task.slices import TaskTiming
 from penstock.runtime.task.stream_task import StreamTask
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -154,13 +156,11 @@ class BatchTask:
         self._outbox = Outbox()
         self._committables: list[tuple[int, bytes]] = []
         spec: ChainSpec = deserialize(orders.chain)
-        self._chain = OperatorChain(spec, _now_ms, dumps=dumps_records)
-        self._chain.fresh_head = self._fresh_head
+        self._chain = OperatorChain(spec, wall_ms, dumps=dumps_records, fresh_head=self._fresh_head)
         self._input = self._input_of(spec, records)
         outputs = [self._output(spec, output) for output in spec.outputs]
-        self._task = StreamTask(
-            self._chain, self._input, outputs, time.perf_counter_ns, _now_ms, _STEP_NS, 1 << 62
-        )
+        timing = TaskTiming(time.perf_counter_ns, wall_ms, _STEP_NS, 1 << 62)
+        self._task = StreamTask(self._chain, self._input, outputs, timing)
 
     def run(self) -> Iterator[tuple[int, bytes]]:
         """(reduce partition, record) of everything, the report last, for the driver. Raises: UserCodeError; what is ours."""
@@ -187,7 +187,7 @@ class BatchTask:
         wait_s = _LONGEST_WAIT_S
         due_ms = self._task.next_timer_ms()
         if due_ms is not None:
-            wait_s = min(wait_s, (due_ms - _now_ms()) / 1000)
+            wait_s = min(wait_s, (due_ms - wall_ms()) / 1000)
         if isinstance(self._input, SourceInput) and self._input.wake_at_ms is not None:
             due_s = (self._input.wake_at_ms - self._input.monotonic_ms()) / 1000
             wait_s = min(wait_s, due_s)
@@ -284,7 +284,3 @@ class BatchTask:
 
 def _nothing() -> None:
     """A mail that only wakes."""
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
