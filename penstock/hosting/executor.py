@@ -37,6 +37,7 @@ from penstock.hosting.ha_settings import ha_settings_of, recovery_directory_of
 from penstock.hosting.ha_store import Ended
 from penstock.hosting.job_observer import JobObserver
 from penstock.hosting.jobmanager import JobManager
+from penstock.hosting.machine_shell import JobParts
 from penstock.hosting.minicluster import ThreadProvider, import_here, refuse_files
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.settings_builder import (
@@ -342,13 +343,7 @@ class ClusterExecutor:
             job, observer = with_frames(job, settings, provider, observer)
         try:
             manager = JobManager(
-                job.graph,
-                job.coordinated,
-                provider,
-                built,
-                observer,
-                modules=job.modules,
-                guard=guard,
+                JobParts(job.graph, job.coordinated, provider, built, observer, job.modules, guard)
             )
         except BaseException:  # an interrupt too must not leave its directory
             if built.storage is not None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from penstock.hosting.checkpoint_port import CheckpointPort, NoCheckpoints
+from penstock.hosting.checkpoint_port import CheckpointPort
 from penstock.hosting.checkpoints.keeper import JobStorage
 from penstock.hosting.coordinators import Coordinators
 from penstock.hosting.driver_sink import DriverStreams
@@ -21,6 +21,7 @@ from penstock.hosting.ha_guard import JobGuard
 from penstock.hosting.job_observer import JobObserver
 from penstock.hosting.links import Links
 from penstock.hosting.provider import TaskManagerProvider
+from penstock.hosting.source_coordinator import CoordinatedVertex
 from penstock.hosting.task_thread import TaskSettings
 from penstock.machines.checkpoints.history import CheckpointHistory
 from penstock.machines.job_master import JobMaster
@@ -28,7 +29,7 @@ from penstock.machines.job_settings import JobSettings
 from penstock.machines.resource_manager import ResourceManager, ResourceSettings
 from penstock.model.errors import ExternalError
 from penstock.model.graph.job_graph import JobGraph
-from penstock.model.ids import NO_TOKEN, AttemptId, ResourceId
+from penstock.model.ids import AttemptId, ResourceId
 from penstock.model.messages import (
     AnswerOffers,
     CancelTask,
@@ -97,41 +98,51 @@ def now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
+@dataclass(frozen=True, slots=True)
+class JobParts:
+    """What one job is run with. `guard`: whether this driver leads the job; by default there is no other."""
+
+    job_graph: JobGraph
+    coordinated: Sequence[CoordinatedVertex]
+    provider: TaskManagerProvider
+    settings: JobManagerSettings
+    observer: JobObserver
+    modules: bytes = b""
+    guard: JobGuard = field(default_factory=JobGuard)
+
+
 class MachineShell:
     """`on_terminal` is called once, when the job's status is terminal. `checkpoints`: who keeps them."""
 
     def __init__(
         self,
-        job_graph: JobGraph,
-        settings: JobManagerSettings,
-        provider: TaskManagerProvider,
-        observer: JobObserver,
+        parts: JobParts,
+        links: Links,
         coordinators: Coordinators,
         streams: DriverStreams,
+        checkpoints: CheckpointPort,
         on_terminal: Callable[[], None],
     ) -> None:
+        settings, provider = parts.settings, parts.provider
         self.status = JobStatus.INITIALIZING
         self.failure: FailureInfo | None = None
-        self.guard = JobGuard()
-        self.fencing_token = NO_TOKEN
-        self.links = Links()
+        self.guard = parts.guard
+        self.links = links
         self.where: dict[AttemptId, ResourceId] = {}
         self.cancelling: dict[AttemptId, int] = {}
-        self.checkpoints: CheckpointPort = NoCheckpoints()
         self.checkpoint_history = CheckpointHistory(settings.checkpoint_history_size)
         completed = () if settings.storage is None else settings.storage.completed
-        self.job_master = JobMaster(job_graph, settings.job, now_ms(), completed)
+        self.job_master = JobMaster(parts.job_graph, settings.job, now_ms(), completed)
         self.resource_manager = ResourceManager(
             provider.slots_per_taskmanager,
             _smaller(provider.max_taskmanagers(), settings.max_taskmanagers),
             settings.resources,
             now_ms(),
         )
-        self._job_graph = job_graph
-        self._provider = provider
-        self._observer = observer
+        self._parts = parts
         self._coordinators = coordinators
         self._streams = streams
+        self._checkpoints = checkpoints
         self._on_terminal = on_terminal
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._events: deque[tuple[Callable[[Any], None], Any]] = deque()
@@ -189,24 +200,23 @@ class MachineShell:
     def _step_resources(self, event: ResourceEvent) -> None:
         for effect in self.resource_manager.step(event):
             if isinstance(effect, StartTaskManager):
-                self._observer.taskmanager_requested(effect.resource_id)
-                self._provider.start(effect.resource_id, effect.size)
+                self._parts.observer.taskmanager_requested(effect.resource_id)
+                self._parts.provider.start(effect.resource_id, effect.size)
             elif isinstance(effect, StopTaskManager):
                 self.end_taskmanager(effect.resource_id, effect.reason)
                 self.links.fence(effect.resource_id)
             elif isinstance(effect, RequestSlot):
                 self.links.send(effect.resource_id, effect)
             elif isinstance(effect, ResourcesMissing):
-                self._observer.resources_missing(effect, self._provider.describe())
-                reason = f"{effect.reason}; {self._provider.describe()}"
+                self._parts.observer.resources_missing(effect, self._parts.provider.describe())
+                reason = f"{effect.reason}; {self._parts.provider.describe()}"
                 self.feed_job(NotEnoughResources(effect.available, reason, now_ms()))
 
     def _do_deploy(self, effect: DeployTask) -> None:
         key = effect.deployment.chain_blob
-        self.links.send_blob_once(effect.resource_id, key, self._job_graph.blobs[key])
+        self.links.send_blob_once(effect.resource_id, key, self._parts.job_graph.blobs[key])
         self.where[effect.deployment.attempt_id] = effect.resource_id
-        stamped = replace(effect, fencing_token=self.fencing_token)
-        self.links.send(effect.resource_id, stamped)
+        self.links.send(effect.resource_id, effect)
 
     def _do_send(self, effect: Any) -> None:
         self.links.send(effect.resource_id, effect)
@@ -217,22 +227,22 @@ class MachineShell:
 
     def _do_store(self, effect: StoreCheckpoint) -> None:
         at_ms = _wall_clock_ms(effect.checkpoint.timestamp_ms)
-        self.checkpoints.keep(StoreCheckpoint(replace(effect.checkpoint, timestamp_ms=at_ms)))
+        self._checkpoints.keep(StoreCheckpoint(replace(effect.checkpoint, timestamp_ms=at_ms)))
 
     def _do_keep(self, effect: DiscardCheckpoint | DiscardStates) -> None:
-        self.checkpoints.keep(effect)
+        self._checkpoints.keep(effect)
 
     def _do_coordinate(self, effect: Any) -> None:
-        self.checkpoints.coordinate(effect)
+        self._checkpoints.coordinate(effect)
 
     def _do_end_checkpoint(self, effect: CoordinatorsCheckpointEnded) -> None:
-        self.checkpoints.coordinate(effect)
+        self._checkpoints.coordinate(effect)
         if effect.is_completed:
             self._streams.release(effect.checkpoint_id)
 
     def _do_restore(self, effect: RestoreCoordinators) -> None:
         """The whole job begins with a checkpoint."""
-        self.checkpoints.coordinate(effect)
+        self._checkpoints.coordinate(effect)
         self._note_restored(effect.checkpoint_id)
 
     def _note_restored(self, checkpoint_id: int | None) -> None:
@@ -244,10 +254,10 @@ class MachineShell:
     def _do_checkpoint_ended(self, effect: CheckpointEnded) -> None:
         triggered_at_ms = _wall_clock_ms(effect.triggered_ms)
         self.checkpoint_history.ended(effect, triggered_at_ms, _wall_clock_ms(now_ms()))
-        self._observer.checkpoint_ended(effect)
+        self._parts.observer.checkpoint_ended(effect)
 
     def _do_answer_savepoint(self, effect: SavepointAnswered) -> None:
-        self.checkpoints.answer(effect)
+        self._checkpoints.answer(effect)
 
     def _do_declare(self, effect: DeclareRequirements) -> None:
         self.feed_resources(effect)
@@ -275,7 +285,7 @@ class MachineShell:
             self._note_restored(effect.checkpoint_id)
         if not effect.is_global or effect.checkpoint_id is None:  # else all of them are replaced
             self._coordinators.reset(effect.vertices, effect.checkpoint_id)
-        self._observer.restarting(effect)
+        self._parts.observer.restarting(effect)
         if not self._streams.restart(reset):
             text = (
                 "execute_and_collect: subtasks of the job had to begin again, but rows of theirs were handed "
@@ -293,7 +303,7 @@ class MachineShell:
         self.status = effect.status
         if effect.failure is not None:
             self.failure = effect.failure
-        self._observer.status_changed(effect)
+        self._parts.observer.status_changed(effect)
         if effect.status.is_terminal:
             self._on_terminal()
 
@@ -304,7 +314,7 @@ class MachineShell:
             self.cancelling.pop(effect.attempt_id, None)
         if effect.new.is_terminal and effect.new.value != "FINISHED":
             self.where.pop(effect.attempt_id, None)
-        self._observer.execution_changed(effect, self._job_graph)
+        self._parts.observer.execution_changed(effect, self._parts.job_graph)
 
     def answer(self, question: object) -> None:
         """A consumer misses a partition: what became of its producer? Raises: ExternalError: another question."""
@@ -319,7 +329,7 @@ class MachineShell:
     def end_taskmanager(self, resource_id: ResourceId, reason: str) -> None:
         """Ask it and its supervisor, and let the host clean up behind both."""
         self.links.end(resource_id, reason)
-        self._provider.stop(resource_id)
+        self._parts.provider.stop(resource_id)
 
 
 def _wall_clock_ms(at_ms: int) -> int:

@@ -22,6 +22,7 @@ from penstock.hosting.snapshot_writers import MAX_WAITING
 from penstock.hosting.snapshots_under_way import Abandoned, SnapshotsUnderWay, Writing
 from penstock.hosting.task_in_flight import OutputsInFlight, Place
 from penstock.hosting.task_restore import groups_of
+from penstock.machines.task_lifecycle import refusal_of_checkpoint
 from penstock.model.checkpoints import (
     ChannelStateHandle,
     CheckpointMetrics,
@@ -39,7 +40,6 @@ from penstock.model.messages import (
     NotifyCheckpointComplete,
     TriggerCheckpoint,
 )
-from penstock.model.states import ExecutionState
 from penstock.runtime.checkpoint.input_checkpoints import InputCheckpoints
 from penstock.runtime.checkpoint.snapshot import IN_HAND, OperatorSnapshot, Sharing
 from penstock.runtime.checkpoint.state_format import write_operator
@@ -127,8 +127,9 @@ class TaskCheckpoints:
 
     def _refusal(self) -> tuple[CheckpointFailureReason, str] | None:
         state = self._thread.state
-        if state is not ExecutionState.RUNNING:
-            return CheckpointFailureReason.TASK_NOT_READY, f"the task is {state}"
+        refusal = refusal_of_checkpoint(state)
+        if refusal is not None:
+            return refusal, f"the task is {state}"
         if self.settings is None:
             text = "the tasks of this job were not told of a checkpoint directory"
             return CheckpointFailureReason.CHECKPOINT_DECLINED, text

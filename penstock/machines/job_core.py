@@ -63,6 +63,7 @@ class JobCore:
         self.job_graph = job_graph
         self.status = JobStatus.CREATED
         self.now_ms = now_ms
+        self.event = ""
         self.graph = ExecutionGraph(job_graph, settings.attempts_history_size)
         is_balanced = settings.load_balance is LoadBalanceMode.TASKS
         share = task_balanced if is_balanced else local_input_preferred
@@ -84,7 +85,7 @@ class JobCore:
         )
         self.restarts = Restarts()
         self.root = RootCause()
-        self.story: Story[ExecutionStateChanged | JobStatusChanged] = Story(settings.story_size)
+        self.story = Story(f"JobMaster of {job_graph.job_id}", settings.story_size)
         self.effects: list[JobEffect] = []
         self.checkpoints = JobCheckpoints(self.graph, settings.checkpoints, completed, self._emit)
         self.partition_release: PartitionRelease = ReleaseAtEnd()
@@ -303,7 +304,7 @@ class JobCore:
         changed = JobStatusChanged(
             following, self.now_ms, self.root.failure if is_failing else None
         )
-        self.story.add(changed)
+        self.story.add(self.event, changed)
         self.effects.append(changed)
 
     def move(
@@ -330,6 +331,6 @@ class JobCore:
                 self.deployer.tell_readers(vertex, self.effects.append)
         cause = failure.kind if failure is not None else ""
         changed = ExecutionStateChanged(execution.attempt_id, old, new, self.now_ms, cause)
-        self.story.add(changed)
+        self.story.add(self.event, changed)
         self.effects.append(changed)
         return consequence

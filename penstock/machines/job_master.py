@@ -32,6 +32,7 @@ from penstock.machines.partition_release import ReleaseByRegion
 from penstock.machines.regions import Regions
 from penstock.machines.scheduling import PipelinedRegionScheduling, SchedulingStrategy
 from penstock.machines.shared_slots import SharedSlots
+from penstock.machines.story import Story
 from penstock.machines.vertexwise import VertexwiseScheduling
 from penstock.model.completed_checkpoint import CompletedCheckpoint
 from penstock.model.graph.job_graph import JobGraph, JobType
@@ -40,7 +41,6 @@ from penstock.model.messages import (
     CancelJob,
     CheckpointNotStored,
     CheckpointStored,
-    ExecutionStateChanged,
     FailJob,
     FailureInfo,
     FinalizeJob,
@@ -48,7 +48,6 @@ from penstock.model.messages import (
     JobEffect,
     JobEvent,
     JobFinalized,
-    JobStatusChanged,
     NotEnoughResources,
     PartitionDataProduced,
     SetTimer,
@@ -116,6 +115,7 @@ class JobMaster:
 
     def step(self, event: JobEvent) -> list[JobEffect]:
         """Take one event; returns the effects to carry out, in order."""
+        self._core.event = type(event).__name__
         if not isinstance(event, PartitionDataProduced | SlotFreed):
             self._core.now_ms = event.now_ms
         if not self._core.status.is_terminal:
@@ -199,9 +199,10 @@ class JobMaster:
         """(vertex name, subtask, what it reported last) of the current attempts."""
         return task_metrics_of(self._core.graph)
 
-    def story(self, limit: int | None = None) -> list[ExecutionStateChanged | JobStatusChanged]:
-        """The newest state changes, oldest first."""
-        return self._core.story.last(limit)
+    @property
+    def story(self) -> Story:
+        """The newest state changes, oldest first, each with the event that it came of."""
+        return self._core.story
 
     @property
     def exceptions(self) -> ExceptionHistory:

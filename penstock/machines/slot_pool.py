@@ -105,10 +105,6 @@ class SlotPool:
         """From now on its offers count."""
         self._task_managers.setdefault(resource_id, {})
 
-    def increase_required(self, profile: ResourceProfile, count: int) -> None:
-        """Ask for slots without a request that waits for them."""
-        self.required[profile] += count
-
     def offer(
         self,
         location: TaskManagerLocation,

@@ -8,20 +8,25 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from penstock.machines import execution, job_status
+from penstock.machines import execution, job_status, task_slots
 from penstock.machines.execution import Consequence
-from penstock.model.states import ExecutionState, JobStatus
+from penstock.machines.task_slots import SlotConsequence
+from penstock.model.states import ExecutionState, JobStatus, SlotState
 
 TARGET: Final = Path(__file__).parents[2] / "docs" / "state-machines.md"
 DRAWN_BY: Final = (
-    "Drawn by `python -m penstock.ui.state_diagrams` from `penstock/machines/job_status.py` and "
-    "`penstock/machines/execution.py`; a test holds that they are up to date."
+    "Drawn by `python -m penstock.ui.state_diagrams` from `penstock/machines/job_status.py`, "
+    "`penstock/machines/execution.py` and `penstock/machines/task_slots.py`; a test holds that they are up to date."
 )
 TERMINAL: Final = (
     "FINISHED, CANCELED and FAILED are globally terminal: everything is cleaned up. SUSPENDED is locally "
     "terminal: another driver may take the job over. RECONCILING is Flink's; nothing leads to it."
 )
-State = JobStatus | ExecutionState
+SLOT: Final = (
+    "The life of one allocation. One that is FREE again never comes back: the place gets another allocation. "
+    "After a slash: what the TaskManager does."
+)
+State = JobStatus | ExecutionState | SlotState
 Arrows = dict[tuple[State, State], list[str]]
 
 
@@ -39,6 +44,15 @@ def execution_arrows() -> Arrows:
         if following is state:
             continue
         said = "" if consequence is Consequence.NONE else f" / {consequence.lower()}"
+        arrows[state, following].append(event.lower() + said)
+    return arrows
+
+
+def slot_arrows() -> Arrows:
+    """As `execution_arrows`; a square that keeps its state is drawn where something follows from it."""
+    arrows: Arrows = defaultdict(list)
+    for (state, event), (following, consequence) in task_slots.TABLE.items():
+        said = "" if consequence is SlotConsequence.NONE else f" / {consequence.lower()}"
         arrows[state, following].append(event.lower() + said)
     return arrows
 
@@ -89,6 +103,11 @@ def document() -> str:
         table(surprises()),
         "Right when sent, late when read; these change nothing:",
         table(execution.STALE),
+        "## Slot of a TaskManager",
+        SLOT,
+        mermaid(SlotState.FREE, [], slot_arrows()),
+        "Right when sent, late when read; these change nothing:",
+        table(task_slots.STALE),
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -4,7 +4,6 @@ distribution."""
 from typing import Any
 
 from penstock.machines.distribution import (
-    dynamic_subpartitions,
     partition_ranges,
     subpartition_of,
 )
@@ -16,6 +15,7 @@ from penstock.machines.scheduling import PipelinedRegionScheduling
 from penstock.machines.slot_sharing import SLOT_SHARING
 from penstock.model.graph.partitioning import DistributionPattern
 from penstock.model.states import ExecutionState
+from tests.conformance.dynamic_subpartitions import dynamic_subpartitions
 from tests.conformance.scheduler_graph import execution_graph_of, names, task, tasks
 
 E = ExecutionEvent

@@ -35,14 +35,20 @@ from penstock.machines.restarts import Restarts
 from penstock.machines.scheduling import PipelinedRegionScheduling
 from penstock.machines.shared_slots import SharedSlots
 from penstock.machines.slot_pool import SlotPool
-from penstock.machines.task_slots import TaskSlots
 from penstock.model.ids import AllocationId, AttemptId, ResourceId
-from penstock.model.messages import ExecutionStateChanged, RequestSlot, StopTaskManager
+from penstock.model.messages import (
+    ExecutionStateChanged,
+    RequestSlot,
+    StopTaskManager,
+)
 from penstock.model.states import ExecutionState, JobStatus
-from tests.sim import planted_checkpoints
+from tests.sim import planted_checkpoints, planted_taskmanagers
 
 SEEDS = 2000
-PLANTS: dict[str, Callable[[ExitStack], None]] = dict(planted_checkpoints.PLANTS)
+PLANTS: dict[str, Callable[[ExitStack], None]] = {
+    **planted_checkpoints.PLANTS,
+    **planted_taskmanagers.PLANTS,
+}
 
 
 def plant(bug: Callable[[ExitStack], None]) -> Callable[[ExitStack], None]:
@@ -341,33 +347,6 @@ def a_busy_task_manager_is_let_go(stack):
     swap(stack, ResourceManager, "_release_idle", release_idle)
 
 
-@plant
-def a_repeated_request_brings_a_slot_back(stack):
-    """As it was before the simulator found it."""
-    real = TaskSlots.allocate
-
-    def allocate(self, index, job_id, allocation_id):
-        self._past.clear()
-        return real(self, index, job_id, allocation_id)
-
-    swap(stack, TaskSlots, "allocate", allocate)
-
-
-@plant
-def a_repeated_message_starts_a_task_again(stack):
-    """As it was before the simulator found it."""
-    real = TaskSlots.task_ended
-
-    def task_ended(self, allocation_id, attempt_id: AttemptId):
-        freed = real(self, allocation_id, attempt_id)
-        slot = self.slot(allocation_id)
-        if slot is not None:
-            slot.ended.clear()
-        return freed
-
-    swap(stack, TaskSlots, "task_ended", task_ended)
-
-
 # ---------------------------------------------------------------------- books, statuses, reasons
 
 
@@ -411,11 +390,6 @@ def a_task_is_not_told_where_to_read(stack):
             data_set_id, vertex_id, first, [(attempt, None) for attempt, _ in producers]
         ),
     )
-
-
-@plant
-def a_slot_forgets_who_sits_in_it(stack):
-    swap(stack, TaskSlots, "add_task", lambda self, allocation_id, attempt_id: None)
 
 
 @plant

@@ -29,6 +29,7 @@ FIRST = {
     "a_snapshot_is_left_out_of_a_completed_checkpoint": 6,
     "a_vertex_counts_as_ended_when_one_of_its_subtasks_has": 124,
     "an_acknowledgement_of_an_older_checkpoint_counts": 31,
+    "a_task_that_is_refused_starts_all_the_same": 65,
     "cancel_does_not_wait_for_the_task": 11,
     "checkpoints_outlive_a_failure": 21,
     "former_attempts_are_committed_too": 6,

@@ -19,7 +19,7 @@ from penstock.machines import execution, job_status
 from penstock.machines.execution import ExecutionEvent
 from penstock.machines.job_master import JobMaster
 from penstock.machines.resource_manager import ResourceManager
-from penstock.machines.task_slots import TaskSlots
+from penstock.machines.taskmanager.task_executor import TaskExecutor
 from penstock.model.states import JobStatus
 
 SEEDS = 160
@@ -59,7 +59,7 @@ def test_the_driver_is_not_imitated() -> None:
     assert type(shell.job_master) is JobMaster
     assert type(shell.resource_manager) is ResourceManager
     assert type(cluster.master.watch) is TaskManagerWatch
-    assert all(type(tm.slots) is TaskSlots for tm in cluster.taskmanagers.values())
+    assert all(type(tm.executor) is TaskExecutor for tm in cluster.taskmanagers.values())
 
 
 # ---------------------------------------------------------------------- the same seed, the same trace
@@ -195,7 +195,7 @@ def test_the_moves_that_are_allowed_are_those_of_the_machines() -> None:
     own = {
         (status, following)
         for (status, _), following in job_status.TABLE.items()
-        if status is not JobStatus.INITIALIZING and following is not JobStatus.SUSPENDED
+        if status is not JobStatus.INITIALIZING
     }
     assert {pair for pair in own if pair[0] is not pair[1]} >= JOB_MOVES
 

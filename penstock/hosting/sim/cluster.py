@@ -17,7 +17,7 @@ from penstock.hosting.sim.checkpoints import SimCheckpoints
 from penstock.hosting.sim.clock import SimClock
 from penstock.hosting.sim.faults import Faults
 from penstock.hosting.sim.invariants import Invariants, Name
-from penstock.hosting.sim.master import Master
+from penstock.hosting.sim.master import DriverParts, Master
 from penstock.hosting.sim.network import Connection
 from penstock.hosting.sim.scenario import FaultKind, JobPlan, Moment, Scenario
 from penstock.hosting.sim.taskmanager import SimTaskManager, Surroundings
@@ -147,19 +147,18 @@ class Cluster(Surroundings):
         self._is_endless = clock.chance(0.7)
         self._ends_early: dict[VertexId, bool] = {}
         self.on_moment = faults.at_moment
-        host = SimHost(self, plan.slots_each)
-        self.master = Master(
-            clock, plan, host, SimObserver(self), SimCoordinators(self), self._on_send
+        self.checkpoints = SimCheckpoints(
+            clock, lambda: self.master, invariants, faults.at_moment, trace
         )
-        shell = self.master.shell
-        self.checkpoints = SimCheckpoints(clock, self.master, invariants, faults.at_moment, trace)
-        shell.checkpoints = self.checkpoints
         self.is_declining = self.checkpoints.is_declining
         self.on_snapshot = self.checkpoints.on_snapshot
-        self.watcher = Watcher(clock, self.master, self.taskmanagers, self.data, invariants, trace)
-        shell.on_job_step = self.watcher.after_job_step
-        shell.on_resource_step = self.watcher.after_resource_step
-        shell.on_let_go = self.watcher.let_go
+        self.watcher = Watcher(
+            clock, lambda: self.master, self.taskmanagers, self.data, invariants, trace
+        )
+        self.on_step = self.watcher.taskmanager_steps
+        host = SimHost(self, plan.slots_each)
+        around = DriverParts(SimCoordinators(self), self.checkpoints, self.watcher, self._on_send)
+        self.master = Master(clock, plan, host, SimObserver(self), around)
         self.is_deaf_to_cancel = lambda: faults.take(FaultKind.DEAF_TO_CANCEL)
         self.can_reach = lambda resource_id: self.alive(resource_id) is not None
 

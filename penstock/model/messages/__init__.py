@@ -2,7 +2,8 @@
 
 One union per machine. Time arrives as `now_ms` inside the events that need it: milliseconds of the
 shell's monotonic clock. A class that crosses the wire is marked (wire); `hosting/wire.py` decodes
-nothing else. Knows no machine.
+nothing else. `fencing_token`: of the JobManager that sends the message, and fills it in on the wire. Knows no
+machine.
 """
 
 from penstock.model.messages.checkpoints import (
@@ -102,8 +103,24 @@ from penstock.model.messages.shared import (
     SlotOffer,
     TaskIo,
 )
+from penstock.model.messages.taskmanager import (
+    FENCED,
+    EndTaskManager,
+    Fenced,
+    JobManagerLost,
+    ReleaseLocalState,
+    SlotTimedOut,
+    StartSlotTimer,
+    StartTask,
+    StopTask,
+    TaskEnded,
+    TaskManagerEffect,
+    TaskManagerEvent,
+    ToTask,
+)
 
 __all__ = [
+    "FENCED",
     "AcknowledgeCheckpoint",
     "AddSplits",
     "AnswerOffers",
@@ -127,9 +144,11 @@ __all__ = [
     "DiscardStates",
     "DriverCredit",
     "DriverData",
+    "EndTaskManager",
     "ExecutionStateChanged",
     "FailJob",
     "FailureInfo",
+    "Fenced",
     "FinalCheckpointAwaited",
     "FinalizeJob",
     "FreeSlot",
@@ -137,6 +156,7 @@ __all__ = [
     "JobEffect",
     "JobEvent",
     "JobFinalized",
+    "JobManagerLost",
     "JobStatusChanged",
     "KillTaskManager",
     "LatencySummary",
@@ -154,6 +174,7 @@ __all__ = [
     "PutBlob",
     "RegisterTaskManager",
     "RegistrationAccepted",
+    "ReleaseLocalState",
     "ReleasePartitions",
     "ReportedWatermark",
     "RequestSlot",
@@ -168,16 +189,23 @@ __all__ = [
     "Shutdown",
     "SlotFreed",
     "SlotOffer",
+    "SlotTimedOut",
     "SlotsOffered",
     "SnapshotCoordinators",
     "SourceEvent",
     "SplitRequest",
     "StartScheduling",
+    "StartSlotTimer",
+    "StartTask",
     "StartTaskManager",
+    "StopTask",
     "StopTaskManager",
     "StoreCheckpoint",
     "SuspendJob",
+    "TaskEnded",
     "TaskIo",
+    "TaskManagerEffect",
+    "TaskManagerEvent",
     "TaskManagerGone",
     "TaskManagerLostEvent",
     "TaskManagerRegistered",
@@ -185,6 +213,7 @@ __all__ = [
     "TaskReported",
     "TaskStateChanged",
     "TimerFired",
+    "ToTask",
     "TriggerCheckpoint",
     "TriggerSavepoint",
     "UpdatePartitions",

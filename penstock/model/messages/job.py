@@ -149,11 +149,12 @@ class AnswerOffers:
     resource_id: ResourceId
     accepted: tuple[AllocationId, ...]
     rejected: tuple[AllocationId, ...]
+    fencing_token: FencingToken = NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
 class DeployTask:
-    """(wire) `fencing_token`: of the JobManager, which fills it in."""
+    """(wire)"""
 
     resource_id: ResourceId
     deployment: TaskDeployment
@@ -164,6 +165,7 @@ class DeployTask:
 class CancelTask:
     resource_id: ResourceId
     attempt_id: AttemptId
+    fencing_token: FencingToken = NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +175,14 @@ class UpdatePartitions:
     resource_id: ResourceId
     attempt_id: AttemptId
     descriptors: tuple[ShuffleDescriptor, ...]
+    fencing_token: FencingToken = NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
 class ReleasePartitions:
     resource_id: ResourceId
     partitions: tuple[tuple[PartitionId, AttemptId], ...]
+    fencing_token: FencingToken = NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +192,7 @@ class FreeSlot:
     resource_id: ResourceId
     allocation_id: AllocationId
     cause: str
+    fencing_token: FencingToken = NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import itertools
 import pickle
 import queue
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from penstock.hosting import closures
 from penstock.hosting.addresses import Endpoint
@@ -124,9 +124,8 @@ class FakeDriver:
 
     def tell(self, message) -> None:
         """A message to the task that it is for."""
-        self.managers[
-            self.graph.current(message.attempt_id).execution.location.resource_id
-        ]._handle(message)
+        where = self.graph.current(message.attempt_id).execution.location.resource_id
+        self.managers[where]._handle(replace(message, fencing_token=TOKEN))
 
     def attempt(self, job_vertex, subtask):
         (found,) = [
@@ -311,8 +310,8 @@ class FakeDriver:
         for resource_id, manager in self.managers.items():
             locations.append(TaskManagerLocation(resource_id, "127.0.0.1", manager.data_plane.port))
             manager._handle(RegistrationAccepted(TOKEN))
-            manager._handle(RequestSlot(resource_id, 0, SLOT, JOB))
-            manager._handle(AnswerOffers(resource_id, (SLOT,), ()))
+            manager._handle(RequestSlot(resource_id, 0, SLOT, JOB, TOKEN))
+            manager._handle(AnswerOffers(resource_id, (SLOT,), (), TOKEN))
             for key, data in self.job_graph.blobs.items():
                 manager._handle(PutBlob(key, data))
         for vertex, location in zip(self.graph.vertices, itertools.cycle(locations)):
