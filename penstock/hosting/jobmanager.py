@@ -57,6 +57,7 @@ from penstock.model.messages import (
     SourceEvent,
     SplitRequest,
     StartScheduling,
+    TaskIoReported,
     TaskManagerRegistered,
     TaskReported,
     TaskStateChanged,
@@ -326,8 +327,8 @@ class JobManager:
             self.watch.supervisor_heard(message.resource_id, message.progress)
             return
         self.watch.heard(message.resource_id)
-        for attempt_id, io in message.ios:
-            self.shell.job_master.note_io(attempt_id, io)
+        if message.ios:
+            self.shell.feed_job(TaskIoReported(message.ios, now_ms()))
 
     def _on_reader(self, message: SplitRequest | SourceEvent | ReportedWatermark) -> None:
         if message.attempt_id in self.shell.where:

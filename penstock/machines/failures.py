@@ -6,7 +6,7 @@ broken connection between tasks never hides the failure that broke it.
 
 from __future__ import annotations
 
-from penstock.machines.deployer import Bulk
+from penstock.machines.bulks import Bulk
 from penstock.machines.execution_graph import ExecutionVertex
 from penstock.machines.job_settings import JobSettings
 from penstock.machines.restart_backoff import is_infrastructure

@@ -7,7 +7,8 @@ tests; its last lines are part of the error of a machine that finds itself wrong
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,6 +46,15 @@ class Story:
         """The newest `limit` lines, oldest first; all that are kept where None."""
         lines = list(self._lines)
         return lines if limit is None else lines[max(0, len(lines) - limit) :]
+
+    @contextmanager
+    def in_errors(self) -> Generator[None]:
+        """What a machine finds wrong with itself in here carries the last lines in its text."""
+        try:
+            yield
+        except EngineBug as bug:
+            self.tell(bug)
+            raise
 
     def tell(self, bug: EngineBug) -> None:
         """The last lines become part of the error's text."""

@@ -15,8 +15,9 @@ from unittest.mock import patch
 
 from penstock.hosting.sim.world import run_seed
 from penstock.machines import job_status, regions, restart_backoff, task_deployments
+from penstock.machines.attempts import Attempts
 from penstock.machines.bulk_check import BulkCheck, BulkTimeout
-from penstock.machines.deployer import Deployer
+from penstock.machines.bulks import Bulks
 from penstock.machines.execution import TABLE, Consequence, ExecutionEvent
 from penstock.machines.execution_graph import (
     Execution,
@@ -26,11 +27,13 @@ from penstock.machines.execution_graph import (
 )
 from penstock.machines.failover import RestartRegions, in_topological_order
 from penstock.machines.failure_handler import FailureHandler
-from penstock.machines.job_core import JobCore
 from penstock.machines.job_master import JobMaster
+from penstock.machines.job_moves import JobMoves
+from penstock.machines.job_slots import JobSlots
 from penstock.machines.job_status import JobStatusEvent
+from penstock.machines.known_taskmanagers import SlotOfTaskManager
 from penstock.machines.liveness import Liveness
-from penstock.machines.resource_manager import ResourceManager, SlotOfTaskManager
+from penstock.machines.resource_manager import ResourceManager
 from penstock.machines.restarts import Restarts
 from penstock.machines.scheduling import PipelinedRegionScheduling
 from penstock.machines.shared_slots import SharedSlots
@@ -131,13 +134,17 @@ def restart_leaves_the_region_running(stack):
 
 @plant
 def restart_does_not_cancel_those_that_read(stack):
-    real = JobCore.cancel
+    real = FailureHandler._begin_restart
 
-    def cancel(self, vertex):
-        if self.status is not JobStatus.RESTARTING or not vertex.consumed_groups:
-            real(self, vertex)
+    def begin_restart(self, vertices, *, is_global):
+        def cancel(vertex):
+            if self._life.status is not JobStatus.RESTARTING or not vertex.consumed_groups:
+                Attempts.cancel(self._attempts, vertex)
 
-    swap(stack, JobCore, "cancel", cancel)
+        with patch.object(self._attempts, "cancel", cancel):
+            real(self, vertices, is_global=is_global)
+
+    swap(stack, FailureHandler, "_begin_restart", begin_restart)
 
 
 @plant
@@ -162,19 +169,19 @@ def two_restarts_at_once_restart_the_job_twice(stack):
     """As it was before the simulator found it."""
 
     def carry_out(self):
-        for restart in self._core.restarts.take_ready():
+        for restart in self._restarts.take_ready():
             vertices = restart.valid
             if not vertices:
                 continue
-            self._core.reset(vertices, is_global=restart.is_global)
+            self._moves.reset(vertices, is_global=restart.is_global)
             if restart.is_global:
-                self._core.root.clear()
-                self._core.move_job(JobStatusEvent.REBUILT)
-                self._core.move_job(JobStatusEvent.START)
-            elif not self._core.restarts.is_any_waiting:
-                self._core.root.clear()
-                self._core.move_job(JobStatusEvent.RESTARTED)
-            self._core.allocate(self._scheduling.restart(vertices))
+                self._life.root.clear()
+                self._life.move(JobStatusEvent.REBUILT)
+                self._life.move(JobStatusEvent.START)
+            elif not self._restarts.is_any_waiting:
+                self._life.root.clear()
+                self._life.move(JobStatusEvent.RESTARTED)
+            self._moves.allocate(self._scheduling.restart(vertices))
 
     swap(stack, FailureHandler, "_carry_out_restarts", carry_out)
 
@@ -212,29 +219,29 @@ def a_bulk_never_times_out(stack):
 @plant
 def a_slot_that_was_freed_elsewhere_stays(stack):
     """As it was before the simulator found it."""
-    swap(stack, JobCore, "lose_slot", lambda self, allocation_id: [])
+    swap(stack, JobSlots, "lose_slot", lambda self, allocation_id: [])
 
 
 @plant
 def requirements_are_not_lowered_at_the_end(stack):
-    real = JobCore.declare
+    real = JobSlots.declare
 
     def declare(self):
         if self.pool.total_required > 0:
             real(self)
 
-    swap(stack, JobCore, "declare", declare)
+    swap(stack, JobSlots, "declare", declare)
 
 
 @plant
 def a_bulk_is_remembered_for_ever(stack):
-    real = Deployer._drop
+    real = Bulks.drop
 
     def drop(self, bulk):
         real(self, bulk)
-        self._bulks[bulk.timer] = bulk
+        self._by_timer[bulk.timer] = bulk
 
-    swap(stack, Deployer, "_drop", drop)
+    swap(stack, Bulks, "drop", drop)
 
 
 # ---------------------------------------------------------------------- regions and results
@@ -260,18 +267,18 @@ def results_are_dropped_while_they_are_read(stack):
 @plant
 def a_result_of_a_lost_task_manager_counts_as_there(stack):
     """Released with its task's restart, and still given to those that read it."""
-    real = JobCore.reset
+    real = JobMoves.reset
 
     def reset(self, vertices, *, is_global):
         for vertex in vertices:
             for group in vertex.consumed_groups:
                 for partition in group.partitions:
                     was_there = partition.is_available
-                    self.release_partitions(partition.producer, (partition,))
+                    self._books.results.release(partition.producer, (partition,))
                     partition.is_available = was_there
         real(self, vertices, is_global=is_global)
 
-    swap(stack, JobCore, "reset", reset)
+    swap(stack, JobMoves, "reset", reset)
 
 
 @plant
@@ -279,7 +286,7 @@ def former_attempts_are_committed_too(stack):
     real = JobMaster._finalize
 
     def finalize(self):
-        for vertex in self._core.graph.vertices:
+        for vertex in self._graph.vertices:
             for former in vertex.history:
                 vertex.execution.committables += former.committables
         real(self)
@@ -394,18 +401,18 @@ def a_task_is_not_told_where_to_read(stack):
 
 @plant
 def the_end_of_a_cancelled_attempt_is_told_to_nobody(stack):
-    real = JobCore.take_effects
+    real = JobMaster.step
 
-    def take_effects(self):
+    def step(self, event):
         return [
             effect
-            for effect in real(self)
+            for effect in real(self, event)
             if not isinstance(effect, ExecutionStateChanged)
             or effect.old is not ExecutionState.CANCELING
             or self.status not in {JobStatus.CANCELLING, JobStatus.CANCELED}
         ]
 
-    swap(stack, JobCore, "take_effects", take_effects)
+    swap(stack, JobMaster, "step", step)
 
 
 @plant

@@ -87,7 +87,7 @@ class SimCheckpoints:
             self._on_moment(Moment.TRIGGER_TO_ACK, message.resource_id)
 
     def _deployed(self, deployment: TaskDeployment) -> None:
-        if self._master().shell.job_master._core.checkpoints.coordinator is None:
+        if self._master().shell.job_master.checkpoints.coordinator is None:
             return
         latest = None if self.latest is None else self.latest.checkpoint_id
         restore = deployment.restore

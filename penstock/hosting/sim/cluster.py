@@ -293,16 +293,14 @@ class Cluster(Surroundings):
         invariants.expect(Name.ATTEMPTS_END, not unended, unended)
         tasks = [tm.resource_id for tm in self.taskmanagers.values() if tm.tasks or tm.is_alive]
         invariants.expect(Name.NOTHING_LEFT, not tasks, f"TaskManagers {tasks}")
-        core = self.job._core
+        books = self.job.books
         left = {
-            "requests": core.pool.pending,
-            "slots": core.pool.slots,
-            "seats": list(core.shared_slots),
-            "bulks": core.deployer._bulks,
-            "requests of bulks": core.deployer._bulks_of_request,
-            "vertices of bulks": core.deployer._bulk_of,
-            "restarts": core.restarts._restarts,
-            "effects": core.effects,
+            "requests": books.slots.pool.pending,
+            "slots": books.slots.pool.slots,
+            "seats": list(books.slots.shared_slots),
+            "bulks": len(books.bulks),
+            "restarts": books.restarts._restarts,
+            "effects": len(books.journal),
             "cancels": self.master.shell.cancelling,
             "events": self.master.shell._events,
             "timers": self.master.shell._timers,

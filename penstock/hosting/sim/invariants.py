@@ -126,7 +126,7 @@ def _seats(executor: TaskExecutor) -> dict[AllocationId, tuple[object, ...]]:
 
 def _could_serve(job: JobMaster) -> bool:
     """Whether a request waits though a slot is there for it. Mode TASKS serves all of them or none."""
-    pool = job._core.pool
+    pool = job.books.slots.pool
     requests, free = list(pool.pending.values()), pool.free
     if job._settings.load_balance is LoadBalanceMode.TASKS:
         if len({request.profile for request in requests}) != 1:
@@ -165,16 +165,16 @@ class Invariants:
             job.check()
         except EngineBug as error:
             raise Violation(Name.JOB_BOOKS, str(error)) from error
-        core = job._core
-        self.evaluated[Name.JOB_BOOKS] += bool(core.pool.slots)
-        places = [(slot.resource_id, slot.slot_index) for slot in core.pool.slots.values()]
+        pool = job.books.slots.pool
+        self.evaluated[Name.JOB_BOOKS] += bool(pool.slots)
+        places = [(slot.resource_id, slot.slot_index) for slot in pool.slots.values()]
         self.expect(
             Name.ONE_OWNER, len(places) == len(set(places)), places, is_trivial=len(places) < 2
         )
-        waits = bool(core.pool.pending)
+        waits = bool(pool.pending)
         if not job.status.is_terminal:
             self.expect(
-                Name.NO_NEEDLESS_WAIT, not _could_serve(job), core.pool.free, is_trivial=not waits
+                Name.NO_NEEDLESS_WAIT, not _could_serve(job), pool.free, is_trivial=not waits
             )
         self._one_restart(job)
         self._waits_end(job, now_ms)

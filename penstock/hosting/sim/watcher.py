@@ -80,7 +80,7 @@ class Watcher:
     def _last_is_taken_at_once(self) -> None:
         """When all that run wait for it, a checkpoint is under way, or waits for another one or for its pause."""
         job = self._master().shell.job_master
-        coordinator = job._core.checkpoints.coordinator
+        coordinator = job.checkpoints.coordinator
         vertices = job.execution_graph.vertices
         waiting = [v for v in vertices if v.execution.attempt_id in self._at_end]
         are_all = all(v in waiting or v.state is ExecutionState.FINISHED for v in vertices)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from penstock.machines.story import Story
 from penstock.machines.task_slots import SlotConsequence, SlotEvent, TaskSlot, TaskSlots
 from penstock.model.deployment import TaskDeployment
-from penstock.model.errors import BrokenInvariant, EngineBug
+from penstock.model.errors import BrokenInvariant
 from penstock.model.ids import (
     NO_TOKEN,
     AllocationId,
@@ -81,11 +81,8 @@ class TaskExecutor:
     def step(self, event: TaskManagerEvent) -> list[TaskManagerEffect]:
         """Take one event; returns the effects to carry out, in order."""
         self._event = type(event).__name__
-        try:
+        with self.story.in_errors():
             self._take(event)
-        except EngineBug as bug:
-            self.story.tell(bug)
-            raise
         effects, self._effects = self._effects, []
         return effects
 
@@ -138,16 +135,13 @@ class TaskExecutor:
 
     def check(self) -> None:
         """Raises BrokenInvariant. For tests, after each step."""
-        try:
+        with self.story.in_errors():
             self.slots.check()
             seats = {attempt: slot for slot in self.slots for attempt in slot.attempts}
             if seats != self._slot_of:
                 raise BrokenInvariant(
                     f"'every task sits in one slot' does not hold: {seats} and {self._slot_of}."
                 )
-        except EngineBug as bug:
-            self.story.tell(bug)
-            raise
 
     # ------------------------------------------------------------------ the JobManager
 

@@ -54,6 +54,14 @@ class TaskReported:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskIoReported:
+    """What a TaskManager's heartbeat says of its tasks' counters."""
+
+    ios: tuple[tuple[AttemptId, TaskIo], ...]
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionDataProduced:
     """(wire) A blocking partition is complete and can be consumed."""
 
@@ -117,6 +125,7 @@ JobEvent: TypeAlias = (
     | SlotsOffered
     | SlotFreed
     | TaskReported
+    | TaskIoReported
     | PartitionDataProduced
     | TaskManagerGone
     | CancelJob
@@ -228,6 +237,10 @@ class JobStatusChanged:
     now_ms: int
     failure: FailureInfo | None = None
 
+    def __str__(self) -> str:
+        cause = "" if self.failure is None else f" cause={self.failure.kind}"
+        return f"job ->{self.status}{cause}"
+
 
 @dataclass(frozen=True, slots=True)
 class ExecutionStateChanged:
@@ -238,6 +251,10 @@ class ExecutionStateChanged:
     new: ExecutionState
     now_ms: int
     cause: str = ""
+
+    def __str__(self) -> str:
+        cause = f" cause={self.cause}" if self.cause else ""
+        return f"attempt={self.attempt_id} {self.old}->{self.new}{cause}"
 
 
 JobEffect: TypeAlias = (

@@ -221,7 +221,7 @@ def test_a_reader_of_hybrid_results_hears_of_its_producer_later() -> None:
     producer = next(s for s in requests if str(s.group.vertices[0]) == "A[0]")
     consumer = next(s for s in requests if s is not producer)
     # the first free slot goes to the consumer, as if the producer's request had come later
-    waiting = bench.job._core.pool.pending
+    waiting = bench.job.books.slots.pool.pending
     waiting[producer.request.request_id] = waiting.pop(producer.request.request_id)
     effects = bench.offer("tm1")
     assert deployed(effects) == {"B[0]": "tm1"}
@@ -239,7 +239,7 @@ def test_every_reader_of_one_list_hears_of_a_producer_that_is_placed_later() -> 
     )
     bench = Bench(graph)
     bench.start()
-    waiting = bench.job._core.pool.pending
+    waiting = bench.job.books.slots.pool.pending
     for shared in list(bench.job.shared_slots):
         if shared.group.slot_sharing_group == "a":  # the producers' requests come last
             waiting.move_to_end(shared.request.request_id)
