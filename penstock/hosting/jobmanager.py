@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import secrets
 import threading
 import traceback
@@ -66,6 +67,7 @@ from penstock.model.messages import (
 )
 from penstock.model.states import JobStatus
 
+_LOG: Final = logging.getLogger(__name__)
 _TICK_S: Final = 0.1
 _MODULES_KEY: Final = BlobKey("modules-user")
 _KEEPS_OUTPUT: Final = frozenset({JobStatus.FINISHED, JobStatus.SUSPENDED})
@@ -166,6 +168,8 @@ class JobManager:
         try:
             self._loop.run_until_complete(self._main())
         except Exception as error:
+            text = "job=%s %s->FAILED cause=the JobManager broke"
+            _LOG.error(text, self.job_id, self.shell.status, exc_info=error)
             self.shell.status = JobStatus.FAILED
             is_ours = not isinstance(error, UserError | ExternalError)
             text = "".join(traceback.format_exception(error)) if is_ours else str(error)
@@ -235,6 +239,7 @@ class JobManager:
             try:
                 step()
             except Exception as error:
+                _LOG.error("job=%s clean-up failed", self.job_id, exc_info=error)
                 self.parts.observer.engine_failed(error)
 
     def _close_coordinators(self) -> None:
@@ -249,6 +254,7 @@ class JobManager:
         result = self._result()
         cause = None if result is None else self.parts.guard.end(result)
         if cause is not None:
+            _LOG.warning("job=%s %s->SUSPENDED cause=%s", self.job_id, self.status, cause)
             self.shell.status = JobStatus.SUSPENDED
             self.shell.failure = FailureInfo("JobSuspendedError", cause)
 
@@ -313,6 +319,9 @@ class JobManager:
         self.shell.links.register(location, writer)
         self.watch.registered(message.resource_id)
         self.parts.provider.registered(message.resource_id)
+        text = "job=%s taskmanager=%s REGISTERED host=%s slots=%d pid=%d"
+        name = message.resource_id
+        _LOG.info(text, self.job_id, name, message.host, message.slots, message.pid)
         self.parts.observer.taskmanager_registered(message)
         accepted = RegistrationAccepted(self.shell.links.fencing_token)
         self.shell.links.send(message.resource_id, accepted)
@@ -335,6 +344,8 @@ class JobManager:
             self.coordinators.from_reader(message)
 
     def _on_slot_freed(self, message: SlotFreed) -> None:
+        slot, name = message.allocation_id, message.resource_id
+        _LOG.debug("job=%s slot=%s FREE taskmanager=%s", self.job_id, slot, name)
         self.shell.feed_job(message)
         self.shell.feed_resources(message)
 

@@ -7,6 +7,7 @@ about waits its turn. Nothing here decides: deciding is the machines' affair.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -29,7 +30,7 @@ from penstock.machines.job_settings import JobSettings
 from penstock.machines.resource_manager import ResourceManager, ResourceSettings
 from penstock.model.errors import ExternalError
 from penstock.model.graph.job_graph import JobGraph
-from penstock.model.ids import AttemptId, ResourceId
+from penstock.model.ids import AllocationId, AttemptId, JobId, ResourceId
 from penstock.model.messages import (
     AnswerOffers,
     CancelTask,
@@ -69,6 +70,8 @@ from penstock.model.messages import (
     UpdatePartitions,
 )
 from penstock.model.states import ExecutionState, JobStatus
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +150,11 @@ class MachineShell:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._events: deque[tuple[Callable[[Any], None], Any]] = deque()
         self._is_feeding = False
+        self._triggered_id = -1
+
+    @property
+    def job_id(self) -> JobId:
+        return self._parts.job_graph.job_id
 
     def feed_job(self, event: JobEvent) -> None:
         self._feed(self._step_job, event)
@@ -200,16 +208,22 @@ class MachineShell:
     def _step_resources(self, event: ResourceEvent) -> None:
         for effect in self.resource_manager.step(event):
             if isinstance(effect, StartTaskManager):
+                _LOG.info("job=%s taskmanager=%s REQUESTED", self.job_id, effect.resource_id)
                 self._parts.observer.taskmanager_requested(effect.resource_id)
                 self._parts.provider.start(effect.resource_id, effect.size)
             elif isinstance(effect, StopTaskManager):
+                name, cause = effect.resource_id, effect.reason
+                _LOG.info("job=%s taskmanager=%s STOPPED cause=%s", self.job_id, name, cause)
                 self.end_taskmanager(effect.resource_id, effect.reason)
                 self.links.fence(effect.resource_id)
             elif isinstance(effect, RequestSlot):
+                self._log_slot(effect.allocation_id, "REQUESTED", f"of {effect.resource_id}")
                 self.links.send(effect.resource_id, effect)
             elif isinstance(effect, ResourcesMissing):
                 self._parts.observer.resources_missing(effect, self._parts.provider.describe())
                 reason = f"{effect.reason}; {self._parts.provider.describe()}"
+                lacks = f"{effect.available} of {effect.wanted}"
+                _LOG.warning("job=%s slots=%s MISSING cause=%s", self.job_id, lacks, reason)
                 self.feed_job(NotEnoughResources(effect.available, reason, now_ms()))
 
     def _do_deploy(self, effect: DeployTask) -> None:
@@ -218,12 +232,29 @@ class MachineShell:
         self.where[effect.deployment.attempt_id] = effect.resource_id
         self.links.send(effect.resource_id, effect)
 
+    def _log_slot(self, allocation_id: AllocationId, what: str, cause: str) -> None:
+        """Of a large job there are many: only for who asks."""
+        _LOG.debug("job=%s slot=%s %s cause=%s", self.job_id, allocation_id, what, cause)
+
+    def _do_free_slot(self, effect: FreeSlot) -> None:
+        self._log_slot(effect.allocation_id, "FREED", effect.cause)
+        self.links.send(effect.resource_id, effect)
+
     def _do_send(self, effect: Any) -> None:
         self.links.send(effect.resource_id, effect)
 
     def _do_send_stamped(self, effect: Any) -> None:
         """Tasks on other hosts compare the time with their own clocks."""
         self._do_send(replace(effect, timestamp_ms=_wall_clock_ms(effect.timestamp_ms)))
+
+    def _do_trigger(self, effect: TriggerCheckpoint) -> None:
+        if effect.checkpoint_id > self._triggered_id:  # the first of its tasks
+            self._triggered_id = effect.checkpoint_id
+            kind = effect.options.type
+            _LOG.info(
+                "job=%s checkpoint=%d TRIGGERED type=%s", self.job_id, effect.checkpoint_id, kind
+            )
+        self._do_send_stamped(effect)
 
     def _do_store(self, effect: StoreCheckpoint) -> None:
         at_ms = _wall_clock_ms(effect.checkpoint.timestamp_ms)
@@ -254,7 +285,18 @@ class MachineShell:
     def _do_checkpoint_ended(self, effect: CheckpointEnded) -> None:
         triggered_at_ms = _wall_clock_ms(effect.triggered_ms)
         self.checkpoint_history.ended(effect, triggered_at_ms, _wall_clock_ms(now_ms()))
+        self._log_checkpoint(effect)
         self._parts.observer.checkpoint_ended(effect)
+
+    def _log_checkpoint(self, effect: CheckpointEnded) -> None:
+        job_id, checkpoint_id = self.job_id, effect.checkpoint_id
+        if effect.location is not None:
+            size, place = effect.size_bytes, effect.location
+            text = "job=%s checkpoint=%d COMPLETED bytes=%d location=%s"
+            _LOG.info(text, job_id, checkpoint_id, size, place)
+        else:
+            cause = f"{effect.reason}: {effect.text}"
+            _LOG.info("job=%s checkpoint=%d ABORTED cause=%s", job_id, checkpoint_id, cause)
 
     def _do_answer_savepoint(self, effect: SavepointAnswered) -> None:
         self._checkpoints.answer(effect)
@@ -300,14 +342,20 @@ class MachineShell:
         )
 
     def _do_status(self, effect: JobStatusChanged) -> None:
-        self.status = effect.status
+        former, self.status = self.status, effect.status
+        cause = ""
         if effect.failure is not None:
             self.failure = effect.failure
+            cause = f" cause={effect.failure.kind}: {_first_line(effect.failure.text)}"
+        level = logging.WARNING if cause else logging.INFO
+        _LOG.log(level, "job=%s %s->%s%s", self.job_id, former, effect.status, cause)
         self._parts.observer.status_changed(effect)
         if effect.status.is_terminal:
             self._on_terminal()
 
     def _do_execution_state(self, effect: ExecutionStateChanged) -> None:
+        level = logging.INFO if effect.new is ExecutionState.FAILED else logging.DEBUG
+        _LOG.log(level, "job=%s %s", self.job_id, effect)
         if effect.new is ExecutionState.CANCELING:
             self.cancelling[effect.attempt_id] = now_ms()
         else:
@@ -337,6 +385,10 @@ def _wall_clock_ms(at_ms: int) -> int:
     return time.time_ns() // 1_000_000 - (now_ms() - at_ms)
 
 
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]
+
+
 def _smaller(host_limit: int | None, configured: int | None) -> int | None:
     """The host's and the configuration's bound on TaskManagers; None: none."""
     return min((limit for limit in (host_limit, configured) if limit is not None), default=None)
@@ -353,13 +405,13 @@ _JOB_EFFECTS: Final[dict[type, Callable[[MachineShell, Any], None]]] = {
     CancelTask: MachineShell._do_send,
     UpdatePartitions: MachineShell._do_send,
     ReleasePartitions: MachineShell._do_send,
-    FreeSlot: MachineShell._do_send,
+    FreeSlot: MachineShell._do_free_slot,
     SetTimer: MachineShell._do_timer,
     ResetSubtasks: MachineShell._do_reset,
     FinalizeJob: MachineShell._do_finalize,
     JobStatusChanged: MachineShell._do_status,
     ExecutionStateChanged: MachineShell._do_execution_state,
-    TriggerCheckpoint: MachineShell._do_send_stamped,
+    TriggerCheckpoint: MachineShell._do_trigger,
     NotifyCheckpointComplete: MachineShell._do_send_stamped,
     NotifyCheckpointAborted: MachineShell._do_send_stamped,
     SnapshotCoordinators: MachineShell._do_coordinate,

@@ -31,6 +31,7 @@ from penstock.hosting.snapshot_writers import SnapshotWriters
 from penstock.hosting.task_builder import BuiltTask
 from penstock.hosting.task_thread import TaskSettings, TaskThread, failure_info
 from penstock.hosting.task_watchdog import TaskWatchdog
+from penstock.hosting.taskmanager_log import TaskManagerLog
 from penstock.hosting.user_modules import UserModules
 from penstock.hosting.wire import MessageBuffer, encode
 from penstock.machines.taskmanager.task_executor import TaskExecutor
@@ -127,6 +128,7 @@ class TaskManager:
         self._slot_timeouts: list[tuple[float, AllocationId]] = []
         self._send_lock = threading.Lock()
         self._ended_tasks_progress = 0
+        self._log = TaskManagerLog(config.resource_id)
         self._modules = UserModules()
 
     # ------------------------------------------------------------------ life
@@ -232,6 +234,7 @@ class TaskManager:
 
     def send(self, message: object) -> None:
         """Any thread. Without a connection there is nobody to tell: the TaskManager is ending."""
+        self._log.said(message)
         data = encode(message)
         with self._send_lock:
             if self._socket is None:
@@ -302,6 +305,7 @@ class TaskManager:
         with self._executor_lock:
             effects = self._executor.step(event)
         for effect in effects:
+            self._log.does(effect)
             carry_out = _EFFECTS.get(type(effect))
             if carry_out is None:
                 self.send(effect)

@@ -77,7 +77,7 @@ def main() -> None:
     _die_with_parent()
     _spare_pyarrow_its_searches()
 
-    from penstock.hosting import closures, stacks, user_output
+    from penstock.hosting import closures, process_log, stacks, user_output
     from penstock.hosting.core import CoreKeeper
     from penstock.hosting.taskmanager import TaskManager
 
@@ -88,6 +88,7 @@ def main() -> None:
         return  # there is no JobManager any more
     told: dict[str, Any] = json.loads(line)
     threading.Thread(target=_watch_stdin, name="penstock-parent", daemon=True).start()
+    process_log.install(told["log_fd"])
     sys.setswitchinterval(told["switch_interval_s"])
     _place_files(told)
     config = _configuration(told)

@@ -21,7 +21,7 @@ from penstock.model.checkpoints import CheckpointOptions, CheckpointType
 from penstock.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.graph.builder import build_job_graph
-from penstock.model.ids import AllocationId, FencingToken, JobId, ResourceId
+from penstock.model.ids import AllocationId, AttemptId, FencingToken, JobId, ResourceId
 from penstock.model.messages import (
     AcknowledgeCheckpoint,
     AddSplits,
@@ -31,6 +31,7 @@ from penstock.model.messages import (
     DeployTask,
     DriverCredit,
     DriverData,
+    FreeSlot,
     NoMoreSplits,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
@@ -172,6 +173,20 @@ class FakeDriver:
         for attempt_id in self.attempts:
             where = self.graph.current(attempt_id).execution.location.resource_id
             self.tell(CancelTask(where, attempt_id))
+
+    def freeing(self, allocation_id):
+        """What gives a slot of the first TaskManager back."""
+        return FreeSlot(next(iter(self.managers)), allocation_id, "a test", TOKEN)
+
+    def redeploy(self) -> None:
+        """The next attempts of all tasks, where the former ones were."""
+        for vertex in self.graph.vertices:
+            resource_id = vertex.execution.location.resource_id
+            deployment = self.deployments.of(vertex)
+            number = deployment.attempt_id.attempt + 1
+            attempt_id = AttemptId(deployment.attempt_id.execution_vertex_id, number)
+            again = replace(deployment, attempt_id=attempt_id)
+            self.managers[resource_id]._handle(DeployTask(resource_id, again, TOKEN))
 
     def close(self) -> None:
         for manager in self.managers.values():

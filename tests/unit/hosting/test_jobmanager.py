@@ -135,6 +135,7 @@ class Shell:
     """What a watch needs of the shell: who is connected, and where losses go."""
 
     def __init__(self):
+        self.job_id = "job"
         self.links = links.Links(FencingToken("token"))
         self.guard = JobGuard()
         self.cancelling, self.where = {}, {}
