@@ -90,14 +90,13 @@ def test_a_taskmanager_logs_its_slots_its_end_and_tasks_that_it_refuses(caplog):
     log.said(SlotFreed(ME, 0, A1))
     log.does(StopTask(attempt("t"), "its slot was released: timed out"))
     log.does(EndTaskManager("it is over"))
-    refused = FailureInfo("TaskSubmissionError", "slot a1 is not here\nwhile deploying")
+    refused = FailureInfo("Refused", "no slot\nwhile deploying")
     log.said(TaskStateChanged(attempt("t"), ExecutionState.FAILED, refused))
     assert caplog.messages == [
         "taskmanager=tm slot=0 FREED allocation=a1",
         "taskmanager=tm attempt=t[0]#0 STOP cause=its slot was released: timed out",
         "taskmanager=tm ENDS cause=it is over",
-        "job=? taskmanager=tm attempt=t[0]#0 task=? CREATED->FAILED"
-        " cause=TaskSubmissionError: slot a1 is not here",
+        "job=? taskmanager=tm attempt=t[0]#0 task=? CREATED->FAILED cause=Refused: no slot",
     ]
 
 
