@@ -26,8 +26,17 @@ class DescriptorHandler(logging.Handler):
             os.write(self._descriptor, line.encode("utf-8", "backslashreplace"))
 
 
-def install(descriptor: int) -> logging.Handler:
-    """From INFO on, what Penstock logs is written there."""
+def install(descriptor: int | None) -> None:
+    """From INFO on, what Penstock logs is written there; None: there is no such log. Warnings go to stderr besides, which is
+    to say to the program: there they go where nobody configures logging.
+    """
+    if logging.lastResort is not None:
+        logging.getLogger("penstock").addHandler(logging.lastResort)
+    if descriptor is not None:
+        log_to(descriptor)
+
+
+def log_to(descriptor: int) -> logging.Handler:
     handler = DescriptorHandler(descriptor)
     handler.setFormatter(logging.Formatter(FORMAT))
     logger = logging.getLogger("penstock")

@@ -78,6 +78,12 @@ class SparkProvider:
         return self._slots.is_local
 
     @property
+    def _has_executor_log(self) -> bool:
+        """In `local[n]` the executor is the driver, and its stderr is the user's console."""
+        master = str(self._context.master)
+        return master != "local" and not master.startswith("local[")
+
+    @property
     def shares_files(self) -> bool:
         return self.is_local
 
@@ -225,6 +231,7 @@ class SparkProvider:
                     "addresses": asdict(self._addresses),
                     "task_settings": asdict(master.task_settings),
                     "files": tuple(self._files),
+                    "has_log": self._has_executor_log,
                     **asdict(self._process),
                 })
             ),

@@ -88,7 +88,7 @@ def main() -> None:
         return  # there is no JobManager any more
     told: dict[str, Any] = json.loads(line)
     threading.Thread(target=_watch_stdin, name="penstock-parent", daemon=True).start()
-    process_log.install(told["log_fd"])
+    process_log.install(told["log_fd"] if told["has_log"] else None)
     sys.setswitchinterval(told["switch_interval_s"])
     _place_files(told)
     config = _configuration(told)

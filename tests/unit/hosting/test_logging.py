@@ -142,7 +142,7 @@ def test_the_log_of_a_taskmanagers_process_goes_to_its_descriptor():
     reader, writer = os.pipe()
     logger = logging.getLogger("penstock")
     level = logger.level
-    handler = process_log.install(writer)
+    handler = process_log.log_to(writer)
     try:
         logging.getLogger("penstock.hosting.taskmanager_log").info("slot=%d FREED", 0)
         logging.getLogger("penstock.hosting.taskmanager_log").debug("not this")
