@@ -72,6 +72,9 @@ STALE: Final = frozenset({  # right when sent, late when read
     (_S.RELEASING, _E.REQUEST), (_S.RELEASING, _E.ACCEPT), (_S.RELEASING, _E.FREE),
     (_S.RELEASING, _E.TIME_OUT),
 })
+IMPOSSIBLE: Final = frozenset({  # who has no task cannot lose the last one
+    (_S.FREE, _E.EMPTY), (_S.ALLOCATED, _E.EMPTY),
+})
 # fmt: on
 
 
@@ -79,13 +82,13 @@ def step(who: object, state: SlotState, event: SlotEvent) -> SlotSquare:
     """Next state and what follows from it. Raises IllegalTransition for what can never be right."""
     if (state, event) in STALE:
         return state, SlotConsequence.NONE
-    square = TABLE.get((state, event))
-    if square is None:
+    if (state, event) in IMPOSSIBLE:
         takes = ", ".join(e.name for s, e in TABLE if s is state)
         raise IllegalTransition(
-            f"slot {who}: got {event.name} in {state.name}, which takes only {takes}."
+            f"slot {who}: got {event.name} in {state.name}, which takes only {takes}. "
+            "The story tells what led to it."
         )
-    return square
+    return TABLE[state, event]
 
 
 @dataclass(slots=True)
