@@ -26,11 +26,19 @@ from penstock.machines.job_checks import check_job
 from penstock.machines.job_moves import JobMoves
 from penstock.machines.job_settings import FailoverMode, JobSettings
 from penstock.machines.job_status import JobStatusEvent
-from penstock.machines.job_views import TaskPlace, places_of, progress_of, task_metrics_of
+from penstock.machines.job_views import (
+    SeatsView,
+    SubtaskView,
+    TaskPlace,
+    places_of,
+    progress_of,
+    seats_of,
+    subtasks_of,
+    task_metrics_of,
+)
 from penstock.machines.partition_release import PartitionRelease, ReleaseAtEnd, ReleaseByRegion
 from penstock.machines.regions import Regions
 from penstock.machines.scheduling import PipelinedRegionScheduling, SchedulingStrategy
-from penstock.machines.shared_slots import SharedSlots
 from penstock.machines.story import Story
 from penstock.machines.task_reports import TaskReports
 from penstock.machines.vertexwise import VertexwiseScheduling
@@ -193,6 +201,19 @@ class JobMaster:
         vertex = self._graph.current(attempt_id)
         return None if vertex is None else vertex.state
 
+    def subtasks(self) -> list[SubtaskView]:
+        """As the program has them, by index."""
+        return subtasks_of(self._graph, self.regions)
+
+    def seats(self) -> list[SeatsView]:
+        """Which subtasks sit in which slot now."""
+        return seats_of(self._slots.shared_slots)
+
+    def sharing_groups(self) -> list[list[int]]:
+        """Which subtasks are to share a slot, by index."""
+        groups = self._slots.shared_slots.groups
+        return [[vertex.index for vertex in group.vertices] for group in groups]
+
     def where_tasks_ran(self) -> list[TaskPlace]:
         return places_of(self._graph)
 
@@ -228,11 +249,8 @@ class JobMaster:
 
     @property
     def execution_graph(self) -> ExecutionGraph:
+        """For looking only."""
         return self._graph
-
-    @property
-    def shared_slots(self) -> SharedSlots:
-        return self._slots.shared_slots
 
     @property
     def slots_required(self) -> int:

@@ -217,7 +217,7 @@ def test_a_reader_of_hybrid_results_hears_of_its_producer_later() -> None:
     bench = Bench(graph)
     effects = bench.start()
     assert deployed(effects) == {}
-    requests = bench.job.shared_slots
+    requests = bench.job.books.slots.shared_slots
     producer = next(s for s in requests if str(s.group.vertices[0]) == "A[0]")
     consumer = next(s for s in requests if s is not producer)
     # the first free slot goes to the consumer, as if the producer's request had come later
@@ -240,7 +240,7 @@ def test_every_reader_of_one_list_hears_of_a_producer_that_is_placed_later() -> 
     bench = Bench(graph)
     bench.start()
     waiting = bench.job.books.slots.pool.pending
-    for shared in list(bench.job.shared_slots):
+    for shared in list(bench.job.books.slots.shared_slots):
         if shared.group.slot_sharing_group == "a":  # the producers' requests come last
             waiting.move_to_end(shared.request.request_id)
     effects = bench.offer("tm1", 2)
