@@ -37,7 +37,7 @@ check: $(STAMP)
 	$(PY) -m pytest tests/test_tidy.py
 
 sim: $(STAMP)
-	$(PY) -m penstock.hosting.sim --seeds $(SEEDS) $(ARGS)
+	$(PY) -m simulation --seeds $(SEEDS) $(ARGS)
 
 MINUTES ?= 10
 soak: $(STAMP) java

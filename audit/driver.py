@@ -24,9 +24,9 @@ from audit.jvm import SHORT_LIVED_JVM
 from penstock.common import Configuration
 from penstock.common.job_client import JobClient
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.hosting.executor import ClusterExecutor
-from penstock.hosting.job_observer import JobObserver
-from penstock.hosting.session import SparkHost
+from penstock.hosting.observer import JobObserver
+from penstock.hosting.program.executor import ClusterExecutor
+from penstock.hosting.spark.host import SparkHost
 from penstock.model.errors import JobSuspendedError
 from penstock.model.states import ExecutionState
 

@@ -29,7 +29,7 @@ from penstock.datastream import (
 )
 from penstock.datastream.connectors.file_system import BucketAssigner, FileSink
 from penstock.datastream.connectors.sql_sink import SqlSink
-from penstock.datastream.joins import ProcessJoinFunction
+from penstock.datastream.data_stream.joins import ProcessJoinFunction
 from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
 

@@ -23,7 +23,7 @@ from penstock.datastream.connectors.base import (
     SplitFinished,
 )
 from penstock.runtime.elements import RowBatch
-from penstock.runtime.source import Polled
+from penstock.runtime.sources.contract import Polled
 
 POLL_MS = 20
 ROWS_PER_BATCH = 512

@@ -23,16 +23,17 @@ from penstock.common.job_client import JobClient
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.hosting.checkpoints.storage import CheckpointStorage
-from penstock.hosting.collector import COLLECTOR_HELD_OFF
+from penstock.hosting.task.held_off_gc import COLLECTOR_HELD_OFF
 from penstock.model.completed_checkpoint import OperatorRestore
 from penstock.model.ids import JobId
-from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, Sharing, plain_dumps
-from penstock.runtime.checkpoint.state_format import Beside, read_operator, write_operator
-from penstock.runtime.heap_state import HeapKeyedStateBackend
 from penstock.runtime.operators.keyed import restore_backend
-from penstock.runtime.rocks.backend import RocksKeyedStateBackend, RocksSettings
-from penstock.runtime.rocks.database import slot_memory
-from penstock.runtime.state import KeyedStateBackend, ValueState
+from penstock.runtime.records.frozen import plain_dumps
+from penstock.runtime.state.contract import KeyedStateBackend, ValueState
+from penstock.runtime.state.heap import HeapKeyedStateBackend
+from penstock.runtime.state.rocks.backend import RocksKeyedStateBackend, RocksSettings
+from penstock.runtime.state.rocks.database import slot_memory
+from penstock.runtime.state.snapshot import OperatorSnapshot, Sharing
+from penstock.runtime.state.snapshot_format import Beside, read_operator, write_operator
 
 KEYS = 1_000_000
 INTERVAL_S = 10

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-from penstock.hosting.addresses import Endpoint
-from penstock.hosting.channels import TaskChannelHost
-from penstock.hosting.closures import loads_records
-from penstock.hosting.data_plane import DataPlane
-from penstock.hosting.handshake import Credentials
-from penstock.hosting.waker import Waker
+from penstock.hosting.network.consumer_side import TaskChannelHost
+from penstock.hosting.network.data_plane import DataPlane
+from penstock.hosting.shipping.pickling import loads_records
+from penstock.hosting.task.waker import Waker
+from penstock.hosting.wire.addresses import Endpoint
+from penstock.hosting.wire.handshake import Credentials
 from penstock.model.deployment import ShuffleDescriptor, TaskManagerLocation
 from penstock.model.graph.chain import ChainedOperator
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
@@ -31,13 +31,13 @@ from penstock.model.ids import (
 )
 from penstock.model.states import ExecutionState
 from penstock.runtime.elements import RowBatch
-from penstock.runtime.gate.network_input import NetworkInput, WakeListener
-from penstock.runtime.gate.ports import GateContext
-from penstock.runtime.gate.single import SingleInputGate
-from penstock.runtime.network_settings import NetworkSettings
-from penstock.runtime.partition.result_partition import pipelined_partition, pool_of
-from penstock.runtime.partitioner import make_partitioner
-from penstock.runtime.writers import PartitionWriter
+from penstock.runtime.network.gate.network_input import NetworkInput, WakeListener
+from penstock.runtime.network.gate.ports import GateContext
+from penstock.runtime.network.gate.single import SingleInputGate
+from penstock.runtime.network.network_settings import NetworkSettings
+from penstock.runtime.network.partition.result_partition import pipelined_partition, pool_of
+from penstock.runtime.network.partitioner import make_partitioner
+from penstock.runtime.task.writers import PartitionWriter
 
 CREDENTIALS = Credentials(b"b" * 32, "benchmark", "benchmark")
 FRAME_BYTES = 1 << 20

@@ -12,9 +12,9 @@ from benchmarks.figures import Figure
 from penstock.common import WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.datagen import DataGeneratorSource
-from penstock.hosting.executor import MiniCluster
-from penstock.hosting.job_observer import JobObserver
-from penstock.hosting.wire import encode
+from penstock.hosting.minicluster import MiniCluster
+from penstock.hosting.observer import JobObserver
+from penstock.hosting.wire.messages import encode
 
 PARALLELISM = 32
 RATE = 3200

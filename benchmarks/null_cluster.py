@@ -12,12 +12,12 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-from penstock.hosting.task_builder import build_gates
-from penstock.hosting.wire import MessageBuffer, encode
-from penstock.machines.job_master import JobMaster
-from penstock.machines.job_settings import JobSettings, LoadBalanceMode
-from penstock.machines.resource_manager import ResourceManager, ResourceSettings
-from penstock.machines.restart_backoff import FixedDelayRestart
+from penstock.hosting.task.builder import build_gates
+from penstock.hosting.wire.messages import MessageBuffer, encode
+from penstock.machines.failover.restart_backoff import FixedDelayRestart
+from penstock.machines.job.job_master import JobMaster
+from penstock.machines.job.job_settings import JobSettings, LoadBalanceMode
+from penstock.machines.resources.resource_manager import ResourceManager, ResourceSettings
 from penstock.model.deployment import TaskDeployment, TaskManagerLocation, read_producers
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import AttemptId, ResourceId
@@ -41,9 +41,9 @@ from penstock.model.messages import (
     TimerFired,
 )
 from penstock.model.states import ExecutionState
-from penstock.runtime.gate.ports import ChannelHost, GateContext
-from penstock.runtime.network_memory import NetworkMemory
-from penstock.runtime.network_settings import NetworkSettings
+from penstock.runtime.network.gate.ports import ChannelHost, GateContext
+from penstock.runtime.network.network_memory import NetworkMemory
+from penstock.runtime.network.network_settings import NetworkSettings
 
 DELAY_MS = 1000
 

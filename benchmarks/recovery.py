@@ -27,9 +27,9 @@ from benchmarks.running_sum import RunningSum, key_of
 from penstock.common import WatermarkStrategy
 from penstock.common.job_client import JobClient
 from penstock.datastream.connectors.datagen import DataGeneratorSource
-from penstock.hosting.executor import ClusterExecutor
-from penstock.hosting.job_observer import JobObserver
-from penstock.hosting.session import SparkHost
+from penstock.hosting.observer import JobObserver
+from penstock.hosting.program.executor import ClusterExecutor
+from penstock.hosting.spark.host import SparkHost
 
 KILLS_MIN: Final = 20
 FREEZES_MIN: Final = 5

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.null_cluster import NullCluster
-from penstock.machines.failover import RestartRegions
-from penstock.machines.regions import Regions
+from penstock.machines.execution.regions import Regions
+from penstock.machines.failover.failover import RestartRegions
 from penstock.model.graph.job_graph import (
     IntermediateDataSet,
     JobEdge,

@@ -6,7 +6,7 @@ import sys
 import pytest
 from hypothesis import settings
 
-from penstock.hosting.task_thread import CancelSignal
+from penstock.hosting.task.thread import CancelSignal
 
 pytest_plugins = ["tests.spark.sessions"]
 

@@ -18,7 +18,7 @@ from penstock.common.typeinfo import TypeInformation, Types
 from penstock.model.errors import ConfigurationError
 from penstock.runtime.elements import Batch
 from penstock.runtime.operator import Accepts
-from penstock.runtime.text import format_batch, java_text
+from penstock.runtime.records.text import format_batch, java_text
 
 
 class SerializationSchema(ABC):

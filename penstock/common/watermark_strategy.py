@@ -1,7 +1,7 @@
 """Watermark strategies under PyFlink's address. Source: pyflink.common.watermark_strategy."""
 
 from penstock.common.absent import absent
-from penstock.runtime.watermarks import TimestampAssigner, WatermarkStrategy
+from penstock.runtime.watermarks.strategy import TimestampAssigner, WatermarkStrategy
 
 __all__ = ["TimestampAssigner", "WatermarkStrategy"]
 

@@ -1,8 +1,9 @@
 """The DataStream API: pyflink.datastream, module by module, with column streams added."""
 
 from penstock.common.absent import absent
-from penstock.datastream import checkpoint_storage, former_names, state_backend
+from penstock.datastream import checkpoint_storage, state_backend
 from penstock.datastream.async_data_stream import AsyncDataStream
+from penstock.datastream.building import former_names
 from penstock.datastream.checkpoint_config import CheckpointConfig
 from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.data_stream import (
@@ -15,6 +16,12 @@ from penstock.datastream.data_stream import (
     DataStreamSink,
     KeyedStream,
     WindowedStream,
+)
+from penstock.datastream.data_stream.joins import (
+    CoGroupFunction,
+    FlatJoinFunction,
+    JoinFunction,
+    ProcessJoinFunction,
 )
 from penstock.datastream.exchange_mode import StreamExchangeMode
 from penstock.datastream.execution_mode import RuntimeExecutionMode
@@ -48,12 +55,6 @@ from penstock.datastream.functions import (
 from penstock.datastream.functions.broadcast import (
     BroadcastProcessFunction,
     KeyedBroadcastProcessFunction,
-)
-from penstock.datastream.joins import (
-    CoGroupFunction,
-    FlatJoinFunction,
-    JoinFunction,
-    ProcessJoinFunction,
 )
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.slot_sharing_group import MemorySize, SlotSharingGroup

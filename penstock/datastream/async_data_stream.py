@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.common.typeinfo import TypeInformation
-from penstock.datastream.build_checks import check_call, check_is_object, check_methods
+from penstock.datastream.building.checks import check_call, check_is_object, check_methods
 from penstock.datastream.data_stream.data_stream import DataStream
 from penstock.datastream.data_stream.keyed_stream import KeyedStream
 from penstock.datastream.functions import AsyncFunction, AsyncRetryStrategy

@@ -1,6 +1,6 @@
 """Strategies for another attempt. Source: pyflink.datastream.async_retry_strategies."""
 
-from penstock.runtime.async_retry import (
+from penstock.runtime.operators.asynchronous.retry import (
     ExponentialBackoffDelayRetryStrategy,
     FixedDelayRetryStrategy,
     NoRetryStrategy,

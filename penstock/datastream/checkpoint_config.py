@@ -11,9 +11,9 @@ from penstock.common.absent import absent, gone
 from penstock.common.configuration import Configuration
 from penstock.common.setting_checks import check_kind, check_whole
 from penstock.common.time import Duration
+from penstock.datastream.building.former_names import OF_CHECKPOINT_CONFIG, OF_THE_PACKAGE
 from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
-from penstock.datastream.former_names import OF_CHECKPOINT_CONFIG, OF_THE_PACKAGE
 from penstock.model.time import millis_of
 
 PREFIX: Final = "execution.checkpointing."

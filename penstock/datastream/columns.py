@@ -2,6 +2,17 @@
 runtime.
 """
 
-from penstock.runtime.columns import Column, avg, col, count, first, last, lit, max_, min_, sum_
+from penstock.runtime.records.columns import (
+    Column,
+    avg,
+    col,
+    count,
+    first,
+    last,
+    lit,
+    max_,
+    min_,
+    sum_,
+)
 
 __all__ = ["Column", "avg", "col", "count", "first", "last", "lit", "max_", "min_", "sum_"]

@@ -1,8 +1,8 @@
 """State handles and descriptors under PyFlink's address. Source: pyflink.datastream.state."""
 
 from penstock.common.absent import absent
-from penstock.runtime.broadcast_state import BroadcastState, ReadOnlyBroadcastState
-from penstock.runtime.state import (
+from penstock.runtime.state.broadcast import BroadcastState, ReadOnlyBroadcastState
+from penstock.runtime.state.contract import (
     AggregatingState,
     AppendingState,
     ListState,
@@ -12,7 +12,7 @@ from penstock.runtime.state import (
     State,
     ValueState,
 )
-from penstock.runtime.state_descriptors import (
+from penstock.runtime.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,

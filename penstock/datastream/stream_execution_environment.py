@@ -27,6 +27,10 @@ from penstock.common.setting_checks import check_kind, check_whole
 from penstock.common.time import Duration
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.datastream.building.adapters import checked_type
+from penstock.datastream.building.former_names import OF_THE_ENVIRONMENT
+from penstock.datastream.building.plan_json import plan_json
+from penstock.datastream.building.program import Program, Upstream
 from penstock.datastream.checkpoint_config import CheckpointConfig
 from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.connectors.collection import CollectionSource
@@ -34,21 +38,17 @@ from penstock.datastream.connectors.socket_text import SocketTextSource
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.data_stream.cached import open_caches
 from penstock.datastream.execution_mode import RuntimeExecutionMode
-from penstock.datastream.execution_plan import plan_json
 from penstock.datastream.executor import (
     JobControl,
     JobExecutor,
     ProgramSettings,
     find_unserialisable,
 )
-from penstock.datastream.former_names import OF_THE_ENVIRONMENT
-from penstock.datastream.program import Program, Upstream
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
-from penstock.datastream.user_functions import checked_type
 from penstock.model.errors import ConfigurationError, GraphError, PenstockError
 from penstock.model.graph.stream_graph import StreamGraph
-from penstock.runtime.source import Boundedness, Source
-from penstock.runtime.source_operator import SourceOperator
+from penstock.runtime.sources.contract import Boundedness, Source
+from penstock.runtime.sources.operator import SourceOperator
 
 DEFAULT_JOB_NAME: Final = "Flink Streaming Job"
 CHAINING_KEY: Final = "pipeline.operator-chaining.enabled"
@@ -421,7 +421,7 @@ class StreamExecutionEnvironment:
     def executor(self) -> JobExecutor:
         """Spark, unless `use_executor` said otherwise. Not in PyFlink's public API."""
         if self._executor is None:
-            from penstock.hosting.session import default_executor
+            from penstock.hosting.spark.host import default_executor
 
             self._executor = default_executor(self._configuration.to_dict())
         return self._executor

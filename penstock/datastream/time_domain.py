@@ -1,5 +1,5 @@
 """TimeDomain under PyFlink's address. Source: pyflink.datastream.time_domain."""
 
-from penstock.runtime.timers import TimeDomain
+from penstock.runtime.operators.timer_service import TimeDomain
 
 __all__ = ["TimeDomain"]

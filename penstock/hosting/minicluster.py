@@ -5,18 +5,22 @@ For tests and the debugger (`breakpoint()` in a user function works); never the 
 
 from __future__ import annotations
 
-import importlib
-import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
-from penstock.hosting.addresses import Endpoint
-from penstock.hosting.provider import MasterAddress, OnEnded
-from penstock.hosting.taskmanager import TaskManager, TaskManagerConfig
-from penstock.model.errors import ConfigurationError
+from penstock.hosting.batch.plan import Plan
+from penstock.hosting.batch.runner import StageRunner, ThreadRunner
+from penstock.hosting.ha.election import SubmittedJob
+from penstock.hosting.minicluster import ThreadProvider
+from penstock.hosting.observer import JobObserver
+from penstock.hosting.program.host import LazyFrame, Needed
+from penstock.hosting.provider import MasterAddress, OnEnded, TaskManagerProvider
+from penstock.hosting.shipping.in_process import refuse_files
+from penstock.hosting.taskmanager.taskmanager import TaskManager, TaskManagerConfig
+from penstock.hosting.wire.addresses import Endpoint
+from penstock.model.config import Settings
 from penstock.model.ids import ResourceId
 from penstock.model.program import ProgramSettings
 from penstock.model.slot_size import UNSIZED, SlotSize
@@ -100,26 +104,51 @@ class ThreadProvider:
             thread.join(_STOP_WAIT_S)
 
 
-def import_here(python_files: Sequence[str]) -> None:
-    """Have this process import the modules that a program names for its functions, which run in it.
+class MiniCluster:
+    """Runs jobs in this process: `env.use_executor(MiniCluster(...).executor())`. For tests and debugging."""
 
-    They stay importable after the job. Raises: ConfigurationError for a missing file.
-    """
-    for path in [Path(one.removeprefix("file://")).absolute() for one in python_files]:
-        if not path.exists():
-            raise ConfigurationError(
-                f"add_python_file: there is no file or directory {str(path)!r}"
-            )
-        place = str(path.parent if path.suffix == ".py" else path)
-        if place not in sys.path:
-            sys.path.insert(0, place)
-    importlib.invalidate_caches()
+    ships_modules = False
 
+    def __init__(
+        self,
+        slots_per_taskmanager: int = 1,
+        taskmanagers: int | None = None,
+        parallelism: int = 2,
+        observer: JobObserver | None = None,
+    ) -> None:
+        self._slots = slots_per_taskmanager
+        self._max = taskmanagers
+        self._parallelism = parallelism
+        self._observer = observer
+        self.last_provider: ThreadProvider | None = None
 
-def refuse_files(program: ProgramSettings) -> None:
-    """Raises: ConfigurationError: the program brings some for its functions, which run in this process as it is."""
-    if program.python_archives or program.python_requirements:
-        raise ConfigurationError(
-            "add_python_archive and set_python_requirements are for jobs on Spark: a MiniCluster runs functions in this process. "
-            "Install the packages here, and leave both out of what the test runs."
-        )
+    def executor(self) -> ClusterExecutor:
+        return ClusterExecutor(self, self._observer)
+
+    def command_line(self) -> Mapping[str, str]:
+        return {}
+
+    def spark_configuration(self) -> dict[str, str]:
+        return {}
+
+    def default_parallelism(self, settings: Settings) -> int:
+        return self._parallelism
+
+    def cores(self) -> int:
+        return self._parallelism
+
+    def provider(self, settings: Settings, needed: Needed) -> TaskManagerProvider:
+        slots = self._slots
+        if settings.is_set("taskmanager.numberOfTaskSlots"):
+            slots = settings.get_int("taskmanager.numberOfTaskSlots")
+        self.last_provider = ThreadProvider(slots, self._max)
+        return self.last_provider
+
+    def stage_runner(self, settings: Settings, job: SubmittedJob, plan: Plan) -> StageRunner:
+        refuse_files(job.program)
+        return ThreadRunner(plan)
+
+    def lazy_frame(
+        self, settings: Settings, job: SubmittedJob, plan: Plan, frame: LazyFrame
+    ) -> None:
+        """BATCH jobs run in this process."""

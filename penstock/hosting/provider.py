@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.hosting.addresses import Endpoint
-from penstock.hosting.handshake import Credentials
-from penstock.hosting.task_thread import TaskSettings
+from penstock.hosting.task_settings import TaskSettings
+from penstock.hosting.wire.addresses import Endpoint
+from penstock.hosting.wire.handshake import Credentials
 from penstock.model.ids import ResourceId
 from penstock.model.program import ProgramSettings
 from penstock.model.slot_size import UNSIZED, SlotSize

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 from penstock.machines.bulks import Bulks
 from penstock.machines.checkpoints.job_checkpoints import JobCheckpoints
-from penstock.machines.execution import Consequence, ExecutionEvent
-from penstock.machines.execution_graph import ExecutionGraph, ExecutionVertex
+from penstock.machines.execution.execution import Consequence, ExecutionEvent
+from penstock.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
+from penstock.machines.failover.restarts import Restarts
 from penstock.machines.job_journal import Journal
-from penstock.machines.restarts import Restarts
-from penstock.machines.shared_slots import SharedSlots
-from penstock.machines.task_deployments import TaskDeployments
+from penstock.machines.scheduling.task_deployments import TaskDeployments
+from penstock.machines.slots.shared_slots import SharedSlots
 from penstock.model.ids import ResourceId
 from penstock.model.messages import CancelTask, ExecutionStateChanged, FailureInfo
 from penstock.model.states import ExecutionState

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.machines.bulk_check import BulkTimeout
-from penstock.machines.execution_graph import ExecutionVertex
-from penstock.machines.shared_slots import SharedSlot
+from penstock.machines.execution.execution_graph import ExecutionVertex
+from penstock.machines.scheduling.bulk_check import BulkTimeout
+from penstock.machines.slots.shared_slots import SharedSlot
 from penstock.model.ids import SlotRequestId
 
 

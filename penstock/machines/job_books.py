@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from penstock.machines.attempts import Attempts
 from penstock.machines.bulks import Bulks
 from penstock.machines.checkpoints.job_checkpoints import JobCheckpoints
-from penstock.machines.deployer import Deployer
-from penstock.machines.execution_graph import ExecutionGraph
+from penstock.machines.execution.execution_graph import ExecutionGraph
+from penstock.machines.execution.partition_release import PartitionRelease
+from penstock.machines.failover.restarts import Restarts
+from penstock.machines.job.job_settings import JobSettings, LoadBalanceMode
+from penstock.machines.job.story import Story
 from penstock.machines.job_journal import Journal
 from penstock.machines.job_life import JobLife
 from penstock.machines.job_results import JobResults
-from penstock.machines.job_settings import JobSettings, LoadBalanceMode
 from penstock.machines.job_slots import JobSlots, SlotSizes
-from penstock.machines.partition_release import PartitionRelease
-from penstock.machines.restarts import Restarts
-from penstock.machines.shared_slots import SharedSlots
-from penstock.machines.slot_pool import SlotPool
-from penstock.machines.slot_sharing import local_input_preferred, task_balanced
-from penstock.machines.story import Story
-from penstock.machines.task_deployments import TaskDeployments
+from penstock.machines.scheduling.deployer import Deployer
+from penstock.machines.scheduling.task_deployments import TaskDeployments
+from penstock.machines.slots.shared_slots import SharedSlots
+from penstock.machines.slots.slot_pool import SlotPool
+from penstock.machines.slots.slot_sharing import local_input_preferred, task_balanced
 from penstock.model.completed_checkpoint import CompletedCheckpoint
 
 

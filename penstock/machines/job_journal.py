@@ -5,7 +5,7 @@ Knows no task and no slot. All books of a job write into one journal, so that ef
 
 from __future__ import annotations
 
-from penstock.machines.story import Story
+from penstock.machines.job.story import Story
 from penstock.model.messages import ExecutionStateChanged, JobEffect, JobStatusChanged
 
 

@@ -5,11 +5,11 @@ Source: Flink DefaultExecutionGraph.transitionState. Which status follows which 
 
 from __future__ import annotations
 
-from penstock.machines import job_status as job_machine
-from penstock.machines.failures import RootCause
+from penstock.machines.failover.restarts import Restarts
+from penstock.machines.job import job_status as job_machine
+from penstock.machines.job.failures import RootCause
+from penstock.machines.job.job_status import JobStatusEvent
 from penstock.machines.job_journal import Journal
-from penstock.machines.job_status import JobStatusEvent
-from penstock.machines.restarts import Restarts
 from penstock.model.messages import JobStatusChanged
 from penstock.model.states import JobStatus
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from penstock.machines.execution import ExecutionEvent
-from penstock.machines.execution_graph import ExecutionVertex
+from penstock.machines.execution.execution import ExecutionEvent
+from penstock.machines.execution.execution_graph import ExecutionVertex
+from penstock.machines.job.job_status import JobStatusEvent
 from penstock.machines.job_books import JobBooks
-from penstock.machines.job_status import JobStatusEvent
 from penstock.model.messages import ResetSubtasks
 from penstock.model.states import JobStatus
 

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.machines.execution_graph import ExecutionGraph, ExecutionVertex, ResultPartition
+from penstock.machines.execution.execution_graph import (
+    ExecutionGraph,
+    ExecutionVertex,
+    ResultPartition,
+)
+from penstock.machines.execution.partition_release import PartitionRelease
 from penstock.machines.job_journal import Journal
-from penstock.machines.partition_release import PartitionRelease
 from penstock.model.ids import ResourceId
 from penstock.model.messages import ReleasePartitions
 from penstock.model.states import ExecutionState

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from penstock.machines.attempts import Attempts
-from penstock.machines.execution_graph import ExecutionGraph, ExecutionVertex
-from penstock.machines.failures import lost_slot
+from penstock.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
+from penstock.machines.job.failures import lost_slot
 from penstock.machines.job_journal import Journal
-from penstock.machines.resource_profile import ANY, UNKNOWN, ResourceProfile, profile_of
-from penstock.machines.shared_slots import SharedSlots
-from penstock.machines.slot_pool import SlotPool
+from penstock.machines.slots.resource_profile import ANY, UNKNOWN, ResourceProfile, profile_of
+from penstock.machines.slots.shared_slots import SharedSlots
+from penstock.machines.slots.slot_pool import SlotPool
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import AllocationId, ResourceId
 from penstock.model.messages import (

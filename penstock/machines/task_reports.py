@@ -6,13 +6,13 @@ SchedulerBase.updateTaskExecutionState, DefaultScheduler.
 
 from __future__ import annotations
 
-from penstock.machines.execution import Consequence, ExecutionEvent
-from penstock.machines.execution_graph import ExecutionVertex
-from penstock.machines.failure_handler import FailureHandler
-from penstock.machines.failures import canceled_unasked, unexpected_report
+from penstock.machines.execution.execution import Consequence, ExecutionEvent
+from penstock.machines.execution.execution_graph import ExecutionVertex
+from penstock.machines.job.failure_handler import FailureHandler
+from penstock.machines.job.failures import canceled_unasked, unexpected_report
 from penstock.machines.job_books import JobBooks
 from penstock.machines.job_moves import JobMoves
-from penstock.machines.scheduling import SchedulingStrategy
+from penstock.machines.scheduling.scheduling import SchedulingStrategy
 from penstock.model.messages import (
     PartitionDataProduced,
     TaskIoReported,

@@ -1,6 +1,6 @@
 """TypeInformation family and the `Types` factory: how a stream's records are declared.
 
-Knows neither Arrow nor any coder: `runtime/convert.py` gives types their meaning for batches.
+Knows neither Arrow nor any coder: `runtime/codecs/convert.py` gives types their meaning for batches.
 Source: PyFlink pyflink.common.typeinfo; differs: no Java type behind them.
 """
 

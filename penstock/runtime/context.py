@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.runtime.operator import OperatorContext
-from penstock.runtime.state import (
+from penstock.runtime.state.contract import (
     AggregatingState,
     AggregatingStateDescriptor,
     KeyedStateBackend,

@@ -20,8 +20,7 @@ from enum import Enum
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
 from penstock.model.types import TypeInformation
-from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
-from penstock.runtime.convert import to_rows
+from penstock.runtime.codecs.convert import to_rows
 from penstock.runtime.elements import (
     Batch,
     ColumnBatch,
@@ -32,7 +31,8 @@ from penstock.runtime.elements import (
     Watermark,
     WatermarkStatus,
 )
-from penstock.runtime.state import MakeKeyedStateBackend
+from penstock.runtime.state.contract import MakeKeyedStateBackend
+from penstock.runtime.state.snapshot import OperatorSnapshot
 
 MAX_EMIT: Final = 1024
 

@@ -3,7 +3,7 @@
 """
 
 from penstock.datastream.connectors.sinks import CollectingSink
-from penstock.hosting.executor import MiniCluster
+from penstock.hosting.minicluster import MiniCluster
 from penstock.runtime.elements import Watermark, WatermarkStatus
 from penstock.testing.clock import ManualClock
 from penstock.testing.harness import StreamHarness, StreamRecord

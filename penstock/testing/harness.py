@@ -31,15 +31,13 @@ from penstock.datastream.connectors.base import (
 )
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-from penstock.hosting.closures import dumps_records, loads_records, serialize
+from penstock.hosting.shipping.pickling import dumps_records, loads_records, serialize
 from penstock.model.checkpoints import InlineHandle, StateHandle
 from penstock.model.completed_checkpoint import ListStateShare, OperatorRestore
 from penstock.model.errors import ConfigurationError
 from penstock.model.graph.builder import build_job_graph
 from penstock.model.ids import JobId, VertexId
-from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
-from penstock.runtime.checkpoint.state_format import read_operator, write_operator
-from penstock.runtime.convert import coerce_collection, to_rows
+from penstock.runtime.codecs.convert import coerce_collection, to_rows
 from penstock.runtime.elements import (
     ACTIVE,
     IDLE,
@@ -52,7 +50,9 @@ from penstock.runtime.elements import (
 )
 from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.operators.keyed import KeyedOperator
-from penstock.runtime.state_descriptors import StateDescriptor
+from penstock.runtime.state.descriptors import StateDescriptor
+from penstock.runtime.state.snapshot import OperatorSnapshot
+from penstock.runtime.state.snapshot_format import read_operator, write_operator
 from penstock.testing.clock import ManualClock
 from penstock.testing.wiring import Wiring
 

@@ -9,15 +9,13 @@ import queue
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from penstock.hosting.async_calls import AsyncCallThreads
-from penstock.hosting.closures import deserialize, dumps_records
+from penstock.hosting.shipping.pickling import deserialize, dumps_records
+from penstock.hosting.task.async_calls import AsyncCallThreads
 from penstock.model.graph.chain import ChainedOperator, ChainSpec
 from penstock.model.graph.job_graph import JobGraph, JobVertex
 from penstock.model.graph.topology import sort_job_vertices
 from penstock.model.ids import DataSetId, VertexId
-from penstock.runtime.chain import OperatorChain, OperatorTimer, Routed
-from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
-from penstock.runtime.convert import is_columnar, to_columns
+from penstock.runtime.codecs.convert import is_columnar, to_columns
 from penstock.runtime.elements import (
     MAX_WATERMARK,
     ColumnBatch,
@@ -27,7 +25,9 @@ from penstock.runtime.elements import (
     WatermarkStatus,
 )
 from penstock.runtime.operator import Operator, OperatorContext
-from penstock.runtime.watermark_valve import StatusWatermarkValve
+from penstock.runtime.state.snapshot import OperatorSnapshot
+from penstock.runtime.task.chain import OperatorChain, OperatorTimer, Routed
+from penstock.runtime.watermarks.valve import StatusWatermarkValve
 
 _WAIT_S: Final = 30.0
 WATERMARK_INTERVAL_MS: Final = 200

@@ -22,14 +22,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.hosting import session
 from penstock.hosting.checkpoints.reader import read_savepoint
-from penstock.hosting.closures import serialize
-from penstock.hosting.executor import ClusterExecutor, JobHandle
-from penstock.machines.cluster_shape import ClusterShape, alike, parse_shape
-from penstock.machines.job_settings import job_settings_of
-from penstock.machines.plan import render_loss
-from penstock.machines.planner import plan_loss, plan_on
+from penstock.hosting.jobmanager.handle import JobHandle
+from penstock.hosting.program.executor import ClusterExecutor
+from penstock.hosting.shipping.pickling import serialize
+from penstock.hosting.spark import host as session
+from penstock.machines.job.job_settings import job_settings_of
+from penstock.machines.planning.cluster_shape import ClusterShape, alike, parse_shape
+from penstock.machines.planning.plan import render_loss
+from penstock.machines.planning.planner import plan_loss, plan_on
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, PenstockError
 from penstock.model.graph.builder import build_job_graph

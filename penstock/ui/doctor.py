@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from penstock.hosting import session
 from penstock.hosting.doctor.examine import Diagnosis, examine
-from penstock.hosting.spark_checks import Finding, JobKind
+from penstock.hosting.spark import host as session
+from penstock.hosting.spark.checks import Finding, JobKind
 from penstock.model.config import Settings
 
 

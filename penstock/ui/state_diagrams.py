@@ -8,15 +8,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from penstock.machines import execution, job_status, task_slots
-from penstock.machines.execution import Consequence
-from penstock.machines.task_slots import SlotConsequence
+from penstock.machines.execution import execution
+from penstock.machines.execution.execution import Consequence
+from penstock.machines.job import job_status
+from penstock.machines.taskmanager import task_slots
+from penstock.machines.taskmanager.task_slots import SlotConsequence
 from penstock.model.states import ExecutionState, JobStatus, SlotState
 
 TARGET: Final = Path(__file__).parents[2] / "docs" / "state-machines.md"
 DRAWN_BY: Final = (
-    "Drawn by `python -m penstock.ui.state_diagrams` from `penstock/machines/job_status.py`, "
-    "`penstock/machines/execution.py` and `penstock/machines/task_slots.py`; a test holds that they are up to date."
+    "Drawn by `python -m penstock.ui.state_diagrams` from `penstock/machines/job/job_status.py`, "
+    "`penstock/machines/execution/execution.py` and `penstock/machines/taskmanager/task_slots.py`; a test holds that they are up to date."
 )
 TERMINAL: Final = (
     "FINISHED, CANCELED and FAILED are globally terminal: everything is cleaned up. SUSPENDED is locally "

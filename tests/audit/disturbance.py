@@ -7,8 +7,8 @@ import threading
 from pathlib import Path
 
 from audit.event_log import LogWriter, Plan
-from penstock.hosting.task_checkpoints import TaskCheckpoints
-from penstock.hosting.taskmanager import TaskManager
+from penstock.hosting.task.checkpoints import TaskCheckpoints
+from penstock.hosting.taskmanager.taskmanager import TaskManager
 from penstock.model.messages import (
     AcknowledgeCheckpoint,
     CheckpointFailureReason,

@@ -14,8 +14,8 @@ from audit.event_log import Plan
 from audit.job import build, create_tables
 from penstock.common import Configuration
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.hosting.executor import MiniCluster
-from penstock.hosting.job_observer import JobObserver
+from penstock.hosting.minicluster import MiniCluster
+from penstock.hosting.observer import JobObserver
 from tests.audit import sabotage
 from tests.audit.disturbance import Disturbance, GrowingLog
 

@@ -6,14 +6,14 @@ A plant is a function of a monkeypatch; its docstring says what is broken.
 from dataclasses import replace
 
 from penstock.datastream.connectors import sql_sink
-from penstock.datastream.connectors.sql_tables import Database
-from penstock.hosting import in_flight_restore, task_barriers
+from penstock.datastream.connectors.sql.tables import Database
+from penstock.hosting.task import barriers as task_barriers
+from penstock.hosting.task import restore_in_flight as in_flight_restore
 from penstock.machines.checkpoints import restore
 from penstock.machines.checkpoints.completed_store import CompletedCheckpointStore
 from penstock.machines.checkpoints.coordinator import CheckpointCoordinator
 from penstock.machines.checkpoints.pending import PendingCheckpoint, Phase
-from penstock.machines.split_assignment import SplitAssignmentTracker
-from penstock.runtime.checkpoint import state_format
+from penstock.machines.sources.split_assignment import SplitAssignmentTracker
 from penstock.runtime.checkpoint.barrier_handler import SingleBarrierHandler
 from penstock.runtime.checkpoint.barrier_tracker import BarrierTracker
 from penstock.runtime.checkpoint.in_flight import InputsInFlight, replayed
@@ -22,15 +22,16 @@ from penstock.runtime.checkpoint.notifications import (
     Completed,
     FinalCheckpoint,
 )
-from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
 from penstock.runtime.checkpoint.two_phase_commit import CommitterState
 from penstock.runtime.elements import CheckpointBarrier
-from penstock.runtime.heap_state import HeapKeyedStateBackend
 from penstock.runtime.operators import SinkOperator
-from penstock.runtime.operators.window_base import WindowOperator
-from penstock.runtime.source_operator import SourceOperator
-from penstock.runtime.task import StreamTask
-from penstock.runtime.timer_queues import HeapTimerQueue
+from penstock.runtime.operators.windowed.base import WindowOperator
+from penstock.runtime.sources.operator import SourceOperator
+from penstock.runtime.state import snapshot_format as state_format
+from penstock.runtime.state.heap import HeapKeyedStateBackend
+from penstock.runtime.state.snapshot import OperatorSnapshot
+from penstock.runtime.state.timer_queues import HeapTimerQueue
+from penstock.runtime.task.stream_task import StreamTask
 
 # ------------------------------------------------------------------ sinks and commits
 

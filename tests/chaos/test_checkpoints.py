@@ -10,8 +10,8 @@ import pytest
 from penstock.common import Encoder, WatermarkStrategy
 from penstock.datastream.connectors import DataGeneratorSource
 from penstock.datastream.connectors.file_system import FileSink
-from penstock.hosting.executor import ClusterExecutor
-from penstock.hosting.session import SparkHost
+from penstock.hosting.program.executor import ClusterExecutor
+from penstock.hosting.spark.host import SparkHost
 from tests.chaos.test_driver_failover import SETTINGS, Driver, store_of
 from tests.chaos.test_killed_taskmanager import RUNS, Trap, Watcher
 from tests.spark.processes import taskmanagers_left

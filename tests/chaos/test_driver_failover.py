@@ -17,7 +17,7 @@ import pytest
 import penstock
 from penstock.common import Encoder
 from penstock.datastream.connectors.file_system import FileSink
-from penstock.hosting.ha_store import FileJobStore
+from penstock.hosting.ha.store import FileJobStore
 from penstock.model.errors import JobCancelledError, JobExecutionError
 from tests.chaos.test_killed_taskmanager import Trap
 from tests.spark.programs import environment

@@ -13,9 +13,9 @@ import pytest
 
 from penstock.common import Encoder
 from penstock.datastream.connectors.file_system import FileSink
-from penstock.hosting.executor import ClusterExecutor
-from penstock.hosting.job_observer import JobObserver
-from penstock.hosting.session import SparkHost
+from penstock.hosting.observer import JobObserver
+from penstock.hosting.program.executor import ClusterExecutor
+from penstock.hosting.spark.host import SparkHost
 from penstock.model.errors import JobExecutionError
 from penstock.model.states import ExecutionState, JobStatus
 from tests.spark.processes import executor_jvms, taskmanagers_left

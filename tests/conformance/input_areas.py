@@ -5,29 +5,29 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from penstock.hosting.data_frames import FrameType
-from penstock.hosting.remote_view import RemoteView
+from penstock.hosting.network.frames import FrameType
+from penstock.hosting.network.producer_side import RemoteView
 from penstock.model.errors import BufferReordering, ExternalError
 from penstock.model.graph.job_graph import ResultPartitionType
 from penstock.model.states import ExecutionState
+from penstock.runtime.codecs.events import FrameKind
 from penstock.runtime.elements import EndOfData, EndOfPartition, RowBatch, Watermark
-from penstock.runtime.event_codec import FrameKind
-from penstock.runtime.gate.backoff import Backoff, ListenerBackoff
-from penstock.runtime.gate.channel import InputChannel
-from penstock.runtime.gate.credit import ReceiverCredit
-from penstock.runtime.gate.debloater import BufferDebloater, DebloatTarget
-from penstock.runtime.gate.producer_check import NoState, reaction
-from penstock.runtime.gate.single import EndOfDataStatus, SingleInputGate
-from penstock.runtime.gate.union import UnionInputGate
-from penstock.runtime.network_memory import (
+from penstock.runtime.network.gate.backoff import Backoff, ListenerBackoff
+from penstock.runtime.network.gate.channel import InputChannel
+from penstock.runtime.network.gate.credit import ReceiverCredit
+from penstock.runtime.network.gate.debloater import BufferDebloater, DebloatTarget
+from penstock.runtime.network.gate.producer_check import NoState, reaction
+from penstock.runtime.network.gate.single import EndOfDataStatus, SingleInputGate
+from penstock.runtime.network.gate.union import UnionInputGate
+from penstock.runtime.network.network_memory import (
     LocalBufferPool,
     NetworkMemory,
     PoolLimits,
     gate_buffers,
     output_buffers,
 )
-from penstock.runtime.network_settings import NetworkSettings
-from penstock.runtime.partition.result_partition import pipelined_partition
+from penstock.runtime.network.network_settings import NetworkSettings
+from penstock.runtime.network.partition.result_partition import pipelined_partition
 from tests.conformance.compare import differences
 from tests.unit.runtime.gate.tools import (
     HERE,

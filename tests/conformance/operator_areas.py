@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from penstock.machines.operator_state import Mode, OperatorStateShape, redistribute
-from penstock.machines.split_assignment import NO_CHECKPOINT, SplitAssignmentTracker
-from penstock.machines.watermark_alignment import WatermarkAlignment
-from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
+from penstock.machines.checkpoints.operator_state import Mode, OperatorStateShape, redistribute
+from penstock.machines.sources.split_assignment import NO_CHECKPOINT, SplitAssignmentTracker
+from penstock.machines.sources.watermark_alignment import WatermarkAlignment
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import (
     ACTIVE,
@@ -21,7 +20,6 @@ from penstock.runtime.elements import (
     WatermarkStatus,
 )
 from penstock.runtime.keys import KeySelection
-from penstock.runtime.latency import Granularity, LatencyStats
 from penstock.runtime.operator import Operator
 from penstock.runtime.operators import (
     CoGroupFunction,
@@ -30,11 +28,16 @@ from penstock.runtime.operators import (
     JoinFunction,
     ListContents,
 )
-from penstock.runtime.operators.window_join import GridWindowJoinOperator, RecordWindowJoinOperator
-from penstock.runtime.source import Fetched, ReaderStatus, SplitBatch, SplitReader
-from penstock.runtime.source_operator import SourceOperator, SourceSettings
-from penstock.runtime.source_reader_base import SourceReaderBase
-from penstock.runtime.watermarks import WatermarkStrategy
+from penstock.runtime.operators.windowed.join import (
+    GridWindowJoinOperator,
+    RecordWindowJoinOperator,
+)
+from penstock.runtime.sources.contract import Fetched, ReaderStatus, SplitBatch, SplitReader
+from penstock.runtime.sources.operator import SourceOperator, SourceSettings
+from penstock.runtime.sources.reader_base import SourceReaderBase
+from penstock.runtime.state.snapshot import OperatorSnapshot
+from penstock.runtime.task.latency import Granularity, LatencyStats
+from penstock.runtime.watermarks.strategy import WatermarkStrategy
 from penstock.runtime.windowing import TumblingEventTimeWindows
 from tests.conformance.compare import differences, is_equal
 from tests.unit.connectors.fakes import FakeReaderContext

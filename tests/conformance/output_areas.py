@@ -13,21 +13,21 @@ from penstock.model.errors import PenstockError
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.runtime.elements import EndOfPartition, RowBatch, Watermark
 from penstock.runtime.keys import KeySelection
-from penstock.runtime.partition.blocking import BlockingFormat
-from penstock.runtime.partition.bounded_data import (
+from penstock.runtime.network.partition.blocking import BlockingFormat
+from penstock.runtime.network.partition.bounded_data import (
     DATA,
     DiskBuffer,
     FileData,
     MappedFileData,
     MemoryMappedData,
 )
-from penstock.runtime.partition.frame_queue import Frame
-from penstock.runtime.partition.record_framing import RecordSerializer
-from penstock.runtime.partition.release import ReleaseOnConsumption
-from penstock.runtime.partition.result_partition import blocking_partition
-from penstock.runtime.partition.subpartition import REFUSED
-from penstock.runtime.partitioner import RoundRobin, make_partitioner
-from penstock.runtime.prioritized_deque import PrioritizedDeque
+from penstock.runtime.network.partition.frame_queue import Frame
+from penstock.runtime.network.partition.record_framing import RecordSerializer
+from penstock.runtime.network.partition.release import ReleaseOnConsumption
+from penstock.runtime.network.partition.result_partition import blocking_partition
+from penstock.runtime.network.partition.subpartition import REFUSED
+from penstock.runtime.network.partitioner import RoundRobin, make_partitioner
+from penstock.runtime.network.prioritized_deque import PrioritizedDeque
 from tests.conformance.compare import differences
 from tests.unit.runtime.partition.tools import (
     Barrier,

@@ -7,7 +7,6 @@ from typing import Any
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.model.types import Types
 from penstock.runtime.elements import ACTIVE, IDLE, RowBatch, Watermark
-from penstock.runtime.heap_state import HeapKeyedStateBackend
 from penstock.runtime.keys import (
     KeySelection,
     check_parallelism,
@@ -18,12 +17,13 @@ from penstock.runtime.keys import (
     restore_sources,
 )
 from penstock.runtime.keys.hashing import key_group
-from penstock.runtime.partitioner import make_partitioner
-from penstock.runtime.split_watermarks import WatermarkMultiplexer
-from penstock.runtime.state import StateTtlConfig, ValueStateDescriptor
-from penstock.runtime.timers import InternalTimerService
-from penstock.runtime.watermark_valve import CombinedWatermark, StatusWatermarkValve
-from penstock.runtime.watermarks import BoundedOutOfOrderness, WatermarksWithIdleness
+from penstock.runtime.network.partitioner import make_partitioner
+from penstock.runtime.operators.timer_service import InternalTimerService
+from penstock.runtime.state.contract import StateTtlConfig, ValueStateDescriptor
+from penstock.runtime.state.heap import HeapKeyedStateBackend
+from penstock.runtime.watermarks.by_split import WatermarkMultiplexer
+from penstock.runtime.watermarks.strategy import BoundedOutOfOrderness, WatermarksWithIdleness
+from penstock.runtime.watermarks.valve import CombinedWatermark, StatusWatermarkValve
 from penstock.runtime.windowing import (
     EventTimeSessionWindows,
     MergingWindowSet,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from penstock.machines.execution_graph import ExecutionGraph, ExecutionVertex
+from penstock.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
 from penstock.model.graph.job_graph import (
     IntermediateDataSet,
     JobEdge,

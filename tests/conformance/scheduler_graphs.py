@@ -3,16 +3,13 @@ distribution."""
 
 from typing import Any
 
-from penstock.machines.distribution import (
-    partition_ranges,
-    subpartition_of,
-)
-from penstock.machines.execution import ExecutionEvent
-from penstock.machines.execution_graph import ExecutionGraph, ExecutionVertex
-from penstock.machines.failover import RestartRegions
-from penstock.machines.regions import Regions
-from penstock.machines.scheduling import PipelinedRegionScheduling
-from penstock.machines.slot_sharing import SLOT_SHARING
+from penstock.machines.execution.distribution import partition_ranges, subpartition_of
+from penstock.machines.execution.execution import ExecutionEvent
+from penstock.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
+from penstock.machines.execution.regions import Regions
+from penstock.machines.failover.failover import RestartRegions
+from penstock.machines.scheduling.scheduling import PipelinedRegionScheduling
+from penstock.machines.slots.slot_sharing import SLOT_SHARING
 from penstock.model.graph.partitioning import DistributionPattern
 from penstock.model.states import ExecutionState
 from tests.conformance.dynamic_subpartitions import dynamic_subpartitions

@@ -3,18 +3,18 @@
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.machines.bulk_check import is_fulfillable
-from penstock.machines.preferred_locations import preferred_by_inputs
-from penstock.machines.resource_allocation import (
+from penstock.machines.resources.resource_allocation import (
     AllocationRules,
     Worker,
     WorkerSpec,
     plan_allocation,
 )
-from penstock.machines.resource_profile import ANY, UNKNOWN, ZERO, ResourceProfile, profile_of
-from penstock.machines.slot_matching import Matching, SlotRequest, match_requests
-from penstock.machines.slot_pool import SlotPool
-from penstock.machines.slot_selection import SlotProfile, SlotSelection, candidate_score
+from penstock.machines.scheduling.bulk_check import is_fulfillable
+from penstock.machines.slots.preferred_locations import preferred_by_inputs
+from penstock.machines.slots.resource_profile import ANY, UNKNOWN, ZERO, ResourceProfile, profile_of
+from penstock.machines.slots.slot_matching import Matching, SlotRequest, match_requests
+from penstock.machines.slots.slot_pool import SlotPool
+from penstock.machines.slots.slot_selection import SlotProfile, SlotSelection, candidate_score
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.ids import AllocationId, ResourceId, SlotRequestId
 from penstock.model.messages import SlotOffer

@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from penstock.machines import execution as execution_machine
-from penstock.machines import job_status as job_machine
-from penstock.machines.execution import Consequence, ExecutionEvent
-from penstock.machines.execution_graph import ExecutionGraph
-from penstock.machines.job_status import JobStatusEvent
-from penstock.machines.restart_backoff import (
+from penstock.machines.execution import execution as execution_machine
+from penstock.machines.execution.execution import Consequence, ExecutionEvent
+from penstock.machines.execution.execution_graph import ExecutionGraph
+from penstock.machines.failover.restart_backoff import (
     ExponentialDelayRestart,
     FailureRateRestart,
     FixedDelayRestart,
     NoRestart,
     RestartBackoff,
 )
+from penstock.machines.job import job_status as job_machine
+from penstock.machines.job.job_status import JobStatusEvent
 from penstock.model.config import OPTIONS
 from penstock.model.errors import IllegalTransition
 from penstock.model.graph.chaining import ChainCandidate, is_chainable

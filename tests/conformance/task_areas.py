@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from penstock.machines.cancellation import CancellationSchedule, CancelStep
-from penstock.machines.task_lifecycle import TaskLifecycle, refusal_of_checkpoint
-from penstock.machines.task_slots import TaskSlot
+from penstock.machines.taskmanager.cancellation import CancellationSchedule, CancelStep
 from penstock.machines.taskmanager.task_executor import TaskExecutor
+from penstock.machines.taskmanager.task_lifecycle import TaskLifecycle, refusal_of_checkpoint
+from penstock.machines.taskmanager.task_slots import TaskSlot
 from penstock.model.deployment import TaskDeployment
 from penstock.model.errors import ExternalError, IllegalTransition
 from penstock.model.ids import (
@@ -36,11 +36,11 @@ from penstock.model.messages import (
 )
 from penstock.model.states import ExecutionState, SlotState
 from penstock.runtime.elements import RowBatch
-from penstock.runtime.input_processor import StreamMultipleInputProcessor
-from penstock.runtime.input_selection import ALL, InputSelectionHandler, select_next
-from penstock.runtime.input_status import InputStatus, next_move
-from penstock.runtime.mailbox import MIN_PRIORITY, Mail, MailboxClosed, TaskMailbox
-from penstock.runtime.mailbox_processor import MailboxProcessor
+from penstock.runtime.task.input_processor import StreamMultipleInputProcessor
+from penstock.runtime.task.input_selection import ALL, InputSelectionHandler, select_next
+from penstock.runtime.task.input_status import InputStatus, next_move
+from penstock.runtime.task.mailbox import MIN_PRIORITY, Mail, MailboxClosed, TaskMailbox
+from penstock.runtime.task.mailbox_processor import MailboxProcessor
 from tests.conformance.compare import differences
 from tests.unit.runtime.mailboxes import Threads
 

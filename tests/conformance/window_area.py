@@ -10,8 +10,8 @@ from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, Watermark
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operators import ListContents, ReduceContents, WindowOperator
-from penstock.runtime.operators.grid_window import GridWindowOperator
-from penstock.runtime.operators.record_window import RecordWindowOperator
+from penstock.runtime.operators.windowed.grid import GridWindowOperator
+from penstock.runtime.operators.windowed.records import RecordWindowOperator
 from penstock.runtime.windowing import (
     ContinuousEventTimeTrigger,
     CountEvictor,

@@ -12,34 +12,37 @@ from collections import deque
 
 import numpy as np
 
-from penstock.hosting import closures
-from penstock.machines.execution_graph import ExecutionGraph
-from penstock.machines.task_deployments import TaskDeployments
+from penstock.hosting.shipping import program_modules as closures
+from penstock.machines.execution.execution_graph import ExecutionGraph
+from penstock.machines.scheduling.task_deployments import TaskDeployments
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.graph.builder import build_job_graph
 from penstock.model.ids import AllocationId, JobId, ResourceId, ResultPartitionId
-from penstock.runtime.chain import OperatorChain
 from penstock.runtime.elements import MAX_WATERMARK, EndOfData, RowBatch, Watermark
-from penstock.runtime.gate.network_input import network_inputs
-from penstock.runtime.gate.ports import GateContext
-from penstock.runtime.gate.remote_channel import RemoteInputChannel
-from penstock.runtime.gate.single import SingleInputGate
-from penstock.runtime.input_processor import StreamMultipleInputProcessor, StreamOneInputProcessor
-from penstock.runtime.input_status import InputStatus
-from penstock.runtime.network_memory import NetworkMemory
-from penstock.runtime.network_settings import NetworkSettings
-from penstock.runtime.operator import OperatorContext
-from penstock.runtime.partition.blocking import BlockingFormat
-from penstock.runtime.partition.bounded_data import FileData
-from penstock.runtime.partition.result_partition import (
+from penstock.runtime.network.gate.network_input import network_inputs
+from penstock.runtime.network.gate.ports import GateContext
+from penstock.runtime.network.gate.remote_channel import RemoteInputChannel
+from penstock.runtime.network.gate.single import SingleInputGate
+from penstock.runtime.network.network_memory import NetworkMemory
+from penstock.runtime.network.network_settings import NetworkSettings
+from penstock.runtime.network.partition.blocking import BlockingFormat
+from penstock.runtime.network.partition.bounded_data import FileData
+from penstock.runtime.network.partition.result_partition import (
     blocking_partition,
     pipelined_partition,
     pool_of,
 )
-from penstock.runtime.partitioner import make_partitioner
-from penstock.runtime.source_operator import SourceOperator
-from penstock.runtime.task import StreamTask
-from penstock.runtime.writers import PartitionWriter
+from penstock.runtime.network.partitioner import make_partitioner
+from penstock.runtime.operator import OperatorContext
+from penstock.runtime.sources.operator import SourceOperator
+from penstock.runtime.task.chain import OperatorChain
+from penstock.runtime.task.input_processor import (
+    StreamMultipleInputProcessor,
+    StreamOneInputProcessor,
+)
+from penstock.runtime.task.input_status import InputStatus
+from penstock.runtime.task.stream_task import StreamTask
+from penstock.runtime.task.writers import PartitionWriter
 from tests.property.remote import Remote
 from tests.unit.runtime.gate.tools import Host, Listener
 from tests.unit.runtime.partition.tools import Manager

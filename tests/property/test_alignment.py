@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from penstock.model.checkpoints import RedistributionMode
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
-from penstock.runtime.checkpoint.snapshot import ListPart, OperatorSnapshot
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import CheckpointBarrier, EndOfData, RowBatch
-from penstock.runtime.gate.network_input import take_barriers
-from penstock.runtime.input_processor import StreamOneInputProcessor
 from penstock.runtime.keys import KeySelection
+from penstock.runtime.network.gate.network_input import take_barriers
+from penstock.runtime.network.partitioner import make_partitioner
 from penstock.runtime.operator import Operator
 from penstock.runtime.operators import MapOperator
-from penstock.runtime.partitioner import make_partitioner
-from penstock.runtime.writers import PartitionWriter
+from penstock.runtime.state.snapshot import ListPart, OperatorSnapshot
+from penstock.runtime.task.input_processor import StreamOneInputProcessor
+from penstock.runtime.task.writers import PartitionWriter
 from tests.property.test_exchange import (
     PRODUCER,
     Remote,

@@ -15,8 +15,8 @@ from penstock.datastream import (
     StreamExecutionEnvironment,
 )
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.hosting.executor import MiniCluster
-from penstock.hosting.job_observer import JobObserver
+from penstock.hosting.minicluster import MiniCluster
+from penstock.hosting.observer import JobObserver
 from penstock.runtime.elements import MAX_WATERMARK, MIN_WATERMARK
 from tests.property.test_job_graphs import RECORDS, SETTINGS, add, at, counted, meaning, plans
 

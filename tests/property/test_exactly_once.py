@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from penstock.common import Encoder
 from penstock.datastream.connectors.file_system import BucketAssigner, FileSink
 from penstock.datastream.connectors.sql_sink import SqlSink
-from penstock.runtime.checkpoint.snapshot import plain_dumps
 from penstock.runtime.operators import SinkOperator
+from penstock.runtime.records.frozen import plain_dumps
 from tests.unit.runtime.checkpoint.restoring import rescaled
 from tests.unit.runtime.harness import OperatorHarness
 

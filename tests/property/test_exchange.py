@@ -26,14 +26,14 @@ from penstock.runtime.elements import (
     Watermark,
     WatermarkStatus,
 )
-from penstock.runtime.input_processor import StreamOneInputProcessor
-from penstock.runtime.input_status import InputStatus
 from penstock.runtime.keys import KeySelection
+from penstock.runtime.network.partition.result_partition import ResultPartition, pipelined_partition
+from penstock.runtime.network.partitioner import make_partitioner
 from penstock.runtime.operators import MapOperator
-from penstock.runtime.partition.result_partition import ResultPartition, pipelined_partition
-from penstock.runtime.partitioner import make_partitioner
-from penstock.runtime.watermark_valve import StatusWatermarkValve
-from penstock.runtime.writers import PartitionWriter
+from penstock.runtime.task.input_processor import StreamOneInputProcessor
+from penstock.runtime.task.input_status import InputStatus
+from penstock.runtime.task.writers import PartitionWriter
+from penstock.runtime.watermarks.valve import StatusWatermarkValve
 from tests.property.remote import Remote
 from tests.unit.runtime.gate.tools import (
     HERE,

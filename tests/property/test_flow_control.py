@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.hosting.data_frames import FrameType
-from penstock.hosting.remote_view import RemoteView
+from penstock.hosting.network.frames import FrameType
+from penstock.hosting.network.producer_side import RemoteView
+from penstock.runtime.codecs.events import FrameKind
 from penstock.runtime.elements import EndOfData, RowBatch, Watermark
-from penstock.runtime.event_codec import FrameKind
-from penstock.runtime.gate.ports import GateContext
-from penstock.runtime.gate.remote_channel import RemoteInputChannel
-from penstock.runtime.gate.single import SingleInputGate
-from penstock.runtime.network_memory import NetworkMemory
-from penstock.runtime.network_settings import NetworkSettings
-from penstock.runtime.partition.result_partition import pipelined_partition, pool_of
+from penstock.runtime.network.gate.ports import GateContext
+from penstock.runtime.network.gate.remote_channel import RemoteInputChannel
+from penstock.runtime.network.gate.single import SingleInputGate
+from penstock.runtime.network.network_memory import NetworkMemory
+from penstock.runtime.network.network_settings import NetworkSettings
+from penstock.runtime.network.partition.result_partition import pipelined_partition, pool_of
 from tests.unit.runtime.gate.tools import HERE, THERE, Listener, descriptor, result_id
 
 BUFFER = 4096

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.machines.bulk_check import is_fulfillable
-from penstock.machines.free_slots import FreeSlots
-from penstock.machines.resource_profile import ANY, UNKNOWN, ResourceProfile, profile_of
-from penstock.machines.slot_matching import SlotRequest, match_by_load, match_simply
-from penstock.machines.slot_selection import SlotProfile, SlotSelection
+from penstock.machines.scheduling.bulk_check import is_fulfillable
+from penstock.machines.slots.free_slots import FreeSlots
+from penstock.machines.slots.resource_profile import ANY, UNKNOWN, ResourceProfile, profile_of
+from penstock.machines.slots.slot_matching import SlotRequest, match_by_load, match_simply
+from penstock.machines.slots.slot_selection import SlotProfile, SlotSelection
 from penstock.model.ids import AllocationId, ResourceId, SlotRequestId
 
 SMALL = profile_of({"cpu": 1})

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.model.row import Row
 from penstock.model.types import Types
-from penstock.runtime.state import (
+from penstock.runtime.state.contract import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,

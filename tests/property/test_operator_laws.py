@@ -25,8 +25,11 @@ from penstock.runtime.operators import (
     JoinFunction,
     ListContents,
 )
-from penstock.runtime.operators.window_join import GridWindowJoinOperator, RecordWindowJoinOperator
-from penstock.runtime.watermark_valve import CombinedWatermark, StatusWatermarkValve
+from penstock.runtime.operators.windowed.join import (
+    GridWindowJoinOperator,
+    RecordWindowJoinOperator,
+)
+from penstock.runtime.watermarks.valve import CombinedWatermark, StatusWatermarkValve
 from penstock.runtime.windowing import TumblingEventTimeWindows
 from tests.unit.runtime.async_calls import AsyncHarness
 from tests.unit.runtime.harness import OperatorHarness

@@ -13,9 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.runtime.checkpoint.snapshot import plain_dumps
-from penstock.runtime.checkpoint.state_format import Beside
-from penstock.runtime.columns import count, first, last, sum_
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, ColumnBatch
 from penstock.runtime.keys import KeySelection, channel_of
@@ -34,12 +31,15 @@ from penstock.runtime.operators import (
     WindowJoinOperator,
     WindowOperator,
 )
-from penstock.runtime.operators.record_window import RecordWindowOperator
-from penstock.runtime.state_descriptors import (
+from penstock.runtime.operators.windowed.records import RecordWindowOperator
+from penstock.runtime.records.columns import count, first, last, sum_
+from penstock.runtime.records.frozen import plain_dumps
+from penstock.runtime.state.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     ValueStateDescriptor,
 )
+from penstock.runtime.state.snapshot_format import Beside
 from penstock.runtime.windowing import (
     EventTimeSessionWindows,
     SlidingEventTimeWindows,

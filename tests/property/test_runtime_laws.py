@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.model.row import Row
 from penstock.model.types import Types
-from penstock.runtime.columns import count, first, last, sum_
+from penstock.runtime.codecs.convert import enforce, to_columns, to_rows
 from penstock.runtime.context import UserFunction
-from penstock.runtime.convert import enforce, to_columns, to_rows
 from penstock.runtime.elements import MAX_WATERMARK, ColumnBatch, RowBatch
 from penstock.runtime.keys import (
     ChannelCache,
@@ -27,6 +26,7 @@ from penstock.runtime.keys import (
     operator_index,
     state_key,
 )
+from penstock.runtime.network.partitioner import make_partitioner
 from penstock.runtime.operators import (
     ColumnWindowOperator,
     FlatMapOperator,
@@ -35,11 +35,11 @@ from penstock.runtime.operators import (
     ReduceContents,
     ReduceOperator,
 )
-from penstock.runtime.operators.grid_window import GridWindowOperator
-from penstock.runtime.operators.record_window import RecordWindowOperator
-from penstock.runtime.partitioner import make_partitioner
-from penstock.runtime.state import ListStateDescriptor
-from penstock.runtime.watermark_valve import StatusWatermarkValve
+from penstock.runtime.operators.windowed.grid import GridWindowOperator
+from penstock.runtime.operators.windowed.records import RecordWindowOperator
+from penstock.runtime.records.columns import count, first, last, sum_
+from penstock.runtime.state.contract import ListStateDescriptor
+from penstock.runtime.watermarks.valve import StatusWatermarkValve
 from penstock.runtime.windowing import (
     EventTimeSessionWindows,
     SlidingEventTimeWindows,

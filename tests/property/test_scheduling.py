@@ -6,13 +6,10 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.machines.distribution import (
-    partition_ranges,
-    subpartition_of,
-)
-from penstock.machines.execution_graph import ExecutionGraph
-from penstock.machines.regions import Regions
-from penstock.machines.slot_sharing import local_input_preferred, task_balanced
+from penstock.machines.execution.distribution import partition_ranges, subpartition_of
+from penstock.machines.execution.execution_graph import ExecutionGraph
+from penstock.machines.execution.regions import Regions
+from penstock.machines.slots.slot_sharing import local_input_preferred, task_balanced
 from penstock.model.graph.job_graph import JobGraph, ResultPartitionType
 from penstock.model.graph.partitioning import DistributionPattern
 from penstock.model.ids import AttemptId, ExecutionVertexId, ResourceId, VertexId

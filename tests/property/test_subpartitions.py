@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from penstock.model.errors import EngineBug
 from penstock.runtime.elements import EndOfPartition, RowBatch, Watermark
-from penstock.runtime.partition.result_partition import pipelined_partition
+from penstock.runtime.network.partition.result_partition import pipelined_partition
 from tests.unit.runtime.partition.tools import (
     Barrier,
     Checkpoints,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.common import Row, Types
 from penstock.model.types import taking_tuples
-from penstock.runtime.convert import enforce, to_columns, to_rows
+from penstock.runtime.codecs.convert import enforce, to_columns, to_rows
 from penstock.runtime.elements import RowBatch
 
 TIMES = st.datetimes()

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.checkpoints import CheckpointOptions, RedistributionMode
-from penstock.runtime.checkpoint.snapshot import IN_HAND, ListPart, OperatorSnapshot
 from penstock.runtime.checkpoint.subtask import SubtaskCheckpoints
 from penstock.runtime.elements import (
     CancelCheckpointMarker,
@@ -16,8 +15,9 @@ from penstock.runtime.elements import (
     RowBatch,
     Watermark,
 )
-from penstock.runtime.input_status import InputStatus
 from penstock.runtime.operator import Operator
+from penstock.runtime.state.snapshot import IN_HAND, ListPart, OperatorSnapshot
+from penstock.runtime.task.input_status import InputStatus
 from tests.unit.runtime.checkpoint.restoring import rescaled
 from tests.unit.runtime.tasks import Clock, ListInput, Remembering, task_of, values_of
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.runtime.keys.hashing import original_key, state_key
-from penstock.runtime.rocks import timers as rocks_timers
+from penstock.runtime.state.rocks import timers as rocks_timers
 from penstock.runtime.windowing.windows import TimeWindow
 from tests.unit.runtime.keyed_backends import GROUPS, KINDS, Backends, through_bytes
 

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.runtime.keys.hashing import canonical_bytes, original_key, state_key, state_keys
-from penstock.runtime.rocks.encoding import prefix_of
+from penstock.runtime.state.rocks.encoding import prefix_of
 
 
 class Named(NamedTuple):

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from penstock.model.checkpoints import CheckpointOptions
 from penstock.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
 from penstock.runtime.checkpoint.in_flight import replayed
-from penstock.runtime.checkpoint.snapshot import plain_dumps
 from penstock.runtime.elements import CheckpointBarrier
-from penstock.runtime.gate.network_input import take_barriers
-from penstock.runtime.input_processor import StreamOneInputProcessor
+from penstock.runtime.network.gate.network_input import take_barriers
+from penstock.runtime.records.frozen import plain_dumps
+from penstock.runtime.task.input_processor import StreamOneInputProcessor
 from tests.property.test_alignment import (
     CUTS,
     AlignedRemote,

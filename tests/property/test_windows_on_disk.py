@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import MAX_WATERMARK
 from penstock.runtime.operators import ListContents, ReduceContents
-from penstock.runtime.operators.grid_window import GridWindowOperator
-from penstock.runtime.operators.record_window import RecordWindowOperator
+from penstock.runtime.operators.windowed.grid import GridWindowOperator
+from penstock.runtime.operators.windowed.records import RecordWindowOperator
 from tests.property.test_restore import (
     RECORD,
     SESSION,

@@ -9,8 +9,8 @@ import zlib
 from dataclasses import replace
 from types import SimpleNamespace
 
-from penstock.hosting import task_restore
-from penstock.hosting.task_in_flight import OutputsInFlight
+from penstock.hosting.task import restore as task_restore
+from penstock.hosting.task.outputs_in_flight import OutputsInFlight
 from penstock.machines.checkpoints.restore import RestorePlan
 from penstock.model.checkpoints import (
     ChannelStateHandle,
@@ -21,14 +21,15 @@ from penstock.model.checkpoints import (
 from penstock.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
 from penstock.model.ids import JobId
 from penstock.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
-from penstock.runtime.checkpoint.snapshot import IN_HAND, plain_dumps
-from penstock.runtime.checkpoint.state_format import write_operator
 from penstock.runtime.checkpoint.subtask import SubtaskCheckpoints
 from penstock.runtime.elements import CheckpointBarrier
-from penstock.runtime.finished_chain import FinishedChain, FinishedSource
-from penstock.runtime.gate.network_input import place_of, take_barriers
-from penstock.runtime.source_operator import SourceOperator
-from penstock.runtime.task import SliceSizer
+from penstock.runtime.network.gate.network_input import place_of, take_barriers
+from penstock.runtime.records.frozen import plain_dumps
+from penstock.runtime.sources.operator import SourceOperator
+from penstock.runtime.state.snapshot import IN_HAND
+from penstock.runtime.state.snapshot_format import write_operator
+from penstock.runtime.task.finished_chain import FinishedChain, FinishedSource
+from penstock.runtime.task.stream_task import SliceSizer
 from tests.property.remote import Remote
 from tests.property.stepped_job import SteppedJob, Subtask
 from tests.unit.runtime.tasks import values_of

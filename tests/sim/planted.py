@@ -13,31 +13,33 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from unittest.mock import patch
 
-from penstock.hosting.sim.world import run_seed
-from penstock.machines import job_status, regions, restart_backoff, task_deployments
 from penstock.machines.attempts import Attempts
-from penstock.machines.bulk_check import BulkCheck, BulkTimeout
 from penstock.machines.bulks import Bulks
-from penstock.machines.execution import TABLE, Consequence, ExecutionEvent
-from penstock.machines.execution_graph import (
+from penstock.machines.execution import regions
+from penstock.machines.execution.execution import TABLE, Consequence, ExecutionEvent
+from penstock.machines.execution.execution_graph import (
     Execution,
     ExecutionGraph,
     ExecutionVertex,
     ResultPartition,
 )
-from penstock.machines.failover import RestartRegions, in_topological_order
-from penstock.machines.failure_handler import FailureHandler
-from penstock.machines.job_master import JobMaster
+from penstock.machines.failover import restart_backoff
+from penstock.machines.failover.failover import RestartRegions, in_topological_order
+from penstock.machines.failover.restarts import Restarts
+from penstock.machines.job import job_status
+from penstock.machines.job.failure_handler import FailureHandler
+from penstock.machines.job.job_master import JobMaster
+from penstock.machines.job.job_status import JobStatusEvent
 from penstock.machines.job_moves import JobMoves
 from penstock.machines.job_slots import JobSlots
-from penstock.machines.job_status import JobStatusEvent
 from penstock.machines.known_taskmanagers import SlotOfTaskManager
-from penstock.machines.liveness import Liveness
-from penstock.machines.resource_manager import ResourceManager
-from penstock.machines.restarts import Restarts
-from penstock.machines.scheduling import PipelinedRegionScheduling
-from penstock.machines.shared_slots import SharedSlots
-from penstock.machines.slot_pool import SlotPool
+from penstock.machines.leases.liveness import Liveness
+from penstock.machines.resources.resource_manager import ResourceManager
+from penstock.machines.scheduling import task_deployments
+from penstock.machines.scheduling.bulk_check import BulkCheck, BulkTimeout
+from penstock.machines.scheduling.scheduling import PipelinedRegionScheduling
+from penstock.machines.slots.shared_slots import SharedSlots
+from penstock.machines.slots.slot_pool import SlotPool
 from penstock.model.ids import AllocationId, AttemptId, ResourceId
 from penstock.model.messages import (
     ExecutionStateChanged,
@@ -45,6 +47,7 @@ from penstock.model.messages import (
     StopTaskManager,
 )
 from penstock.model.states import ExecutionState, JobStatus
+from simulation.world import run_seed
 from tests.sim import planted_checkpoints, planted_taskmanagers
 
 SEEDS = 2000

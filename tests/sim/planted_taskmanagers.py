@@ -4,9 +4,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from unittest.mock import patch
 
-from penstock.machines import task_slots
-from penstock.machines.task_slots import SlotConsequence, SlotEvent, TaskSlot, TaskSlots
+from penstock.machines.taskmanager import task_slots
 from penstock.machines.taskmanager.task_executor import TaskExecutor
+from penstock.machines.taskmanager.task_slots import SlotConsequence, SlotEvent, TaskSlot, TaskSlots
 from penstock.model.ids import AttemptId
 from penstock.model.messages import FreeSlot, StartTask, StopTask
 from penstock.model.states import SlotState

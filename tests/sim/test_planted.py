@@ -8,8 +8,8 @@ from functools import cache
 
 import pytest
 
-from penstock.hosting.sim.invariants import Name
-from penstock.hosting.sim.world import SeedResult
+from simulation.invariants import Name
+from simulation.world import SeedResult
 from tests.sim import planted
 from tests.sim.planted import PLANTS, SEEDS, Catch, hunt
 

@@ -8,19 +8,20 @@ from collections import Counter
 
 import pytest
 
-from penstock.hosting.machine_shell import MachineShell
-from penstock.hosting.sim import runner
-from penstock.hosting.sim.invariants import JOB_MOVES, TASK_MOVES, Invariants, Name, Violation
-from penstock.hosting.sim.scenario import AT_MOMENTS, FaultKind, Moment
-from penstock.hosting.sim.summary import Summary
-from penstock.hosting.sim.world import SeedResult, World, run_seed
-from penstock.hosting.taskmanager_watch import TaskManagerWatch
-from penstock.machines import execution, job_status
-from penstock.machines.execution import ExecutionEvent
-from penstock.machines.job_master import JobMaster
-from penstock.machines.resource_manager import ResourceManager
+from penstock.hosting.jobmanager.machine_shell import MachineShell
+from penstock.hosting.jobmanager.taskmanager_watch import TaskManagerWatch
+from penstock.machines.execution import execution
+from penstock.machines.execution.execution import ExecutionEvent
+from penstock.machines.job import job_status
+from penstock.machines.job.job_master import JobMaster
+from penstock.machines.resources.resource_manager import ResourceManager
 from penstock.machines.taskmanager.task_executor import TaskExecutor
 from penstock.model.states import JobStatus
+from simulation import runner
+from simulation.invariants import JOB_MOVES, TASK_MOVES, Invariants, Name, Violation
+from simulation.scenario import AT_MOMENTS, FaultKind, Moment
+from simulation.summary import Summary
+from simulation.world import SeedResult, World, run_seed
 
 SEEDS = 160
 
@@ -66,7 +67,7 @@ def test_the_driver_is_not_imitated() -> None:
 
 DIGEST = """
 import hashlib
-from penstock.hosting.sim.world import run_seed
+from simulation.world import run_seed
 lines = [line for seed in range(40, 48) for line in run_seed(seed, is_traced=True).trace]
 print(hashlib.sha256("\\n".join(lines).encode()).hexdigest())
 """
@@ -111,7 +112,7 @@ def test_a_failing_seed_is_printed_and_replayed_by_one_option(monkeypatch, capsy
     assert runner.main(["--seeds", "2", "--processes", "1"]) == 1
     printed = capsys.readouterr().out
     assert "seed 1 FAILED: it broke" in printed
-    assert "-m penstock.hosting.sim --seed 1 --trace" in printed
+    assert "-m simulation --seed 1 --trace" in printed
     monkeypatch.setattr(runner, "run_seed", lambda seed, is_traced: failed(seed))
     assert runner.main(["--seed", "1", "--trace"]) == 1
     assert "line\nseed 1 FAILED: it broke" in capsys.readouterr().out

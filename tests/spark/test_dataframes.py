@@ -14,7 +14,7 @@ from penstock.common import Duration, RestartStrategies, Row, Time, Types
 from penstock.datastream import RuntimeExecutionMode
 from penstock.datastream.columns import col, count, sum_
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.hosting.executor import MiniCluster
+from penstock.hosting.minicluster import MiniCluster
 from penstock.model.errors import GraphError, JobExecutionError
 from tests.spark.programs import LINES, environment
 

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.hosting.doctor import examine as doctor
 from penstock.hosting.doctor.examine import examine
-from penstock.hosting.spark_checks import ALL_JOBS, STREAMING, JobKind
+from penstock.hosting.spark.checks import ALL_JOBS, STREAMING, JobKind
 from penstock.model.config import Settings
 from penstock.ui.cli import main
 

@@ -19,9 +19,9 @@ from penstock.datastream.connectors.base import (
     SourceReader,
 )
 from penstock.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
-from penstock.hosting.executor import ClusterExecutor
-from penstock.hosting.job_observer import JobObserver
-from penstock.hosting.session import SparkHost
+from penstock.hosting.observer import JobObserver
+from penstock.hosting.program.executor import ClusterExecutor
+from penstock.hosting.spark.host import SparkHost
 from penstock.model.errors import (
     ConfigurationError,
     GraphError,

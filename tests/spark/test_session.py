@@ -6,9 +6,10 @@ import time
 
 import pytest
 
-from penstock.hosting import spark_driver, spark_session
-from penstock.hosting.spark_driver import SparkProvider
-from penstock.hosting.spark_session import active_session, embedded_session
+from penstock.hosting.spark import provider as spark_driver
+from penstock.hosting.spark import session as spark_session
+from penstock.hosting.spark.provider import SparkProvider
+from penstock.hosting.spark.session import active_session, embedded_session
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, JobExecutionError
 from tests.spark.programs import environment, expected_counts, last_counts, word_count

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.hosting import spark_slots
+from penstock.hosting.spark import slots as spark_slots
 from penstock.model.errors import NoResourceAvailable
 from tests.spark.programs import LINES, environment, expected_counts, last_counts, word_count
 from tests.spark.sessions import LOCAL

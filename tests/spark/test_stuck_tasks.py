@@ -10,8 +10,8 @@ import pytest
 
 from penstock.common import Configuration, RestartStrategies
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.hosting.executor import ClusterExecutor
-from penstock.hosting.session import SparkHost
+from penstock.hosting.program.executor import ClusterExecutor
+from penstock.hosting.spark.host import SparkHost
 from tests.spark.processes import taskmanagers_left
 from tests.spark.test_failures import Recorder
 

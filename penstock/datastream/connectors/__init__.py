@@ -1,6 +1,7 @@
 """Where records come from and go to: pyflink.datastream.connectors, and what Penstock adds."""
 
 from penstock.common.absent import absent
+from penstock.datastream.building.former_names import OF_CONNECTORS
 from penstock.datastream.connectors.base import (
     Committer,
     DeliveryGuarantee,
@@ -14,7 +15,6 @@ from penstock.datastream.connectors.base import (
 from penstock.datastream.connectors.datagen import BatchGeneratorSource, DataGeneratorSource
 from penstock.datastream.connectors.number_seq import NumberSequenceSource
 from penstock.datastream.connectors.sinks import DiscardingSink
-from penstock.datastream.former_names import OF_CONNECTORS
 
 __all__ = [
     "BatchGeneratorSource",

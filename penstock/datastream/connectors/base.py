@@ -1,7 +1,7 @@
 """What connectors share: the contracts, and readers and enumerators for the usual case.
 
 Source: pyflink.datastream.connectors.base; differs: Source and Sink are contracts for Python
-classes (`penstock.runtime.source`, `penstock.runtime.sink`), open to users.
+classes (`penstock.runtime.sources.contract`, `penstock.runtime.sink`), open to users.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.runtime.elements import Batch
 from penstock.runtime.operator import Accepts
-from penstock.runtime.queue_enumerator import QueueEnumerator
 from penstock.runtime.sink import Committer, Sink, SinkWriter, WriterContext
-from penstock.runtime.source import (
+from penstock.runtime.sources.contract import (
     Boundedness,
     EnumeratorContext,
     Fetched,
@@ -31,7 +30,8 @@ from penstock.runtime.source import (
     SplitFinished,
     SplitReader,
 )
-from penstock.runtime.source_reader_base import SourceReaderBase
+from penstock.runtime.sources.queue_enumerator import QueueEnumerator
+from penstock.runtime.sources.reader_base import SourceReaderBase
 
 if TYPE_CHECKING:
     from penstock.datastream.data_stream import DataStream

@@ -17,7 +17,7 @@ from penstock.datastream.connectors.base import (
     ReaderContext,
     Source,
 )
-from penstock.runtime.convert import coerce_collection
+from penstock.runtime.codecs.convert import coerce_collection
 from penstock.runtime.elements import Batch, RowBatch
 
 ROWS_PER_BATCH: Final = 4096

@@ -31,7 +31,7 @@ from penstock.datastream.connectors.base import (
 from penstock.datastream.connectors.number_seq import split_range
 from penstock.model.errors import ConfigurationError
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
-from penstock.runtime.source import Polled
+from penstock.runtime.sources.contract import Polled
 
 ROWS_PER_BATCH: Final = 4096
 COLUMN_ROWS_PER_BATCH: Final = 65_536

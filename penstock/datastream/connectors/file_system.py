@@ -1,17 +1,16 @@
 """Files as sources and sinks: pyflink.datastream.connectors.file_system."""
 
 from penstock.common.absent import absent
-from penstock.datastream.connectors.file_buckets import BucketAssigner
-from penstock.datastream.connectors.file_compaction import FileCompactor, FileCompactStrategy
-from penstock.datastream.connectors.file_formats import BulkFormat
-from penstock.datastream.connectors.file_sink import (
+from penstock.datastream.connectors.files.buckets import BucketAssigner
+from penstock.datastream.connectors.files.compaction import FileCompactor, FileCompactStrategy
+from penstock.datastream.connectors.files.sink import (
     DefaultRollingPolicy,
     FileSink,
     OnCheckpointRollingPolicy,
     OutputFileConfig,
     RollingPolicy,
 )
-from penstock.datastream.connectors.file_source import (
+from penstock.datastream.connectors.files.source import (
     FileEnumeratorProvider,
     FileSource,
     FileSourceBuilder,
@@ -19,6 +18,7 @@ from penstock.datastream.connectors.file_source import (
 )
 from penstock.datastream.connectors.stream_format import StreamFormat
 from penstock.datastream.connectors.streaming_file_sink import StreamingFileSink
+from penstock.datastream.formats.file_format import BulkFormat
 
 __all__ = [
     "BucketAssigner",

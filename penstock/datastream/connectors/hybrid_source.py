@@ -15,8 +15,8 @@ from penstock.datastream.connectors.base import (
     ReaderContext,
     Source,
 )
-from penstock.datastream.connectors.hybrid_enumerator import BatchEnumerator, HybridEnumerator
-from penstock.datastream.connectors.hybrid_reader import HybridReader
+from penstock.datastream.connectors.hybrid.enumerator import BatchEnumerator, HybridEnumerator
+from penstock.datastream.connectors.hybrid.reader import HybridReader
 from penstock.model.errors import ConfigurationError
 
 __all__ = ["HybridSource", "HybridSourceBuilder"]

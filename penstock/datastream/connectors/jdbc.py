@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.datastream.connectors.base import Sink, SinkWriter, WriterContext
-from penstock.datastream.connectors.sql_engine import is_transient, make_engine, transaction
+from penstock.datastream.connectors.sql.engine import is_transient, make_engine, transaction
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.runtime.elements import Batch, RowBatch
 

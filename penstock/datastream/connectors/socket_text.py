@@ -25,7 +25,7 @@ from penstock.datastream.connectors.base import (
 )
 from penstock.model.errors import ConfigurationError
 from penstock.runtime.elements import RowBatch
-from penstock.runtime.source import Fetched
+from penstock.runtime.sources.contract import Fetched
 
 CHUNK_BYTES: Final = 65_536
 POLL_S: Final = 0.1

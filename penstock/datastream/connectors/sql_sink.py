@@ -26,14 +26,9 @@ from penstock.datastream.connectors.base import (
     SinkWriter,
     WriterContext,
 )
-from penstock.datastream.connectors.sql_engine import is_transient
-from penstock.datastream.connectors.sql_tables import (
-    Database,
-    Origin,
-    Target,
-    Transaction,
-)
-from penstock.datastream.connectors.sql_values import SqlRow, dumps_rows, row_maker
+from penstock.datastream.connectors.sql.engine import is_transient
+from penstock.datastream.connectors.sql.tables import Database, Origin, Target, Transaction
+from penstock.datastream.connectors.sql.values import SqlRow, dumps_rows, row_maker
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.model.row import RowKind
 from penstock.model.types import RowTypeInfo

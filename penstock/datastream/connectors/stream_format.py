@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from penstock.common.typeinfo import TypeInformation
-from penstock.datastream.connectors.file_formats import FileFormat
-from penstock.datastream.connectors.json_lines import JsonLinesFormat
-from penstock.datastream.connectors.text_lines import TextColumnFormat, TextLineFormat
+from penstock.datastream.formats.file_format import FileFormat
+from penstock.datastream.formats.json_lines import JsonLinesFormat
+from penstock.datastream.formats.text_lines import TextColumnFormat, TextLineFormat
 
 
 class StreamFormat:

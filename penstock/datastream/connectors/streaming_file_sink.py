@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.common.serialization import BulkWriterFactory, Encoder
-from penstock.datastream.connectors.file_sink import FileSink, RollingPolicy
+from penstock.datastream.connectors.files.sink import FileSink, RollingPolicy
 
 
 class StreamingFileSink(FileSink):

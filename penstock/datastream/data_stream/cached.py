@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NoReturn
 
 from penstock.common.serialization import BulkWriter, BulkWriterFactory
 from penstock.common.typeinfo import TypeInformation
-from penstock.datastream.connectors.file_buckets import BucketAssigner
-from penstock.datastream.connectors.file_formats import BulkFormat
-from penstock.datastream.connectors.file_listing import FilePiece
-from penstock.datastream.connectors.file_sink import FileSink
-from penstock.datastream.connectors.file_source import FileSource
+from penstock.datastream.building.program import Upstream
+from penstock.datastream.connectors.files.buckets import BucketAssigner
+from penstock.datastream.connectors.files.sink import FileSink
+from penstock.datastream.connectors.files.source import FileSource
 from penstock.datastream.data_stream.data_stream import DataStream
-from penstock.datastream.program import Upstream
-from penstock.hosting.closures import dumps_records, loads_records
+from penstock.datastream.formats.file_format import BulkFormat
+from penstock.datastream.formats.file_listing import FilePiece
+from penstock.hosting.shipping.pickling import dumps_records, loads_records
 from penstock.model.errors import ExternalError, GraphError
 from penstock.model.program import FrameExecutor, JobControl
 from penstock.model.states import JobStatus

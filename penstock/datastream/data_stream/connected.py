@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.common.typeinfo import TypeInformation
-from penstock.datastream import user_functions as adapt
-from penstock.datastream.build_checks import built
+from penstock.datastream.building import adapters as adapt
+from penstock.datastream.building.checks import built
 from penstock.datastream.data_stream.data_stream import DataStream
 from penstock.datastream.data_stream.keyed_stream import KeyedStream
 from penstock.datastream.functions import (
@@ -28,7 +28,7 @@ from penstock.model.types import is_pickled
 from penstock.runtime import operators as ops
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operator import Operator
-from penstock.runtime.state_descriptors import MapStateDescriptor
+from penstock.runtime.state.descriptors import MapStateDescriptor
 
 
 class ConnectedStreams:

@@ -15,8 +15,10 @@ from penstock.common.absent import gone
 from penstock.common.execution_config import ExecutionConfig
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.datastream import user_functions as adapt
-from penstock.datastream.build_checks import built, check_columns
+from penstock.datastream.building import adapters as adapt
+from penstock.datastream.building.checks import built, check_columns
+from penstock.datastream.building.former_names import OF_A_STREAM
+from penstock.datastream.building.program import Upstream
 from penstock.datastream.connectors.base import SupportsPreprocessing
 from penstock.datastream.connectors.sinks import CollectingSink
 from penstock.datastream.data_stream.client_values import client_values
@@ -24,7 +26,6 @@ from penstock.datastream.data_stream.iterator import CloseableIterator, take
 from penstock.datastream.data_stream.operator_settings import OperatorSettings
 from penstock.datastream.data_stream.side_outputs import request_side_output
 from penstock.datastream.data_stream.sink import DataStreamSink
-from penstock.datastream.former_names import OF_A_STREAM
 from penstock.datastream.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -35,22 +36,21 @@ from penstock.datastream.functions import (
     SinkFunction,
 )
 from penstock.datastream.output_tag import OutputTag
-from penstock.datastream.program import Upstream
 from penstock.model.errors import GraphError
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy, StreamExchangeMode
 from penstock.runtime import operators as ops
-from penstock.runtime.columns import Column
 from penstock.runtime.context import UserFunction
 from penstock.runtime.operator import Operator
+from penstock.runtime.records.columns import Column
 from penstock.runtime.sink import Sink
-from penstock.runtime.state_descriptors import MapStateDescriptor
+from penstock.runtime.state.descriptors import MapStateDescriptor
 
 if TYPE_CHECKING:
     from penstock.datastream.data_stream.cached import CachedDataStream
     from penstock.datastream.data_stream.connected import BroadcastStream
+    from penstock.datastream.data_stream.joins import CoGroupedStreams, JoinedStreams
     from penstock.datastream.data_stream.keyed_stream import KeyedStream
     from penstock.datastream.data_stream.windowed_stream import AllWindowedStream
-    from penstock.datastream.joins import CoGroupedStreams, JoinedStreams
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
     from penstock.datastream.window import WindowAssigner
 
@@ -252,13 +252,13 @@ class DataStream(OperatorSettings):
 
     def join(self, other_stream: DataStream) -> JoinedStreams:
         """Pairs of equal keys in one window: `.where(k1).equal_to(k2).window(w).apply(f)`."""
-        from penstock.datastream.joins import JoinedStreams
+        from penstock.datastream.data_stream.joins import JoinedStreams
 
         return JoinedStreams(self, other_stream)
 
     def co_group(self, other_stream: DataStream) -> CoGroupedStreams:
         """As join, with all records of a key and window at once, also of one side only."""
-        from penstock.datastream.joins import CoGroupedStreams
+        from penstock.datastream.data_stream.joins import CoGroupedStreams
 
         return CoGroupedStreams(self, other_stream)
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.common.job_client import result_of
 from penstock.common.typeinfo import TypeInformation
-from penstock.datastream.connectors.file_buckets import BucketAssigner
-from penstock.datastream.connectors.file_sink import FileSink
+from penstock.datastream.building.program import Upstream
+from penstock.datastream.connectors.files.buckets import BucketAssigner
+from penstock.datastream.connectors.files.sink import FileSink
 from penstock.datastream.formats.parquet import ParquetBulkWriters
-from penstock.datastream.program import Upstream
 from penstock.model.errors import GraphError
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.program import FRAME_STREAM, FrameExecutor, JobExecutor
 from penstock.runtime import operators as ops
-from penstock.runtime.convert import arrow_schema
+from penstock.runtime.codecs.convert import arrow_schema
 
 if TYPE_CHECKING:
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.common.types import Row
-from penstock.datastream import user_functions as adapt
-from penstock.datastream.build_checks import check_field
+from penstock.datastream.building import adapters as adapt
+from penstock.datastream.building.checks import check_field
+from penstock.datastream.building.program import Upstream
 from penstock.datastream.data_stream.data_stream import DataStream
 from penstock.datastream.data_stream.sink import DataStreamSink
 from penstock.datastream.functions import (
@@ -24,18 +25,17 @@ from penstock.datastream.functions import (
     MapFunction,
     ReduceFunction,
 )
-from penstock.datastream.program import Upstream
 from penstock.model.errors import GraphError
 from penstock.model.graph.partitioning import StreamExchangeMode
 from penstock.runtime import operators as ops
-from penstock.runtime.columns import Column
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operator import Operator
+from penstock.runtime.records.columns import Column
 from penstock.runtime.sink import Sink
 
 if TYPE_CHECKING:
+    from penstock.datastream.data_stream.joins import IntervalJoin
     from penstock.datastream.data_stream.windowed_stream import WindowedStream
-    from penstock.datastream.joins import IntervalJoin
     from penstock.datastream.window import WindowAssigner
 
 
@@ -139,7 +139,7 @@ class KeyedStream(DataStream):
 
     def interval_join(self, other_stream: KeyedStream) -> IntervalJoin:
         """Pairs of equal keys close in event time: `.between(lower, upper).process(f)`."""
-        from penstock.datastream.joins import IntervalJoin
+        from penstock.datastream.data_stream.joins import IntervalJoin
 
         if not isinstance(other_stream, KeyedStream):
             raise TypeError(

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from penstock.common.execution_config import check_max_parallelism, check_parallelism
 from penstock.common.setting_checks import check_whole
+from penstock.datastream.building.program import Upstream
 from penstock.datastream.data_stream.sink import group_name
-from penstock.datastream.program import Upstream
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.model.errors import GraphError
 from penstock.model.graph.partitioning import ShipStrategy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.datastream.build_checks import built
+from penstock.datastream.building.checks import built
 from penstock.model.errors import GraphError
 from penstock.model.graph.stream_graph import StreamNode
 

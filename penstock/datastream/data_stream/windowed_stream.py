@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from penstock.common.typeinfo import TypeInformation
-from penstock.datastream import user_functions as adapt
-from penstock.datastream.build_checks import built, check_columns, check_is_object
+from penstock.datastream.building import adapters as adapt
+from penstock.datastream.building.checks import built, check_columns, check_is_object
 from penstock.datastream.data_stream.data_stream import DataStream
 from penstock.datastream.functions import (
     AggregateFunction,

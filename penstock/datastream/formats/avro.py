@@ -22,12 +22,12 @@ from penstock.common.serialization import (
     SerializationSchema,
 )
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
-from penstock.datastream.connectors.file_formats import FileFormat
-from penstock.datastream.connectors.file_listing import FilePiece
-from penstock.datastream.connectors.file_source import FileSource
-from penstock.datastream.connectors.text_lines import ROWS_PER_BATCH
+from penstock.datastream.connectors.files.source import FileSource
 from penstock.datastream.formats.avro_blocks import header_bytes, pieces_of, spliced
 from penstock.datastream.formats.avro_values import Convert, from_avro, to_avro, type_info_of
+from penstock.datastream.formats.file_format import FileFormat
+from penstock.datastream.formats.file_listing import FilePiece
+from penstock.datastream.formats.text_lines import ROWS_PER_BATCH
 from penstock.datastream.utils import ResultTypeQueryable
 from penstock.model.errors import ConfigurationError, UserCodeError
 from penstock.model.types import PickledBytesTypeInfo

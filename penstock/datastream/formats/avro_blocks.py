@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from penstock.datastream.connectors.file_listing import FilePiece
+from penstock.datastream.formats.file_listing import FilePiece
 from penstock.model.errors import UserCodeError
 
 MAGIC: Final = b"Obj\x01"

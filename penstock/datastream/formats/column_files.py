@@ -7,7 +7,7 @@ import pyarrow as pa
 from penstock.common.typeinfo import RowTypeInfo, Types
 from penstock.datastream.formats.text_values import checked_row_type
 from penstock.model.errors import ConfigurationError
-from penstock.runtime.convert import arrow_schema, is_columnar
+from penstock.runtime.codecs.convert import arrow_schema, is_columnar
 
 
 def schema_of(row_type: RowTypeInfo | pa.Schema, where: str) -> pa.Schema:

@@ -15,9 +15,6 @@ from typing import Any, BinaryIO, Final
 
 from penstock.common.serialization import BulkWriter, BulkWriterFactory
 from penstock.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TypeInformation, Types
-from penstock.datastream.connectors.file_formats import FileFormat
-from penstock.datastream.connectors.file_listing import FilePiece
-from penstock.datastream.connectors.text_lines import DECOMPRESSORS, ROWS_PER_BATCH
 from penstock.datastream.formats.csv_values import (
     Form,
     Parse,
@@ -29,6 +26,9 @@ from penstock.datastream.formats.csv_values import (
     quoting,
     text_of,
 )
+from penstock.datastream.formats.file_format import FileFormat
+from penstock.datastream.formats.file_listing import FilePiece
+from penstock.datastream.formats.text_lines import DECOMPRESSORS, ROWS_PER_BATCH
 from penstock.model.errors import ConfigurationError, UserCodeError
 from penstock.runtime.elements import Batch, RowBatch
 from penstock.runtime.operator import Accepts

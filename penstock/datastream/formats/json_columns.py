@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
-from penstock.runtime.convert import arrow_schema, is_columnar
+from penstock.runtime.codecs.convert import arrow_schema, is_columnar
 
 # Words of Python's JSON that no JSON has, which pyarrow takes for numbers.
 _STRANGE: Final = re.compile(rb"[:\[,]\s*-?(?:NaN|Inf)")

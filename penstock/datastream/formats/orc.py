@@ -10,7 +10,7 @@ from penstock.common.serialization import BulkWriter, BulkWriterFactory
 from penstock.common.typeinfo import RowTypeInfo
 from penstock.datastream.formats.column_files import schema_of
 from penstock.model.errors import ConfigurationError
-from penstock.runtime.convert import to_columns
+from penstock.runtime.codecs.convert import to_columns
 from penstock.runtime.elements import Batch, RowBatch
 
 

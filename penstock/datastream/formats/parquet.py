@@ -15,14 +15,14 @@ import pyarrow.parquet as pq
 
 from penstock.common.serialization import BulkWriter, BulkWriterFactory
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
-from penstock.datastream.connectors.file_formats import BulkFormat, FileFormat
-from penstock.datastream.connectors.file_listing import FilePiece
-from penstock.datastream.connectors.text_lines import ROWS_PER_BATCH
 from penstock.datastream.formats.avro import AvroSchema, GenericRecordAvroTypeInfo
 from penstock.datastream.formats.avro_values import arrow_type_of, from_arrow, to_avro
 from penstock.datastream.formats.column_files import schema_of
+from penstock.datastream.formats.file_format import BulkFormat, FileFormat
+from penstock.datastream.formats.file_listing import FilePiece
+from penstock.datastream.formats.text_lines import ROWS_PER_BATCH
 from penstock.model.errors import ConfigurationError, UserCodeError
-from penstock.runtime.convert import to_columns
+from penstock.runtime.codecs.convert import to_columns
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
 from penstock.runtime.operator import Accepts
 

@@ -21,7 +21,7 @@ from penstock.model.type_information import (
     TimestampTypeInfo,
     TimeTypeInfo,
 )
-from penstock.runtime.text import format_value, java_text
+from penstock.runtime.records.text import format_value, java_text
 
 Parse: TypeAlias = Callable[[str], Any]
 Format: TypeAlias = Callable[[Any], str]

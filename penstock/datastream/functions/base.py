@@ -15,8 +15,8 @@ from typing import Any, Generic, NoReturn, TypeVar
 from penstock.datastream.time_domain import TimeDomain
 from penstock.datastream.timerservice import TimerService
 from penstock.model.parametrised import Parametrised
-from penstock.runtime.async_retry import AsyncRetryStrategy
 from penstock.runtime.context import KeyedStateStore, RuntimeContext, neutral
+from penstock.runtime.operators.asynchronous.retry import AsyncRetryStrategy
 
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")

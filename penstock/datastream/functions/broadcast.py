@@ -11,11 +11,11 @@ from typing import Any
 
 from penstock.datastream.functions.base import Function
 from penstock.model.parametrised import Parametrised
-from penstock.runtime.broadcast_state import BroadcastState, ReadOnlyBroadcastState
 from penstock.runtime.context import neutral
 from penstock.runtime.operators import TimerService
-from penstock.runtime.state_descriptors import MapStateDescriptor
-from penstock.runtime.timers import TimeDomain
+from penstock.runtime.operators.timer_service import TimeDomain
+from penstock.runtime.state.broadcast import BroadcastState, ReadOnlyBroadcastState
+from penstock.runtime.state.descriptors import MapStateDescriptor
 
 
 class BaseBroadcastProcessFunction(Parametrised, Function):

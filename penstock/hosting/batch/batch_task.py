@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from penstock.hosting.async_calls import AsyncCallThreads
 from penstock.hosting.batch.key_spool import KeySpool
 from penstock.hosting.batch.plan import Exchange
 from penstock.hosting.batch.shuffle_input import KeyedInput, ShuffleInput
@@ -24,19 +23,20 @@ from penstock.hosting.batch.shuffle_output import (
     Outbox,
     ShuffleOutput,
 )
-from penstock.hosting.closures import deserialize, dumps_records
 from penstock.hosting.dataframes.source import StageFrameSource
-from penstock.hosting.source_input import SourceHost, SourceInput
+from penstock.hosting.shipping.pickling import deserialize, dumps_records
+from penstock.hosting.task.async_calls import AsyncCallThreads
+from penstock.hosting.task.source_input import SourceHost, SourceInput
 from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
 from penstock.model.ids import DataSetId
 from penstock.model.program import FRAME_STREAM
-from penstock.runtime.chain import OperatorChain, OperatorTimer
-from penstock.runtime.input_status import InputStatus
+from penstock.runtime.network.partitioner import keys_of, make_partitioner
 from penstock.runtime.operator import BatchOrder, Operator, OperatorContext
-from penstock.runtime.partitioner import keys_of, make_partitioner
-from penstock.runtime.source_operator import SourceOperator, SourceSettings
-from penstock.runtime.task import StreamTask
-from penstock.runtime.task_outputs import OutputWriter
+from penstock.runtime.sources.operator import SourceOperator, SourceSettings
+from penstock.runtime.task.chain import OperatorChain, OperatorTimer
+from penstock.runtime.task.input_status import InputStatus
+from penstock.runtime.task.outputs import OutputWriter
+from penstock.runtime.task.stream_task import StreamTask
 
 _STEP_NS: Final = 5_000_000
 _LONGEST_WAIT_S: Final = 0.5

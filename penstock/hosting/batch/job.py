@@ -19,14 +19,14 @@ from penstock.hosting.batch.plan import Plan, Stage
 from penstock.hosting.batch.runner import StageError, StageOrder, StageRunner, failure_of
 from penstock.hosting.batch.shuffle_output import driver_records
 from penstock.hosting.batch.splits import splits_of
-from penstock.hosting.closures import loads_records
-from penstock.hosting.coordinators import commit_all, committers_of, job_prefix_of
+from penstock.hosting.coordinators.coordinators import commit_all, committers_of, job_prefix_of
 from penstock.hosting.dataframes.source import FrameSource
-from penstock.hosting.driver_sink import PRINT_STREAM, write_text
-from penstock.hosting.ha_election import SubmittedJob
-from penstock.hosting.job_observer import JobObserver, guarded
+from penstock.hosting.ha.election import SubmittedJob
+from penstock.hosting.jobmanager.driver_streams import PRINT_STREAM, write_text
+from penstock.hosting.observer import JobObserver, guarded
+from penstock.hosting.shipping.pickling import loads_records
 from penstock.hosting.waiting import wait_for_end
-from penstock.machines.batch_master import BatchMaster
+from penstock.machines.batch.master import BatchMaster
 from penstock.model.checkpoint_statistics import CheckpointStatistics
 from penstock.model.checkpoints import CheckpointType
 from penstock.model.errors import ConfigurationError, JobExecutionError
@@ -51,7 +51,7 @@ from penstock.model.messages.batch import (
 )
 from penstock.model.program import JobOutcome
 from penstock.model.states import JobStatus
-from penstock.runtime.source import Source
+from penstock.runtime.sources.contract import Source
 
 
 class BatchJob:

@@ -27,7 +27,7 @@ from penstock.runtime.batch.sizes import sorting_size
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
 from penstock.runtime.keys import ChannelCache, KeySelection
 from penstock.runtime.keys.hashing import is_int32_type
-from penstock.runtime.partitioner import Hash
+from penstock.runtime.network.partitioner import Hash
 
 BUCKETS: Final = 256
 _SPREAD: Final = 32_749

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.machines.batch_parallelism import Subpartitions
-from penstock.machines.distribution import partition_ranges
+from penstock.machines.batch.parallelism import Subpartitions
+from penstock.machines.execution.distribution import partition_ranges
 from penstock.model.graph.auto_parallelism import UNDECIDED, SubpartitionRange
 from penstock.model.graph.job_graph import JobGraph, JobVertex
 from penstock.model.graph.partitioning import DistributionPattern, ShipStrategy

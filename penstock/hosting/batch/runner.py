@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from penstock.hosting.batch.batch_task import BatchTask, Orders
 from penstock.hosting.batch.plan import Plan, Stage
-from penstock.hosting.closures import serialize
 from penstock.hosting.dataframes.source import Frame
+from penstock.hosting.shipping.pickling import serialize
 from penstock.model.errors import UserCodeError
 from penstock.model.ids import VertexId
 from penstock.model.messages import FailureInfo

@@ -28,7 +28,7 @@ _Read: TypeAlias = "tuple[int, Sequence[Element]]"
 
 
 class _Input(ABC):
-    """`runtime.task.TaskInput`. Every logical input ends behind the last record of all."""
+    """`runtime.task.stream_task.TaskInput`. Every logical input ends behind the last record of all."""
 
     is_source = False
     has_read_all = False

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from penstock.hosting.batch.plan import Place
 from penstock.hosting.batch.shuffle_records import JOINED_ROWS, RECORD_BYTES, RecordBuilder
-from penstock.hosting.closures import dumps_records
+from penstock.hosting.shipping.pickling import dumps_records
 from penstock.model.graph.chain import ChainedOperator
-from penstock.runtime.codec import concat
-from penstock.runtime.convert import enforce, is_columnar, to_columns, to_rows
+from penstock.runtime.codecs.codec import concat
+from penstock.runtime.codecs.convert import enforce, is_columnar, to_columns, to_rows
 from penstock.runtime.elements import Batch, ColumnBatch, Element, RowBatch
-from penstock.runtime.partitioner import Partitioner
-from penstock.runtime.user_errors import PASSED_ON, user_code_error
+from penstock.runtime.network.partitioner import Partitioner
+from penstock.runtime.task.user_errors import PASSED_ON, user_code_error
 
 FRAME_PARTITION: Final = -1
 _DRIVER_ROWS: Final = 4096

@@ -1,6 +1,6 @@
 """What Spark shuffles: (reduce partition, bytes), few and large. Each can be read alone, whatever came before it.
 
-The bytes: the consumer's gate, whether records have timestamps, whether it is the last one of its writer, what it takes decoded, then frames as `runtime.codec` makes them. A row batch is pickled, a column batch is Arrow.
+The bytes: the consumer's gate, whether records have timestamps, whether it is the last one of its writer, what it takes decoded, then frames as `runtime.codecs.codec` makes them. A row batch is pickled, a column batch is Arrow.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from penstock.hosting.closures import dumps_records, loads_records
+from penstock.hosting.shipping.pickling import dumps_records, loads_records
 from penstock.runtime.batch.sizes import sorting_size
-from penstock.runtime.codec import ChannelDecoder, ChannelEncoder, can_join, concat, size_of
+from penstock.runtime.codecs.codec import ChannelDecoder, ChannelEncoder, can_join, concat, size_of
 from penstock.runtime.elements import Batch, Element
 
 RECORD_BYTES: Final = 512 << 10

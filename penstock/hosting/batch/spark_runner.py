@@ -23,11 +23,11 @@ from penstock.hosting.batch.plan import Plan, Stage
 from penstock.hosting.batch.runner import StageError, StageOrder, StageResult
 from penstock.hosting.batch.spark_attempts import SparkAttempts
 from penstock.hosting.batch.spark_body import failure_in
-from penstock.hosting.closures import serialize
-from penstock.hosting.ha_election import SubmittedJob
-from penstock.hosting.program_files import bring_files
-from penstock.hosting.shipping import ship
-from penstock.hosting.worker_imports import Appended
+from penstock.hosting.ha.election import SubmittedJob
+from penstock.hosting.shipping.pickling import serialize
+from penstock.hosting.shipping.program_files import bring_files
+from penstock.hosting.shipping.ship import ship
+from penstock.hosting.shipping.worker_imports import Appended
 from penstock.model.ids import VertexId
 from penstock.model.messages import FailureInfo
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from penstock.hosting.worker_imports import Archives, at_work, import_shipped
+from penstock.hosting.shipping.worker_imports import Archives, at_work, import_shipped
 
 
 class Shipped(NamedTuple):

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.model.errors import GraphError
-from penstock.runtime.source import Source
+from penstock.runtime.sources.contract import Source
 
 
 class _Readers:
-    """`runtime.source.EnumeratorContext`."""
+    """`runtime.sources.contract.EnumeratorContext`."""
 
     def __init__(self, name: str, parallelism: int) -> None:
         self._name = name

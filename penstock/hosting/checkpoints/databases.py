@@ -12,15 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from penstock.hosting.closures import dumps_records, loads_records
+from penstock.hosting.shipping.pickling import dumps_records, loads_records
 from penstock.model.checkpoints import DatabaseHandle
 from penstock.model.errors import ExternalError, UserError
-from penstock.runtime.checkpoint.snapshot import KeyedPart, Read, RestoredDatabase
 from penstock.runtime.keys.hashing import state_keys
-from penstock.runtime.rocks.database import SlotMemory, slot_memory
-from penstock.runtime.rocks.restore import fetch
-from penstock.runtime.rocks.snapshots import RocksSnapshot, snapshot_at
-from penstock.runtime.rocks.uploads import Uploads
+from penstock.runtime.state.rocks.database import SlotMemory, slot_memory
+from penstock.runtime.state.rocks.restore import fetch
+from penstock.runtime.state.rocks.snapshots import RocksSnapshot, snapshot_at
+from penstock.runtime.state.rocks.uploads import Uploads
+from penstock.runtime.state.snapshot import KeyedPart, Read, RestoredDatabase
 
 _MEMORY: Final = 64 << 20
 

@@ -18,10 +18,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias, assert_never
 
-from penstock.hosting.checkpoint_port import Coordination, Keeping
-from penstock.hosting.checkpoints.files import parted
+from penstock.hosting.checkpoints.port import Coordination, Keeping
 from penstock.hosting.checkpoints.storage import CheckpointStorage
-from penstock.hosting.coordinators import Coordinators
+from penstock.hosting.coordinators.coordinators import Coordinators
+from penstock.hosting.file_systems import parted
 from penstock.model.completed_checkpoint import CompletedCheckpoint
 from penstock.model.errors import ExternalError
 from penstock.model.ids import JobId
@@ -81,7 +81,7 @@ class JobStorage:
 
 
 class CheckpointKeeper:
-    """`hosting.checkpoint_port.CheckpointPort` over a storage. Its methods are the loop's, but for those that say otherwise."""
+    """`hosting.checkpoints.port.CheckpointPort` over a storage. Its methods are the loop's, but for those that say otherwise."""
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.hosting.checkpoints.files import CheckpointDamaged, joined, parted
+from penstock.hosting.file_systems import CheckpointDamaged, joined, parted
 from penstock.model.checkpoints import (
     ChannelStateHandle,
     CheckpointType,

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.hosting.checkpoints.databases import keyed_part, opened
-from penstock.hosting.checkpoints.files import joined, parted, refuse_foreign
 from penstock.hosting.checkpoints.storage import METADATA, CheckpointStorage
-from penstock.hosting.closures import loads_records
+from penstock.hosting.file_systems import joined, parted, refuse_foreign
+from penstock.hosting.shipping.pickling import loads_records
 from penstock.model.checkpoints import SHARED_FOLDER, FileHandle, OperatorSubtaskState
 from penstock.model.completed_checkpoint import (
     CompletedCheckpoint,
@@ -25,9 +25,9 @@ from penstock.model.completed_checkpoint import (
 from penstock.model.errors import ConfigurationError, ExternalError, UserError
 from penstock.model.ids import JobId
 from penstock.model.row import Row
-from penstock.runtime.checkpoint.snapshot import KeyedPart, StateInfo
-from penstock.runtime.checkpoint.state_format import read_operator, rows_by_group
 from penstock.runtime.keys.hashing import original_key
+from penstock.runtime.state.snapshot import KeyedPart, StateInfo
+from penstock.runtime.state.snapshot_format import read_operator, rows_by_group
 
 _READER = JobId("reader")
 _USER_STATE = "state/"

@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from penstock.hosting.checkpoints.files import (
+from penstock.hosting.checkpoints.metadata import decode_metadata, encode_metadata
+from penstock.hosting.file_systems import (
     ByteSink,
     CheckpointDamaged,
     CheckpointIoError,
@@ -31,7 +32,6 @@ from penstock.hosting.checkpoints.files import (
     open_files,
     parted,
 )
-from penstock.hosting.checkpoints.metadata import decode_metadata, encode_metadata
 from penstock.model.checkpoints import (
     INLINE_BYTES,
     SHARED_FOLDER,

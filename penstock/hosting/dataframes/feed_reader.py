@@ -12,8 +12,6 @@ import selectors
 import socket
 from dataclasses import dataclass
 
-from penstock.hosting.addresses import DATA_PORT, Addresses, Endpoint, data_endpoint, listen
-from penstock.hosting.connections import closed_on_error
 from penstock.hosting.dataframes.feed_wire import (
     BATCH,
     DIFFERS,
@@ -28,7 +26,9 @@ from penstock.hosting.dataframes.feed_wire import (
     dial,
     greet,
 )
-from penstock.hosting.handshake import Credentials
+from penstock.hosting.wire.addresses import DATA_PORT, Addresses, Endpoint, data_endpoint, listen
+from penstock.hosting.wire.dialling import closed_on_error
+from penstock.hosting.wire.handshake import Credentials
 from penstock.model.errors import AuthenticationError, ExternalError
 
 

@@ -18,12 +18,12 @@ from typing import Any, Final
 from py4j.protocol import Py4JError
 from pyspark import RDD, InheritableThread, SparkContext, cloudpickle
 
-from penstock.hosting.addresses import CONTROL_PORT, listen
 from penstock.hosting.dataframes import feed_task
 from penstock.hosting.dataframes.feed_reader import FeedHosts, FeedPlace
 from penstock.hosting.dataframes.feed_wire import COUNTED, FAILED, OPEN, FeedSocket, greet
-from penstock.hosting.handshake import Credentials
-from penstock.hosting.worker_imports import Archives
+from penstock.hosting.shipping.worker_imports import Archives
+from penstock.hosting.wire.addresses import CONTROL_PORT, listen
+from penstock.hosting.wire.handshake import Credentials
 from penstock.model.errors import AuthenticationError
 
 _CANCEL_AGAIN_S: Final = 0.25

@@ -21,8 +21,8 @@ import zlib
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.hosting import connections
-from penstock.hosting.handshake import ROLE_FEED, Credentials
+from penstock.hosting.wire import dialling as connections
+from penstock.hosting.wire.handshake import ROLE_FEED, Credentials
 from penstock.model.errors import ExternalError
 
 OPEN, COUNTED, FAILED, RESUME, BATCH, END, DIFFERS, DONE = range(1, 9)

@@ -15,7 +15,7 @@ from penstock.hosting.dataframes.feed_wire import (
     Position,
     dial,
 )
-from penstock.hosting.handshake import Credentials
+from penstock.hosting.wire.handshake import Credentials
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ from pyspark import RDD, Accumulator, InheritableThread, cloudpickle
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.hosting.checkpoints.files import joined, local_path, open_files
 from penstock.hosting.dataframes import feed_task
 from penstock.hosting.dataframes.feed_reader import FeedFailed, FeedHosts, FeedPlace
 from penstock.hosting.dataframes.feed_server import FeedServer
@@ -29,8 +28,9 @@ from penstock.hosting.dataframes.messages import FrameFormat
 from penstock.hosting.dataframes.schemas import type_of
 from penstock.hosting.dataframes.source import FrameRun, FrameSource
 from penstock.hosting.dataframes.spool import SpoolFile
-from penstock.hosting.shipping import ship
-from penstock.hosting.worker_imports import Appended, Archives
+from penstock.hosting.file_systems import joined, local_path, open_files
+from penstock.hosting.shipping.ship import ship
+from penstock.hosting.shipping.worker_imports import Appended, Archives
 from penstock.model.errors import GraphError
 from penstock.model.types import RowTypeInfo, Types
 

@@ -7,7 +7,7 @@ import threading
 from dataclasses import replace
 from typing import Any, cast
 
-from penstock.hosting.addresses import addresses_of
+from penstock.hosting.coordinators.source_coordinator import CoordinatedVertex
 from penstock.hosting.dataframes.feed_reader import FeedHosts
 from penstock.hosting.dataframes.frames import (
     DriverFrame,
@@ -16,12 +16,12 @@ from penstock.hosting.dataframes.frames import (
     spool_folder,
 )
 from penstock.hosting.dataframes.source import FrameSource
-from penstock.hosting.ha_election import SubmittedJob
-from penstock.hosting.job_observer import JobObserver
+from penstock.hosting.ha.election import SubmittedJob
+from penstock.hosting.observer import JobObserver
 from penstock.hosting.provider import TaskManagerProvider
-from penstock.hosting.source_coordinator import CoordinatedVertex
+from penstock.hosting.wire.addresses import addresses_of
 from penstock.machines.checkpoints.settings import checkpoint_places_of
-from penstock.machines.job_master import JobMaster
+from penstock.machines.job.job_master import JobMaster
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 from penstock.model.states import JobStatus

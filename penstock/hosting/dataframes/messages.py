@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.model.types import RowTypeInfo
-from penstock.runtime.convert import arrow_schema
+from penstock.runtime.codecs.convert import arrow_schema
 from penstock.runtime.elements import ColumnBatch, Int64s
 
 _MICROS_PER_MS: Final = 1000

@@ -12,7 +12,7 @@ from pyspark.sql import types as s
 
 from penstock.model import types as t
 from penstock.model.errors import GraphError
-from penstock.runtime.convert import is_columnar
+from penstock.runtime.codecs.convert import is_columnar
 
 _SIMPLE: Final[Sequence[tuple[type[s.DataType], t.TypeInformation]]] = (
     (s.BooleanType, t.Types.BOOLEAN()),

@@ -17,8 +17,7 @@ from penstock.hosting.dataframes.messages import FrameFormat, MessageDecoder
 from penstock.hosting.dataframes.spool import SpoolFile, SpoolStream
 from penstock.model.errors import ConfigurationError
 from penstock.model.types import RowTypeInfo
-from penstock.runtime.queue_enumerator import QueueEnumerator
-from penstock.runtime.source import (
+from penstock.runtime.sources.contract import (
     Boundedness,
     EnumeratorContext,
     Fetched,
@@ -31,7 +30,8 @@ from penstock.runtime.source import (
     SplitEnumerator,
     SplitReader,
 )
-from penstock.runtime.source_reader_base import SourceReaderBase
+from penstock.runtime.sources.queue_enumerator import QueueEnumerator
+from penstock.runtime.sources.reader_base import SourceReaderBase
 
 _LOOK_MS: Final = 100
 

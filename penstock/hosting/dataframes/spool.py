@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.hosting.checkpoints.files import CheckpointDamaged, joined, open_files
 from penstock.hosting.dataframes.feed_wire import Position
+from penstock.hosting.file_systems import CheckpointDamaged, joined, open_files
 
 _LENGTH: Final = struct.Struct("!I")
 _BLOCK: Final = 4 << 20

@@ -18,9 +18,6 @@ import pyspark
 from pyspark import SparkContext, cloudpickle
 from pyspark.sql import SparkSession
 
-from penstock.hosting import spark_executor
-from penstock.hosting.addresses import addresses_of
-from penstock.hosting.checkpoints.files import local_path
 from penstock.hosting.doctor.findings import (
     LEAST,
     DriverFacts,
@@ -30,17 +27,20 @@ from penstock.hosting.doctor.findings import (
     slot_findings,
 )
 from penstock.hosting.doctor.meeting import Meeting
-from penstock.hosting.handshake import Credentials
-from penstock.hosting.package_archive import package_archive
-from penstock.hosting.spark_checks import (
+from penstock.hosting.file_systems import local_path
+from penstock.hosting.shipping.package_archive import package_archive
+from penstock.hosting.spark import executor_task as spark_executor
+from penstock.hosting.spark.checks import (
     ALL_JOBS,
     Finding,
     JobKind,
     configuration_findings,
     urgency,
 )
-from penstock.hosting.spark_driver import control_endpoint_of
-from penstock.hosting.spark_slots import SparkSlots
+from penstock.hosting.spark.provider import control_endpoint_of
+from penstock.hosting.spark.slots import SparkSlots
+from penstock.hosting.wire.addresses import addresses_of
+from penstock.hosting.wire.handshake import Credentials
 from penstock.model.config import Settings
 
 _MOST_TASKS: Final = 256

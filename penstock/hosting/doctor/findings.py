@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from penstock.hosting.spark_checks import ALL_JOBS, STREAMING, Finding
+from penstock.hosting.spark.checks import ALL_JOBS, STREAMING, Finding
 
 LEAST: Final[Mapping[str, tuple[int, ...]]] = {"pyarrow": (15,), "numpy": (1, 26)}
 """Versions that tasks need at the least."""

@@ -6,8 +6,8 @@ import json
 import socket
 from typing import Any, Final
 
-from penstock.hosting import connections
-from penstock.hosting.handshake import ROLE_PROBE, Credentials
+from penstock.hosting.wire import dialling as connections
+from penstock.hosting.wire.handshake import ROLE_PROBE, Credentials
 from penstock.model.errors import AuthenticationError
 
 _MOST: Final = 1 << 20

@@ -11,9 +11,9 @@ import socket
 import threading
 from typing import Any, Final, Self
 
-from penstock.hosting.addresses import CONTROL_PORT, Endpoint, listen
 from penstock.hosting.doctor.lines import Lines, accepted
-from penstock.hosting.handshake import Credentials
+from penstock.hosting.wire.addresses import CONTROL_PORT, Endpoint, listen
+from penstock.hosting.wire.handshake import Credentials
 from penstock.model.errors import ExternalError
 
 _MOST_PEERS: Final = 64

@@ -18,9 +18,9 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.hosting.addresses import DATA_PORT, Addresses, data_endpoint, listen
 from penstock.hosting.doctor.lines import Lines, accepted, dial
-from penstock.hosting.handshake import Credentials
+from penstock.hosting.wire.addresses import DATA_PORT, Addresses, data_endpoint, listen
+from penstock.hosting.wire.handshake import Credentials
 from penstock.model.errors import ExternalError, PenstockError
 
 _DIAL_S: Final = 5.0

@@ -10,7 +10,6 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from penstock.hosting.sim.taskmanager import SimTaskManager
 from penstock.model.checkpoints import CheckpointOptions
 from penstock.model.ids import AllocationId, AttemptId, FencingToken, JobId
 from penstock.model.messages import (
@@ -25,6 +24,7 @@ from penstock.model.messages import (
     Shutdown,
     TriggerCheckpoint,
 )
+from simulation.taskmanager import SimTaskManager
 
 DEPOSED: Final = FencingToken("deposed")
 _JOB: Final = JobId("job-of-deposed")

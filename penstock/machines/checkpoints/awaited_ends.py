@@ -5,7 +5,7 @@ Source: Flink StreamTask's finalCheckpointMinId, seen from the coordinator (spec
 
 from __future__ import annotations
 
-from penstock.machines.execution_graph import ExecutionGraph
+from penstock.machines.execution.execution_graph import ExecutionGraph
 from penstock.model.ids import AttemptId
 from penstock.model.states import ExecutionState
 

@@ -28,8 +28,8 @@ from penstock.machines.checkpoints.requests import (
     refusal_of,
 )
 from penstock.machines.checkpoints.settings import CheckpointSettings
-from penstock.machines.execution_graph import ExecutionGraph, ExecutionVertex
-from penstock.machines.story import Story
+from penstock.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
+from penstock.machines.job.story import Story
 from penstock.model.ids import AttemptId
 from penstock.model.messages.checkpoints import (
     AcknowledgeCheckpoint,

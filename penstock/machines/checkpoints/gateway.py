@@ -11,7 +11,7 @@ from typing import TypeAlias
 from penstock.machines.checkpoints.pending import PendingCheckpoint
 from penstock.machines.checkpoints.requests import CheckpointRequest
 from penstock.machines.checkpoints.settings import CheckpointSettings
-from penstock.machines.execution_graph import ExecutionGraph
+from penstock.machines.execution.execution_graph import ExecutionGraph
 from penstock.model.checkpoints import CheckpointOptions
 from penstock.model.ids import AttemptId, ResourceId
 from penstock.model.messages.checkpoints import (

@@ -15,7 +15,7 @@ from penstock.machines.checkpoints.coordinator import CheckpointCoordinator
 from penstock.machines.checkpoints.gateway import Emit
 from penstock.machines.checkpoints.restore import RestorePlan
 from penstock.machines.checkpoints.settings import CheckpointSettings
-from penstock.machines.execution_graph import ExecutionGraph, ExecutionVertex
+from penstock.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
 from penstock.model.completed_checkpoint import CompletedCheckpoint
 from penstock.model.graph.job_graph import JobGraph, JobType
 from penstock.model.messages.checkpoints import (

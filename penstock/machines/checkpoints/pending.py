@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from penstock.machines.checkpoints.plan import CheckpointPlan
 from penstock.machines.checkpoints.requests import CheckpointRequest
-from penstock.machines.execution_graph import (
+from penstock.machines.execution.execution_graph import (
     ExecutionGraph,
     ExecutionJobVertex,
     ExecutionVertex,

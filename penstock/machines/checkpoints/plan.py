@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.machines.checkpoints.settings import CheckpointSettings
-from penstock.machines.execution_graph import (
+from penstock.machines.execution.execution_graph import (
     ConsumedPartitionGroup,
     ExecutionGraph,
     ExecutionVertex,

@@ -1,7 +1,7 @@
 """From a completed checkpoint to what each attempt begins with, at any parallelism up to the max parallelism.
 
 Knows no file and no attempt: operators are matched by uid, keyed state goes by key groups, operator state by
-`machines/operator_state.py`. Source: Flink StateAssignmentOperation, TaskStateAssignment, Checkpoints.loadAndValidateCheckpoint,
+`machines/checkpoints/operator_state.py`. Source: Flink StateAssignmentOperation, TaskStateAssignment, Checkpoints.loadAndValidateCheckpoint,
 VertexFinishedStateChecker (spec 9.4, 9.6, 10.5, 10.6). Differs: a handle of keyed state is handed over whole.
 Data in flight: `restore_in_flight.py`.
 """
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from penstock.machines.checkpoints.operator_state import OperatorStateShape, redistribute
 from penstock.machines.checkpoints.restore_in_flight import InFlightPlan
-from penstock.machines.operator_state import OperatorStateShape, redistribute
 from penstock.model.checkpoints import ListStateHandle, OperatorSubtaskState
 from penstock.model.completed_checkpoint import (
     CompletedCheckpoint,

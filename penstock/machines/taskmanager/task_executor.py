@@ -10,8 +10,8 @@ to it; a new leader finds all slots given back, for it begins with none; the los
 
 from __future__ import annotations
 
-from penstock.machines.story import Story
-from penstock.machines.task_slots import SlotConsequence, SlotEvent, TaskSlot, TaskSlots
+from penstock.machines.job.story import Story
+from penstock.machines.taskmanager.task_slots import SlotConsequence, SlotEvent, TaskSlot, TaskSlots
 from penstock.model.deployment import TaskDeployment
 from penstock.model.errors import BrokenInvariant
 from penstock.model.ids import (

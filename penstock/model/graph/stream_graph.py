@@ -31,7 +31,7 @@ class StreamNode:
     """One operator of the program.
 
     `operator`: a `runtime.operator.Operator` that has not been opened, or a source operator.
-    `coordinator`: what runs beside it on the JobManager: a `runtime.source.Source` (its enumerator)
+    `coordinator`: what runs beside it on the JobManager: a `runtime.sources.contract.Source` (its enumerator)
     or a `runtime.sink.Sink` (its committer), else None.
     `driver_stream`: the stream that carries this operator's output to the driver (print, collect), or None.
     `parallelism` -1: not set, the environment's default applies.

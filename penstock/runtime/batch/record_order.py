@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from penstock.runtime.codec import can_join, concat
+from penstock.runtime.codecs.codec import can_join, concat
 from penstock.runtime.elements import NO_TIMESTAMP, Batch, ColumnBatch, Int64s, RowBatch
 from penstock.runtime.keys import KeySelection, state_keys
 

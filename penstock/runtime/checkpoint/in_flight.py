@@ -11,10 +11,10 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from penstock.runtime.checkpoint.snapshot import Dumps, plain_dumps
-from penstock.runtime.codec import ChannelDecoder, ChannelEncoder, size_of
+from penstock.runtime.codecs.codec import ChannelDecoder, ChannelEncoder, size_of
+from penstock.runtime.codecs.events import Part
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
-from penstock.runtime.event_codec import Part
+from penstock.runtime.records.frozen import Dumps, plain_dumps
 
 _FRAME: Final = struct.Struct("<BQ")  # kind, bytes
 

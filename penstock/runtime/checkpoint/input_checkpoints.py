@@ -22,8 +22,8 @@ from penstock.runtime.checkpoint.actions import (
     Trigger,
 )
 from penstock.runtime.checkpoint.in_flight import InputsInFlight
-from penstock.runtime.checkpoint.snapshot import Dumps, plain_dumps
 from penstock.runtime.elements import Batch, CancelCheckpointMarker, CheckpointBarrier, Element
+from penstock.runtime.records.frozen import Dumps, plain_dumps
 
 OnAbort: TypeAlias = Callable[[int, CheckpointFailureReason], None]
 OnInFlight: TypeAlias = Callable[[int, Mapping[int, bytes]], None]

@@ -19,8 +19,8 @@ from typing import Any, Final, NamedTuple
 
 from penstock.model.row import Row
 from penstock.model.types import TupleTypeInfo, TypeInformation
-from penstock.runtime.codec_base import Codec
-from penstock.runtime.codecs import RecordCodec, codec_of
+from penstock.runtime.codecs.base import Codec
+from penstock.runtime.codecs.by_type import RecordCodec, codec_of
 
 _OF_NO_EFFECT: Final = frozenset({"RESUME", "NOP"})
 _LOADS_ARGUMENT: Final = frozenset({"LOAD_FAST", "LOAD_FAST_BORROW"})

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.model.types import TypeInformation, is_pickled
-from penstock.runtime.convert import (
+from penstock.runtime.codecs.convert import (
     array_to_values,
     enforce_values,
     field_values,

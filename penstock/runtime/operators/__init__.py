@@ -1,11 +1,10 @@
 """Operators: what the chain of a task is made of, one class per kind of transformation."""
 
-from penstock.runtime.operators.async_wait import AsyncSettings, AsyncWaitOperator
+from penstock.runtime.operators.asynchronous.wait import AsyncSettings, AsyncWaitOperator
 from penstock.runtime.operators.broadcast import (
     BroadcastProcessOperator,
     KeyedBroadcastProcessOperator,
 )
-from penstock.runtime.operators.column_window import ColumnWindowOperator
 from penstock.runtime.operators.columns import (
     ColumnFilterOperator,
     MapBatchesOperator,
@@ -48,15 +47,16 @@ from penstock.runtime.operators.two_input import (
     KeyedCoMapOperator,
     KeyedCoProcessOperator,
 )
-from penstock.runtime.operators.window_base import WindowOperator
-from penstock.runtime.operators.window_functions import (
+from penstock.runtime.operators.windowed.base import WindowOperator
+from penstock.runtime.operators.windowed.columns import ColumnWindowOperator
+from penstock.runtime.operators.windowed.functions import (
     AggregateContents,
     FoldedWindow,
     ListContents,
     ReduceContents,
     WindowContext,
 )
-from penstock.runtime.operators.window_join import (
+from penstock.runtime.operators.windowed.join import (
     CoGroupFunction,
     JoinFunction,
     TaggedUnion,

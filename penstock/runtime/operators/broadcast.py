@@ -7,12 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.runtime.broadcast_state import (
-    BroadcastState,
-    BroadcastStates,
-    ReadOnlyBroadcastState,
-)
-from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import Batch
 from penstock.runtime.keys import KeySelection
@@ -26,7 +20,9 @@ from penstock.runtime.operators.process import (
 )
 from penstock.runtime.operators.stateless import rows_of
 from penstock.runtime.operators.two_input import CoFunctionOperator
-from penstock.runtime.state_descriptors import MapStateDescriptor
+from penstock.runtime.state.broadcast import BroadcastState, BroadcastStates, ReadOnlyBroadcastState
+from penstock.runtime.state.descriptors import MapStateDescriptor
+from penstock.runtime.state.snapshot import OperatorSnapshot
 
 
 class _Times:

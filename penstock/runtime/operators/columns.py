@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.model.types import TypeInformation, taking_tuples
-from penstock.runtime.columns import Column
+from penstock.runtime.codecs.convert import ROW_KIND_COLUMN, arrow_schema, to_columns
 from penstock.runtime.context import RuntimeContext, UserFunction
-from penstock.runtime.convert import ROW_KIND_COLUMN, arrow_schema, to_columns
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
 from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
-from penstock.runtime.watermarks import ColumnTimestamps
+from penstock.runtime.records.columns import Column
+from penstock.runtime.watermarks.strategy import ColumnTimestamps
 
 
 def columns_of(batch: Batch) -> ColumnBatch:

@@ -28,9 +28,9 @@ from penstock.runtime.operator import Emitted, OperatorContext
 from penstock.runtime.operators.keyed import KeyedOperator
 from penstock.runtime.operators.stateless import StampedCollector, rows_of
 from penstock.runtime.operators.two_input import TwoInputs
-from penstock.runtime.raw_state import RawMapState
-from penstock.runtime.side_output import separated
-from penstock.runtime.state_descriptors import MapStateDescriptor
+from penstock.runtime.records.side_output import separated
+from penstock.runtime.state.descriptors import MapStateDescriptor
+from penstock.runtime.state.raw import RawMapState
 
 LEFT: Final = 0
 _CLEANUP: Final = ("CLEANUP_LEFT", "CLEANUP_RIGHT")

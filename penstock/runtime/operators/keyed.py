@@ -14,10 +14,8 @@ from itertools import repeat
 from typing import Any, ClassVar, Final
 
 from penstock.model.types import TypeInformation
-from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, StateInfo
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import NO_TIMESTAMP, Batch, ColumnBatch, RowBatch
-from penstock.runtime.heap_state import HeapKeyedStateBackend
 from penstock.runtime.keys import KeySelection, state_keys
 from penstock.runtime.keys.hashing import is_int32_type, original_key
 from penstock.runtime.operator import BatchOrder, Emitted, OperatorContext
@@ -28,9 +26,11 @@ from penstock.runtime.operators.stateless import (
     rows_of,
     whole,
 )
-from penstock.runtime.side_output import separated
-from penstock.runtime.state import KeyedStateBackend
-from penstock.runtime.timers import BatchTimerService, InternalTimerService
+from penstock.runtime.operators.timer_service import BatchTimerService, InternalTimerService
+from penstock.runtime.records.side_output import separated
+from penstock.runtime.state.contract import KeyedStateBackend
+from penstock.runtime.state.heap import HeapKeyedStateBackend
+from penstock.runtime.state.snapshot import OperatorSnapshot, StateInfo
 
 KEY_ENDS: Final = object()
 """In the place of a record: the key so far has no more of them."""

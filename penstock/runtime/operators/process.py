@@ -21,14 +21,14 @@ from penstock.runtime.elements import (
     RowBatch,
     Watermark,
 )
-from penstock.runtime.emissions import as_they_are
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.keys.hashing import NO_KEY
 from penstock.runtime.operator import MAX_EMIT, Emitted, Operator, OperatorContext
 from penstock.runtime.operators.keyed import KEY_ENDS, KeyedOperator
 from penstock.runtime.operators.stateless import Collector, FunctionOperator, expand, pull, rows_of
-from penstock.runtime.side_output import separated
-from penstock.runtime.timers import InternalTimerService, TimeDomain
+from penstock.runtime.operators.timer_service import InternalTimerService, TimeDomain
+from penstock.runtime.records.emissions import as_they_are
+from penstock.runtime.records.side_output import separated
 
 
 class TimerService(ABC):

@@ -11,11 +11,11 @@ from typing import Final
 
 from penstock.model.checkpoints import RedistributionMode
 from penstock.model.errors import ConfigurationError, EngineBug
-from penstock.runtime.checkpoint.snapshot import ListPart, OperatorSnapshot
 from penstock.runtime.checkpoint.two_phase_commit import CommitterState
 from penstock.runtime.elements import MIN_WATERMARK, Batch, LatencyMarker, RowBatch, Watermark
 from penstock.runtime.operator import Emitted, Operator, OperatorContext
 from penstock.runtime.operators.stateless import rows_of
+from penstock.runtime.records.text import format_batch
 from penstock.runtime.sink import (
     CheckpointedWriter,
     Sink,
@@ -23,7 +23,7 @@ from penstock.runtime.sink import (
     StatefulWriter,
     WriterContext,
 )
-from penstock.runtime.text import format_batch
+from penstock.runtime.state.snapshot import ListPart, OperatorSnapshot
 
 COMMITTABLES: Final = "committables"
 WRITER_STATE: Final = "writer"

@@ -13,13 +13,13 @@ import numpy as np
 
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, Batch, RowBatch
-from penstock.runtime.emissions import own_copy
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operator import Emitted, OperatorContext
 from penstock.runtime.operators.keyed import KEY_ENDS, KeyedOperator
 from penstock.runtime.operators.reduce import REDUCE_TABLE, REDUCED, named
 from penstock.runtime.operators.stateless import rows_of, whole
-from penstock.runtime.state import KeyTable
+from penstock.runtime.records.emissions import own_copy
+from penstock.runtime.state.contract import KeyTable
 
 _MISSING: Final = object()
 

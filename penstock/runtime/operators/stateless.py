@@ -17,9 +17,9 @@ import numpy as np
 
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import Batch, Int64s, RowBatch
-from penstock.runtime.emissions import Emissions, as_they_are
 from penstock.runtime.operator import MAX_EMIT, Emitted, Operator, OperatorContext
-from penstock.runtime.side_output import separated
+from penstock.runtime.records.emissions import Emissions, as_they_are
+from penstock.runtime.records.side_output import separated
 
 _REPR_LIMIT = 500
 

@@ -16,8 +16,8 @@ from penstock.runtime.elements import (
     WatermarkStatus,
 )
 from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
-from penstock.runtime.split_watermarks import StatusOutput
-from penstock.runtime.watermarks import WatermarkStrategy, timestamp_max
+from penstock.runtime.watermarks.by_split import StatusOutput
+from penstock.runtime.watermarks.strategy import WatermarkStrategy, timestamp_max
 
 
 class TimestampsAndWatermarksOperator(Operator):

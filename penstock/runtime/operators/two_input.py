@@ -16,8 +16,8 @@ from penstock.runtime.operator import Emitted, Operator, OperatorContext
 from penstock.runtime.operators.keyed import KeyedOperator
 from penstock.runtime.operators.process import KeyedProcessOperator, ProcessOperator
 from penstock.runtime.operators.stateless import FunctionOperator, expand, kept_of, rows_of, whole
-from penstock.runtime.side_output import separated
-from penstock.runtime.watermark_valve import CombinedWatermark
+from penstock.runtime.records.side_output import separated
+from penstock.runtime.watermarks.valve import CombinedWatermark
 
 
 class TwoInputs(Operator):

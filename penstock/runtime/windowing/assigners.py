@@ -12,7 +12,7 @@ from typing import Any
 from penstock.model.parametrised import Parametrised
 from penstock.model.time import millis_of
 from penstock.runtime.elements import NO_TIMESTAMP
-from penstock.runtime.state_descriptors import ValueStateDescriptor
+from penstock.runtime.state.descriptors import ValueStateDescriptor
 from penstock.runtime.windowing.serializers import (
     CountWindowSerializer,
     GlobalWindowSerializer,

@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock.model.parametrised import Parametrised
 from penstock.model.time import millis_of
-from penstock.runtime.state_descriptors import (
+from penstock.runtime.state.descriptors import (
     ReducingStateDescriptor,
     StateDescriptor,
     ValueStateDescriptor,

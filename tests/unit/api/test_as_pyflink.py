@@ -30,7 +30,7 @@ from penstock.datastream.window import (
     TumblingEventTimeWindows,
     WindowAssigner,
 )
-from penstock.hosting.executor import MiniCluster
+from penstock.hosting.minicluster import MiniCluster
 from penstock.model.errors import JobExecutionError
 from penstock.testing import CollectingSink
 

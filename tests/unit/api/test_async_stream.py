@@ -18,7 +18,7 @@ from penstock.datastream.async_retry_predicates import (
     has_exception_predicate,
 )
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.hosting.executor import MiniCluster
+from penstock.hosting.minicluster import MiniCluster
 from penstock.model.errors import JobExecutionError
 
 ATTEMPTS = {}

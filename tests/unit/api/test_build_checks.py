@@ -39,7 +39,7 @@ from penstock.datastream.window import (
     SessionWindowTimeGapExtractor,
     TumblingEventTimeWindows,
 )
-from penstock.hosting.executor import MiniCluster
+from penstock.hosting.minicluster import MiniCluster
 from penstock.model.errors import GraphError, JobExecutionError
 
 NAMED = Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.STRING()])

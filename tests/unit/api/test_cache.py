@@ -8,7 +8,7 @@ from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSource, StreamFormat
 from penstock.datastream.data_stream import CachedDataStream
 from penstock.datastream.functions import ProcessFunction
-from penstock.hosting.executor import MiniCluster
+from penstock.hosting.minicluster import MiniCluster
 from penstock.model.errors import GraphError, JobExecutionError
 
 COMPUTED = []

@@ -40,7 +40,7 @@ from penstock.datastream.window import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from penstock.hosting.executor import MiniCluster
+from penstock.hosting.minicluster import MiniCluster
 from penstock.model.errors import GraphError, JobExecutionError
 
 

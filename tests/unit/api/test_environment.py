@@ -16,7 +16,7 @@ from penstock.datastream import (
 from penstock.datastream.connectors import NumberSequenceSource
 from penstock.datastream.connectors.file_system import FileSource, StreamFormat
 from penstock.datastream.executor import JobOutcome
-from penstock.hosting.executor import MiniCluster
+from penstock.hosting.minicluster import MiniCluster
 from penstock.model.checkpoints import CheckpointType
 from penstock.model.errors import (
     ConfigurationError,

@@ -24,7 +24,7 @@ from penstock.datastream.formats.avro import (
     GenericRecordAvroTypeInfo,
 )
 from penstock.datastream.formats.csv import CsvBulkWriters, CsvReaderFormat, CsvSchema
-from penstock.hosting.executor import MiniCluster
+from penstock.hosting.minicluster import MiniCluster
 
 LINES = 3000
 

@@ -23,7 +23,7 @@ from penstock.datastream.window import (
     GlobalWindows,
     TumblingEventTimeWindows,
 )
-from penstock.hosting.executor import MiniCluster
+from penstock.hosting.minicluster import MiniCluster
 from penstock.model.errors import GraphError
 
 

@@ -8,8 +8,8 @@ import pytest
 from penstock.common import Configuration, WatermarkStrategy
 from penstock.datastream import MapFunction, StreamExecutionEnvironment
 from penstock.datastream.connectors import NumberSequenceSource
-from penstock.hosting.executor import MiniCluster
-from penstock.hosting.task_thread import TaskThread
+from penstock.hosting.minicluster import MiniCluster
+from penstock.hosting.task.thread import TaskThread
 from penstock.model.errors import JobExecutionError
 
 RECORD = 2000

@@ -14,7 +14,7 @@ from penstock.datastream.connectors.base import (
     SplitBatch,
     SplitFinished,
 )
-from penstock.hosting.executor import MiniCluster
+from penstock.hosting.minicluster import MiniCluster
 from penstock.runtime.elements import RowBatch
 
 RECORDS = 20_000

@@ -5,7 +5,7 @@ import pytest
 from penstock.common import WatermarkStrategy
 from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.hosting.executor import MiniCluster
+from penstock.hosting.minicluster import MiniCluster
 from penstock.runtime.elements import MAX_WATERMARK
 
 ROWS = 5000

@@ -10,8 +10,8 @@ import pytest
 from benchmarks import scheduler, scheduler_job
 from benchmarks.null_cluster import NullCluster
 from benchmarks.scheduler_job import SLOTS_EACH, line_of_vertices
-from penstock.machines.failover import RestartRegions
-from penstock.machines.regions import Regions
+from penstock.machines.execution.regions import Regions
+from penstock.machines.failover.failover import RestartRegions
 from penstock.model.graph.job_graph import ResultPartitionType
 from penstock.model.graph.partitioning import DistributionPattern
 

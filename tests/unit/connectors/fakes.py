@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 
-from penstock.hosting.split_fetcher import FetcherThread
+from penstock.hosting.task.split_fetcher import FetcherThread
 from penstock.runtime.elements import ColumnBatch
 from penstock.runtime.sink import WriterContext
-from penstock.runtime.source import ReaderStatus, SplitBatch, SplitFinished
+from penstock.runtime.sources.contract import ReaderStatus, SplitBatch, SplitFinished
 
 
 class FakeEnumeratorContext:

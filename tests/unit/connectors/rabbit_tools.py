@@ -9,7 +9,7 @@ import pika
 from penstock.common.serialization import SimpleStringSchema
 from penstock.datastream.connectors.rabbitmq import RMQConnectionConfig, RMQSink, RMQSource
 from penstock.runtime.elements import RowBatch
-from penstock.runtime.source import ReaderStatus, SplitBatch
+from penstock.runtime.sources.contract import ReaderStatus, SplitBatch
 from tests.unit.connectors.fakes import FakeReaderContext, values, writer_context
 
 WAIT_S = 30

@@ -2,8 +2,8 @@
 
 import threading
 
-from penstock.hosting.split_fetcher import FetcherThread
-from penstock.runtime.source import ReaderStatus, SplitBatch
+from penstock.hosting.task.split_fetcher import FetcherThread
+from penstock.runtime.sources.contract import ReaderStatus, SplitBatch
 from tests.unit.connectors.fakes import FakeEnumeratorContext, FakeReaderContext, serve, values
 
 WAIT_S = 30

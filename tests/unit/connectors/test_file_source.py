@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.common import Duration, Row, Types
-from penstock.datastream.connectors.file_listing import FilePiece
 from penstock.datastream.connectors.file_system import (
     FileEnumeratorProvider,
     FileSource,
     StreamFormat,
 )
-from penstock.datastream.connectors.text_lines import CHUNK_BYTES, TextLineFormat
+from penstock.datastream.formats.file_listing import FilePiece
+from penstock.datastream.formats.text_lines import CHUNK_BYTES, TextLineFormat
 from penstock.model.errors import ConfigurationError, UserCodeError
-from penstock.runtime.source import Boundedness
+from penstock.runtime.sources.contract import Boundedness
 
 from .fakes import FakeEnumeratorContext, rows, run_source
 

@@ -27,7 +27,7 @@ from penstock.datastream.connectors.nexmark import (
 from penstock.datastream.connectors.socket_text import SocketTextSource
 from penstock.model.errors import ConfigurationError
 from penstock.runtime.elements import RowBatch
-from penstock.runtime.source import Boundedness, ReaderStatus, SplitBatch
+from penstock.runtime.sources.contract import Boundedness, ReaderStatus, SplitBatch
 
 from .fakes import FakeEnumeratorContext, FakeReaderContext, rows, run_source, serve, writer_context
 

@@ -7,7 +7,7 @@ from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors import NumberSequenceSource
 from penstock.datastream.connectors.base import Boundedness, SourceReaderBase
 from penstock.datastream.connectors.file_system import FileSource, StreamFormat
-from penstock.datastream.connectors.hybrid_enumerator import (
+from penstock.datastream.connectors.hybrid.enumerator import (
     FINISHED,
     HybridSplit,
     NoMoreOf,
@@ -15,10 +15,10 @@ from penstock.datastream.connectors.hybrid_enumerator import (
 )
 from penstock.datastream.connectors.hybrid_source import HybridSource
 from penstock.hosting.batch.splits import splits_of
-from penstock.hosting.executor import MiniCluster
+from penstock.hosting.minicluster import MiniCluster
 from penstock.model.errors import ConfigurationError, GraphError
 from penstock.runtime.elements import RowBatch
-from penstock.runtime.source import ReaderStatus, SplitBatch, SplitFinished
+from penstock.runtime.sources.contract import ReaderStatus, SplitBatch, SplitFinished
 
 from .fakes import FakeEnumeratorContext, FakeReaderContext, rows, run_source, serve, values
 from .kafka_tools import bounded, produce

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.common import Types
 from penstock.datastream.formats.json import JsonRowDeserializationSchema
-from penstock.runtime.convert import to_rows
+from penstock.runtime.codecs.convert import to_rows
 from penstock.runtime.elements import ColumnBatch
 
 WIDE = Types.ROW_NAMED(

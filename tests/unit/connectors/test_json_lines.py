@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.common import Row, Types
-from penstock.datastream.connectors.file_listing import FilePiece
 from penstock.datastream.connectors.file_system import FileSource, StreamFormat
+from penstock.datastream.formats.file_listing import FilePiece
 from penstock.model.errors import ConfigurationError, UserCodeError
-from penstock.runtime.convert import to_rows
+from penstock.runtime.codecs.convert import to_rows
 from penstock.runtime.elements import ColumnBatch
 
 from .fakes import run_source

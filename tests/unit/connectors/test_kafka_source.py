@@ -18,7 +18,7 @@ from penstock.datastream.connectors.kafka.splits import KafkaSplit
 from penstock.datastream.connectors.messaging.splits import owner_of
 from penstock.datastream.formats.json import JsonRowDeserializationSchema
 from penstock.model.errors import ConfigurationError, ExternalError
-from penstock.runtime.convert import to_rows
+from penstock.runtime.codecs.convert import to_rows
 from penstock.runtime.elements import ColumnBatch
 from tests.unit.connectors.fakes import FakeEnumeratorContext
 from tests.unit.connectors.kafka_tools import (

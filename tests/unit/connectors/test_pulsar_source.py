@@ -19,7 +19,7 @@ from penstock.datastream.connectors.pulsar import (
 from penstock.datastream.connectors.pulsar.splits import StartKind, TopicPartition
 from penstock.datastream.formats.json import JsonRowDeserializationSchema
 from penstock.model.errors import ConfigurationError, ExternalError
-from penstock.runtime.convert import to_rows
+from penstock.runtime.codecs.convert import to_rows
 from penstock.runtime.elements import NO_TIMESTAMP, ColumnBatch
 from tests.unit.connectors.fakes import FakeEnumeratorContext
 from tests.unit.connectors.pulsar_tools import (

@@ -10,8 +10,8 @@ import pytest
 import sqlalchemy as sa
 
 from penstock.common import Row, RowKind, Types
+from penstock.datastream.connectors.sql.values import dumps_rows, loads_rows
 from penstock.datastream.connectors.sql_sink import SqlSink
-from penstock.datastream.connectors.sql_values import dumps_rows, loads_rows
 from penstock.model.errors import ConfigurationError
 from penstock.runtime.elements import RowBatch
 from tests.unit.connectors.sql_tools import Db, context

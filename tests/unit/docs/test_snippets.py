@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.hosting import session
+from penstock.hosting.spark import host as session
 from penstock.testing import MiniCluster
 
 DOCS = Path(__file__).parents[3] / "docs"

@@ -9,7 +9,7 @@ from contextlib import suppress
 from penstock.common import Configuration
 from penstock.datastream import MapFunction, StreamExchangeMode, StreamExecutionEnvironment
 from penstock.datastream.connectors import Committer, Sink
-from penstock.hosting.executor import MiniCluster
+from penstock.hosting.minicluster import MiniCluster
 
 BATCH = StreamExchangeMode.BATCH
 NETWORK_BYTES = 1 << 20

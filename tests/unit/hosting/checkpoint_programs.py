@@ -12,12 +12,12 @@ from penstock.datastream.connectors.file_system import (
     FileSink,
     OutputFileConfig,
 )
-from penstock.hosting.executor import MiniCluster
-from penstock.hosting.job_observer import JobObserver
+from penstock.hosting.minicluster import MiniCluster
+from penstock.hosting.observer import JobObserver
 from penstock.model.messages import CheckpointEnded
 from penstock.model.states import JobStatus
 from penstock.runtime.elements import RowBatch
-from penstock.runtime.source import (
+from penstock.runtime.sources.contract import (
     Boundedness,
     ReaderStatus,
     Source,

@@ -9,14 +9,14 @@ import queue
 import time
 from dataclasses import dataclass, field, replace
 
-from penstock.hosting import closures
-from penstock.hosting.addresses import Endpoint
-from penstock.hosting.handshake import Credentials
-from penstock.hosting.task_thread import TaskSettings
-from penstock.hosting.taskmanager import TaskManager, TaskManagerConfig
+from penstock.hosting.shipping import program_modules as closures
+from penstock.hosting.task_settings import TaskSettings
+from penstock.hosting.taskmanager.taskmanager import TaskManager, TaskManagerConfig
+from penstock.hosting.wire.addresses import Endpoint
+from penstock.hosting.wire.handshake import Credentials
 from penstock.machines.checkpoints.restore import RestorePlan
-from penstock.machines.execution_graph import ExecutionGraph
-from penstock.machines.task_deployments import TaskDeployments
+from penstock.machines.execution.execution_graph import ExecutionGraph
+from penstock.machines.scheduling.task_deployments import TaskDeployments
 from penstock.model.checkpoints import CheckpointOptions, CheckpointType
 from penstock.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
 from penstock.model.deployment import TaskManagerLocation
@@ -43,8 +43,8 @@ from penstock.model.messages import (
     TriggerCheckpoint,
 )
 from penstock.model.states import ExecutionState
-from penstock.runtime.source import EnumeratorContext
-from penstock.runtime.source_operator import SourceOperator
+from penstock.runtime.sources.contract import EnumeratorContext
+from penstock.runtime.sources.operator import SourceOperator
 
 JOB = JobId("job")
 SLOT = AllocationId("slot")

@@ -8,7 +8,9 @@ import socket
 
 import pytest
 
-from penstock.hosting.addresses import (
+from penstock.hosting.jobmanager.control_server import ControlServer
+from penstock.hosting.network.data_plane import DataPlane
+from penstock.hosting.wire.addresses import (
     CONTROL_PORT,
     DATA_PORT,
     Addresses,
@@ -19,9 +21,7 @@ from penstock.hosting.addresses import (
     own_address_in,
     ports_in,
 )
-from penstock.hosting.control_server import ControlServer
-from penstock.hosting.data_plane import DataPlane
-from penstock.hosting.handshake import Credentials
+from penstock.hosting.wire.handshake import Credentials
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.model.ids import ResourceId

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from penstock.hosting.async_calls import AsyncCallThreads
+from penstock.hosting.task.async_calls import AsyncCallThreads
 
 WAIT_S = 30
 

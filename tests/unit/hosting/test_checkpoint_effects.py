@@ -4,13 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.hosting import machine_shell
-from penstock.hosting.checkpoint_port import NoCheckpoints
-from penstock.hosting.job_observer import JobObserver
-from penstock.hosting.machine_shell import JobManagerSettings, JobParts, MachineShell
-from penstock.hosting.task_thread import TaskSettings
-from penstock.machines.job_settings import JobSettings
-from penstock.machines.resource_manager import ResourceSettings
+from penstock.hosting.checkpoints.port import NoCheckpoints
+from penstock.hosting.jobmanager import machine_shell
+from penstock.hosting.jobmanager.machine_shell import JobManagerSettings, JobParts, MachineShell
+from penstock.hosting.observer import JobObserver
+from penstock.hosting.task_settings import TaskSettings
+from penstock.machines.job.job_settings import JobSettings
+from penstock.machines.resources.resource_manager import ResourceSettings
 from penstock.model.checkpoints import CheckpointOptions, CheckpointType
 from penstock.model.completed_checkpoint import CompletedCheckpoint
 from penstock.model.ids import AttemptId, ExecutionVertexId, JobId, ResourceId, VertexId

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.hosting.checkpoints.files import CheckpointDamaged
 from penstock.hosting.checkpoints.keeper import JobStorage
-from penstock.hosting.checkpoints.setup import Surroundings, with_checkpoints
 from penstock.hosting.checkpoints.storage import CheckpointStorage
-from penstock.hosting.settings_builder import job_manager_settings
+from penstock.hosting.file_systems import CheckpointDamaged
+from penstock.hosting.program.checkpoint_setup import Surroundings, with_checkpoints
+from penstock.hosting.program.settings import job_manager_settings
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, ExternalError, JobSuspendedError
 from penstock.model.program import ProgramSettings

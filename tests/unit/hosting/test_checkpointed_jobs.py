@@ -3,9 +3,9 @@
 import pytest
 
 from penstock.common import WatermarkStrategy
-from penstock.hosting.checkpoints.files import CheckpointDamaged, CheckpointIoError, LocalFiles
 from penstock.hosting.checkpoints.keeper import SavepointFailed
 from penstock.hosting.checkpoints.storage import CheckpointStorage
+from penstock.hosting.file_systems import CheckpointDamaged, CheckpointIoError, LocalFiles
 from penstock.model.checkpoints import FileHandle
 from penstock.model.errors import ConfigurationError, ExternalError
 from tests.unit.hosting.checkpoint_programs import (

@@ -10,8 +10,9 @@ import zipfile
 
 import pytest
 
-from penstock.hosting import closures
-from penstock.hosting.closures import deserialize, dumps_records, serialize, user_modules_archive
+from penstock.hosting.shipping import program_modules as closures
+from penstock.hosting.shipping.pickling import deserialize, dumps_records, serialize
+from penstock.hosting.shipping.program_modules import user_modules_archive
 from penstock.model.errors import ConfigurationError
 from tests.spark import programs
 
@@ -61,7 +62,7 @@ def test_what_was_pickled_by_value_is_opened_without_importing_pyspark():
     made = serialize(lambda value: value + 1)
     script = (
         "import sys\n"
-        "from penstock.hosting import closures\n"
+        "from penstock.hosting.shipping.ship import program_modules as closures\n"
         "closures.load_cloudpickle_alone()\n"
         "function = closures.deserialize(sys.stdin.buffer.read())\n"
         "assert function(1) == 2 and 'pyspark' not in sys.modules\n"

@@ -1,7 +1,7 @@
 """The commit on the driver, at the end of a job without checkpoints."""
 
-from penstock.hosting.closures import serialize
-from penstock.hosting.coordinators import commit_all
+from penstock.hosting.coordinators.coordinators import commit_all
+from penstock.hosting.shipping.pickling import serialize
 from penstock.model.messages import Committable
 
 

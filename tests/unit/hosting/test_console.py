@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.hosting.console import Console
+from penstock.hosting.program.console import Console
 from penstock.model.checkpoints import CheckpointMetrics, CheckpointType
 from penstock.model.config import Settings
 from penstock.model.ids import ExecutionVertexId, VertexId

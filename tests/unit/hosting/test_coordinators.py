@@ -5,15 +5,15 @@ import queue
 
 import pytest
 
-from penstock.hosting.closures import deserialize, serialize
-from penstock.hosting.coordinators import Coordinators, alignment_of
-from penstock.hosting.source_coordinator import CoordinatedVertex
+from penstock.hosting.coordinators.coordinators import Coordinators, alignment_of
+from penstock.hosting.coordinators.source_coordinator import CoordinatedVertex
+from penstock.hosting.shipping.pickling import deserialize, serialize
 from penstock.model.ids import AttemptId, ExecutionVertexId, JobId, VertexId
 from penstock.model.messages import AddSplits, MaxAllowedWatermark, ReportedWatermark, SplitRequest
 from penstock.runtime.elements import MAX_WATERMARK
-from penstock.runtime.source import Boundedness, Source, SplitEnumerator
-from penstock.runtime.source_operator import SourceOperator
-from penstock.runtime.watermarks import AlignmentParams, WatermarkStrategy
+from penstock.runtime.sources.contract import Boundedness, Source, SplitEnumerator
+from penstock.runtime.sources.operator import SourceOperator
+from penstock.runtime.watermarks.strategy import AlignmentParams, WatermarkStrategy
 
 WAIT_S = 30
 VERTEX = VertexId("v")

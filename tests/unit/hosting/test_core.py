@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from penstock.hosting import core
-from penstock.hosting.core import CoreKeeper, Load, Policy
+from penstock.hosting.taskmanager import cpu_core as core
+from penstock.hosting.taskmanager.cpu_core import CoreKeeper, Load, Policy
 
 BUSY = Load(busy=0.95, lost=0.02)
 CROWDED = Load(busy=0.5, lost=0.5)

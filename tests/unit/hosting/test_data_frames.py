@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.hosting.data_frames import HEADER, MAX_PAYLOAD, FrameParser, FrameType
+from penstock.hosting.network.frames import HEADER, MAX_PAYLOAD, FrameParser, FrameType
 from penstock.model.errors import ExternalError
 
 

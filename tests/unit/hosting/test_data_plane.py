@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.hosting.addresses import Endpoint
-from penstock.hosting.channels import TaskChannelHost
-from penstock.hosting.closures import loads_records
-from penstock.hosting.data_plane import DataPlane
-from penstock.hosting.handshake import Credentials
-from penstock.hosting.remote_view import RemoteView
+from penstock.hosting.network.consumer_side import TaskChannelHost
+from penstock.hosting.network.data_plane import DataPlane
+from penstock.hosting.network.producer_side import RemoteView
+from penstock.hosting.shipping.pickling import loads_records
+from penstock.hosting.wire.addresses import Endpoint
+from penstock.hosting.wire.handshake import Credentials
 from penstock.model.deployment import ShuffleDescriptor, TaskManagerLocation
 from penstock.model.errors import (
     PartitionConnectionError,
@@ -33,13 +33,13 @@ from penstock.model.ids import (
 )
 from penstock.model.states import ExecutionState
 from penstock.runtime.elements import ColumnBatch, EndOfData, RowBatch, Watermark
-from penstock.runtime.gate.network_input import NetworkInput, WakeListener
-from penstock.runtime.gate.ports import GateContext
-from penstock.runtime.gate.producer_check import NoState
-from penstock.runtime.gate.single import SingleInputGate
-from penstock.runtime.network_settings import NetworkSettings
-from penstock.runtime.partition.pipelined import MAX_QUEUED
-from penstock.runtime.partition.result_partition import ResultPartition, pipelined_partition
+from penstock.runtime.network.gate.network_input import NetworkInput, WakeListener
+from penstock.runtime.network.gate.ports import GateContext
+from penstock.runtime.network.gate.producer_check import NoState
+from penstock.runtime.network.gate.single import SingleInputGate
+from penstock.runtime.network.network_settings import NetworkSettings
+from penstock.runtime.network.partition.pipelined import MAX_QUEUED
+from penstock.runtime.network.partition.result_partition import ResultPartition, pipelined_partition
 from tests.unit.runtime.gate.tools import shown
 
 CREDENTIALS = Credentials(b"k" * 32, "t", "c")

@@ -2,7 +2,8 @@
 
 import pytest
 
-from penstock.hosting import session, spark_session
+from penstock.hosting.spark import host as session
+from penstock.hosting.spark import session as spark_session
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 from penstock.ui import cli

@@ -2,10 +2,10 @@
 
 import pytest
 
-from penstock.hosting.ha_election import Election, Standby, key_of
-from penstock.hosting.ha_settings import HaSettings
-from penstock.hosting.ha_store import Ended
-from penstock.machines.leadership import Lease
+from penstock.hosting.ha.election import Election, Standby, key_of
+from penstock.hosting.ha.settings import HaSettings
+from penstock.hosting.ha.store import Ended
+from penstock.machines.leases.leadership import Lease
 from penstock.model.errors import ExternalError
 from penstock.model.graph.job_graph import JobGraph, JobVertex, OperatorInfo
 from penstock.model.ids import JobId, VertexId

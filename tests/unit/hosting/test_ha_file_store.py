@@ -4,10 +4,10 @@ import os
 
 import pytest
 
-from penstock.hosting import ha_store
-from penstock.hosting.ha_settings import ha_settings_of, make_private
-from penstock.hosting.ha_store import Ended, FileJobStore, LeaseTaken
-from penstock.machines.leadership import Lease
+from penstock.hosting.ha import store as ha_store
+from penstock.hosting.ha.settings import ha_settings_of, make_private
+from penstock.hosting.ha.store import Ended, FileJobStore, LeaseTaken
+from penstock.machines.leases.leadership import Lease
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, ExternalError
 

@@ -4,10 +4,10 @@ import threading
 
 import pytest
 
-from penstock.hosting.ha_settings import ZookeeperSettings, make_private
-from penstock.hosting.ha_store import Ended, FileJobStore, LeaseTaken
-from penstock.hosting.ha_zookeeper import ZookeeperJobStore
-from penstock.machines.leadership import Lease
+from penstock.hosting.ha.settings import ZookeeperSettings, make_private
+from penstock.hosting.ha.store import Ended, FileJobStore, LeaseTaken
+from penstock.hosting.ha.zookeeper import ZookeeperJobStore
+from penstock.machines.leases.leadership import Lease
 from tests.zookeeper import zookeeper_server
 
 KEY = "k" * 32

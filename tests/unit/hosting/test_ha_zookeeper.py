@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
-from penstock.hosting.ha_election import Claim, Standby
-from penstock.hosting.ha_settings import ZookeeperSettings, ha_settings_of
-from penstock.hosting.ha_zookeeper import ZookeeperJobStore, _kazoo
-from penstock.machines.leadership import Lease
+from penstock.hosting.ha.election import Claim, Standby
+from penstock.hosting.ha.settings import ZookeeperSettings, ha_settings_of
+from penstock.hosting.ha.zookeeper import ZookeeperJobStore, _kazoo
+from penstock.machines.leases.leadership import Lease
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.ui.cli import parser, store_settings

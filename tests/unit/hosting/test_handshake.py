@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from penstock.hosting import connections
-from penstock.hosting import handshake as hs
+from penstock.hosting.wire import dialling as connections
+from penstock.hosting.wire import handshake as hs
 from penstock.model.errors import AuthenticationError
 
 GOOD = hs.Credentials(b"s" * 32, "token-1", "cluster")

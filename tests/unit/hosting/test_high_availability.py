@@ -8,15 +8,15 @@ import pytest
 
 from penstock.common import Configuration, Encoder
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.datastream.connectors.file_sink import _FileCommitter
 from penstock.datastream.connectors.file_system import FileSink
-from penstock.hosting import ha_guard
-from penstock.hosting.coordinators import Coordinators
-from penstock.hosting.executor import MiniCluster
-from penstock.hosting.ha_election import Election, Standby
-from penstock.hosting.ha_settings import ha_settings_of
-from penstock.hosting.job_observer import JobObserver
-from penstock.machines.leadership import Instant, Lease
+from penstock.datastream.connectors.files.sink import _FileCommitter
+from penstock.hosting.coordinators.coordinators import Coordinators
+from penstock.hosting.ha import guard as ha_guard
+from penstock.hosting.ha.election import Election, Standby
+from penstock.hosting.ha.settings import ha_settings_of
+from penstock.hosting.minicluster import MiniCluster
+from penstock.hosting.observer import JobObserver
+from penstock.machines.leases.leadership import Instant, Lease
 from penstock.model.config import Settings
 from penstock.model.errors import (
     ConfigurationError,

@@ -6,18 +6,18 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from penstock.hosting.in_flight_restore import recover_in_flight
+from penstock.hosting.task.restore_in_flight import recover_in_flight
 from penstock.model.checkpoints import InlineHandle
 from penstock.model.completed_checkpoint import InFlightShare, TaskRestore
 from penstock.model.graph.chain import ChainInput
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.model.ids import AttemptId, DataSetId, ExecutionVertexId, VertexId
 from penstock.runtime.checkpoint.in_flight import recorded
-from penstock.runtime.checkpoint.snapshot import plain_dumps
 from penstock.runtime.elements import ColumnBatch, RowBatch
-from penstock.runtime.gate.network_input import NetworkInput
 from penstock.runtime.keys import KeySelection
-from penstock.runtime.partitioner import make_partitioner
+from penstock.runtime.network.gate.network_input import NetworkInput
+from penstock.runtime.network.partitioner import make_partitioner
+from penstock.runtime.records.frozen import plain_dumps
 from tests.unit.runtime.gate.tools import gate_of, input_of
 from tests.unit.runtime.tasks import values_of
 

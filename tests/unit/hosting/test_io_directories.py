@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from penstock.hosting.io_directories import PREFIX, IoDirectories, sweep
+from penstock.hosting.task_services.io_directories import PREFIX, IoDirectories, sweep
 from penstock.model.errors import ResultWriteError
 
 # Says its path, then dies as from kill -9 when stdin ends.
 DYING = """
 import os, sys
-from penstock.hosting.io_directories import IoDirectories
+from penstock.hosting.task_services.io_directories import IoDirectories
 path = IoDirectories([sys.argv[1]], "dying").new_path()
 open(path, "w").close()
 print(path, flush=True)

@@ -9,12 +9,12 @@ import pytest
 
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors import Committer, Sink
-from penstock.hosting import links, taskmanager_watch
-from penstock.hosting.driver_sink import CollectStream
-from penstock.hosting.executor import MiniCluster
-from penstock.hosting.ha_guard import JobGuard
-from penstock.hosting.job_observer import JobObserver
-from penstock.hosting.taskmanager_watch import TaskManagerWatch
+from penstock.hosting.ha.guard import JobGuard
+from penstock.hosting.jobmanager import links, taskmanager_watch
+from penstock.hosting.jobmanager.driver_streams import CollectStream
+from penstock.hosting.jobmanager.taskmanager_watch import TaskManagerWatch
+from penstock.hosting.minicluster import MiniCluster
+from penstock.hosting.observer import JobObserver
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError, JobExecutionError
 from penstock.model.ids import AttemptId, ExecutionVertexId, FencingToken, ResourceId, VertexId

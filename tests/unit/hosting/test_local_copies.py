@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from penstock.hosting.local_copies import LocalCopies, Owner
+from penstock.hosting.task_services.local_copies import LocalCopies, Owner
 from penstock.model.checkpoints import FileHandle
 from penstock.model.ids import AllocationId, ExecutionVertexId, VertexId
 from tests.unit.hosting.checkpoint_programs import (

@@ -7,13 +7,13 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from penstock.hosting import local_sockets
-from penstock.hosting.addresses import Endpoint
-from penstock.hosting.data_plane import DataPlane
-from penstock.hosting.handshake import Credentials
+from penstock.hosting.network import local_sockets
+from penstock.hosting.network.data_plane import DataPlane
+from penstock.hosting.wire.addresses import Endpoint
+from penstock.hosting.wire.handshake import Credentials
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.ids import ResourceId
-from penstock.runtime.network_settings import NetworkSettings
+from penstock.runtime.network.network_settings import NetworkSettings
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="abstract names are Linux's")
 CREDENTIALS = Credentials(b"k" * 32, "token", "cluster")

@@ -11,8 +11,8 @@ import pytest
 from penstock.common import Configuration
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.hosting import process_log
-from penstock.hosting.executor import MiniCluster
-from penstock.hosting.job_observer import JobObserver
+from penstock.hosting.minicluster import MiniCluster
+from penstock.hosting.observer import JobObserver
 from penstock.hosting.taskmanager_log import TaskManagerLog
 from penstock.model.errors import JobExecutionError
 from penstock.model.messages import (
@@ -34,8 +34,8 @@ from tests.unit.machines.taskmanager.bench import A1, ME, attempt
 
 PROGRAM = """
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.hosting.executor import MiniCluster
-from penstock.hosting.job_observer import JobObserver
+from penstock.hosting.minicluster import MiniCluster
+from penstock.hosting.observer import JobObserver
 env = StreamExecutionEnvironment.get_execution_environment()
 env.use_executor(MiniCluster(observer=JobObserver()).executor())
 env.from_collection([1, 2]).map(lambda one: one).print()
@@ -101,7 +101,7 @@ def test_a_taskmanager_logs_its_slots_its_end_and_tasks_that_it_refuses(caplog):
 
 
 def test_a_large_job_starts_without_a_line_for_each_subtask_at_the_jobmanager(env, caplog):
-    caplog.set_level(logging.INFO, "penstock.hosting.machine_shell")
+    caplog.set_level(logging.INFO, "penstock.hosting.jobmanager.machine_shell")
     env.from_collection(range(8)).map(lambda one: one).set_parallelism(4).print()
     env.execute()
     assert not lines(caplog, r"^job=\S+ attempt=")

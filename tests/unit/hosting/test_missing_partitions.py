@@ -4,15 +4,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.hosting.channels import TaskChannelHost
-from penstock.hosting.delayed_calls import DelayedCalls
-from penstock.hosting.producer_questions import ANSWER_TIMEOUT_MS, ProducerQuestions
-from penstock.hosting.task_events import TaskEventDispatcher
+from penstock.hosting.network.consumer_side import TaskChannelHost
+from penstock.hosting.network.delayed_calls import DelayedCalls
+from penstock.hosting.network.task_events import TaskEventDispatcher
+from penstock.hosting.task_services.producer_questions import ANSWER_TIMEOUT_MS, ProducerQuestions
 from penstock.model.errors import PartitionNotFound
 from penstock.model.ids import AttemptId, ExecutionVertexId, VertexId
 from penstock.model.messages import PartitionStateAnswer, PartitionStateQuestion
 from penstock.model.states import ExecutionState
-from penstock.runtime.gate.producer_check import NoState
+from penstock.runtime.network.gate.producer_check import NoState
 from tests.unit.runtime.gate.tools import result_id
 
 CONSUMER = AttemptId(ExecutionVertexId(VertexId("c"), 0), 0)

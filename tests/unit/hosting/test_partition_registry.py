@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.hosting.partition_registry import PartitionRegistry
+from penstock.hosting.network.partition_registry import PartitionRegistry
 from penstock.model.errors import EngineBug, PartitionConnectionError
 from tests.unit.runtime.partition.tools import pipelined, result_partition_id
 

@@ -3,14 +3,14 @@
 import os
 import pickle
 
-from penstock.hosting.data_frames import FailureKind, FrameType
-from penstock.hosting.remote_view import RemoteView
+from penstock.hosting.network.frames import FailureKind, FrameType
+from penstock.hosting.network.producer_side import RemoteView
 from penstock.model.checkpoints import CheckpointOptions
+from penstock.runtime.codecs.events import WITHOUT_CREDIT, FrameKind
 from penstock.runtime.elements import CheckpointBarrier, RowBatch, Watermark
-from penstock.runtime.event_codec import WITHOUT_CREDIT, FrameKind
-from penstock.runtime.partition.blocking import BlockingFormat
-from penstock.runtime.partition.bounded_data import FileData
-from penstock.runtime.partition.result_partition import blocking_partition
+from penstock.runtime.network.partition.blocking import BlockingFormat
+from penstock.runtime.network.partition.bounded_data import FileData
+from penstock.runtime.network.partition.result_partition import blocking_partition
 from tests.unit.runtime.partition.tools import pipelined, result_partition_id
 
 

@@ -7,10 +7,10 @@ import pytest
 from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
-from penstock.hosting.checkpoints.files import open_files
 from penstock.hosting.checkpoints.reader import read_savepoint
 from penstock.hosting.checkpoints.storage import CheckpointStorage
-from penstock.hosting.ha_settings import ha_settings_of
+from penstock.hosting.file_systems import open_files
+from penstock.hosting.ha.settings import ha_settings_of
 from penstock.model.checkpoints import DatabaseHandle, OperatorSubtaskState
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError

@@ -1,6 +1,6 @@
 """What the configuration sets for tasks, beside the program's own calls."""
 
-from penstock.hosting.settings_builder import job_manager_settings, python_files
+from penstock.hosting.program.settings import job_manager_settings, python_files
 from penstock.model.config import Settings
 from penstock.model.program import ProgramSettings
 

@@ -8,19 +8,16 @@ from types import SimpleNamespace
 import pytest
 from pyspark import cloudpickle
 
-from penstock.hosting import (
-    spark_driver,
-    spark_executor,
-    worker_files,
-    worker_imports,
-)
 from penstock.hosting.batch import spark_runner, spark_task
 from penstock.hosting.dataframes import feed_server, feed_task, frames
-from penstock.hosting.handshake import Credentials
 from penstock.hosting.provider import MasterAddress
-from penstock.hosting.task_thread import TaskSettings
-from penstock.hosting.worker_files import WorkerFiles
-from penstock.hosting.worker_imports import Archives
+from penstock.hosting.shipping import worker_files, worker_imports
+from penstock.hosting.shipping.worker_files import WorkerFiles
+from penstock.hosting.shipping.worker_imports import Archives
+from penstock.hosting.spark import executor_task as spark_executor
+from penstock.hosting.spark import provider as spark_driver
+from penstock.hosting.task_settings import TaskSettings
+from penstock.hosting.wire.handshake import Credentials
 from penstock.model.checkpoints import TaskCheckpointing
 from penstock.model.slot_size import UNSIZED
 

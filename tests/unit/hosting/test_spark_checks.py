@@ -10,14 +10,26 @@ from types import SimpleNamespace
 import pytest
 
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.hosting import executor, session, spark_driver, spark_session, spark_slots
-from penstock.hosting.addresses import Endpoint
-from penstock.hosting.executor import MiniCluster
-from penstock.hosting.job_observer import JobObserver
-from penstock.hosting.session import SparkHost
-from penstock.hosting.spark_checks import check_configuration
-from penstock.hosting.spark_driver import SparkProvider
-from penstock.hosting.spark_session import ensure_java
+from penstock.hosting.minicluster import MiniCluster
+from penstock.hosting.observer import JobObserver
+from penstock.hosting.program import executor
+from penstock.hosting.spark import (
+    host as session,
+)
+from penstock.hosting.spark import (
+    provider as spark_driver,
+)
+from penstock.hosting.spark import (
+    session as spark_session,
+)
+from penstock.hosting.spark import (
+    slots as spark_slots,
+)
+from penstock.hosting.spark.checks import check_configuration
+from penstock.hosting.spark.host import SparkHost
+from penstock.hosting.spark.provider import SparkProvider
+from penstock.hosting.spark.session import ensure_java
+from penstock.hosting.wire.addresses import Endpoint
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError, GraphError, NoResourceAvailable
 from penstock.model.ids import ResourceId

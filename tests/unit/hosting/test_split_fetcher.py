@@ -4,10 +4,10 @@ import threading
 
 import pytest
 
-from penstock.hosting import split_fetcher
-from penstock.hosting.settings_builder import HOST_DEFAULTS
-from penstock.hosting.split_fetcher import CAPACITY, FetcherThread
-from penstock.runtime.source import Fetched, SplitReader
+from penstock.hosting.program.settings import HOST_DEFAULTS
+from penstock.hosting.task import split_fetcher
+from penstock.hosting.task.split_fetcher import CAPACITY, FetcherThread
+from penstock.runtime.sources.contract import Fetched, SplitReader
 
 WAIT_S = 30
 

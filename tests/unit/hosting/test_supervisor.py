@@ -12,11 +12,14 @@ import threading
 
 import pytest
 
-from penstock.hosting import supervisor, taskmanager_child, user_output, worker_folders
-from penstock.hosting.supervisor import SupervisorConfig, supervise
-from penstock.hosting.taskmanager_child import TaskManagerChild
-from penstock.hosting.wire import MessageBuffer
-from penstock.hosting.worker_folders import sweep_leftovers
+from penstock.hosting.shipping import worker_folders
+from penstock.hosting.shipping.worker_folders import sweep_leftovers
+from penstock.hosting.task_services import user_output
+from penstock.hosting.taskmanager import child as taskmanager_child
+from penstock.hosting.taskmanager import supervisor
+from penstock.hosting.taskmanager.child import TaskManagerChild
+from penstock.hosting.taskmanager.supervisor import SupervisorConfig, supervise
+from penstock.hosting.wire.messages import MessageBuffer
 
 
 def config() -> SupervisorConfig:

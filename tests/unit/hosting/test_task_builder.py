@@ -4,7 +4,7 @@ import pickle
 import threading
 from types import SimpleNamespace
 
-from penstock.hosting.task_builder import BuiltTask, build_gates
+from penstock.hosting.task.builder import BuiltTask, build_gates
 from penstock.model.deployment import (
     InputGateDeployment,
     ShuffleDescriptor,
@@ -25,9 +25,9 @@ from penstock.model.ids import (
     ResultPartitionId,
     VertexId,
 )
-from penstock.runtime.gate.ports import GateContext
-from penstock.runtime.network_memory import NetworkMemory
-from penstock.runtime.network_settings import NetworkSettings
+from penstock.runtime.network.gate.ports import GateContext
+from penstock.runtime.network.network_memory import NetworkMemory
+from penstock.runtime.network.network_settings import NetworkSettings
 
 HERE = TaskManagerLocation(ResourceId("tm-1"), "host", 7)
 ATTEMPT = AttemptId(ExecutionVertexId(VertexId("v"), 0), 0)

@@ -10,8 +10,8 @@ from collections import Counter
 import pytest
 
 from penstock.hosting.checkpoints.storage import CheckpointStorage, StateWriter
-from penstock.hosting.snapshot_writers import SnapshotWriters
-from penstock.hosting.task_checkpoints import TaskCheckpoints
+from penstock.hosting.task.checkpoints import TaskCheckpoints
+from penstock.hosting.task_services.snapshot_writers import SnapshotWriters
 from penstock.model.checkpoints import (
     CheckpointOptions,
     CheckpointType,
@@ -20,7 +20,7 @@ from penstock.model.checkpoints import (
 )
 from penstock.model.messages import CheckpointFailureReason, TaskStateChanged
 from penstock.model.states import ExecutionState
-from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
+from penstock.runtime.state.snapshot import OperatorSnapshot
 from tests.unit.hosting.gated_program import (
     FLOOD,
     ROWS,

@@ -3,8 +3,8 @@
 import pytest
 
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.hosting.executor import MiniCluster
-from penstock.hosting.task_builder import BuiltTask
+from penstock.hosting.minicluster import MiniCluster
+from penstock.hosting.task.builder import BuiltTask
 from penstock.model.errors import JobExecutionError
 
 

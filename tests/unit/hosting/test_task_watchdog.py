@@ -7,8 +7,8 @@ import pytest
 
 from penstock.common import Encoder
 from penstock.datastream.connectors.file_system import FileSink
-from penstock.hosting.task_thread import may_be_cut
-from penstock.hosting.task_watchdog import LEAVES_BY_ITSELF_MS, TaskWatchdog
+from penstock.hosting.task.thread import may_be_cut
+from penstock.hosting.taskmanager.watchdog import LEAVES_BY_ITSELF_MS, TaskWatchdog
 from penstock.model.states import ExecutionState
 from penstock.runtime.checkpoint.two_phase_commit import CommitterState
 from penstock.runtime.context import UserFunction

@@ -6,12 +6,12 @@ from functools import partial
 
 import pytest
 
-from penstock.hosting import local_sockets
-from penstock.hosting.task_in_flight import OutputsInFlight
+from penstock.hosting.network import local_sockets
+from penstock.hosting.task.outputs_in_flight import OutputsInFlight
 from penstock.model.checkpoints import CheckpointOptions
 from penstock.model.messages import WaitsForFinalCheckpoint
 from penstock.model.states import ExecutionState
-from penstock.runtime.checkpoint.snapshot import OperatorSnapshot
+from penstock.runtime.state.snapshot import OperatorSnapshot
 from tests.unit.hosting.gated_program import (
     FLOOD,
     ROWS,

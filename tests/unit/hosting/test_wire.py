@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.hosting.wire import LENGTH, MAX_MESSAGE, MessageBuffer, decode, encode
+from penstock.hosting.wire.messages import LENGTH, MAX_MESSAGE, MessageBuffer, decode, encode
 from penstock.model.deployment import (
     InputGateDeployment,
     PartitionDeployment,

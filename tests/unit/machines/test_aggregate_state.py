@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.machines.aggregate_state import aggregate_state
+from penstock.machines.execution.aggregate_state import aggregate_state
 from penstock.model.states import ExecutionState as S
 
 

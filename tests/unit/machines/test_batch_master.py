@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.machines.batch_master import BatchMaster
-from penstock.machines.batch_parallelism import Subpartitions
+from penstock.machines.batch.master import BatchMaster
+from penstock.machines.batch.parallelism import Subpartitions
 from penstock.model.graph.auto_parallelism import UNDECIDED, AutoParallelism
 from penstock.model.graph.job_graph import JobType
 from penstock.model.graph.partitioning import ShipStrategy

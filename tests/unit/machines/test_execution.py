@@ -4,7 +4,14 @@ from itertools import product
 
 import pytest
 
-from penstock.machines.execution import IMPOSSIBLE, STALE, TABLE, Consequence, ExecutionEvent, step
+from penstock.machines.execution.execution import (
+    IMPOSSIBLE,
+    STALE,
+    TABLE,
+    Consequence,
+    ExecutionEvent,
+    step,
+)
 from penstock.model.errors import IllegalTransition
 from penstock.model.states import ExecutionState as S
 

@@ -2,12 +2,9 @@
 
 import pytest
 
-from penstock.machines.distribution import (
-    partition_ranges,
-    subpartition_of,
-)
-from penstock.machines.execution import ExecutionEvent as E
-from penstock.machines.execution_graph import ExecutionGraph
+from penstock.machines.execution.distribution import partition_ranges, subpartition_of
+from penstock.machines.execution.execution import ExecutionEvent as E
+from penstock.machines.execution.execution_graph import ExecutionGraph
 from penstock.model.errors import GraphError, IllegalTransition
 from penstock.model.states import ExecutionState as S
 from tests.unit.machines.graphs import A2A, BLOCKING, POINTWISE, figure, job_graph, word_count

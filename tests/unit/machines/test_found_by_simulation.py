@@ -1,8 +1,8 @@
 """Bugs that the simulator found, in the smallest form that shows them."""
 
-from penstock.machines.execution_graph import ExecutionGraph
-from penstock.machines.job_settings import JobSettings
-from penstock.machines.regions import Regions
+from penstock.machines.execution.execution_graph import ExecutionGraph
+from penstock.machines.execution.regions import Regions
+from penstock.machines.job.job_settings import JobSettings
 from penstock.model.graph.job_graph import JobType
 from penstock.model.ids import (
     AllocationId,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.machines.job_settings import JobSettings, LoadBalanceMode, job_settings_of
-from penstock.machines.restart_backoff import FixedDelayRestart, NoRestart
+from penstock.machines.failover.restart_backoff import FixedDelayRestart, NoRestart
+from penstock.machines.job.job_settings import JobSettings, LoadBalanceMode, job_settings_of
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 from penstock.model.ids import AllocationId

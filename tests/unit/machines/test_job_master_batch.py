@@ -1,7 +1,7 @@
 """Jobs with results that are not pipelined, by spec 2, 3.2 and 4.5."""
 
-from penstock.machines.job_settings import JobSettings
-from penstock.machines.restart_backoff import FixedDelayRestart, NoRestart
+from penstock.machines.failover.restart_backoff import FixedDelayRestart, NoRestart
+from penstock.machines.job.job_settings import JobSettings
 from penstock.model.graph.job_graph import JobType, ResultPartitionType
 from penstock.model.messages import (
     DeployTask,

@@ -1,6 +1,6 @@
 """The holder's and the contender's view of a lease, with clocks that stop, step and disagree."""
 
-from penstock.machines.leadership import Instant, Leadership, Lease, LeaseWatch, Standing
+from penstock.machines.leases.leadership import Instant, Leadership, Lease, LeaseWatch, Standing
 
 DURATION, MARGIN = 5000, 1000
 

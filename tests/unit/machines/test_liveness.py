@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.machines.liveness import Liveness
+from penstock.machines.leases.liveness import Liveness
 from penstock.model.errors import ConfigurationError
 
 

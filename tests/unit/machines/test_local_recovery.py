@@ -1,7 +1,7 @@
 """Slots of local recovery: whose they are, until when."""
 
-from penstock.machines.job_settings import JobSettings
-from penstock.machines.restart_backoff import FixedDelayRestart
+from penstock.machines.failover.restart_backoff import FixedDelayRestart
+from penstock.machines.job.job_settings import JobSettings
 from penstock.model.states import ExecutionState as S
 from tests.unit.machines.bench import Bench
 from tests.unit.machines.graphs import figure

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.machines.operator_state import Mode, OperatorStateShape, redistribute
+from penstock.machines.checkpoints.operator_state import Mode, OperatorStateShape, redistribute
 from penstock.model.errors import ConfigurationError
 
 

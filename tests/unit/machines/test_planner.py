@@ -3,10 +3,10 @@ edges."""
 
 import pytest
 
-from penstock.machines.cluster_shape import alike, parse_shape
-from penstock.machines.job_settings import JobSettings, LoadBalanceMode
-from penstock.machines.plan import render_loss, task_ranges
-from penstock.machines.planner import plan, plan_loss, plan_on
+from penstock.machines.job.job_settings import JobSettings, LoadBalanceMode
+from penstock.machines.planning.cluster_shape import alike, parse_shape
+from penstock.machines.planning.plan import render_loss, task_ranges
+from penstock.machines.planning.planner import plan, plan_loss, plan_on
 from penstock.model.errors import ConfigurationError
 from tests.unit.machines.graphs import A2A, BLOCKING, figure, job_graph, word_count
 

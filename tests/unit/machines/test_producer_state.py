@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.hosting.machine_shell import MachineShell
+from penstock.hosting.jobmanager.machine_shell import MachineShell
 from penstock.model.errors import ExternalError
 from penstock.model.ids import (
     AttemptId,

@@ -2,11 +2,11 @@
 
 import pytest
 
-from penstock.machines.execution import ExecutionEvent as E
-from penstock.machines.execution_graph import ExecutionGraph, ExecutionVertex
-from penstock.machines.failover import RestartAll, RestartRegions
-from penstock.machines.regions import Regions, strongly_connected
-from penstock.machines.scheduling import PipelinedRegionScheduling
+from penstock.machines.execution.execution import ExecutionEvent as E
+from penstock.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
+from penstock.machines.execution.regions import Regions, strongly_connected
+from penstock.machines.failover.failover import RestartAll, RestartRegions
+from penstock.machines.scheduling.scheduling import PipelinedRegionScheduling
 from penstock.model.errors import BrokenInvariant, GraphError
 from penstock.model.graph.job_graph import ResultPartitionType
 from tests.unit.machines.graphs import A2A, BLOCKING, PIPELINED, POINTWISE, figure, job_graph

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.machines.resource_manager import (
+from penstock.machines.resources.resource_manager import (
     ResourceManager,
     ResourceSettings,
     max_taskmanagers_of,

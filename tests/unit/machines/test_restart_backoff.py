@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.machines.restart_backoff import (
+from penstock.machines.failover.restart_backoff import (
     CheckpointedRestart,
     ExponentialDelayRestart,
     FailureRateRestart,

@@ -2,10 +2,10 @@
 
 import pytest
 
-from penstock.machines.resource_profile import UNKNOWN, profile_of
-from penstock.machines.slot_matching import SlotRequest
-from penstock.machines.slot_pool import SlotPool
-from penstock.machines.slot_selection import SlotProfile
+from penstock.machines.slots.resource_profile import UNKNOWN, profile_of
+from penstock.machines.slots.slot_matching import SlotRequest
+from penstock.machines.slots.slot_pool import SlotPool
+from penstock.machines.slots.slot_selection import SlotProfile
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import BrokenInvariant
 from penstock.model.ids import AllocationId, ResourceId, SlotRequestId

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from penstock.machines.execution_graph import ExecutionGraph
-from penstock.machines.slot_sharing import local_input_preferred, task_balanced
+from penstock.machines.execution.execution_graph import ExecutionGraph
+from penstock.machines.slots.slot_sharing import local_input_preferred, task_balanced
 from tests.unit.machines.graphs import A2A, POINTWISE, figure, job_graph, word_count
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from penstock.machines.job_master import JobMaster
-from penstock.machines.job_settings import JobSettings
-from penstock.machines.resource_manager import ResourceManager
+from penstock.machines.job.job_master import JobMaster
+from penstock.machines.job.job_settings import JobSettings
+from penstock.machines.resources.resource_manager import ResourceManager
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.ids import AllocationId, JobId, ResourceId
 from penstock.model.messages import (

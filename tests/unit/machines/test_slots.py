@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from penstock.machines.bulk_check import BulkCheck, BulkTimeout, is_fulfillable
-from penstock.machines.execution_graph import ExecutionGraph
-from penstock.machines.preferred_locations import preferred_by_inputs, preferred_locations
-from penstock.machines.resource_profile import ANY, UNKNOWN, ZERO, ResourceProfile, profile_of
-from penstock.machines.slot_matching import Matching, SlotRequest, match_requests
-from penstock.machines.slot_selection import Locality, SlotProfile, SlotSelection
+from penstock.machines.execution.execution_graph import ExecutionGraph
+from penstock.machines.scheduling.bulk_check import BulkCheck, BulkTimeout, is_fulfillable
+from penstock.machines.slots.preferred_locations import preferred_by_inputs, preferred_locations
+from penstock.machines.slots.resource_profile import ANY, UNKNOWN, ZERO, ResourceProfile, profile_of
+from penstock.machines.slots.slot_matching import Matching, SlotRequest, match_requests
+from penstock.machines.slots.slot_selection import Locality, SlotProfile, SlotSelection
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ConfigurationError
 from penstock.model.ids import AllocationId, ResourceId, SlotRequestId

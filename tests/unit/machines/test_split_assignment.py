@@ -1,6 +1,6 @@
 """Assignments and checkpoints. Expectations: spec/flink-runtime.md 11.1."""
 
-from penstock.machines.split_assignment import SplitAssignmentTracker
+from penstock.machines.sources.split_assignment import SplitAssignmentTracker
 
 
 def test_without_a_checkpoint_everything_comes_back_in_order_once():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.machines.story import IN_AN_ERROR, Story
+from penstock.machines.job.story import IN_AN_ERROR, Story
 from penstock.model.errors import BrokenInvariant
 
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.machines.cancellation import CancellationSchedule, CancelStep
-from penstock.machines.task_lifecycle import TaskLifecycle, refusal_of_checkpoint
+from penstock.machines.taskmanager.cancellation import CancellationSchedule, CancelStep
+from penstock.machines.taskmanager.task_lifecycle import TaskLifecycle, refusal_of_checkpoint
 from penstock.model.errors import ConfigurationError, IllegalTransition
 from penstock.model.states import ExecutionState as S
 

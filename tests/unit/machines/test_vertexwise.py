@@ -2,10 +2,10 @@
 
 import pytest
 
-from penstock.machines.execution import ExecutionEvent as E
-from penstock.machines.execution_graph import ExecutionGraph, ExecutionVertex
-from penstock.machines.job_settings import job_settings_of
-from penstock.machines.vertexwise import ConsumeConstraint, VertexwiseScheduling
+from penstock.machines.execution.execution import ExecutionEvent as E
+from penstock.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
+from penstock.machines.job.job_settings import job_settings_of
+from penstock.machines.scheduling.vertexwise import ConsumeConstraint, VertexwiseScheduling
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 from penstock.model.graph.job_graph import JobType, ResultPartitionType

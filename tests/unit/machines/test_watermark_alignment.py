@@ -1,6 +1,6 @@
 """Groups of sources that wait for each other. Expectations: spec/flink-runtime.md 6.4."""
 
-from penstock.machines.watermark_alignment import WatermarkAlignment
+from penstock.machines.sources.watermark_alignment import WatermarkAlignment
 
 HIGHEST = 2**63 - 1
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from penstock.model.checkpoints import InlineHandle
 from penstock.model.completed_checkpoint import OperatorRestore
-from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, plain_dumps
-from penstock.runtime.checkpoint.state_format import read_operator, write_operator
-from penstock.runtime.heap_state import HeapKeyedStateBackend
-from penstock.runtime.rocks.backend import RocksKeyedStateBackend, RocksSettings
-from penstock.runtime.rocks.database import slot_memory
+from penstock.runtime.records.frozen import plain_dumps
+from penstock.runtime.state.heap import HeapKeyedStateBackend
+from penstock.runtime.state.rocks.backend import RocksKeyedStateBackend, RocksSettings
+from penstock.runtime.state.rocks.database import slot_memory
+from penstock.runtime.state.snapshot import OperatorSnapshot
+from penstock.runtime.state.snapshot_format import read_operator, write_operator
 
 KINDS = ("heap", "rocks")
 MEMORY = 8 << 20

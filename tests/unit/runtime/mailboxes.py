@@ -2,8 +2,8 @@
 
 import contextlib
 
-from penstock.runtime.mailbox import MIN_PRIORITY, Mail, TaskMailbox
-from penstock.runtime.mailbox_processor import MailboxProcessor
+from penstock.runtime.task.mailbox import MIN_PRIORITY, Mail, TaskMailbox
+from penstock.runtime.task.mailbox_processor import MailboxProcessor
 
 
 class Threads:

@@ -10,10 +10,10 @@ from penstock.model.graph.chain import (
     ChainTarget,
 )
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
-from penstock.runtime.chain import OperatorChain
 from penstock.runtime.elements import ColumnBatch, RowBatch
 from penstock.runtime.operator import Operator, OperatorContext
-from penstock.runtime.task import StreamTask
+from penstock.runtime.task.chain import OperatorChain
+from penstock.runtime.task.stream_task import StreamTask
 
 MS = 1_000_000
 

@@ -1,7 +1,7 @@
 """Order of results of async operators. Expectations: Flink's ordered and unordered contract (watermarks are barriers)."""
 
-from penstock.runtime.async_queue import OrderedQueue, UnorderedQueue
 from penstock.runtime.elements import IDLE, Watermark
+from penstock.runtime.operators.asynchronous.queue import OrderedQueue, UnorderedQueue
 
 
 def taken(queue):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.runtime.async_retry import AsyncRetryStrategy
+from penstock.runtime.operators.asynchronous.retry import AsyncRetryStrategy
 
 
 def test_a_fixed_delay_allows_so_many_more_attempts():

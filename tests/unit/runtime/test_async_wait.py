@@ -3,9 +3,6 @@
 import pytest
 
 from penstock.model.checkpoints import RedistributionMode
-from penstock.runtime.async_retry import AsyncRetryStrategy
-from penstock.runtime.chain import OperatorChain
-from penstock.runtime.checkpoint.snapshot import ListPart
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import (
     IDLE,
@@ -15,10 +12,13 @@ from penstock.runtime.elements import (
     RowBatch,
     Watermark,
 )
-from penstock.runtime.input_status import InputStatus
 from penstock.runtime.operator import Outcome
 from penstock.runtime.operators import AsyncSettings, AsyncWaitOperator
-from penstock.runtime.task import StreamTask
+from penstock.runtime.operators.asynchronous.retry import AsyncRetryStrategy
+from penstock.runtime.state.snapshot import ListPart
+from penstock.runtime.task.chain import OperatorChain
+from penstock.runtime.task.input_status import InputStatus
+from penstock.runtime.task.stream_task import StreamTask
 from tests.unit.runtime.async_calls import AsyncHarness, FakeCalls
 from tests.unit.runtime.harness import OperatorHarness
 from tests.unit.runtime.tasks import (

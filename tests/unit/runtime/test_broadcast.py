@@ -8,7 +8,7 @@ from penstock.model.errors import UserError
 from penstock.runtime.context import UserFunction
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operators import BroadcastProcessOperator, KeyedBroadcastProcessOperator
-from penstock.runtime.state_descriptors import MapStateDescriptor
+from penstock.runtime.state.descriptors import MapStateDescriptor
 from tests.unit.runtime.harness import OperatorHarness
 
 RULES = MapStateDescriptor("rules", None, None)

@@ -7,7 +7,6 @@ from penstock.common import WatermarkStrategy
 from penstock.datastream.connectors import NumberSequenceSource
 from penstock.model.errors import EngineBug, UserCodeError
 from penstock.model.types import Types
-from penstock.runtime.chain import OperatorChain
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import (
     ACTIVE,
@@ -21,7 +20,8 @@ from penstock.runtime.elements import (
 )
 from penstock.runtime.operator import Accepts, Operator
 from penstock.runtime.operators import MapOperator
-from penstock.runtime.source_operator import SourceOperator
+from penstock.runtime.sources.operator import SourceOperator
+from penstock.runtime.task.chain import OperatorChain
 from tests.unit.runtime.tasks import Clock, Logging, context_for, opened, output, spec_of, values_of
 
 

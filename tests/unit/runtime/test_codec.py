@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.errors import EngineBug
-from penstock.runtime.codec import ChannelDecoder, ChannelEncoder, concat, size_of
+from penstock.runtime.codecs.codec import ChannelDecoder, ChannelEncoder, concat, size_of
+from penstock.runtime.codecs.events import FrameKind
 from penstock.runtime.elements import (
     ACTIVE,
     IDLE,
@@ -19,7 +20,6 @@ from penstock.runtime.elements import (
     RowBatch,
     Watermark,
 )
-from penstock.runtime.event_codec import FrameKind
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 TEXT = st.text(max_size=8)

@@ -7,8 +7,6 @@ import pyarrow as pa
 import pytest
 
 from penstock.model.types import Types
-from penstock.runtime.checkpoint.snapshot import plain_dumps
-from penstock.runtime.columns import avg, col, count, first, last, lit, max_, min_, sum_
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, ColumnBatch
 from penstock.runtime.keys import KeySelection, channel_of
@@ -18,6 +16,8 @@ from penstock.runtime.operators import (
     MapBatchesOperator,
     SelectOperator,
 )
+from penstock.runtime.records.columns import avg, col, count, first, last, lit, max_, min_, sum_
+from penstock.runtime.records.frozen import plain_dumps
 from penstock.runtime.windowing import (
     EventTimeSessionWindows,
     SlidingEventTimeWindows,

@@ -9,7 +9,7 @@ import pytest
 from penstock.model.row import Row, RowKind
 from penstock.model.time import Instant
 from penstock.model.types import Types, taking_tuples
-from penstock.runtime.convert import (
+from penstock.runtime.codecs.convert import (
     coerce_collection,
     enforce,
     is_columnar,

@@ -23,8 +23,8 @@ from penstock.datastream import (
     StreamExecutionEnvironment,
 )
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.hosting.executor import MiniCluster
-from penstock.runtime.emissions import LOOKED_AT, SAMPLED, Emissions, as_they_are
+from penstock.hosting.minicluster import MiniCluster
+from penstock.runtime.records.emissions import LOOKED_AT, SAMPLED, Emissions, as_they_are
 
 SIDE = OutputTag("side")
 

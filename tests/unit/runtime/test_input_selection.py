@@ -8,9 +8,12 @@ from hypothesis import strategies as st
 
 from penstock.model.errors import ConfigurationError, UserError
 from penstock.runtime.elements import EndOfData, RowBatch, Watermark
-from penstock.runtime.input_processor import StreamMultipleInputProcessor, StreamOneInputProcessor
-from penstock.runtime.input_selection import ALL, InputSelectionHandler, select_next
-from penstock.runtime.input_status import InputStatus
+from penstock.runtime.task.input_processor import (
+    StreamMultipleInputProcessor,
+    StreamOneInputProcessor,
+)
+from penstock.runtime.task.input_selection import ALL, InputSelectionHandler, select_next
+from penstock.runtime.task.input_status import InputStatus
 
 FIRST, SECOND = 1, 2
 

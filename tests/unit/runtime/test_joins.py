@@ -17,7 +17,10 @@ from penstock.runtime.operators import (
     TaggedUnion,
     WindowJoinOperator,
 )
-from penstock.runtime.operators.window_join import GridWindowJoinOperator, RecordWindowJoinOperator
+from penstock.runtime.operators.windowed.join import (
+    GridWindowJoinOperator,
+    RecordWindowJoinOperator,
+)
 from penstock.runtime.windowing import (
     CountEvictor,
     CountTrigger,

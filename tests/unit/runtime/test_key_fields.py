@@ -10,7 +10,7 @@ import pytest
 
 from penstock.model.row import Row, RowKind
 from penstock.model.types import Types
-from penstock.runtime import convert
+from penstock.runtime.codecs import convert
 from penstock.runtime.elements import ColumnBatch, RowBatch
 from penstock.runtime.keys import KeySelection, channel_of
 from penstock.runtime.keys.fields import FieldRead, KeyRead, key_read

@@ -25,8 +25,8 @@ from penstock.runtime.keys import (
     state_key,
     state_keys,
 )
-from penstock.runtime.partitioner import Hash, make_partitioner
-from penstock.runtime.rocks.encoding import decode_plain, encode_plain
+from penstock.runtime.network.partitioner import Hash, make_partitioner
+from penstock.runtime.state.rocks.encoding import decode_plain, encode_plain
 
 
 class Colour(Enum):

@@ -11,17 +11,13 @@ import pytest
 
 from penstock.model.checkpoints import FileHandle, InlineHandle
 from penstock.model.completed_checkpoint import OperatorRestore
-from penstock.runtime.checkpoint.snapshot import (
-    OperatorSnapshot,
-    RestoredDatabase,
-    Sharing,
-    plain_dumps,
-)
-from penstock.runtime.checkpoint.state_format import Beside, read_operator, write_operator
 from penstock.runtime.elements import MAX_WATERMARK, RowBatch, Watermark
 from penstock.runtime.operators import ListContents
 from penstock.runtime.operators.keyed import restore_backend
-from penstock.runtime.state import ValueStateDescriptor
+from penstock.runtime.records.frozen import plain_dumps
+from penstock.runtime.state.contract import ValueStateDescriptor
+from penstock.runtime.state.snapshot import OperatorSnapshot, RestoredDatabase, Sharing
+from penstock.runtime.state.snapshot_format import Beside, read_operator, write_operator
 from penstock.runtime.windowing import TumblingEventTimeWindows
 from tests.property.test_restore import window
 from tests.unit.runtime.harness import OperatorHarness

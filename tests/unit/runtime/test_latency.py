@@ -3,13 +3,13 @@
 import pytest
 
 from penstock.model.time import Duration
-from penstock.runtime.chain import OperatorChain
 from penstock.runtime.elements import LatencyMarker, RowBatch, Watermark
-from penstock.runtime.latency import HISTORY_SIZE, Granularity, LatencyStats
+from penstock.runtime.network.partitioner import RoundRobin
 from penstock.runtime.operators import SinkOperator
-from penstock.runtime.partitioner import RoundRobin
-from penstock.runtime.watermarks import WatermarkStrategy
-from penstock.runtime.writers import PartitionWriter
+from penstock.runtime.task.chain import OperatorChain
+from penstock.runtime.task.latency import HISTORY_SIZE, Granularity, LatencyStats
+from penstock.runtime.task.writers import PartitionWriter
+from penstock.runtime.watermarks.strategy import WatermarkStrategy
 from tests.unit.runtime.partition.tools import drained, pipelined, views_of
 from tests.unit.runtime.tasks import Clock, Logging, context_for, opened, output, spec_of
 from tests.unit.runtime.test_source_operator import Clock as SourceClock
@@ -117,7 +117,7 @@ class _Nothing:
 
 
 def source_with_markers(interval_ms, *polled):
-    from penstock.runtime.source_operator import SourceOperator, SourceSettings
+    from penstock.runtime.sources.operator import SourceOperator, SourceSettings
 
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(0))
     source, clock = SourceOperator(NoSource(), strategy), SourceClock()

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.model.errors import EngineBug
-from penstock.runtime.mailbox import MAX_PRIORITY, MIN_PRIORITY, MailboxClosed, MailboxState
+from penstock.runtime.task.mailbox import MAX_PRIORITY, MIN_PRIORITY, MailboxClosed, MailboxState
 from tests.unit.runtime.mailboxes import Threads, mail
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.runtime.metrics import TimeGauge, TimeShares
+from penstock.runtime.task.time_gauge import TimeGauge, TimeShares
 
 S = 1_000_000_000
 

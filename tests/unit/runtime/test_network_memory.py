@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.errors import ConfigurationError, EngineBug, InsufficientBuffers
-from penstock.runtime.network_memory import (
+from penstock.runtime.network.network_memory import (
     GateBuffers,
     NetworkMemory,
     PoolLimits,

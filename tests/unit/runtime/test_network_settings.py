@@ -8,7 +8,7 @@ import pytest
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 from penstock.model.graph.job_graph import ResultPartitionType
-from penstock.runtime.network_settings import (
+from penstock.runtime.network.network_settings import (
     NetworkSettings,
     network_memory_bytes,
     network_settings_from,

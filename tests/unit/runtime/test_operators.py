@@ -26,10 +26,10 @@ from penstock.runtime.operators import (
     ReduceOperator,
     SinkOperator,
 )
-from penstock.runtime.side_output import OutputTag
+from penstock.runtime.operators.timer_service import TimeDomain
+from penstock.runtime.records.side_output import OutputTag
 from penstock.runtime.sink import Sink
-from penstock.runtime.state import ListStateDescriptor, ValueStateDescriptor
-from penstock.runtime.timers import TimeDomain
+from penstock.runtime.state.contract import ListStateDescriptor, ValueStateDescriptor
 from tests.unit.runtime.harness import OperatorHarness
 
 FIRST = KeySelection(lambda value: value[0])

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.runtime.prioritized_deque import PrioritizedDeque
+from penstock.runtime.network.prioritized_deque import PrioritizedDeque
 
 
 def test_elements_with_priority_come_first_in_their_own_order() -> None:

@@ -9,11 +9,12 @@ from penstock.model.checkpoints import FileHandle, InlineHandle
 from penstock.model.completed_checkpoint import OperatorRestore
 from penstock.model.errors import UserError
 from penstock.model.types import Types
-from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, Sharing, plain_dumps
-from penstock.runtime.checkpoint.state_format import Beside, read_operator, write_operator
 from penstock.runtime.keys.hashing import key_group
-from penstock.runtime.rocks.database import Database, slot_memory
-from penstock.runtime.state import ListStateDescriptor, ValueStateDescriptor
+from penstock.runtime.records.frozen import plain_dumps
+from penstock.runtime.state.contract import ListStateDescriptor, ValueStateDescriptor
+from penstock.runtime.state.rocks.database import Database, slot_memory
+from penstock.runtime.state.snapshot import OperatorSnapshot, Sharing
+from penstock.runtime.state.snapshot_format import Beside, read_operator, write_operator
 from tests.unit.runtime.keyed_backends import GROUPS, MEMORY, Backends
 
 ALL = (0, GROUPS - 1)

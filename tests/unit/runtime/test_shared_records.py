@@ -8,10 +8,10 @@ import pytest
 
 from penstock.common import Row, RowKind, Types
 from penstock.datastream import OutputTag, ProcessFunction, StreamExecutionEnvironment
-from penstock.hosting.executor import MiniCluster
-from penstock.runtime.checkpoint.snapshot import plain_dumps
+from penstock.hosting.minicluster import MiniCluster
 from penstock.runtime.elements import RowBatch, Watermark
-from penstock.runtime.shared_records import shared
+from penstock.runtime.records.frozen import plain_dumps
+from penstock.runtime.records.shared_records import shared
 
 
 class Box:

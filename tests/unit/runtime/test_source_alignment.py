@@ -4,9 +4,9 @@ import pytest
 
 from penstock.model.time import Duration
 from penstock.runtime.elements import IDLE, MAX_WATERMARK, RowBatch
-from penstock.runtime.source import ReaderStatus, SplitFinished
-from penstock.runtime.source_operator import SourceOperator, SourceSettings
-from penstock.runtime.watermarks import WatermarkStrategy
+from penstock.runtime.sources.contract import ReaderStatus, SplitFinished
+from penstock.runtime.sources.operator import SourceOperator, SourceSettings
+from penstock.runtime.watermarks.strategy import WatermarkStrategy
 from tests.unit.runtime.test_source_operator import Clock, FakeReader, NoSource, batch, watermarks
 
 ALIGNED = WatermarkStrategy.for_monotonous_timestamps().with_watermark_alignment(

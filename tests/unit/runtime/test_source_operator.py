@@ -15,9 +15,9 @@ from penstock.runtime.elements import (
     RowBatch,
     Watermark,
 )
-from penstock.runtime.source import ReaderStatus, SplitBatch, SplitFinished
-from penstock.runtime.source_operator import SourceOperator, SourceSettings
-from penstock.runtime.watermarks import WatermarkStrategy
+from penstock.runtime.sources.contract import ReaderStatus, SplitBatch, SplitFinished
+from penstock.runtime.sources.operator import SourceOperator, SourceSettings
+from penstock.runtime.watermarks.strategy import WatermarkStrategy
 
 NOTHING, END = ReaderStatus.NOTHING_AVAILABLE, ReaderStatus.END_OF_INPUT
 MONOTONOUS = WatermarkStrategy.for_monotonous_timestamps()

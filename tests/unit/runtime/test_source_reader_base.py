@@ -3,8 +3,14 @@
 import pytest
 
 from penstock.runtime.elements import RowBatch
-from penstock.runtime.source import Fetched, ReaderStatus, SplitBatch, SplitFinished, SplitReader
-from penstock.runtime.source_reader_base import SourceReaderBase
+from penstock.runtime.sources.contract import (
+    Fetched,
+    ReaderStatus,
+    SplitBatch,
+    SplitFinished,
+    SplitReader,
+)
+from penstock.runtime.sources.reader_base import SourceReaderBase
 from tests.unit.connectors.fakes import FakeReaderContext
 
 NOTHING, END = ReaderStatus.NOTHING_AVAILABLE, ReaderStatus.END_OF_INPUT

@@ -5,9 +5,8 @@ import pytest
 from penstock.model.errors import UserError
 from penstock.model.time import Duration, Time
 from penstock.model.types import Types
-from penstock.runtime.heap_state import HeapKeyedStateBackend
 from penstock.runtime.keys.hashing import original_key
-from penstock.runtime.state import (
+from penstock.runtime.state.contract import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
@@ -15,6 +14,7 @@ from penstock.runtime.state import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
+from penstock.runtime.state.heap import HeapKeyedStateBackend
 from tests.unit.runtime.keyed_backends import KINDS, Backends, through_bytes
 
 

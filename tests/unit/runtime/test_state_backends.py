@@ -4,7 +4,7 @@ import pytest
 
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
-from penstock.runtime.state_backends import StateBackendSettings, state_backend_settings_of
+from penstock.runtime.state.settings import StateBackendSettings, state_backend_settings_of
 
 TYPE = "state.backend.type"
 TIMERS = "state.backend.rocksdb.timer-service.factory"

@@ -5,15 +5,15 @@ from itertools import pairwise
 import pytest
 
 from penstock.runtime.context import UserFunction
-from penstock.runtime.heap_state import HeapKeyedStateBackend
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operators import KeyedMapOperator
-from penstock.runtime.state import (
+from penstock.runtime.state.contract import (
     ListStateDescriptor,
     MapStateDescriptor,
     StateTtlConfig,
     ValueStateDescriptor,
 )
+from penstock.runtime.state.heap import HeapKeyedStateBackend
 from tests.unit.runtime.harness import OperatorHarness
 
 TTL = 100

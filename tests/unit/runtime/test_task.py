@@ -7,10 +7,10 @@ import pytest
 from penstock.model.errors import EngineBug
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import MIN_WATERMARK, EndOfData, RowBatch, Watermark
-from penstock.runtime.input_status import InputStatus
 from penstock.runtime.operator import Operator
 from penstock.runtime.operators import MapOperator
-from penstock.runtime.task import MAX_SLICE, SliceSizer
+from penstock.runtime.task.input_status import InputStatus
+from penstock.runtime.task.stream_task import MAX_SLICE, SliceSizer
 from tests.unit.runtime.tasks import MS, Clock, ListInput, Logging, Remembering, task_of
 
 

@@ -12,7 +12,7 @@ from penstock.runtime.operators import (
     KeyedCoMapOperator,
     KeyedCoProcessOperator,
 )
-from penstock.runtime.state import ValueStateDescriptor
+from penstock.runtime.state.contract import ValueStateDescriptor
 from tests.unit.runtime.harness import OperatorHarness
 
 KEYS = (KeySelection(lambda v: v[0]), KeySelection(lambda v: v[1]))

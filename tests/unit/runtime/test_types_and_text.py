@@ -10,8 +10,8 @@ import pytest
 from penstock.model.row import Row, RowKind, make_row
 from penstock.model.time import Instant
 from penstock.model.types import BasicType, RowTypeInfo, Types
-from penstock.runtime.side_output import OutputTag
-from penstock.runtime.text import format_batch, format_value, java_double
+from penstock.runtime.records.side_output import OutputTag
+from penstock.runtime.records.text import format_batch, format_value, java_double
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from penstock.datastream import (
 )
 from penstock.datastream.columns import col
 from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
-from penstock.hosting.executor import MiniCluster
-from penstock.hosting.job_observer import JobObserver
+from penstock.hosting.minicluster import MiniCluster
+from penstock.hosting.observer import JobObserver
 from penstock.model.errors import JobExecutionError
 
 

@@ -18,9 +18,13 @@ from penstock.runtime.elements import (
 )
 from penstock.runtime.operator import Accepts
 from penstock.runtime.operators import TimestampsAndWatermarksOperator
-from penstock.runtime.split_watermarks import SplitWatermarks
-from penstock.runtime.watermark_valve import CombinedWatermark, StatusWatermarkValve
-from penstock.runtime.watermarks import ColumnTimestamps, TimestampAssigner, WatermarkStrategy
+from penstock.runtime.watermarks.by_split import SplitWatermarks
+from penstock.runtime.watermarks.strategy import (
+    ColumnTimestamps,
+    TimestampAssigner,
+    WatermarkStrategy,
+)
+from penstock.runtime.watermarks.valve import CombinedWatermark, StatusWatermarkValve
 from tests.unit.runtime.harness import OperatorHarness
 
 

@@ -15,9 +15,9 @@ from penstock.runtime.operators import (
     ReduceContents,
     WindowOperator,
 )
-from penstock.runtime.operators.grid_window import GridWindowOperator
-from penstock.runtime.operators.record_window import RecordWindowOperator
-from penstock.runtime.state import ValueStateDescriptor
+from penstock.runtime.operators.windowed.grid import GridWindowOperator
+from penstock.runtime.operators.windowed.records import RecordWindowOperator
+from penstock.runtime.state.contract import ValueStateDescriptor
 from penstock.runtime.windowing import (
     ContinuousProcessingTimeTrigger,
     CountSlidingWindowAssigner,

@@ -10,9 +10,9 @@ from penstock.model.row import Row
 from penstock.model.types import Types
 from penstock.runtime.elements import ColumnBatch, RowBatch, Watermark
 from penstock.runtime.keys import KeySelection
-from penstock.runtime.partition.pipelined import MAX_QUEUED, MAX_ROWS_PER_FRAME
-from penstock.runtime.partitioner import make_partitioner
-from penstock.runtime.writers import PartitionWriter
+from penstock.runtime.network.partition.pipelined import MAX_QUEUED, MAX_ROWS_PER_FRAME
+from penstock.runtime.network.partitioner import make_partitioner
+from penstock.runtime.task.writers import PartitionWriter
 from tests.unit.runtime.partition.tools import drained, pipelined, views_of
 from tests.unit.runtime.tasks import values_of
 

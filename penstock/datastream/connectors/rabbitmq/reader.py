@@ -21,7 +21,7 @@ from penstock.datastream.connectors.messaging.records import batch_of
 from penstock.datastream.connectors.rabbitmq.config import HEARTBEAT_S, RMQConnectionConfig
 from penstock.datastream.connectors.rabbitmq.consumer import Place, QueueConsumer, Taken
 from penstock.runtime.elements import Batch
-from penstock.runtime.source import Polled
+from penstock.runtime.sources.contract import Polled
 
 HEARTBEATS_UNTIL_GONE: Final = 3
 

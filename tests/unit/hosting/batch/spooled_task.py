@@ -24,7 +24,7 @@ from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.hosting.batch.batch_task import BatchTask, Orders
 from penstock.hosting.batch.shuffle_records import RecordBuilder
-from penstock.hosting.closures import serialize
+from penstock.hosting.shipping.pickling import serialize
 from penstock.model.graph.builder import build_job_graph
 from penstock.model.ids import JobId
 from penstock.runtime.batch.graph import in_batch

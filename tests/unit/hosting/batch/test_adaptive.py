@@ -19,8 +19,8 @@ from penstock.datastream.connectors import NumberSequenceSource
 from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from penstock.hosting.batch.shuffle_input import ShuffleInput
 from penstock.hosting.batch.shuffle_records import RecordBuilder
-from penstock.hosting.executor import MiniCluster
-from penstock.hosting.job_observer import JobObserver
+from penstock.hosting.minicluster import MiniCluster
+from penstock.hosting.observer import JobObserver
 from penstock.model.errors import BrokenInvariant
 from penstock.model.states import ExecutionState
 from penstock.runtime.elements import RowBatch

@@ -21,8 +21,8 @@ from penstock.datastream.connectors import DataGeneratorSource
 from penstock.datastream.connectors.base import QueueEnumerator
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.hosting.executor import MiniCluster
-from penstock.hosting.job_observer import JobObserver
+from penstock.hosting.minicluster import MiniCluster
+from penstock.hosting.observer import JobObserver
 from penstock.model.errors import (
     ConfigurationError,
     GraphError,

@@ -11,18 +11,18 @@ from penstock.datastream import MapFunction, RuntimeExecutionMode, StreamExecuti
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.hosting.batch.batch_task import BatchTask, Orders, Report
 from penstock.hosting.batch.splits import splits_of
-from penstock.hosting.closures import deserialize, serialize
-from penstock.hosting.coordinators import (
+from penstock.hosting.coordinators.coordinators import (
     commit_all,
     committers_of,
     coordinated_vertices,
     job_prefix_of,
 )
+from penstock.hosting.shipping.pickling import deserialize, serialize
 from penstock.model.graph.builder import build_job_graph
 from penstock.model.ids import JobId
 from penstock.model.messages import Committable
 from penstock.runtime.batch.graph import in_batch
-from penstock.runtime.source import Source
+from penstock.runtime.sources.contract import Source
 from tests.unit.api.fakes import FakeExecutor
 
 JOB = JobId("a" * 32)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.hosting.checkpoints.files import CheckpointIoError, LocalFiles
 from penstock.hosting.checkpoints.keeper import CheckpointKeeper, JobStorage, SavepointFailed
 from penstock.hosting.checkpoints.storage import CheckpointStorage
-from penstock.hosting.ha_store import LeaseTaken
+from penstock.hosting.file_systems import CheckpointIoError, LocalFiles
+from penstock.hosting.ha.store import LeaseTaken
 from penstock.model.checkpoints import CheckpointType, OperatorSubtaskState, SubtaskState
 from penstock.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
 from penstock.model.ids import JobId

@@ -16,7 +16,7 @@ from penstock.datastream.state import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
-from penstock.hosting.checkpoints.files import CheckpointDamaged
+from penstock.hosting.file_systems import CheckpointDamaged
 from penstock.model.errors import ConfigurationError, ExternalError, UserError
 from penstock.ui.cli import main
 from tests.unit.hosting.checkpoint_programs import (
@@ -218,7 +218,7 @@ def test_the_command_line_names_what_a_program_begins_with(tmp_path):
     """It is below the program's own settings, as all of the command line."""
     program = tmp_path / "program.py"
     program.write_text(
-        "from penstock.hosting.session import SparkHost\n"
+        "from penstock.hosting.spark.host import SparkHost\n"
         "from pathlib import Path\n"
         f"Path({str(tmp_path / 'seen')!r}).write_text(repr(dict(SparkHost().command_line())))\n"
     )

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from penstock.hosting.checkpoints import storage as storage_module
-from penstock.hosting.checkpoints.files import (
+from penstock.hosting.checkpoints.metadata import decode_metadata, encode_metadata
+from penstock.hosting.checkpoints.storage import CheckpointStorage
+from penstock.hosting.file_systems import (
     ArrowFiles,
     CheckpointDamaged,
     CheckpointIoError,
     LocalFiles,
     open_files,
 )
-from penstock.hosting.checkpoints.metadata import decode_metadata, encode_metadata
-from penstock.hosting.checkpoints.storage import CheckpointStorage
 from penstock.model.checkpoints import (
     ChannelStateHandle,
     CheckpointType,

@@ -7,8 +7,6 @@ from contextlib import closing, contextmanager, suppress
 
 import pytest
 
-from penstock.hosting.addresses import CONTROL_PORT, Addresses, Endpoint, listen
-from penstock.hosting.checkpoints.files import CheckpointDamaged
 from penstock.hosting.dataframes.feed_reader import FeedFailed, FeedPlace, FeedStream
 from penstock.hosting.dataframes.feed_wire import (
     COUNTED,
@@ -20,7 +18,9 @@ from penstock.hosting.dataframes.feed_wire import (
 )
 from penstock.hosting.dataframes.feeding import FeedOrder, feed
 from penstock.hosting.dataframes.spool import SpoolFile, SpoolStream, write_partition
-from penstock.hosting.handshake import Credentials
+from penstock.hosting.file_systems import CheckpointDamaged
+from penstock.hosting.wire.addresses import CONTROL_PORT, Addresses, Endpoint, listen
+from penstock.hosting.wire.handshake import Credentials
 
 MESSAGES = [bytes([number]) * (number + 1) for number in range(20)]
 SECRET = Credentials(b"s" * 32, "feed", "here")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.hosting.dataframes.results import results_folder
+from penstock.hosting.program.results_folder import results_folder
 from penstock.model.errors import ConfigurationError
 
 

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.common import Types
-from penstock.hosting.addresses import Addresses
-from penstock.hosting.closures import deserialize, serialize
+from penstock.hosting.coordinators.source_coordinator import CoordinatedVertex
 from penstock.hosting.dataframes.feed_reader import FeedPlace
 from penstock.hosting.dataframes.feed_wire import Position
 from penstock.hosting.dataframes.messages import FrameFormat, MessageDecoder
@@ -21,14 +20,15 @@ from penstock.hosting.dataframes.source import (
     StageFrameSource,
 )
 from penstock.hosting.dataframes.spool import write_partition
-from penstock.hosting.executor import lend_frames
-from penstock.hosting.ha_election import SubmittedJob
-from penstock.hosting.handshake import Credentials
-from penstock.hosting.source_coordinator import CoordinatedVertex
+from penstock.hosting.ha.election import SubmittedJob
+from penstock.hosting.program.executor import lend_frames
+from penstock.hosting.shipping.pickling import deserialize, serialize
+from penstock.hosting.wire.addresses import Addresses
+from penstock.hosting.wire.handshake import Credentials
 from penstock.model.errors import ConfigurationError
-from penstock.runtime.convert import arrow_schema
+from penstock.runtime.codecs.convert import arrow_schema
 from penstock.runtime.elements import ColumnBatch
-from penstock.runtime.source import Fetched, ReaderStatus, SplitBatch
+from penstock.runtime.sources.contract import Fetched, ReaderStatus, SplitBatch
 
 PLACE = FeedPlace("127.0.0.1", 1, Credentials(b"s" * 32, "feed", "here"), Addresses())
 LONGS = Types.ROW_NAMED(["x"], [Types.LONG()])

@@ -15,7 +15,7 @@ from penstock.hosting.doctor.findings import (
     probe_findings,
     slot_findings,
 )
-from penstock.hosting.spark_checks import (
+from penstock.hosting.spark.checks import (
     ALL_JOBS,
     NO_JOBS,
     STREAMING,

@@ -4,9 +4,9 @@ from itertools import product
 
 import pytest
 
-from penstock.machines import task_slots
-from penstock.machines.task_slots import SlotEvent
+from penstock.machines.taskmanager import task_slots
 from penstock.machines.taskmanager.task_executor import TaskExecutor
+from penstock.machines.taskmanager.task_slots import SlotEvent
 from penstock.model.checkpoints import CheckpointOptions
 from penstock.model.errors import BrokenInvariant, ConfigurationError, IllegalTransition
 from penstock.model.ids import NO_TOKEN, AllocationId, DataSetId, PartitionId

@@ -13,8 +13,8 @@ from penstock.common import Row, Types
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.runtime.batch.graph import in_batch
 from penstock.runtime.batch.sizes import objects_size, sorting_size
+from penstock.runtime.codecs.convert import to_rows
 from penstock.runtime.context import UserFunction
-from penstock.runtime.convert import to_rows
 from penstock.runtime.elements import MAX_WATERMARK, ColumnBatch, RowBatch
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operators import reduce as module

@@ -16,8 +16,8 @@ from penstock.datastream.columns import avg, count, first, last, max_, min_, sum
 from penstock.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
 from penstock.runtime.elements import MAX_WATERMARK, ColumnBatch
 from penstock.runtime.keys import KeySelection
-from penstock.runtime.operators import column_window as module
-from penstock.runtime.operators.column_window import ColumnWindowOperator
+from penstock.runtime.operators.windowed import columns as module
+from penstock.runtime.operators.windowed.columns import ColumnWindowOperator
 from tests.unit.runtime.harness import OperatorHarness
 
 RECORDS = st.lists(

@@ -9,7 +9,7 @@ from penstock.runtime.elements import (
     CheckpointBarrier,
     RowBatch,
 )
-from penstock.runtime.gate.network_input import take_barriers
+from penstock.runtime.network.gate.network_input import take_barriers
 from tests.unit.runtime.gate.tools import (
     input_of,
     remote_gate,

@@ -3,12 +3,13 @@
 import pickle
 import zlib
 
-from penstock.machines.operator_state import Mode, OperatorStateShape, redistribute
+from penstock.machines.checkpoints.operator_state import Mode, OperatorStateShape, redistribute
 from penstock.model.checkpoints import InlineHandle, OperatorSubtaskState
 from penstock.model.completed_checkpoint import ListStateShare, OperatorRestore
-from penstock.runtime.checkpoint.snapshot import OperatorSnapshot, Sharing, plain_dumps
-from penstock.runtime.checkpoint.state_format import Beside, read_operator, write_operator
 from penstock.runtime.keys import key_group_range
+from penstock.runtime.records.frozen import plain_dumps
+from penstock.runtime.state.snapshot import OperatorSnapshot, Sharing
+from penstock.runtime.state.snapshot_format import Beside, read_operator, write_operator
 
 MAX_PARALLELISM = 128
 PIECES = {"heap": Beside.HELD, "rocks": Beside.READ_AGAIN}

@@ -3,18 +3,13 @@
 import pytest
 
 from penstock.model.errors import UserError
-from penstock.runtime.checkpoint.snapshot import (
-    KeyedPart,
-    OperatorSnapshot,
-    StateInfo,
-    check_all_taken,
-    plain_dumps,
-)
-from penstock.runtime.checkpoint.state_format import Beside
-from penstock.runtime.columns import sum_
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operators import ColumnWindowOperator, ListContents
-from penstock.runtime.operators.record_window import RecordWindowOperator
+from penstock.runtime.operators.windowed.records import RecordWindowOperator
+from penstock.runtime.records.columns import sum_
+from penstock.runtime.records.frozen import plain_dumps
+from penstock.runtime.state.snapshot import KeyedPart, OperatorSnapshot, StateInfo, check_all_taken
+from penstock.runtime.state.snapshot_format import Beside
 from penstock.runtime.windowing import (
     CountTrigger,
     EventTimeSessionWindows,

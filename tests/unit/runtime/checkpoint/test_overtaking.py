@@ -11,7 +11,7 @@ from penstock.runtime.elements import (
     EndOfPartition,
     Watermark,
 )
-from penstock.runtime.gate.network_input import network_inputs, place_of
+from penstock.runtime.network.gate.network_input import network_inputs, place_of
 from tests.unit.runtime.checkpoint.reading import LIMIT_MS, Reader, barrier, one_input, rows
 from tests.unit.runtime.gate.tools import (
     Host,

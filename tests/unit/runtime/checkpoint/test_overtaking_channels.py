@@ -5,13 +5,13 @@ import threading
 import pytest
 
 from penstock.model.checkpoints import CheckpointOptions
+from penstock.runtime.codecs.events import decode_event, encode_event
 from penstock.runtime.elements import (
     CheckpointBarrier,
     EndOfPartition,
     Watermark,
 )
-from penstock.runtime.event_codec import decode_event, encode_event
-from penstock.runtime.gate.network_input import network_inputs
+from penstock.runtime.network.gate.network_input import network_inputs
 from tests.property.unaligned_job import OvertakenRemote
 from tests.unit.runtime.checkpoint.reading import LIMIT_MS, Reader, barrier, rows
 from tests.unit.runtime.gate.tools import (

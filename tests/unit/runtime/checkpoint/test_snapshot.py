@@ -18,33 +18,30 @@ from penstock.model.errors import ExternalError, UserError
 from penstock.model.row import Row, RowKind
 from penstock.model.time import Time
 from penstock.model.types import Types
-from penstock.runtime.chain import OperatorChain
-from penstock.runtime.checkpoint import state_format
-from penstock.runtime.checkpoint.snapshot import (
-    IN_HAND,
-    KeyedPart,
-    ListPart,
-    OperatorSnapshot,
-    Pickled,
-    StateInfo,
-    frozen,
-    is_immutable,
-    plain_dumps,
-)
-from penstock.runtime.checkpoint.state_format import decode_column, encode_column, read_operator
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import RowBatch, Watermark
-from penstock.runtime.heap_state import HeapKeyedStateBackend
 from penstock.runtime.keys import KeySelection, key_group, state_key
 from penstock.runtime.operators import ReduceOperator
-from penstock.runtime.source import ReaderStatus
-from penstock.runtime.source_operator import SourceOperator, SourceSettings
-from penstock.runtime.state_descriptors import (
+from penstock.runtime.records.frozen import Pickled, frozen, is_immutable, plain_dumps
+from penstock.runtime.sources.contract import ReaderStatus
+from penstock.runtime.sources.operator import SourceOperator, SourceSettings
+from penstock.runtime.state import snapshot_format as state_format
+from penstock.runtime.state.descriptors import (
     ListStateDescriptor,
     StateTtlConfig,
     ValueStateDescriptor,
 )
-from penstock.runtime.watermarks import WatermarkStrategy
+from penstock.runtime.state.heap import HeapKeyedStateBackend
+from penstock.runtime.state.snapshot import (
+    IN_HAND,
+    KeyedPart,
+    ListPart,
+    OperatorSnapshot,
+    StateInfo,
+)
+from penstock.runtime.state.snapshot_format import decode_column, encode_column, read_operator
+from penstock.runtime.task.chain import OperatorChain
+from penstock.runtime.watermarks.strategy import WatermarkStrategy
 from penstock.runtime.windowing import TimeWindow
 from tests.unit.runtime.checkpoint.restoring import read, rescaled, written
 from tests.unit.runtime.harness import OperatorHarness

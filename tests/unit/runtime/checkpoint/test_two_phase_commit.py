@@ -3,11 +3,11 @@
 import pytest
 
 from penstock.model.errors import ConfigurationError, EngineBug
-from penstock.runtime.checkpoint.snapshot import plain_dumps
 from penstock.runtime.checkpoint.two_phase_commit import CommitterState, TwoPhaseCommit
 from penstock.runtime.elements import Batch
 from penstock.runtime.operator import Accepts
 from penstock.runtime.operators import SinkOperator
+from penstock.runtime.records.frozen import plain_dumps
 from penstock.runtime.sink import Committer, Sink
 from tests.unit.runtime.checkpoint.restoring import rescaled
 from tests.unit.runtime.harness import OperatorHarness

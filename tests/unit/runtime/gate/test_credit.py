@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from penstock.model.errors import EngineBug
-from penstock.runtime.gate.credit import ReceiverCredit
-from penstock.runtime.network_memory import LocalBufferPool, NetworkMemory, PoolLimits
+from penstock.runtime.network.gate.credit import ReceiverCredit
+from penstock.runtime.network.network_memory import LocalBufferPool, NetworkMemory, PoolLimits
 
 
 def pool_of(buffers: int) -> LocalBufferPool:

@@ -17,7 +17,7 @@ from penstock.runtime.elements import (
     RowBatch,
     Watermark,
 )
-from penstock.runtime.gate.network_input import take_barriers
+from penstock.runtime.network.gate.network_input import take_barriers
 from tests.unit.runtime.gate.tools import input_of, local_gate, rows, shown
 
 

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from penstock.model.errors import ConfigurationError
 from penstock.model.states import ExecutionState
-from penstock.runtime.gate.backoff import Backoff, ListenerBackoff
-from penstock.runtime.gate.debloater import BufferDebloater, DebloatTarget, GateDebloating
-from penstock.runtime.gate.producer_check import NoState, Reaction, reaction
+from penstock.runtime.network.gate.backoff import Backoff, ListenerBackoff
+from penstock.runtime.network.gate.debloater import BufferDebloater, DebloatTarget, GateDebloating
+from penstock.runtime.network.gate.producer_check import NoState, Reaction, reaction
 
 
 def waits(backoff: Backoff) -> list[int]:

@@ -12,9 +12,9 @@ from penstock.runtime.elements import (
     RowBatch,
     Watermark,
 )
-from penstock.runtime.gate.channel import UnknownInputChannel
-from penstock.runtime.gate.ports import InputClosed
-from penstock.runtime.gate.single import EndOfDataStatus, SingleInputGate
+from penstock.runtime.network.gate.channel import UnknownInputChannel
+from penstock.runtime.network.gate.ports import InputClosed
+from penstock.runtime.network.gate.single import EndOfDataStatus, SingleInputGate
 from tests.unit.runtime.gate.tools import (
     HERE,
     THERE,

@@ -6,8 +6,8 @@ import pytest
 
 from penstock.model.errors import EngineBug
 from penstock.runtime.elements import EndOfData, EndOfPartition, Watermark
-from penstock.runtime.gate.single import EndOfDataStatus
-from penstock.runtime.gate.union import UnionInputGate
+from penstock.runtime.network.gate.single import EndOfDataStatus
+from penstock.runtime.network.gate.union import UnionInputGate
 from tests.unit.runtime.gate.tools import (
     Listener,
     ScriptedView,

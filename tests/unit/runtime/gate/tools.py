@@ -18,16 +18,16 @@ from penstock.model.ids import (
     ResultPartitionId,
     VertexId,
 )
-from penstock.runtime.codec import ChannelEncoder
+from penstock.runtime.codecs.codec import ChannelEncoder
 from penstock.runtime.elements import ColumnBatch, Element, RowBatch
-from penstock.runtime.gate.channel import InputChannel
-from penstock.runtime.gate.network_input import NetworkInput, network_inputs
-from penstock.runtime.gate.ports import GateContext
-from penstock.runtime.gate.remote_channel import RemoteInputChannel
-from penstock.runtime.gate.single import SingleInputGate
-from penstock.runtime.network_memory import NetworkMemory
-from penstock.runtime.network_settings import NetworkSettings
-from penstock.runtime.subpartition_view import NextType, Polled
+from penstock.runtime.network.gate.channel import InputChannel
+from penstock.runtime.network.gate.network_input import NetworkInput, network_inputs
+from penstock.runtime.network.gate.ports import GateContext
+from penstock.runtime.network.gate.remote_channel import RemoteInputChannel
+from penstock.runtime.network.gate.single import SingleInputGate
+from penstock.runtime.network.network_memory import NetworkMemory
+from penstock.runtime.network.network_settings import NetworkSettings
+from penstock.runtime.network.subpartition_view import NextType, Polled
 
 HERE, THERE = ResourceId("tm-here"), ResourceId("tm-there")
 

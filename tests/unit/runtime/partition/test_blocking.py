@@ -11,14 +11,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.model.errors import ConfigurationError, EngineBug, ResultDataLost, ResultWriteError
-from penstock.runtime.codec import ChannelDecoder, EncodedFrame
+from penstock.runtime.codecs.codec import ChannelDecoder, EncodedFrame
 from penstock.runtime.elements import ColumnBatch, EndOfData, EndOfPartition, RowBatch, Watermark
-from penstock.runtime.partition.blocking import BlockingFormat
-from penstock.runtime.partition.bounded_data import FileData, MappedFileData, MemoryMappedData
-from penstock.runtime.partition.compression import BufferCompressor
-from penstock.runtime.partition.result_partition import blocking_partition
-from penstock.runtime.partition.subpartition import REFUSED
-from penstock.runtime.subpartition_view import NextType
+from penstock.runtime.network.partition.blocking import BlockingFormat
+from penstock.runtime.network.partition.bounded_data import (
+    FileData,
+    MappedFileData,
+    MemoryMappedData,
+)
+from penstock.runtime.network.partition.compression import BufferCompressor
+from penstock.runtime.network.partition.result_partition import blocking_partition
+from penstock.runtime.network.partition.subpartition import REFUSED
+from penstock.runtime.network.subpartition_view import NextType
 from tests.unit.runtime.partition.tools import Listener, Manager, drained, result_partition_id
 from tests.unit.runtime.tasks import values_of
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.model.errors import EngineBug, ResultDataLost, ResultWriteError
-from penstock.runtime.partition.bounded_data import (
+from penstock.runtime.network.partition.bounded_data import (
     DATA,
     EVENT,
     DiskBuffer,

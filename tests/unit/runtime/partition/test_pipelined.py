@@ -12,10 +12,10 @@ from penstock.runtime.elements import (
     RowBatch,
     Watermark,
 )
-from penstock.runtime.partition.pipelined import MAX_QUEUED, MAX_ROWS_PER_FRAME
-from penstock.runtime.partition.result_partition import pipelined_partition
-from penstock.runtime.partition.subpartition import REFUSED
-from penstock.runtime.subpartition_view import NextType
+from penstock.runtime.network.partition.pipelined import MAX_QUEUED, MAX_ROWS_PER_FRAME
+from penstock.runtime.network.partition.result_partition import pipelined_partition
+from penstock.runtime.network.partition.subpartition import REFUSED
+from penstock.runtime.network.subpartition_view import NextType
 from tests.unit.runtime.partition.tools import (
     Barrier,
     Checkpoints,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.errors import EngineBug
-from penstock.runtime.partition.record_framing import RecordDeserializer, RecordSerializer
+from penstock.runtime.network.partition.record_framing import RecordDeserializer, RecordSerializer
 
 
 def framed(records, buffer_size) -> list[bytes]:

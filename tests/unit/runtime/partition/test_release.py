@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.model.errors import EngineBug
-from penstock.runtime.partition.release import ReleaseOnConsumption
+from penstock.runtime.network.partition.release import ReleaseOnConsumption
 
 
 def test_the_older_shape_is_released_by_the_last_consumer():

@@ -12,10 +12,10 @@ from penstock.model.errors import (
 )
 from penstock.model.graph.job_graph import ResultPartitionType
 from penstock.runtime.elements import EndOfData, EndOfPartition, RowBatch, Watermark
-from penstock.runtime.network_memory import NetworkMemory
-from penstock.runtime.network_settings import NetworkSettings
-from penstock.runtime.partition.pipelined import MAX_QUEUED
-from penstock.runtime.partition.result_partition import pool_of
+from penstock.runtime.network.network_memory import NetworkMemory
+from penstock.runtime.network.network_settings import NetworkSettings
+from penstock.runtime.network.partition.pipelined import MAX_QUEUED
+from penstock.runtime.network.partition.result_partition import pool_of
 from tests.unit.runtime.partition.tools import Listener, Manager, drained, pipelined, views_of
 
 

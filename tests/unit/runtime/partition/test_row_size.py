@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.runtime.elements import ColumnBatch, RowBatch
-from penstock.runtime.partition.row_size import RowSize, object_bytes
+from penstock.runtime.network.partition.row_size import RowSize, object_bytes
 
 
 def test_what_was_measured_is_not_guessed_any_more():

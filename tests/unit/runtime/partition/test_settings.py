@@ -8,8 +8,12 @@ import pytest
 
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
-from penstock.runtime.partition.bounded_data import FileData, MappedFileData, MemoryMappedData
-from penstock.runtime.partition.settings import (
+from penstock.runtime.network.partition.bounded_data import (
+    FileData,
+    MappedFileData,
+    MemoryMappedData,
+)
+from penstock.runtime.network.partition.settings import (
     BlockingSettings,
     blocking_settings_from,
     blocking_settings_of,

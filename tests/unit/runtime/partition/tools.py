@@ -10,7 +10,7 @@ from penstock.model.ids import (
     ResultPartitionId,
     VertexId,
 )
-from penstock.runtime.partition.result_partition import ResultPartition, pipelined_partition
+from penstock.runtime.network.partition.result_partition import ResultPartition, pipelined_partition
 
 
 class Listener:

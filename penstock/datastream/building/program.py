@@ -1,0 +1,248 @@
+"""The program under construction: nodes and edges as the API's methods add them.
+
+Knows no host, and no operators but those of cached streams. Source: Flink StreamExecutionEnvironment.transformations and
+StreamGraphGenerator. As there, a node stays usable after `execute`: a run takes what was added
+since the last run, and all that leads to it.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from penstock.model.errors import GraphError
+from penstock.model.graph.partitioning import Partitioning, StreamExchangeMode
+from penstock.model.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
+from penstock.model.program import JobControl
+from penstock.model.types import taking_tuples
+from penstock.runtime.operators import SinkOperator
+from penstock.runtime.sink import Sink
+from penstock.runtime.sources.contract import Source
+from penstock.runtime.sources.operator import SourceOperator
+from penstock.runtime.watermarks.strategy import WatermarkStrategy
+
+PACKAGE_DIRECTORY: Final = str(Path(__file__).resolve().parents[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """What a stream stands for: an operator's main output or side output `tag`, and how it is
+    split. `input_index`: which logical input of its reader it goes to. `exchange_mode`: whether that reader
+    works beside it.
+    """
+
+    node_id: int
+    tag: str | None = None
+    partitioning: Partitioning | None = None
+    input_index: int = 0
+    exchange_mode: StreamExchangeMode = StreamExchangeMode.UNDEFINED
+
+
+class Endpoint(Protocol):
+    """A Source or a Sink, as far as the program needs to know it."""
+
+    def validate(self) -> None: ...
+
+
+class Cache(Protocol):
+    """What becomes of a cached stream's records. `sink_id`: of the node that keeps them."""
+
+    sink_id: int
+
+    def source(self) -> Source | None:
+        """Gives the records that an earlier job has kept; None: there are none."""
+
+    def sink(self) -> Sink | None:
+        """Keeps those of the job that is being built; None: nobody does."""
+
+    def invalidate(self) -> None:
+        """Forget them."""
+
+
+class Program:
+    """All nodes ever added, and which of them no run has taken yet."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[int, StreamNode] = {}
+        self._edges: list[StreamEdge] = []
+        self._pending: list[int] = []
+        self._sinks: set[int] = set()
+        self.endpoints: dict[int, Endpoint] = {}
+        self.readers: list[Callable[[JobControl], None]] = []
+        """Called with the job when it is submitted: they take what comes to the driver."""
+        self.caches: dict[int, Cache] = {}
+        self._takes_tuples: set[int] = set()
+        self._collect_streams = 0
+
+    def add_source(
+        self,
+        name: str,
+        operator: object,
+        endpoint: Endpoint,
+        *,
+        takes_tuples: bool = False,
+        **fields: Any,
+    ) -> StreamNode:
+        """A source alone is nothing to run: it comes along with what reads it. `takes_tuples`: functions behind it may return
+        tuples where a ROW is due.
+        """
+        node = self._add(name, operator, is_source=True, **fields)
+        if takes_tuples:
+            self._takes_tuples.add(node.node_id)
+        self.endpoints[node.node_id] = endpoint
+        return node
+
+    def add_operator(
+        self, name: str, operator: object, inputs: Sequence[Upstream], **fields: Any
+    ) -> StreamNode:
+        """Several upstreams with one `input_index` are a union."""
+        node = self._add(name, operator, **fields)
+        if any(upstream.node_id in self._takes_tuples for upstream in inputs):
+            self._takes_tuples.add(node.node_id)
+            node.output_type = self.declared(node, node.output_type)
+        for upstream in inputs:
+            self._edges.append(
+                StreamEdge(
+                    upstream.node_id,
+                    node.node_id,
+                    upstream.partitioning,
+                    upstream.input_index,
+                    upstream.tag,
+                    upstream.exchange_mode,
+                )
+            )
+        self._pending.append(node.node_id)
+        return node
+
+    def add_sink(
+        self, name: str, operator: object, inputs: Sequence[Upstream], **fields: Any
+    ) -> StreamNode:
+        node = self.add_operator(name, operator, inputs, **fields)
+        self._sinks.add(node.node_id)
+        return node
+
+    def add_cache(
+        self,
+        operator: object,
+        inputs: Sequence[Upstream],
+        output_type: Any,
+        make: Callable[[int], Cache],
+    ) -> StreamNode:
+        """`operator`: hands records on. In a job that has to compute them a sink stands beside it; in later ones it is a source."""
+        node = self.add_operator("Cache", operator, inputs, output_type=output_type)
+        sink = self.add_sink("Cached Data", None, (Upstream(node.node_id),))
+        self._pending.remove(sink.node_id)
+        self.caches[node.node_id] = make(sink.node_id)
+        return node
+
+    def declared(self, node: StreamNode, type_info: Any) -> Any:
+        """The type as the operator's functions have to keep it."""
+        if type_info is None or node.node_id not in self._takes_tuples:
+            return type_info
+        return taking_tuples(type_info)
+
+    def new_collect_stream(self) -> str:
+        self._collect_streams += 1
+        return f"collect-{self._collect_streams}"
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._pending)
+
+    def taken(self, node_ids: Collection[int]) -> Program:
+        """These nodes, with what leads to them, as a program of their own; they are pending no more."""
+        self._pending = [one for one in self._pending if one not in node_ids]
+        part = copy.copy(self)
+        part._pending = list(node_ids)  # ruff: ignore[private-member-access] - it is a Program, too
+        return part
+
+    def graph(self) -> StreamGraph:
+        """The pending nodes and what leads to them, in the order in which they were made."""
+        if not self._pending:
+            raise GraphError(
+                "No operators defined in streaming topology. Cannot execute. Add an operator or a "
+                "sink (print(), sink_to(...)) to a stream before execute()."
+            )
+        kept = {one: found for one, cache in self.caches.items() if (found := cache.source())}
+        wanted = self._closure(kept)
+        live: dict[int, dict[str, Any]] = {one: {} for one in wanted}
+        for node_id in kept.keys() & wanted:
+            live[node_id] = _source_fields(kept[node_id])
+        for node_id in (self.caches.keys() & wanted) - kept.keys():
+            cache = self.caches[node_id]
+            if (sink := cache.sink()) is not None:
+                live[cache.sink_id] = {"operator": SinkOperator(sink), "coordinator": sink}
+                self.endpoints[cache.sink_id] = sink
+        graph = StreamGraph()
+        for node_id in sorted(live):
+            node = replace(self.nodes[node_id], **live[node_id])
+            graph.nodes[node_id] = replace(node, name=self._shown_name(node))
+        graph.edges = [
+            edge for edge in self._edges if edge.target in live and edge.target not in kept
+        ]
+        return graph
+
+    def validate(self, graph: StreamGraph) -> None:
+        """Ask the sources and sinks of `graph` whether they can work."""
+        for node_id, endpoint in self.endpoints.items():
+            if node_id in graph.nodes:
+                endpoint.validate()
+
+    def clear(self) -> None:
+        """Everything so far has been taken by a run."""
+        self._pending.clear()
+        self.readers.clear()
+
+    def is_sink(self, node_id: int) -> bool:
+        return node_id in self._sinks
+
+    def _closure(self, ends: Collection[int]) -> set[int]:
+        """What is pending and what leads to it, up to `ends`."""
+        sources: dict[int, list[int]] = {}
+        for edge in self._edges:
+            sources.setdefault(edge.target, []).append(edge.source)
+        wanted: set[int] = set()
+        waiting = list(self._pending)
+        while waiting:
+            node_id = waiting.pop()
+            if node_id not in wanted:
+                wanted.add(node_id)
+                waiting.extend(() if node_id in ends else sources.get(node_id, ()))
+        return wanted
+
+    def _shown_name(self, node: StreamNode) -> str:
+        if node.is_source:
+            return f"Source: {node.name}"
+        if node.node_id in self._sinks:
+            return f"Sink: {node.name}"
+        return node.name
+
+    def _add(self, name: str, operator: object, **fields: Any) -> StreamNode:
+        node = StreamNode(
+            len(self.nodes) + 1, name, operator, defined_at=caller_location(), **fields
+        )
+        self.nodes[node.node_id] = node
+        return node
+
+
+def _source_fields(source: Source) -> dict[str, Any]:
+    """What makes a node read this."""
+    operator = SourceOperator(source, WatermarkStrategy.no_watermarks())
+    return {"operator": operator, "coordinator": source, "is_source": True, "is_bounded": True}
+
+
+def caller_location() -> str:
+    """`file:line` of the innermost frame outside this package: the user's call."""
+    frame = sys._getframe(1)  # ruff: ignore[private-member-access]
+    while frame is not None:
+        filename = frame.f_code.co_filename
+        if not filename.startswith(PACKAGE_DIRECTORY):
+            return f"{filename}:{frame.f_lineno}"
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return ""

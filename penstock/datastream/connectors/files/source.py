@@ -1,0 +1,248 @@
+"""FileSource: files, directories and globs on local or mounted file systems.
+
+Source: Flink FileSource, StaticFileSplitEnumerator, ContinuousFileSplitEnumerator; differs:
+`repeat`, and pieces travel in groups. Splits are handed out on request, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.common.time import Duration
+from penstock.common.typeinfo import TypeInformation
+from penstock.datastream.connectors.base import (
+    Boundedness,
+    EnumeratorContext,
+    PolledSplitReader,
+    QueueEnumerator,
+    ReaderContext,
+    Source,
+)
+from penstock.datastream.formats.file_format import BulkFormat, FileFormat
+from penstock.datastream.formats.file_listing import (
+    DEFAULT_SPLIT_BYTES,
+    FileSplit,
+    group_bytes_for,
+    grouped,
+    list_files,
+)
+from penstock.model.errors import ConfigurationError
+from penstock.model.time import millis_of
+from penstock.runtime.elements import Batch
+
+
+@dataclass(frozen=True, slots=True)
+class _FileSettings:
+    """What the builder collected. `interval_ms` None: the files that are there at the start."""
+
+    file_format: FileFormat
+    paths: tuple[str, ...]
+    interval_ms: int | None = None
+    times: int = 1
+    split_bytes: int = DEFAULT_SPLIT_BYTES
+    is_splittable: bool = True
+
+
+class FileSource(Source):
+    """Made by a builder: `FileSource.for_record_stream_format(format, *paths).build()`."""
+
+    def __init__(self, settings: _FileSettings) -> None:
+        self._settings = settings
+
+    @staticmethod
+    def for_record_stream_format(stream_format: FileFormat, *paths: str) -> FileSourceBuilder:
+        return FileSourceBuilder(stream_format, paths)
+
+    @staticmethod
+    def for_bulk_file_format(bulk_format: BulkFormat, *paths: str) -> FileSourceBuilder:
+        return FileSourceBuilder(bulk_format, paths)
+
+    @property
+    def boundedness(self) -> Boundedness:
+        if self._settings.interval_ms is None:
+            return Boundedness.BOUNDED
+        return Boundedness.CONTINUOUS_UNBOUNDED
+
+    @property
+    def produced_type(self) -> TypeInformation | None:
+        return self._settings.file_format.produced_type
+
+    def validate(self) -> None:
+        list_files(self._settings.paths)
+
+    def create_enumerator(self, context: EnumeratorContext) -> QueueEnumerator:
+        return _FileEnumerator(context, self._settings)
+
+    def restore_enumerator(self, context: EnumeratorContext, state: Any) -> QueueEnumerator:
+        enumerator = _FileEnumerator(context, self._settings)
+        enumerator.restore(state)
+        return enumerator
+
+    def create_reader(self, context: ReaderContext) -> PolledSplitReader:
+        return _FileReader(context, self._settings.file_format)
+
+
+class FileSourceBuilder:
+    """Collects the settings."""
+
+    def __init__(self, file_format: FileFormat, paths: tuple[str, ...]) -> None:
+        if not isinstance(file_format, FileFormat):
+            raise TypeError(
+                f"FileSource takes a StreamFormat or BulkFormat, got {type(file_format).__name__}."
+            )
+        if not paths:
+            raise ConfigurationError("FileSource needs at least one path.")
+        self._format = file_format
+        self._paths = tuple(str(path) for path in paths)
+        self._interval_ms: int | None = None
+        self._times = 1
+        self._split_bytes = DEFAULT_SPLIT_BYTES
+        self._is_splittable = True
+
+    def monitor_continuously(self, discovery_interval: Duration) -> FileSourceBuilder:
+        """Never end; look for new files this often."""
+        interval_ms = millis_of(discovery_interval)
+        if interval_ms < 1:
+            raise ConfigurationError("monitor_continuously needs an interval of at least 1 ms.")
+        self._interval_ms = interval_ms
+        return self
+
+    def process_static_file_set(self) -> FileSourceBuilder:
+        """Read what is there at the start, then end (the default)."""
+        self._interval_ms = None
+        return self
+
+    def set_file_enumerator(self, file_enumerator: FileEnumeratorProvider) -> FileSourceBuilder:
+        self._is_splittable = file_enumerator.is_splittable
+        return self
+
+    def set_split_assigner(self, split_assigner: FileSplitAssignerProvider) -> FileSourceBuilder:
+        """Accepted: all machines read the same mounted files, so no split is nearer."""
+        return self
+
+    def set_split_size(self, size_bytes: int) -> FileSourceBuilder:
+        """Largest piece that one reader gets of a file. Not in PyFlink."""
+        if size_bytes < 1:
+            raise ConfigurationError(f"split size must be at least 1 byte, got {size_bytes}.")
+        self._split_bytes = size_bytes
+        return self
+
+    def repeat(self, times: int) -> FileSourceBuilder:
+        """Read the whole set this many times. Not in PyFlink."""
+        if times < 1:
+            raise ConfigurationError(f"repeat: times must be at least 1, got {times}.")
+        self._times = times
+        return self
+
+    def build(self) -> FileSource:
+        if self._interval_ms is not None and self._times > 1:
+            raise ConfigurationError(
+                "repeat() reads a known set of files; it does not go with monitor_continuously()."
+            )
+        return FileSource(
+            _FileSettings(
+                self._format,
+                self._paths,
+                self._interval_ms,
+                self._times,
+                self._split_bytes,
+                self._is_splittable,
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FileEnumeratorProvider:
+    """Whether files may be cut into pieces."""
+
+    is_splittable: bool
+
+    @staticmethod
+    def default_splittable_file_enumerator() -> FileEnumeratorProvider:
+        return FileEnumeratorProvider(is_splittable=True)
+
+    @staticmethod
+    def default_non_splittable_file_enumerator() -> FileEnumeratorProvider:
+        return FileEnumeratorProvider(is_splittable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FileSplitAssignerProvider:
+    """Kept for programs that name it."""
+
+    @staticmethod
+    def locality_aware_split_assigner() -> FileSplitAssignerProvider:
+        return FileSplitAssignerProvider()
+
+
+class _FileEnumerator(QueueEnumerator):
+    """Lists the files when it starts and, when it monitors, again and again."""
+
+    def __init__(self, context: EnumeratorContext, settings: _FileSettings) -> None:
+        super().__init__(context, (), is_final=settings.interval_ms is None)
+        self._context = context
+        self._settings = settings
+        self._seen: set[str] = set()
+        self._numbers = 0
+        self._is_restored = False
+
+    def restore(self, state: Any) -> None:
+        """Go on with what was not handed out; files that were seen are not read again."""
+        self._seen = set(state["seen"])
+        self._numbers = state["numbers"]
+        self._is_restored = True
+        self.add(state["splits"])
+
+    def snapshot_state(self) -> Any:
+        splits = super().snapshot_state()
+        return {"splits": splits, "seen": sorted(self._seen), "numbers": self._numbers}
+
+    def start(self) -> None:
+        if not self._is_restored:
+            self._discover()
+        if self._settings.interval_ms is not None:
+            self._context.call_periodically(self._settings.interval_ms, self._discover)
+
+    def _discover(self) -> None:
+        files = [path for path in self._listed() if path not in self._seen]
+        self._seen.update(files)
+        sizes = {path: Path(path).stat().st_size for path in files}
+        times = self._settings.times
+        group = group_bytes_for(
+            sum(sizes.values()) * times, self._context.parallelism(), self._settings.split_bytes
+        )
+        cut_at = {
+            path: group if self._settings.is_splittable else size for path, size in sizes.items()
+        }
+        file_format = self._settings.file_format
+        pieces = [
+            piece for path in files for piece in file_format.pieces(path, max(1, cut_at[path]))
+        ] * times
+        splits = list(grouped(pieces, self._numbers, group))
+        self._numbers += len(splits)
+        self.add(splits)
+
+    def _listed(self) -> list[str]:
+        """A monitored directory may still be empty or be replaced just now."""
+        try:
+            return list_files(self._settings.paths)
+        except (ConfigurationError, FileNotFoundError):
+            if self._settings.interval_ms is None:
+                raise
+            return []
+
+
+class _FileReader(PolledSplitReader):
+    def __init__(self, context: ReaderContext, file_format: FileFormat) -> None:
+        super().__init__(context)
+        self._format = file_format
+
+    def read(self, split: Any) -> Iterator[Batch]:
+        for piece in split.pieces:
+            yield from self._format.read(piece)
+
+    def split_id(self, split: FileSplit) -> int:
+        return split.number

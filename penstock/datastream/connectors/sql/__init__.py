@@ -1,0 +1,1 @@
+"""Tables of SQL databases as sink: transactions, staged rows, values."""

@@ -1,0 +1,280 @@
+"""Joins of two streams: in windows (join, co_group) and by distance in time (interval_join).
+
+Source: Flink JoinedStreams, CoGroupedStreams, KeyedStream.IntervalJoin, in Python style (PyFlink has none of them);
+differs: `side_output_late_data` exists for window joins too.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+
+from penstock.common.typeinfo import TypeInformation
+from penstock.datastream.building import adapters as adapt
+from penstock.datastream.functions import Function
+from penstock.datastream.output_tag import OutputTag
+from penstock.datastream.window import MergingWindowAssigner, Trigger, WindowAssigner
+from penstock.model.errors import GraphError
+from penstock.model.time import millis_of
+from penstock.runtime import operators as ops
+from penstock.runtime.context import UserFunction
+from penstock.runtime.keys import KeySelection
+from penstock.runtime.windowing import Evictor
+
+if TYPE_CHECKING:
+    from penstock.datastream.data_stream.data_stream import DataStream
+    from penstock.datastream.data_stream.keyed_stream import KeyedStream
+
+
+class JoinFunction(Function):
+    """One result for each pair of a key and window."""
+
+    @abstractmethod
+    def join(self, first: Any, second: Any) -> Any: ...
+
+
+class FlatJoinFunction(Function):
+    """Any number of results for each pair of a key and window."""
+
+    @abstractmethod
+    def join(self, first: Any, second: Any) -> Iterable[Any] | None: ...
+
+
+class CoGroupFunction(Function):
+    """All values of a key and window at once; one of the lists may be empty."""
+
+    @abstractmethod
+    def co_group(self, first: list[Any], second: list[Any]) -> Iterable[Any] | None: ...
+
+
+class ProcessJoinFunction(Function):
+    """Results, and side outputs (`yield tag, value`), for each pair of an interval join."""
+
+    class Context(ops.ProcessJoinContext):
+        """`get_left_timestamp()`, `get_right_timestamp()`, `get_timestamp()`: epoch ms."""
+
+    @abstractmethod
+    def process_element(
+        self, left: Any, right: Any, ctx: ProcessJoinFunction.Context
+    ) -> Iterable[Any] | None: ...
+
+
+class CoGroupedStreams:
+    """Made by `stream.co_group(other)`.
+
+    Example:
+        orders.co_group(payments).where(lambda o: o.id).equal_to(lambda p: p.order_id)
+            .window(TumblingEventTimeWindows.of(Duration.of_minutes(5)))
+            .apply(lambda orders, payments: [(len(orders), len(payments))])
+    """
+
+    def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
+        if stream1.get_execution_environment() is not stream2.get_execution_environment():
+            raise GraphError("join: the streams belong to different environments.")
+        self._streams = (stream1.values(), stream2.values())
+
+    def where(self, key_selector: Any, key_type: TypeInformation | None = None) -> Where:
+        """The key of the first stream's records: a callable, a KeySelector or a column."""
+        return Where(self, key_selector, key_type)
+
+    def _window_function(self, function: Any) -> ops.CoGroupFunction:
+        return ops.CoGroupFunction(adapt.co_group_function(function, CoGroupFunction))
+
+    def _keyed(
+        self, selectors: tuple[Any, Any], key_type: TypeInformation | None
+    ) -> tuple[KeyedStream, KeyedStream]:
+        first, second = self._streams
+        return first.key_by(selectors[0], key_type), second.key_by(selectors[1], key_type)
+
+
+class JoinedStreams(CoGroupedStreams):
+    """Made by `stream.join(other)`: an inner join of each key and window."""
+
+    def _window_function(self, function: Any) -> ops.CoGroupFunction:
+        if isinstance(function, FlatJoinFunction):
+            return ops.JoinFunction(UserFunction(function.join, function), is_flat=True)
+        return ops.JoinFunction(adapt.join_function(function, JoinFunction))
+
+
+class Where:
+    """The first stream has its key."""
+
+    def __init__(
+        self, streams: CoGroupedStreams, key_selector: Any, key_type: TypeInformation | None
+    ) -> None:
+        self._streams = streams
+        self._key_selector = key_selector
+        self._key_type = key_type
+
+    def equal_to(self, key_selector: Any, key_type: TypeInformation | None = None) -> EqualTo:
+        """The key of the second stream's records. Raises GraphError: another declared type than the first's."""
+        declared = [kind for kind in (self._key_type, key_type) if kind is not None]
+        if declared and declared[0] != declared[-1]:
+            raise GraphError(
+                f"The types of the keys do not match: where() declares {self._key_type}, equal_to() {key_type}. "
+                "Declare one type for both: equal keys of different types would not meet."
+            )
+        keyed = self._streams._keyed(  # ruff: ignore[private-member-access]
+            (self._key_selector, key_selector), declared[0] if declared else None
+        )
+        return EqualTo(self._streams, keyed)
+
+
+class EqualTo:
+    """Both streams have their keys."""
+
+    def __init__(self, streams: CoGroupedStreams, keyed: tuple[KeyedStream, KeyedStream]) -> None:
+        self._streams = streams
+        self._keyed = keyed
+
+    def window(self, assigner: WindowAssigner) -> WithWindow:
+        if not isinstance(assigner, WindowAssigner):
+            raise TypeError(
+                f"window takes a WindowAssigner, got {type(assigner).__name__}; for example "
+                "TumblingEventTimeWindows.of(Duration.of_seconds(10))."
+            )
+        return WithWindow(self._streams, self._keyed, assigner)
+
+
+class WithWindow:
+    """Everything but the function is known. Triggers and evictors see `TaggedUnion` records."""
+
+    def __init__(
+        self,
+        streams: CoGroupedStreams,
+        keyed: tuple[KeyedStream, KeyedStream],
+        assigner: WindowAssigner,
+    ) -> None:
+        self._streams = streams
+        self._keyed = keyed
+        self._assigner = assigner
+        self._trigger: Trigger | None = None
+        self._evictor: Evictor | None = None
+        self._lateness_ms = 0
+        self._late_tag: OutputTag | None = None
+
+    def trigger(self, trigger: Trigger) -> Self:
+        if isinstance(self._assigner, MergingWindowAssigner) and not trigger.can_merge():
+            raise GraphError(
+                f"A merging window assigner ({type(self._assigner).__name__}) cannot be used with a "
+                f"trigger that does not support merging ({type(trigger).__name__})."
+            )
+        self._trigger = trigger
+        return self
+
+    def evictor(self, evictor: Evictor) -> Self:
+        self._evictor = evictor
+        return self
+
+    def allowed_lateness(self, time_ms: Any) -> Self:
+        """How long after a window's end records still count: ms, Time or Duration."""
+        lateness_ms = millis_of(time_ms)
+        if lateness_ms < 0:
+            raise GraphError(f"allowed_lateness: must be 0 ms or more, got {lateness_ms}.")
+        self._lateness_ms = lateness_ms
+        return self
+
+    def side_output_late_data(self, output_tag: OutputTag) -> Self:
+        """Records that come after the allowed lateness go to this tag, as `TaggedUnion(side, value)`."""
+        self._late_tag = output_tag
+        return self
+
+    def apply(
+        self,
+        function: Callable[[Any, Any], Any] | JoinFunction | FlatJoinFunction | CoGroupFunction,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """For `join` a JoinFunction, FlatJoinFunction or `(first, second) -> result`; for `co_group` a
+        CoGroupFunction or `(list of first, list of second) -> iterable`.
+        """
+        window_function = self._streams._window_function(function)  # ruff: ignore[private-member-access]
+        operator = ops.WindowJoinOperator(
+            side_keys=_side_keys(self._keyed),
+            assigner=self._assigner,
+            trigger=self._trigger,
+            allowed_lateness_ms=self._lateness_ms,
+            late_tag=None if self._late_tag is None else self._late_tag.tag_id,
+            contents=ops.ListContents(evicting=self._evictor),
+            function=UserFunction(window_function.apply, window_function),
+        )
+        return _two_inputs(self._keyed, type(self._assigner).__name__, operator, output_type)
+
+
+class IntervalJoin:
+    """Made by `keyed.interval_join(other_keyed)`."""
+
+    def __init__(self, left: KeyedStream, right: KeyedStream) -> None:
+        self._keyed = (left, right)
+
+    def between(self, lower_bound: Any, upper_bound: Any) -> IntervalJoined:
+        """`lower_bound <= right timestamp - left timestamp <= upper_bound`: Time, Duration or ms, may be negative."""
+        try:
+            interval = ops.Interval(millis_of(lower_bound), millis_of(upper_bound))
+        except ValueError as error:
+            raise GraphError(str(error)) from None
+        return IntervalJoined(self._keyed, interval)
+
+
+class IntervalJoined:
+    """Everything but the function is known.
+
+    Example:
+        clicks.key_by(user).interval_join(buys.key_by(user))
+            .between(Duration.of_seconds(0), Duration.of_minutes(30))
+            .upper_bound_exclusive().process(ClickedBeforeBuying())
+    """
+
+    def __init__(self, keyed: tuple[KeyedStream, KeyedStream], interval: ops.Interval) -> None:
+        self._keyed = keyed
+        self._interval = interval
+        self._is_exclusive = (False, False)
+        self._late_tags: tuple[str | None, str | None] = (None, None)
+
+    def lower_bound_exclusive(self) -> Self:
+        self._is_exclusive = (True, self._is_exclusive[1])
+        return self
+
+    def upper_bound_exclusive(self) -> Self:
+        self._is_exclusive = (self._is_exclusive[0], True)
+        return self
+
+    def side_output_left_late_data(self, output_tag: OutputTag) -> Self:
+        """Records of the left stream that are behind the watermark go to this tag instead of being dropped."""
+        self._late_tags = (output_tag.tag_id, self._late_tags[1])
+        return self
+
+    def side_output_right_late_data(self, output_tag: OutputTag) -> Self:
+        self._late_tags = (self._late_tags[0], output_tag.tag_id)
+        return self
+
+    def process(
+        self, process_join_function: ProcessJoinFunction, output_type: TypeInformation | None = None
+    ) -> DataStream:
+        function = adapt.method_of(
+            process_join_function, ProcessJoinFunction, "process_element", "Interval Join"
+        )
+        operator = ops.IntervalJoinOperator(
+            function,
+            _side_keys(self._keyed),
+            self._interval,
+            self._is_exclusive,
+            self._late_tags,
+        )
+        return _two_inputs(self._keyed, "Interval Join", operator, output_type)
+
+
+def _side_keys(keyed: tuple[KeyedStream, KeyedStream]) -> tuple[KeySelection, KeySelection]:
+    return keyed[0].keys, keyed[1].keys
+
+
+def _two_inputs(
+    keyed: tuple[KeyedStream, KeyedStream],
+    name: str,
+    operator: Any,
+    output_type: TypeInformation | None,
+) -> DataStream:
+    first, second = keyed
+    to_second = (replace(upstream, input_index=1) for upstream in second.upstreams())
+    return first.add_operator(name, operator, output_type, (*first.upstreams(), *to_second))

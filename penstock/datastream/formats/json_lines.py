@@ -1,0 +1,130 @@
+"""Files with a JSON value on each line. Knows no enumerator.
+
+With a declared ROW of plain types, pyarrow parses whole blocks into columns. A block that it cannot read so is read line by line, as
+messages of JSON are (`penstock.datastream.formats.json`), which also names the line that is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation
+from penstock.datastream.formats.file_format import FileFormat
+from penstock.datastream.formats.file_listing import FilePiece
+from penstock.datastream.formats.json import JsonRowDeserializationSchema
+from penstock.datastream.formats.json_columns import json_schema_of, read_lines
+from penstock.datastream.formats.text_lines import ROWS_PER_BATCH, TextLineFormat, split_lines
+from penstock.model.errors import ConfigurationError, UserCodeError
+from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
+
+_BLOCK_BYTES: Final = 1 << 20
+
+
+class JsonLinesFormat(FileFormat):
+    """Each line that is not blank is one value. `timestamps`: the field, a LONG, that holds the records' timestamps in epoch ms."""
+
+    def __init__(
+        self, type_info: TypeInformation | None, charset_name: str, timestamps: str | None
+    ) -> None:
+        self._text = TextLineFormat(charset_name, _BLOCK_BYTES)
+        self._type = type_info
+        self._timestamps = timestamps
+        self._schema = json_schema_of(type_info)
+        self._parse: Callable[[str], Any] = json.loads
+        if isinstance(type_info, RowTypeInfo):
+            self._parse = _RowParser(JsonRowDeserializationSchema(type_info))
+        if timestamps is not None and not _is_long(self._schema, timestamps):
+            raise ConfigurationError(
+                f"json_lines_format: timestamps={timestamps!r} must name a LONG field of a ROW of plain types, but the type is "
+                f"{type_info}. Declare the field, or assign timestamps with a WatermarkStrategy."
+            )
+
+    @property
+    def produced_type(self) -> TypeInformation | None:
+        return self._type
+
+    def pieces(self, path: str, split_bytes: int) -> Iterator[FilePiece]:
+        return self._text.pieces(path, split_bytes)
+
+    def read(self, piece: FilePiece) -> Iterator[Batch]:
+        for text in self._text.texts(piece):
+            columns = None if self._schema is None else self._columns(text, self._schema)
+            if columns is not None:
+                yield columns
+            else:
+                yield from self._rows(text, piece.path)
+
+    def _columns(self, text: str | bytes, schema: pa.Schema) -> ColumnBatch | None:
+        """None: this block is one to read line by line."""
+        data = read_lines(self._text.as_utf8(text), schema)
+        if data is None:
+            return None
+        if self._timestamps is None:
+            return ColumnBatch(data, None)
+        stamps = data.column(self._timestamps)
+        return None if stamps.null_count else ColumnBatch(data, stamps.to_numpy())
+
+    def _rows(self, text: str | bytes, path: str) -> Iterator[Batch]:
+        lines = [line for line in split_lines(self._text.decoded(text)) if not _is_blank(line)]
+        for start in range(0, len(lines), ROWS_PER_BATCH):
+            values = _parsed(lines[start : start + ROWS_PER_BATCH], self._parse, path)
+            yield RowBatch(values, self._stamps(values, path))
+
+    def _stamps(self, rows: Sequence[Any], path: str) -> Any:
+        if self._timestamps is None:
+            return None
+        stamps = [row[self._timestamps] for row in rows]
+        wrong = next(
+            (row for row, stamp in zip(rows, stamps, strict=True) if type(stamp) is not int), None
+        )
+        if wrong is not None:
+            raise UserCodeError(
+                f"{path}: the field {self._timestamps!r} of a line is no timestamp: {wrong!r}. Correct the file, or leave "
+                "timestamps out and assign them with a WatermarkStrategy."
+            )
+        return np.array(stamps, np.int64)
+
+
+def _is_long(schema: pa.Schema | None, name: str) -> bool:
+    if schema is None or name not in schema.names:
+        return False
+    return bool(pa.types.is_int64(schema.field(name).type))
+
+
+def _is_blank(line: str) -> bool:
+    return not line or line.isspace()
+
+
+def _parsed(lines: Sequence[str], parse: Callable[[str], Any], path: str) -> list[Any]:
+    try:
+        return list(map(parse, lines))
+    except ValueError:
+        for line in lines:
+            _check(line, parse, path)
+        raise
+
+
+def _check(line: str, parse: Callable[[str], Any], path: str) -> None:
+    try:
+        parse(line)
+    except ValueError as error:
+        raise UserCodeError(
+            f"{path}: a line is not JSON: {error}. The line: {line[:200]!r}. Correct the file, or "
+            "read it with text_line_format and parse it in a flat_map that skips such lines."
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _RowParser:
+    """As messages of JSON are read."""
+
+    schema: JsonRowDeserializationSchema
+
+    def __call__(self, line: str) -> Any:
+        return self.schema.deserialize(line.encode())

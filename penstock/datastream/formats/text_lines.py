@@ -1,0 +1,171 @@
+"""Files with a record on each line: strings, or one column of them. Knows no enumerator. Source: Flink TextLineInputFormat."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import contextlib
+import gzip
+import io
+import lzma
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.common.serialization import known_charset
+from penstock.common.typeinfo import TypeInformation, Types
+from penstock.datastream.formats.file_format import FileFormat
+from penstock.datastream.formats.file_listing import FilePiece, cut
+from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
+
+CHUNK_BYTES: Final = 256 * 1024
+ROWS_PER_BATCH: Final = 4096
+COLUMN_ROWS: Final = 1 << 16
+DECOMPRESSORS: Final[dict[str, Callable[[str], Any]]] = {
+    ".gz": gzip.open,
+    ".gzip": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+}
+# In these a newline is one byte that is part of no other character, so that bytes can be cut there.
+NEWLINE_SAFE: Final = frozenset({"utf-8", "ascii", "iso8859-1", "iso8859-15", "cp1252"})
+
+
+class TextLineFormat(FileFormat):
+    """A line belongs to the piece in which its first byte stands."""
+
+    def __init__(self, charset_name: str, chunk_bytes: int = CHUNK_BYTES) -> None:
+        self._chunk_bytes = chunk_bytes
+        self._charset = codecs.lookup(known_charset(charset_name)).name
+
+    @property
+    def produced_type(self) -> TypeInformation | None:
+        return Types.STRING()
+
+    def pieces(self, path: str, split_bytes: int) -> Iterator[FilePiece]:
+        size = Path(path).stat().st_size
+        if self._charset in NEWLINE_SAFE and Path(path).suffix not in DECOMPRESSORS:
+            yield from cut(path, size, split_bytes)
+        elif size:
+            yield FilePiece(path, 0, None, size)
+
+    def read(self, piece: FilePiece) -> Iterator[Batch]:
+        for lines in self.lines(piece):
+            for start in range(0, len(lines), ROWS_PER_BATCH):
+                yield RowBatch(lines[start : start + ROWS_PER_BATCH])
+
+    def lines(self, piece: FilePiece) -> Iterator[list[str]]:
+        """Lists of lines, a chunk of the file each."""
+        for text in self.texts(piece):
+            yield split_lines(self.decoded(text))
+
+    def texts(self, piece: FilePiece) -> Iterator[str | bytes]:
+        """Whole lines, a chunk of the file each; bytes where they could be cut as such."""
+        opened = DECOMPRESSORS.get(Path(piece.path).suffix)
+        if opened is not None or self._charset not in NEWLINE_SAFE:
+            with (opened or io.FileIO)(piece.path) as file:
+                yield from _decoded_lines(file, self._charset, self._chunk_bytes)
+            return
+        with Path(piece.path).open("rb", buffering=0) as file:
+            yield from _line_bytes(file, piece.start, piece.stop, self._chunk_bytes)
+
+    def decoded(self, text: str | bytes) -> str:
+        """One of `texts` as text."""
+        return text.decode(self._charset, "replace") if isinstance(text, bytes) else text
+
+    def as_utf8(self, text: str | bytes) -> bytes:
+        """With line ends of one kind."""
+        if isinstance(text, bytes) and self._charset == "utf-8":
+            with contextlib.suppress(UnicodeDecodeError):
+                if not text.isascii():
+                    text.decode()  # which is quick, and tells whether it is text
+                return text if b"\r" not in text else text.replace(b"\r\n", b"\n")
+        return self.decoded(text).replace("\r\n", "\n").encode()
+
+
+class TextColumnFormat(TextLineFormat):
+    """The same lines as a column, cut without making any of them."""
+
+    def read(self, piece: FilePiece) -> Iterator[Batch]:
+        for text in self.texts(piece):
+            lines = _column_of(self.as_utf8(text))
+            data = pa.RecordBatch.from_arrays([lines], names=["value"])
+            for start in range(0, data.num_rows, COLUMN_ROWS):
+                yield ColumnBatch(data.slice(start, COLUMN_ROWS), None)
+
+
+def _column_of(text: bytes) -> pa.Array:
+    """Lines of UTF-8 as strings."""
+    newlines = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
+    ends = newlines - np.arange(len(newlines))  # as it is without them
+    if not text.endswith(b"\n"):
+        ends = np.append(ends, len(text) - len(newlines))
+    offsets = np.concatenate([[0], ends]).astype(np.int32)
+    buffers = [pa.py_buffer(offsets), pa.py_buffer(text.replace(b"\n", b""))]
+    return pa.StringArray.from_buffers(len(ends), *buffers)
+
+
+def _line_bytes(file: BinaryIO, start: int, stop: int | None, chunk_bytes: int) -> Iterator[bytes]:
+    """Whole lines whose first byte lies in [start, stop), as blocks of bytes."""
+    position = _first_line(file, start)
+    carry = b""
+    while stop is None or position < stop:
+        chunk = file.read(chunk_bytes)
+        data = carry + chunk
+        if not chunk:
+            if data:
+                yield data
+            return
+        if stop is not None and position + len(data) >= stop:
+            end = data.find(b"\n", stop - 1 - position)
+            if end >= 0:
+                yield data[: end + 1]
+                return
+        whole = data.rfind(b"\n") + 1
+        if whole:
+            yield data[:whole]
+        carry = data[whole:]
+        position += whole
+
+
+def _first_line(file: BinaryIO, start: int) -> int:
+    """Go to the first line that starts at or behind `start`; its position."""
+    if start == 0:
+        return 0
+    position = start - 1
+    file.seek(position)
+    while chunk := file.read(CHUNK_BYTES):
+        newline = chunk.find(b"\n")
+        if newline >= 0:
+            file.seek(position + newline + 1)
+            return position + newline + 1
+        position += len(chunk)
+    return position
+
+
+def _decoded_lines(file: Any, charset: str, chunk_bytes: int) -> Iterator[str]:
+    """Whole lines of a stream that cannot be cut, decoded as it comes."""
+    decoder = codecs.getincrementaldecoder(charset)("replace")
+    rest = ""
+    while data := file.read(chunk_bytes):
+        text = rest + decoder.decode(data)
+        end = text.rfind("\n") + 1
+        if end:
+            yield text[:end]
+        rest = text[end:]
+    rest += decoder.decode(b"", final=True)
+    if rest:
+        yield rest
+
+
+def split_lines(text: str) -> list[str]:
+    r"""Lines without their ends; only `\n` and `\r\n` end a line."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return lines

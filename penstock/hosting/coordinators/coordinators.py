@@ -1,0 +1,261 @@
+"""Source enumerators and sink committers of a job: user code on the driver, on one thread of its own.
+
+Source: Flink SourceCoordinator's executor, OperatorCoordinatorHolder. The JobManager's loop calls in and is called back
+through `Callbacks`; it never waits for this thread. What is told to tasks goes through the loop in the order in which it was
+said, so that a split that was assigned after a snapshot reaches its reader behind the order to take the same snapshot.
+"""
+
+from __future__ import annotations
+
+import functools
+import queue
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias
+
+from penstock.hosting.coordinators.source_coordinator import CoordinatedVertex, SourceCoordinator
+from penstock.hosting.shipping.pickling import deserialize
+from penstock.machines.sources.watermark_alignment import WatermarkAlignment
+from penstock.model.ids import AttemptId, ExecutionVertexId, JobId, VertexId
+from penstock.model.messages import (
+    Committable,
+    FailureInfo,
+    ReportedWatermark,
+    SourceEvent,
+    SplitRequest,
+)
+from penstock.runtime.checkpoint.two_phase_commit import RETRY_AFTER_MS
+from penstock.runtime.sink import Committer, Sink
+from penstock.runtime.sources.contract import Source
+from penstock.runtime.sources.operator import SourceOperator
+from penstock.runtime.watermarks.strategy import AlignmentParams
+
+_CLOSE_TIMEOUT_S: Final = 5.0
+
+Answer: TypeAlias = "Callable[[tuple[tuple[str, bytes], ...], str | None], None]"
+"""Takes (uid, state) of the coordinators that have one, and why it failed, None: it did not."""
+
+
+class Callbacks(Protocol):
+    """What coordinators tell the JobManager; thread-safe. Carried out in the order of the calls."""
+
+    def send_to_task(self, attempt_id: AttemptId, message: object) -> None: ...
+    def fail_job(self, failure: FailureInfo) -> None: ...
+    def job_finalized(self) -> None: ...
+
+
+class Coordinators:
+    """All coordinators of one job. Calls return at once; work is done in order on one thread."""
+
+    def __init__(
+        self, job_id: JobId, places: Sequence[CoordinatedVertex], callbacks: Callbacks
+    ) -> None:
+        self._job_prefix = job_prefix_of(job_id)
+        self._callbacks = callbacks
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        # A daemon: an enumerator that blocks for ever must not keep the program from ending.
+        self._thread = threading.Thread(target=self._run, name="penstock-coordinator", daemon=True)
+        self._thread.start()
+        self._is_closed = False
+        self._timers: set[threading.Timer] = set()
+        self._sources: dict[int, SourceCoordinator] = {}
+        self._groups: dict[str, WatermarkAlignment] = {}
+        for place in places:
+            if isinstance(place.coordinator, Source):
+                source = SourceCoordinator(place, place.coordinator, self)
+                self._sources[place.node_id] = source
+        self._committers = committers_of(places)
+
+    # ------------------------------------------------------------------ called by the loop
+
+    def start(self) -> None:
+        """Those that have not been restored begin from nothing."""
+        for source in self._sources.values():
+            self._submit(source.place.name, source.start)
+
+    def from_reader(self, message: SplitRequest | SourceEvent | ReportedWatermark) -> None:
+        """What a source's reader asks or tells."""
+        source = self._sources[message.node_id]
+        if isinstance(message, SplitRequest):
+            self._submit(source.place.name, lambda: source.handle_request(message))
+        elif isinstance(message, SourceEvent):
+            self._submit(source.place.name, lambda: source.handle_event(message))
+        else:
+            self._submit(source.place.name, lambda: source.note_watermark(message))
+
+    def reset(
+        self, vertices: Sequence[ExecutionVertexId], checkpoint_id: int | None = None
+    ) -> None:
+        """These subtasks start again, from a checkpoint if one is named: splits that it does not have go back."""
+        for source in self._sources.values():
+            subtasks = [v.subtask for v in vertices if v.vertex_id == source.place.vertex_id]
+            if subtasks:
+                give_back = functools.partial(source.give_back, subtasks, checkpoint_id)
+                self._submit(source.place.name, give_back)
+
+    def finalize(self, committables: Sequence[Committable]) -> None:
+        """Commit, then tell the JobManager."""
+
+        def commit() -> None:
+            commit_all(self._committers, committables, self._job_prefix)
+            self._callbacks.job_finalized()
+
+        self._submit("commit of the job's results", commit)
+
+    def snapshot(self, checkpoint_id: int, answer: Answer) -> None:
+        """Take the state of all. `answer` is called once, on their thread, or on this one when they are closed."""
+        if self._is_closed:
+            answer((), "the job is ending")
+        else:
+            self._work.put(lambda: self._snapshot(checkpoint_id, answer))
+
+    def checkpoint_ended(self, checkpoint_id: int, *, is_completed: bool) -> None:
+        """One that was aborted leaves its assignments with those before the next."""
+        if is_completed:
+            for source in self._sources.values():
+                self._submit(source.place.name, functools.partial(source.complete, checkpoint_id))
+
+    def restore(self, states: Sequence[tuple[str, bytes]]) -> None:
+        """All begin again, with these states, by uid; without one from the beginning."""
+        found = dict(states)
+        for source in self._sources.values():
+            state = found.get(source.place.uid)
+            self._submit(source.place.name, functools.partial(source.restore, state))
+
+    def close(self, *, is_committed: bool) -> None:
+        """End everything; without a commit, drop what attempts left behind. Waits a bounded time."""
+        self._is_closed = True
+        for timer in list(self._timers):
+            timer.cancel()
+        self._work.put(functools.partial(self._close_all, is_committed=is_committed))
+        self._work.put(None)
+        self._thread.join(_CLOSE_TIMEOUT_S)
+
+    # ------------------------------------------------------------------ on the coordinators' thread
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            work()
+
+    def _snapshot(self, checkpoint_id: int, answer: Answer) -> None:
+        states: list[tuple[str, bytes]] = []
+        failure: str | None = None
+        for source in self._sources.values():
+            try:
+                states.append((source.place.uid, source.snapshot(checkpoint_id)))
+            except Exception as error:
+                text = "".join(traceback.format_exception(error)).rstrip()
+                failure = f"the enumerator of '{source.place.name}' has no snapshot: {text}"
+                break
+        answer(tuple(states), failure)
+
+    def _close_all(self, *, is_committed: bool) -> None:
+        """Each whatever the others do: the job's outcome stands."""
+        for source in self._sources.values():
+            source.close()
+        if is_committed:
+            return
+        for committer in self._committers.values():
+            try:
+                committer.abort(self._job_prefix)
+            except Exception:
+                traceback.print_exc()
+
+    def _submit(self, name: str, work: Callable[[], None]) -> None:
+        def guarded() -> None:
+            if self._is_closed:
+                return
+            try:
+                work()
+            except Exception as error:
+                text = "".join(traceback.format_exception(error)).rstrip()
+                where = f"  in coordinator of: {name} (on the driver)"
+                failure = FailureInfo(type(error).__name__, f"{text}\n{where}", is_user_code=True)
+                self._callbacks.fail_job(failure)
+
+        self._work.put(guarded)
+
+    # ------------------------------------------------------------------ Surroundings of source coordinators
+
+    def send_to_task(self, attempt_id: AttemptId, message: object) -> None:
+        self._callbacks.send_to_task(attempt_id, message)
+
+    def group_of(self, alignment: AlignmentParams) -> WatermarkAlignment:
+        return self._groups.setdefault(alignment.group, WatermarkAlignment())
+
+    def call_periodically(
+        self, name: str, period_ms: int, call: Callable[[], None], is_wanted: Callable[[], bool]
+    ) -> None:
+        if self._is_closed:
+            return
+
+        def fire() -> None:
+            self._timers.discard(timer)
+            if is_wanted():
+                self._submit(name, call)
+                self.call_periodically(name, period_ms, call, is_wanted)
+
+        timer = threading.Timer(period_ms / 1000, fire)
+        timer.daemon = True
+        self._timers.add(timer)
+        timer.start()
+
+
+def job_prefix_of(job_id: JobId) -> str:
+    """What the names of all hidden files of a job start with."""
+    return job_id[:16]
+
+
+def committers_of(places: Sequence[CoordinatedVertex]) -> dict[int, Committer]:
+    """By node, of the sinks that have one."""
+    made = {
+        place.node_id: place.coordinator.create_committer()
+        for place in places
+        if isinstance(place.coordinator, Sink)
+    }
+    return {node_id: committer for node_id, committer in made.items() if committer is not None}
+
+
+def commit_all(
+    committers: Mapping[int, Committer],
+    committables: Sequence[Committable],
+    job_prefix: str,
+    wait_s: Callable[[float], None] = time.sleep,
+) -> None:
+    """Make these visible and drop what else the job's attempts left behind. May be done again.
+
+    Waits where a committer puts something off; it is the committer's to give up.
+    """
+    by_node: dict[int, list[bytes]] = {}
+    for committable in committables:
+        by_node.setdefault(committable.node_id, []).append(committable.payload)
+    for node_id, committer in committers.items():
+        put_off = committer.commit([deserialize(data) for data in by_node.get(node_id, [])])
+        while put_off:
+            wait_s(RETRY_AFTER_MS / 1000)
+            put_off = committer.commit(put_off)
+        committer.abort(job_prefix)
+
+
+def coordinated_vertices(
+    vertices: Mapping[VertexId, Any], nodes: Mapping[int, Any]
+) -> list[CoordinatedVertex]:
+    """Where the live coordinators of a program ended up in the JobGraph."""
+    return [
+        CoordinatedVertex(
+            vertex.vertex_id, info.node_id, info.name, vertex.parallelism,
+            nodes[info.node_id].coordinator, alignment_of(nodes[info.node_id].operator), info.uid,
+        )
+        for vertex in vertices.values()
+        for info in vertex.operators
+        if nodes[info.node_id].coordinator is not None
+    ]  # fmt: skip
+
+
+def alignment_of(operator: object) -> AlignmentParams | None:
+    """Of a source operator whose watermark strategy has one."""
+    if not isinstance(operator, SourceOperator):
+        return None
+    return operator.watermark_strategy.alignment

@@ -1,0 +1,231 @@
+"""One source on the driver: its enumerator, its readers, who was given which splits. On the coordinators' thread only.
+
+Knows no thread and no wire. Source: Flink SourceCoordinator, SourceCoordinatorContext (spec 11.1).
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from penstock.hosting.shipping.pickling import deserialize, serialize
+from penstock.machines.sources.split_assignment import NO_CHECKPOINT, SplitAssignmentTracker
+from penstock.machines.sources.watermark_alignment import WatermarkAlignment
+from penstock.model.errors import ExternalError
+from penstock.model.ids import AttemptId, VertexId
+from penstock.model.messages import (
+    AddSplits,
+    MaxAllowedWatermark,
+    NoMoreSplits,
+    ReportedWatermark,
+    SourceEvent,
+    SplitRequest,
+)
+from penstock.runtime.sources.contract import EnumeratorContext, Source, SplitEnumerator
+from penstock.runtime.watermarks.strategy import AlignmentParams
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatedVertex:
+    """A job vertex with the live object that its operator `node_id` brings along. `uid`: of that operator."""
+
+    vertex_id: VertexId
+    node_id: int
+    name: str
+    parallelism: int
+    coordinator: object
+    alignment: AlignmentParams | None = None
+    uid: str = ""
+
+
+class Surroundings(Protocol):
+    """What a source coordinator needs of the others and of the driver."""
+
+    def send_to_task(self, attempt_id: AttemptId, message: object) -> None: ...
+    def group_of(self, alignment: AlignmentParams) -> WatermarkAlignment: ...
+    def call_periodically(
+        self, name: str, period_ms: int, call: Callable[[], None], is_wanted: Callable[[], bool]
+    ) -> None:
+        """On the coordinators' thread, as long as `is_wanted` says so."""
+
+
+class SourceCoordinator:
+    """`enumerator` None: not started yet, or closed."""
+
+    def __init__(self, place: CoordinatedVertex, source: Source, around: Surroundings) -> None:
+        self.place = place
+        self.enumerator: SplitEnumerator | None = None
+        self.readers: dict[int, AttemptId] = {}
+        self._source = source
+        self._around = around
+        self._past: dict[int, int] = {}
+        self._assigned = SplitAssignmentTracker()
+        self._context: _EnumeratorContext | None = None
+        self._is_announcing = False
+
+    # ------------------------------------------------------------------ life
+
+    def start(self) -> None:
+        """Unless it was restored already."""
+        if self.enumerator is None:
+            self._begin(self._source.create_enumerator)
+
+    def restore(self, state: bytes | None) -> None:
+        """A new enumerator, from its part of a checkpoint; None: from the beginning. The old one is closed."""
+        self.close()
+        self._assigned = SplitAssignmentTracker()
+        if state is None:
+            self._begin(self._source.create_enumerator)
+        else:
+            found = deserialize(state)
+            self._begin(lambda context: self._source.restore_enumerator(context, found))
+
+    def close(self) -> None:
+        """Never raises: what the enumerator raises is shown."""
+        enumerator, self.enumerator = self.enumerator, None
+        if self._context is not None:
+            self._context.is_current = False
+        for subtask in list(self.readers):
+            self._forget(subtask)
+        if enumerator is not None:
+            try:
+                enumerator.close()
+            except Exception:
+                traceback.print_exc()
+
+    def _begin(self, make: Callable[[EnumeratorContext], SplitEnumerator]) -> None:
+        self._context = _EnumeratorContext(self)
+        self.enumerator = make(self._context)
+        self.enumerator.start()
+        alignment = self.place.alignment
+        if alignment is not None and not self._is_announcing:
+            self._is_announcing = True
+            self._around.call_periodically(
+                self.place.name, alignment.update_interval_ms, self._announce, lambda: True
+            )
+
+    # ------------------------------------------------------------------ readers
+
+    def handle_request(self, request: SplitRequest) -> None:
+        if self.enumerator is not None:
+            self._register(request.attempt_id)
+            self.enumerator.handle_split_request(request.attempt_id.subtask, request.host)
+
+    def handle_event(self, told: SourceEvent) -> None:
+        if self.enumerator is not None:
+            self._register(told.attempt_id)
+            self.enumerator.handle_source_event(told.attempt_id.subtask, told.event)
+
+    def note_watermark(self, report: ReportedWatermark) -> None:
+        """A reader that was restored with splits may report before it asks for any."""
+        alignment = self.place.alignment
+        is_past = report.attempt_id.attempt <= self._past.get(report.attempt_id.subtask, -1)
+        if self.enumerator is not None and alignment is not None and not is_past:
+            self._register(report.attempt_id)
+            place = (self.place.node_id, report.attempt_id.subtask)
+            self._around.group_of(alignment).report(place, report.watermark_ms)
+
+    def _register(self, attempt_id: AttemptId) -> None:
+        assert self.enumerator is not None
+        if self.readers.get(attempt_id.subtask) != attempt_id:
+            self.readers[attempt_id.subtask] = attempt_id
+            self.enumerator.add_reader(attempt_id.subtask)
+
+    def give_back(self, subtasks: Sequence[int], checkpoint_id: int | None) -> None:
+        """These begin again with the checkpoint, which has the splits that they were given before it."""
+        if self.enumerator is None:
+            return
+        for subtask in subtasks:
+            self._forget(subtask)
+        for subtask in subtasks:
+            since = NO_CHECKPOINT if checkpoint_id is None else checkpoint_id
+            splits = self._assigned.reset(subtask, since)
+            if splits:
+                self.enumerator.add_splits_back(splits, subtask)
+
+    def _forget(self, subtask: int) -> None:
+        former = self.readers.pop(subtask, None)
+        if former is not None:
+            self._past[subtask] = former.attempt
+        if self.place.alignment is not None:
+            group = self._around.group_of(self.place.alignment)
+            group.forget((self.place.node_id, subtask))
+
+    def _announce(self) -> None:
+        alignment = self.place.alignment
+        assert alignment is not None
+        allowed_ms = self._around.group_of(alignment).max_allowed_ms(alignment.max_drift_ms)
+        if allowed_ms is None:
+            return
+        for attempt_id in self.readers.values():
+            message = MaxAllowedWatermark(attempt_id, self.place.node_id, allowed_ms)
+            self._around.send_to_task(attempt_id, message)
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def snapshot(self, checkpoint_id: int) -> bytes:
+        """What is not assigned yet, and where to look for more. What is assigned later is not in this checkpoint.
+
+        Raises: ExternalError: there is no enumerator. What the enumerator raises, or pickling its state.
+        """
+        if self.enumerator is None:
+            raise ExternalError(f"the enumerator of '{self.place.name}' is not running")
+        state = serialize(self.enumerator.snapshot_state())
+        self._assigned.checkpoint(checkpoint_id)
+        return state
+
+    def complete(self, checkpoint_id: int) -> None:
+        """What was assigned before it never comes back."""
+        self._assigned.complete(checkpoint_id)
+
+    # ------------------------------------------------------------------ what the enumerator asks for
+
+    def assign(self, subtask: int, splits: Sequence[Any]) -> None:
+        attempt_id = self.readers.get(subtask)
+        if attempt_id is None or not splits:
+            return
+        self._assigned.assign(subtask, splits)
+        message = AddSplits(attempt_id, self.place.node_id, serialize(list(splits)))
+        self._around.send_to_task(attempt_id, message)
+
+    def no_more_splits(self, subtask: int) -> None:
+        attempt_id = self.readers.get(subtask)
+        if attempt_id is not None:
+            self._around.send_to_task(attempt_id, NoMoreSplits(attempt_id, self.place.node_id))
+
+    def call_periodically(
+        self, period_ms: int, call: Callable[[], None], is_wanted: Callable[[], bool]
+    ) -> None:
+        self._around.call_periodically(self.place.name, period_ms, call, is_wanted)
+
+
+class _EnumeratorContext:
+    """`runtime.sources.contract.EnumeratorContext` of one enumerator; one that was replaced is not listened to any more."""
+
+    def __init__(self, coordinator: SourceCoordinator) -> None:
+        self.is_current = True
+        self._coordinator = coordinator
+
+    def parallelism(self) -> int:
+        return self._coordinator.place.parallelism
+
+    def registered_readers(self) -> Sequence[int]:
+        return sorted(self._coordinator.readers)
+
+    def assign_splits(self, subtask: int, splits: Sequence[Any]) -> None:
+        if self.is_current:
+            self._coordinator.assign(subtask, splits)
+
+    def signal_no_more_splits(self, subtask: int) -> None:
+        if self.is_current:
+            self._coordinator.no_more_splits(subtask)
+
+    def call_periodically(self, period_ms: int, call: Callable[[], None]) -> None:
+        def call_if_current() -> None:
+            if self.is_current:
+                call()
+
+        if self.is_current:
+            self._coordinator.call_periodically(period_ms, call_if_current, lambda: self.is_current)

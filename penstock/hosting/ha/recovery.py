@@ -1,0 +1,98 @@
+"""What becomes of a job that another driver had: its leftovers, its recorded result, its end elsewhere."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from penstock.hosting.checkpoints.keeper import SavepointFailed
+from penstock.hosting.coordinators.coordinators import commit_all, committers_of, job_prefix_of
+from penstock.hosting.ha.election import Claim, SubmittedJob
+from penstock.hosting.ha.guard import RecordedResult
+from penstock.hosting.ha.store import Ended
+from penstock.model.checkpoint_statistics import CheckpointStatistics
+from penstock.model.checkpoints import CheckpointType
+from penstock.model.errors import JobExecutionError
+from penstock.model.ids import JobId
+from penstock.model.messages import TaskIo
+from penstock.model.program import JobControl, JobOutcome
+from penstock.model.states import JobStatus
+
+
+class EndedJob:
+    """`model.program.JobControl` of a job that is over."""
+
+    def __init__(self, job_id: JobId, outcome: JobOutcome) -> None:
+        self._job_id = job_id
+        self._outcome = outcome
+
+    @property
+    def job_id(self) -> JobId:
+        return self._job_id
+
+    def status(self) -> JobStatus:
+        return self._outcome.status
+
+    def wait(self, timeout_s: float | None = None) -> JobOutcome:
+        return self._outcome
+
+    def cancel(self) -> None:
+        return
+
+    def start_savepoint(
+        self, kind: CheckpointType, directory: str | None
+    ) -> Callable[[float | None], str]:
+        raise SavepointFailed(f"no savepoint was taken: job {self._job_id} has ended")
+
+    def checkpoints(self) -> CheckpointStatistics:
+        return CheckpointStatistics()  # the other driver has them
+
+    def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
+        return []  # its tasks are gone
+
+    def collect(self, stream: str) -> Iterator[list[Any]]:
+        raise JobExecutionError(
+            f"job {self._job_id} was run by another driver, and its rows went there. Run it again, or write "
+            "them to a file sink."
+        )
+
+
+def told_of_recovery(claim: Claim) -> str:
+    graph = claim.job.graph
+    what = f"job '{graph.name}' ({graph.job_id}) of driver {claim.former} is taken over"
+    if claim.result is not None:
+        return f"{what}: it was {claim.result.status} already, which is carried out once more"
+    found = claim.keeper.former_checkpoints
+    if not found:
+        return f"{what}: it has completed no checkpoint, so it begins at its sources' start"
+    return f"{what}: it goes on from checkpoint {found[-1][0]} ({found[-1][1]})"
+
+
+def ended_elsewhere(ended: Ended) -> JobControl:
+    """The job ended at the driver that we waited for."""
+    outcome = JobOutcome(JobStatus(ended.status), ended.net_runtime_ms, ended.failure)
+    return EndedJob(JobId(ended.job_id), outcome)
+
+
+def drop_leftovers(job: SubmittedJob) -> None:
+    """What the former driver's tasks wrote and nobody has committed."""
+    for committer in committers_of(job.coordinated).values():
+        committer.abort(job_prefix_of(job.graph.job_id))
+
+
+def finish_recorded(claim: Claim, result: RecordedResult) -> JobControl:
+    """The former driver had decided the job's end and died carrying it out: do that again, not the job."""
+    job, failure = claim.job, result.failure
+    status = result.status
+    try:
+        if status is JobStatus.FINISHED:
+            prefix = job_prefix_of(job.graph.job_id)
+            commit_all(committers_of(job.coordinated), result.committables, prefix)
+        else:
+            drop_leftovers(job)
+    except Exception as error:
+        status, failure = JobStatus.FAILED, "".join(traceback.format_exception(error))
+    outcome = JobOutcome(status, result.net_runtime_ms, failure)
+    claim.keeper.close(RecordedResult(status, result.net_runtime_ms, failure))
+    return EndedJob(job.graph.job_id, outcome)

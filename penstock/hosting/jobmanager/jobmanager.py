@@ -1,0 +1,383 @@
+"""JobManager: the asyncio shell around JobMaster and ResourceManager of one job, in one thread of the driver.
+
+Source: Flink JobMaster, ResourceManager and Dispatcher's shells. Events come from TaskManagers' connections,
+timers and the program; each goes into a machine, and the effects that come out are carried out in order.
+Nothing here decides: deciding is the machines' affair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from penstock.hosting.checkpoints.keeper import keeper_of, settled
+from penstock.hosting.checkpoints.port import NoCheckpoints
+from penstock.hosting.coordinators.coordinators import Coordinators
+from penstock.hosting.ha.guard import RecordedResult
+from penstock.hosting.jobmanager.control_server import ControlServer
+from penstock.hosting.jobmanager.driver_streams import CollectStream, DriverStreams
+from penstock.hosting.jobmanager.links import Links
+from penstock.hosting.jobmanager.machine_shell import JobParts, MachineShell, now_ms
+from penstock.hosting.jobmanager.taskmanager_watch import TaskManagerWatch
+from penstock.hosting.observer import guarded
+from penstock.hosting.provider import MasterAddress
+from penstock.hosting.wire.handshake import ROLE_SUPERVISOR, Credentials
+from penstock.machines.job.job_master import JobMaster
+from penstock.model.deployment import TaskManagerLocation
+from penstock.model.errors import ExternalError, UserError
+from penstock.model.ids import AttemptId, BlobKey, FencingToken, ResourceId
+from penstock.model.messages import (
+    AcknowledgeCheckpoint,
+    CancelJob,
+    CheckpointAcknowledged,
+    CheckpointDeclined,
+    DeclineCheckpoint,
+    DriverData,
+    FailJob,
+    FailureInfo,
+    FinalCheckpointAwaited,
+    Heartbeat,
+    JobEvent,
+    JobFinalized,
+    OfferSlots,
+    PartitionDataProduced,
+    ProcessEnded,
+    RegisterTaskManager,
+    RegistrationAccepted,
+    ReportedWatermark,
+    ResourceTick,
+    SlotFreed,
+    SlotsOffered,
+    SourceEvent,
+    SplitRequest,
+    StartScheduling,
+    TaskIoReported,
+    TaskManagerRegistered,
+    TaskReported,
+    TaskStateChanged,
+    UserOutput,
+    WaitsForFinalCheckpoint,
+)
+from penstock.model.states import JobStatus
+
+_LOG: Final = logging.getLogger(__name__)
+_TICK_S: Final = 0.1
+_MODULES_KEY: Final = BlobKey("modules-user")
+_KEEPS_OUTPUT: Final = frozenset({JobStatus.FINISHED, JobStatus.SUSPENDED})
+
+
+class JobManager:
+    """`start`, then `wait`; `cancel` and `collect` from any thread."""
+
+    def __init__(self, parts: JobParts) -> None:
+        silence_s = min(parts.settings.silence_timeout_s, parts.guard.silence_s)
+        settings = replace(parts.settings, silence_timeout_s=silence_s)
+        observer = guarded(parts.observer)
+        self.parts = parts = replace(parts, settings=settings, observer=observer)
+        self.job_graph = parts.job_graph
+        self.job_id = parts.job_graph.job_id
+        self.ended = threading.Event()
+        self.started_ms = now_ms()
+        self.ended_ms = 0
+        self._done = asyncio.Event()
+        self._broken: BaseException | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="penstock-jobmanager", daemon=True)
+        token = FencingToken(secrets.token_hex(8))
+        self.credentials = Credentials(secrets.token_bytes(32), token, self.job_id)
+        self.coordinators = Coordinators(self.job_id, parts.coordinated, self)
+        self._streams = DriverStreams(self.send_to_task, settings.holds_results)
+        self.keeper = keeper_of(
+            self.job_id, settings.storage, self.coordinators, parts.guard, self.feed_soon
+        )
+        self.shell = MachineShell(
+            parts,
+            Links(token),
+            self.coordinators,
+            self._streams,
+            self.keeper or NoCheckpoints(),
+            self._done.set,
+        )
+        self.watch = TaskManagerWatch(
+            self.shell, parts.provider, observer, settings, self._done.is_set
+        )
+
+    @property
+    def status(self) -> JobStatus:
+        return self.shell.status
+
+    @property
+    def failure(self) -> FailureInfo | None:
+        return self.shell.failure
+
+    @property
+    def job_master(self) -> JobMaster:
+        """For looking only."""
+        return self.shell.job_master
+
+    # ------------------------------------------------------------------ the program's side
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def cancel(self) -> None:
+        self.feed_soon(CancelJob)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Whether the job has ended and everything of it is gone."""
+        return self.ended.wait(timeout_s)
+
+    def drop_collected(self) -> None:
+        """Before `start`: there is no program that would take the rows of collect streams."""
+        self._streams.has_reader = False
+
+    def collect(self, stream: str) -> CollectStream:
+        return self._streams.collect(stream)
+
+    # ------------------------------------------------------------------ Callbacks of coordinators
+
+    def send_to_task(self, attempt_id: AttemptId, message: object) -> None:
+        """Any thread. Messages for attempts that ended are dropped."""
+        self._soon(lambda: self.shell.send_in_turn(attempt_id, message))
+
+    def fail_job(self, failure: FailureInfo) -> None:
+        self.feed_soon(lambda now: FailJob(failure, now))
+
+    def job_finalized(self) -> None:
+        self.feed_soon(JobFinalized)
+
+    def feed_soon(self, make: Callable[[int], JobEvent]) -> None:
+        """Any thread. The event that is made of the time when it is its turn."""
+        self._soon(lambda: self.shell.feed_job(make(now_ms())))
+
+    def _soon(self, call: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the job is over
+            self._loop.call_soon_threadsafe(call)
+
+    # ------------------------------------------------------------------ the loop
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._main())
+        except Exception as error:
+            text = "job=%s %s->FAILED cause=the JobManager broke"
+            _LOG.error(text, self.job_id, self.shell.status, exc_info=error)
+            self.shell.status = JobStatus.FAILED
+            is_ours = not isinstance(error, UserError | ExternalError)
+            text = "".join(traceback.format_exception(error)) if is_ours else str(error)
+            self.shell.failure = FailureInfo(type(error).__name__, text)
+            self.parts.observer.engine_failed(error)
+        finally:
+            try:
+                self._finish()
+            finally:
+                self.ended_ms = now_ms()
+                self.ended.set()  # whatever happened: who waits must come back
+
+    async def _main(self) -> None:
+        self._loop.set_exception_handler(self._on_loop_error)
+        server = ControlServer(self.credentials, self)
+        endpoint = self.parts.provider.control_endpoint
+        port = await server.open(endpoint)
+        interval = self.parts.settings.heartbeat_interval_s
+        master = MasterAddress(
+            endpoint.dialled_host,
+            port,
+            self.credentials,
+            interval,
+            self.parts.settings.task,
+            self.parts.settings.silence_timeout_s,
+        )
+        self.parts.provider.open(master, self._on_host_ended)
+        self.shell.feed_job(StartScheduling(now_ms()))
+        self.coordinators.start()  # those that the start has not restored
+        ticker = asyncio.create_task(self._tick())
+        ticker.add_done_callback(self._on_ticker_end)
+        await self._done.wait()
+        await settled(self.keeper, lambda: self._broken is not None)
+        ticker.cancel()
+        server.close()
+        for resource_id in self.shell.links.everybody():
+            self.shell.end_taskmanager(resource_id, f"job {self.status}")
+        await self.shell.links.drained()
+        if self._broken is not None:
+            raise self._broken
+
+    def _on_loop_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, BaseException) and self._broken is None:
+            self._broken = error
+            self._done.set()
+
+    def _on_ticker_end(self, ticker: asyncio.Task[None]) -> None:
+        """Without ticks nobody would miss a silent TaskManager: the job ends with the error instead."""
+        if not ticker.cancelled() and ticker.exception() is not None:
+            self._on_loop_error(self._loop, {"exception": ticker.exception()})
+
+    def _finish(self) -> None:
+        """After the loop: make sure that nothing of the job is left, each step whatever the others do."""
+        steps: tuple[Callable[[], None], ...] = (
+            self._end_leadership,
+            self.parts.provider.close,
+            self.shell.links.close,
+            self._cancel_tasks,
+            self._close_coordinators,
+            lambda: self.parts.guard.close(self._result()),
+            lambda: self._streams.end(self._failure_text()),
+            self._loop.close,
+            lambda: self.parts.observer.job_ended(self.status, self.job_master),
+        )
+        for step in steps:
+            try:
+                step()
+            except Exception as error:
+                _LOG.error("job=%s clean-up failed", self.job_id, exc_info=error)
+                self.parts.observer.engine_failed(error)
+
+    def _close_coordinators(self) -> None:
+        """What was written and not committed stays for whoever goes on from a checkpoint that is kept."""
+        is_kept = self.keeper is not None and self.keeper.keeps_own
+        self.coordinators.close(is_committed=is_kept or self.status in _KEEPS_OUTPUT)
+        if self.keeper is not None:
+            self.keeper.close(is_over=self.status.is_globally_terminal)
+
+    def _end_leadership(self) -> None:
+        """Before anything is cleaned up: a job that another driver leads is not ours to end."""
+        result = self._result()
+        cause = None if result is None else self.parts.guard.end(result)
+        if cause is not None:
+            _LOG.warning("job=%s %s->SUSPENDED cause=%s", self.job_id, self.status, cause)
+            self.shell.status = JobStatus.SUSPENDED
+            self.shell.failure = FailureInfo("JobSuspendedError", cause)
+
+    def _result(self) -> RecordedResult | None:
+        """None: suspended, so not ended."""
+        if not self.status.is_globally_terminal:
+            return None
+        return RecordedResult(self.status, now_ms() - self.started_ms, self.failure_text)
+
+    def _cancel_tasks(self) -> None:
+        self._loop.run_until_complete(asyncio.sleep(0))
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+        self._loop.run_until_complete(asyncio.sleep(0))
+
+    @property
+    def failure_text(self) -> str | None:
+        """The first failure, its kind included (a user's traceback ends in its own)."""
+        failure = self.failure
+        if failure is None or failure.is_user_code or failure.kind in failure.text:
+            return failure.text if failure is not None else None
+        return f"{failure.kind}: {failure.text}"
+
+    def _failure_text(self) -> str | None:
+        if self.status in {JobStatus.FAILED, JobStatus.SUSPENDED}:
+            return self.failure_text or "the job failed"
+        return "the job was cancelled" if self.status is JobStatus.CANCELED else None
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            self.watch.tick()
+            self.shell.tend_leadership()
+            self.shell.feed_resources(ResourceTick(now_ms()))
+            self.parts.observer.tick(self.shell.job_master)
+
+    # ------------------------------------------------------------------ Listener of the control server
+
+    def received(self, role: int, message: Any, writer: asyncio.StreamWriter) -> ResourceId | None:
+        """One message; the sender's id when it tells it."""
+        if isinstance(message, Heartbeat):
+            self._on_heartbeat(role, message, writer)
+            return message.resource_id
+        if isinstance(message, ProcessEnded):
+            self.watch.lost(message.resource_id, message.cause)
+            return message.resource_id
+        if isinstance(message, RegisterTaskManager):
+            self._on_register(message, writer)
+            return message.resource_id
+        take = _TAKEN.get(type(message))
+        if take is not None:
+            take(self, message)
+        else:
+            self.shell.answer(message)
+        return None
+
+    def disconnected(self, resource_id: ResourceId, cause: str) -> None:
+        self.watch.disconnected(resource_id, cause)
+
+    def _on_register(self, message: RegisterTaskManager, writer: asyncio.StreamWriter) -> None:
+        location = TaskManagerLocation(message.resource_id, message.host, message.data_port)
+        self.shell.links.register(location, writer)
+        self.watch.registered(message.resource_id)
+        self.parts.provider.registered(message.resource_id)
+        text = "job=%s taskmanager=%s REGISTERED host=%s slots=%d pid=%d"
+        name = message.resource_id
+        _LOG.info(text, self.job_id, name, message.host, message.slots, message.pid)
+        self.parts.observer.taskmanager_registered(message)
+        accepted = RegistrationAccepted(self.shell.links.fencing_token)
+        self.shell.links.send(message.resource_id, accepted)
+        if self.parts.modules:
+            self.shell.links.send_blob_once(message.resource_id, _MODULES_KEY, self.parts.modules)
+        registered = TaskManagerRegistered(location, message.slots, now_ms(), message.size)
+        self.shell.feed_resources(registered)
+
+    def _on_heartbeat(self, role: int, message: Heartbeat, writer: asyncio.StreamWriter) -> None:
+        if role == ROLE_SUPERVISOR:
+            self.shell.links.supervise(message.resource_id, writer)
+            self.watch.supervisor_heard(message.resource_id, message.progress)
+            return
+        self.watch.heard(message.resource_id)
+        if message.ios:
+            self.shell.feed_job(TaskIoReported(message.ios, now_ms()))
+
+    def _on_reader(self, message: SplitRequest | SourceEvent | ReportedWatermark) -> None:
+        if message.attempt_id in self.shell.where:
+            self.coordinators.from_reader(message)
+
+    def _on_slot_freed(self, message: SlotFreed) -> None:
+        slot, name = message.allocation_id, message.resource_id
+        _LOG.debug("job=%s slot=%s FREE taskmanager=%s", self.job_id, slot, name)
+        self.shell.feed_job(message)
+        self.shell.feed_resources(message)
+
+    def _on_offers(self, message: OfferSlots) -> None:
+        location = self.shell.links.location(message.resource_id)
+        if location is not None:
+            self.shell.feed_job(SlotsOffered(location, message.offers, now_ms()))
+
+    def _on_driver_data(self, data: DriverData) -> None:
+        if data.attempt_id in self.shell.where:  # else: of an attempt that a restart has replaced
+            self._streams.put(data)
+
+    def _on_host_ended(self, resource_id: ResourceId, cause: str) -> None:
+        """Any thread."""
+        self._soon(lambda: self.watch.host_ended(resource_id, cause))
+
+
+_TAKEN: Final[dict[type, Callable[[JobManager, Any], None]]] = {
+    TaskStateChanged: lambda own, told: own.shell.feed_job(TaskReported(told, now_ms())),
+    AcknowledgeCheckpoint: lambda own, told: own.shell.feed_job(
+        CheckpointAcknowledged(told, now_ms())
+    ),
+    DeclineCheckpoint: lambda own, told: own.shell.feed_job(CheckpointDeclined(told, now_ms())),
+    WaitsForFinalCheckpoint: lambda own, told: own.shell.feed_job(
+        FinalCheckpointAwaited(told.attempt_id, now_ms())
+    ),
+    PartitionDataProduced: lambda own, told: own.shell.feed_job(told),
+    OfferSlots: JobManager._on_offers,
+    SplitRequest: JobManager._on_reader,
+    SourceEvent: JobManager._on_reader,
+    ReportedWatermark: JobManager._on_reader,
+    DriverData: JobManager._on_driver_data,
+    UserOutput: lambda own, told: own.parts.observer.user_output(told, own.job_graph),
+    SlotFreed: JobManager._on_slot_freed,
+}

@@ -1,0 +1,425 @@
+"""JobMaster and ResourceManager of one job, with their effects carried out. On the JobManager's loop only.
+
+One event at a time goes into a machine; the effects that come out are carried out in order, and what they bring
+about waits its turn. Nothing here decides: deciding is the machines' affair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from penstock.hosting.checkpoints.keeper import JobStorage
+from penstock.hosting.checkpoints.port import CheckpointPort
+from penstock.hosting.coordinators.coordinators import Coordinators
+from penstock.hosting.coordinators.source_coordinator import CoordinatedVertex
+from penstock.hosting.ha.guard import JobGuard
+from penstock.hosting.jobmanager.driver_streams import DriverStreams
+from penstock.hosting.jobmanager.links import Links
+from penstock.hosting.observer import JobObserver
+from penstock.hosting.provider import TaskManagerProvider
+from penstock.hosting.task_settings import TaskSettings
+from penstock.machines.checkpoints.history import CheckpointHistory
+from penstock.machines.job.job_master import JobMaster
+from penstock.machines.job.job_settings import JobSettings
+from penstock.machines.resources.resource_manager import ResourceManager, ResourceSettings
+from penstock.model.errors import ExternalError
+from penstock.model.graph.job_graph import JobGraph
+from penstock.model.ids import AllocationId, AttemptId, JobId, ResourceId
+from penstock.model.messages import (
+    AnswerOffers,
+    CancelTask,
+    CheckpointEnded,
+    CoordinatorsCheckpointEnded,
+    DeclareRequirements,
+    DeployTask,
+    DiscardCheckpoint,
+    DiscardStates,
+    ExecutionStateChanged,
+    FailJob,
+    FailureInfo,
+    FinalizeJob,
+    FreeSlot,
+    JobEvent,
+    JobStatusChanged,
+    NotEnoughResources,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+    PartitionStateAnswer,
+    PartitionStateQuestion,
+    ReleasePartitions,
+    RequestSlot,
+    ResetSubtasks,
+    ResourceEvent,
+    ResourcesMissing,
+    RestoreCoordinators,
+    SavepointAnswered,
+    SetTimer,
+    SnapshotCoordinators,
+    StartTaskManager,
+    StopTaskManager,
+    StoreCheckpoint,
+    SuspendJob,
+    TimerFired,
+    TriggerCheckpoint,
+    UpdatePartitions,
+)
+from penstock.model.states import ExecutionState, JobStatus
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class JobManagerSettings:
+    """What the shell needs of the configuration. `storage` None: there is no place for checkpoints."""
+
+    job: JobSettings
+    resources: ResourceSettings
+    task: TaskSettings
+    heartbeat_interval_s: float
+    heartbeat_timeout_s: float
+    cancellation_timeout_s: float
+    frozen_timeout_s: float
+    max_taskmanagers: int | None = None
+    silence_timeout_s: float = 50.0
+    checkpoint_history_size: int = 10
+    storage: JobStorage | None = None
+
+    @property
+    def holds_results(self) -> bool:
+        """Whether collected rows wait for the checkpoint that covers them."""
+        return self.job.checkpoints is not None and self.job.checkpoints.holds_results
+
+
+def now_ms() -> int:
+    """The clock of both machines."""
+    return time.monotonic_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class JobParts:
+    """What one job is run with. `guard`: whether this driver leads the job; by default there is no other."""
+
+    job_graph: JobGraph
+    coordinated: Sequence[CoordinatedVertex]
+    provider: TaskManagerProvider
+    settings: JobManagerSettings
+    observer: JobObserver
+    modules: bytes = b""
+    guard: JobGuard = field(default_factory=JobGuard)
+
+
+class MachineShell:
+    """`on_terminal` is called once, when the job's status is terminal. `checkpoints`: who keeps them."""
+
+    def __init__(
+        self,
+        parts: JobParts,
+        links: Links,
+        coordinators: Coordinators,
+        streams: DriverStreams,
+        checkpoints: CheckpointPort,
+        on_terminal: Callable[[], None],
+    ) -> None:
+        settings, provider = parts.settings, parts.provider
+        self.status = JobStatus.INITIALIZING
+        self.failure: FailureInfo | None = None
+        self.guard = parts.guard
+        self.links = links
+        self.where: dict[AttemptId, ResourceId] = {}
+        self.cancelling: dict[AttemptId, int] = {}
+        self.checkpoint_history = CheckpointHistory(settings.checkpoint_history_size)
+        completed = () if settings.storage is None else settings.storage.completed
+        self.job_master = JobMaster(parts.job_graph, settings.job, now_ms(), completed)
+        self.resource_manager = ResourceManager(
+            provider.slots_per_taskmanager,
+            _smaller(provider.max_taskmanagers(), settings.max_taskmanagers),
+            settings.resources,
+            now_ms(),
+        )
+        self._parts = parts
+        self._coordinators = coordinators
+        self._streams = streams
+        self._checkpoints = checkpoints
+        self._on_terminal = on_terminal
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._events: deque[tuple[Callable[[Any], None], Any]] = deque()
+        self._is_feeding = False
+        self._triggered_id = -1
+
+    @property
+    def job_id(self) -> JobId:
+        return self._parts.job_graph.job_id
+
+    def feed_job(self, event: JobEvent) -> None:
+        self._feed(self._step_job, event)
+
+    def send_in_turn(self, attempt_id: AttemptId, message: object) -> None:
+        """What a coordinator tells a task: behind the effects of all that it told us before. To an ended one: dropped."""
+        self._feed(self._send_to_task, (attempt_id, message))
+
+    def _send_to_task(self, told: tuple[AttemptId, object]) -> None:
+        attempt_id, message = told
+        resource_id = self.where.get(attempt_id)
+        if resource_id is not None:
+            self.links.send(resource_id, message)
+
+    def feed_resources(self, event: ResourceEvent) -> None:
+        self._feed(self._step_resources, event)
+
+    def _feed(self, step: Callable[[Any], None], event: Any) -> None:
+        self._events.append((step, event))
+        self.pump()
+
+    def pump(self) -> None:
+        """One event at a time: what an effect brings about waits until all effects are carried out.
+
+        And all wait while it is in doubt whether this driver leads the job still.
+        """
+        if self._is_feeding:
+            return
+        self._is_feeding = True
+        try:
+            while self._events and self.guard.may_act():
+                step, event = self._events.popleft()
+                step(event)
+        finally:
+            self._is_feeding = False
+
+    def tend_leadership(self) -> None:
+        """With every tick: events that waited for a doubt to end, or the end of our part."""
+        cause = self.guard.lost()
+        if cause is None or self.status.is_terminal:
+            self.pump()
+            return
+        self._events.clear()
+        self.failure = FailureInfo("JobSuspendedError", cause)
+        self._step_job(SuspendJob(now_ms()))
+
+    def _step_job(self, event: JobEvent) -> None:
+        for effect in self.job_master.step(event):
+            _JOB_EFFECTS[type(effect)](self, effect)
+
+    def _step_resources(self, event: ResourceEvent) -> None:
+        for effect in self.resource_manager.step(event):
+            if isinstance(effect, StartTaskManager):
+                _LOG.info("job=%s taskmanager=%s REQUESTED", self.job_id, effect.resource_id)
+                self._parts.observer.taskmanager_requested(effect.resource_id)
+                self._parts.provider.start(effect.resource_id, effect.size)
+            elif isinstance(effect, StopTaskManager):
+                name, cause = effect.resource_id, effect.reason
+                _LOG.info("job=%s taskmanager=%s STOPPED cause=%s", self.job_id, name, cause)
+                self.end_taskmanager(effect.resource_id, effect.reason)
+                self.links.fence(effect.resource_id)
+            elif isinstance(effect, RequestSlot):
+                self._log_slot(effect.allocation_id, "REQUESTED", f"of {effect.resource_id}")
+                self.links.send(effect.resource_id, effect)
+            elif isinstance(effect, ResourcesMissing):
+                self._parts.observer.resources_missing(effect, self._parts.provider.describe())
+                reason = f"{effect.reason}; {self._parts.provider.describe()}"
+                lacks = f"{effect.available} of {effect.wanted}"
+                _LOG.warning("job=%s slots=%s MISSING cause=%s", self.job_id, lacks, reason)
+                self.feed_job(NotEnoughResources(effect.available, reason, now_ms()))
+
+    def _do_deploy(self, effect: DeployTask) -> None:
+        key = effect.deployment.chain_blob
+        self.links.send_blob_once(effect.resource_id, key, self._parts.job_graph.blobs[key])
+        self.where[effect.deployment.attempt_id] = effect.resource_id
+        self.links.send(effect.resource_id, effect)
+
+    def _log_slot(self, allocation_id: AllocationId, what: str, cause: str) -> None:
+        """Of a large job there are many: only for who asks."""
+        _LOG.debug("job=%s slot=%s %s cause=%s", self.job_id, allocation_id, what, cause)
+
+    def _do_free_slot(self, effect: FreeSlot) -> None:
+        self._log_slot(effect.allocation_id, "FREED", effect.cause)
+        self.links.send(effect.resource_id, effect)
+
+    def _do_send(self, effect: Any) -> None:
+        self.links.send(effect.resource_id, effect)
+
+    def _do_send_stamped(self, effect: Any) -> None:
+        """Tasks on other hosts compare the time with their own clocks."""
+        self._do_send(replace(effect, timestamp_ms=_wall_clock_ms(effect.timestamp_ms)))
+
+    def _do_trigger(self, effect: TriggerCheckpoint) -> None:
+        if effect.checkpoint_id > self._triggered_id:  # the first of its tasks
+            self._triggered_id = effect.checkpoint_id
+            kind = effect.options.type
+            _LOG.info(
+                "job=%s checkpoint=%d TRIGGERED type=%s", self.job_id, effect.checkpoint_id, kind
+            )
+        self._do_send_stamped(effect)
+
+    def _do_store(self, effect: StoreCheckpoint) -> None:
+        at_ms = _wall_clock_ms(effect.checkpoint.timestamp_ms)
+        self._checkpoints.keep(StoreCheckpoint(replace(effect.checkpoint, timestamp_ms=at_ms)))
+
+    def _do_keep(self, effect: DiscardCheckpoint | DiscardStates) -> None:
+        self._checkpoints.keep(effect)
+
+    def _do_coordinate(self, effect: Any) -> None:
+        self._checkpoints.coordinate(effect)
+
+    def _do_end_checkpoint(self, effect: CoordinatorsCheckpointEnded) -> None:
+        self._checkpoints.coordinate(effect)
+        if effect.is_completed:
+            self._streams.release(effect.checkpoint_id)
+
+    def _do_restore(self, effect: RestoreCoordinators) -> None:
+        """The whole job begins with a checkpoint."""
+        self._checkpoints.coordinate(effect)
+        self._note_restored(effect.checkpoint_id)
+
+    def _note_restored(self, checkpoint_id: int | None) -> None:
+        latest = self.job_master.checkpoints.store.latest
+        if checkpoint_id is not None and latest is not None:
+            at_ms = _wall_clock_ms(now_ms())
+            self.checkpoint_history.restored(checkpoint_id, latest.location, at_ms)
+
+    def _do_checkpoint_ended(self, effect: CheckpointEnded) -> None:
+        triggered_at_ms = _wall_clock_ms(effect.triggered_ms)
+        self.checkpoint_history.ended(effect, triggered_at_ms, _wall_clock_ms(now_ms()))
+        self._log_checkpoint(effect)
+        self._parts.observer.checkpoint_ended(effect)
+
+    def _log_checkpoint(self, effect: CheckpointEnded) -> None:
+        job_id, checkpoint_id = self.job_id, effect.checkpoint_id
+        if effect.location is not None:
+            size, place = effect.size_bytes, effect.location
+            text = "job=%s checkpoint=%d COMPLETED bytes=%d location=%s"
+            _LOG.info(text, job_id, checkpoint_id, size, place)
+        else:
+            cause = f"{effect.reason}: {effect.text}"
+            _LOG.info("job=%s checkpoint=%d ABORTED cause=%s", job_id, checkpoint_id, cause)
+
+    def _do_answer_savepoint(self, effect: SavepointAnswered) -> None:
+        self._checkpoints.answer(effect)
+
+    def _do_declare(self, effect: DeclareRequirements) -> None:
+        self.feed_resources(effect)
+
+    def _do_timer(self, effect: SetTimer) -> None:
+        former = self._timers.pop(effect.timer, None)
+        if former is not None:
+            former.cancel()
+        delay_s = max(0.0, (effect.at_ms - now_ms()) / 1000)
+        self._timers[effect.timer] = asyncio.get_running_loop().call_later(
+            delay_s, self._on_timer, effect.timer
+        )
+
+    def _on_timer(self, timer: str) -> None:
+        self._timers.pop(timer, None)
+        self.feed_job(TimerFired(timer, now_ms()))
+
+    def _do_reset(self, effect: ResetSubtasks) -> None:
+        """Sources take their splits back; rows that the program has seen cannot be taken back."""
+        reset = set(effect.vertices)
+        for attempt_id in list(self.where):
+            if attempt_id.execution_vertex_id in reset:
+                del self.where[attempt_id]
+        if not effect.is_global:
+            self._note_restored(effect.checkpoint_id)
+        if not effect.is_global or effect.checkpoint_id is None:  # else all of them are replaced
+            self._coordinators.reset(effect.vertices, effect.checkpoint_id)
+        self._parts.observer.restarting(effect)
+        if not self._streams.restart(reset):
+            text = (
+                "execute_and_collect: subtasks of the job had to begin again, but rows of theirs were handed "
+                "out already: going on would hand some out twice. Enable checkpoints (mode EXACTLY_ONCE), by "
+                "which rows are handed out, write to a file sink, or run again."
+            )
+            self.feed_job(FailJob(_not_restartable(text), now_ms()))
+
+    def _do_finalize(self, effect: FinalizeJob) -> None:
+        self.guard.before_commit(
+            effect.committables, lambda: self._coordinators.finalize(effect.committables)
+        )
+
+    def _do_status(self, effect: JobStatusChanged) -> None:
+        former, self.status = self.status, effect.status
+        cause = ""
+        if effect.failure is not None:
+            self.failure = effect.failure
+            cause = f" cause={effect.failure.kind}: {_first_line(effect.failure.text)}"
+        level = logging.WARNING if cause else logging.INFO
+        _LOG.log(level, "job=%s %s->%s%s", self.job_id, former, effect.status, cause)
+        self._parts.observer.status_changed(effect)
+        if effect.status.is_terminal:
+            self._on_terminal()
+
+    def _do_execution_state(self, effect: ExecutionStateChanged) -> None:
+        level = logging.INFO if effect.new is ExecutionState.FAILED else logging.DEBUG
+        _LOG.log(level, "job=%s %s", self.job_id, effect)
+        if effect.new is ExecutionState.CANCELING:
+            self.cancelling[effect.attempt_id] = now_ms()
+        else:
+            self.cancelling.pop(effect.attempt_id, None)
+        if effect.new.is_terminal and effect.new.value != "FINISHED":
+            self.where.pop(effect.attempt_id, None)
+        self._parts.observer.execution_changed(effect, self._parts.job_graph)
+
+    def answer(self, question: object) -> None:
+        """A consumer misses a partition: what became of its producer? Raises: ExternalError: another question."""
+        if not isinstance(question, PartitionStateQuestion):
+            raise ExternalError(f"a JobManager does not take {type(question).__name__}")
+        state = self.job_master.producer_state(question.partition_id.producer)
+        resource_id = self.where.get(question.consumer)
+        if resource_id is not None:
+            answer = PartitionStateAnswer(question.consumer, question.partition_id, state)
+            self.links.send(resource_id, answer)
+
+    def end_taskmanager(self, resource_id: ResourceId, reason: str) -> None:
+        """Ask it and its supervisor, and let the host clean up behind both."""
+        self.links.end(resource_id, reason)
+        self._parts.provider.stop(resource_id)
+
+
+def _wall_clock_ms(at_ms: int) -> int:
+    """Of a moment on the machines' clock."""
+    return time.time_ns() // 1_000_000 - (now_ms() - at_ms)
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]
+
+
+def _smaller(host_limit: int | None, configured: int | None) -> int | None:
+    """The host's and the configuration's bound on TaskManagers; None: none."""
+    return min((limit for limit in (host_limit, configured) if limit is not None), default=None)
+
+
+def _not_restartable(text: str) -> FailureInfo:
+    return FailureInfo("JobExecutionError", text, is_recoverable=False)
+
+
+_JOB_EFFECTS: Final[dict[type, Callable[[MachineShell, Any], None]]] = {
+    DeclareRequirements: MachineShell._do_declare,
+    AnswerOffers: MachineShell._do_send,
+    DeployTask: MachineShell._do_deploy,
+    CancelTask: MachineShell._do_send,
+    UpdatePartitions: MachineShell._do_send,
+    ReleasePartitions: MachineShell._do_send,
+    FreeSlot: MachineShell._do_free_slot,
+    SetTimer: MachineShell._do_timer,
+    ResetSubtasks: MachineShell._do_reset,
+    FinalizeJob: MachineShell._do_finalize,
+    JobStatusChanged: MachineShell._do_status,
+    ExecutionStateChanged: MachineShell._do_execution_state,
+    TriggerCheckpoint: MachineShell._do_trigger,
+    NotifyCheckpointComplete: MachineShell._do_send_stamped,
+    NotifyCheckpointAborted: MachineShell._do_send_stamped,
+    SnapshotCoordinators: MachineShell._do_coordinate,
+    CoordinatorsCheckpointEnded: MachineShell._do_end_checkpoint,
+    RestoreCoordinators: MachineShell._do_restore,
+    StoreCheckpoint: MachineShell._do_store,
+    DiscardCheckpoint: MachineShell._do_keep,
+    DiscardStates: MachineShell._do_keep,
+    CheckpointEnded: MachineShell._do_checkpoint_ended,
+    SavepointAnswered: MachineShell._do_answer_savepoint,
+}

@@ -1,0 +1,48 @@
+"""Savepoints and statistics of a running job, for users' threads. Knows the JobManager only as what it asks of it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Protocol
+
+from penstock.hosting.checkpoints.keeper import CheckpointKeeper, SavepointFailed
+from penstock.hosting.jobmanager.machine_shell import MachineShell
+from penstock.machines.job.job_master import JobMaster
+from penstock.model.checkpoint_statistics import CheckpointStatistics
+from penstock.model.checkpoints import CheckpointType
+from penstock.model.messages import JobEvent, TriggerSavepoint
+
+
+class Manager(Protocol):
+    """What is asked of a JobManager."""
+
+    shell: MachineShell
+    keeper: CheckpointKeeper | None
+
+    @property
+    def job_master(self) -> JobMaster: ...
+    def feed_soon(self, make: Callable[[int], JobEvent]) -> None: ...
+
+
+def start_savepoint(manager: Manager, kind: CheckpointType, directory: str | None) -> Future[str]:
+    """Its folder, once it is complete. Raises: SavepointFailed, ConfigurationError: it cannot be asked for."""
+    keeper = manager.keeper
+    if keeper is None or manager.job_master.checkpoints.coordinator is None:
+        raise SavepointFailed(
+            "no savepoint was taken: this job takes none. Jobs of type BATCH and with blocking results cannot; else "
+            "there is no directory: set execution.checkpointing.savepoint-dir or execution.checkpointing.dir."
+        )
+    folder = keeper.savepoint_folder(directory)
+    request_id = secrets.token_hex(8)
+    answered = keeper.expect_savepoint(request_id)
+    manager.feed_soon(lambda now: TriggerSavepoint(request_id, kind, folder, now))
+    return answered
+
+
+def statistics_of(manager: Manager) -> CheckpointStatistics:
+    """As of now."""
+    now = manager.shell.checkpoint_history.statistics
+    return replace(now, in_progress=manager.job_master.checkpoints.under_way)

@@ -1,0 +1,162 @@
+"""Which TaskManagers are alive, and what follows when one is not. On the JobManager's loop only.
+
+A TaskManager lives as long as it or its supervisor is heard. The supervisor vouches for one that is silent, because
+a C call may hold its GIL, but not for longer than the frozen-timeout (or heartbeat.timeout, if that is longer) without
+progress: then it is frozen.
+Source: Flink's heartbeat listeners of JobMaster and ResourceManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from penstock.hosting.jobmanager.machine_shell import JobManagerSettings, MachineShell, now_ms
+from penstock.hosting.observer import JobObserver
+from penstock.hosting.provider import TaskManagerProvider
+from penstock.machines.leases.liveness import Liveness
+from penstock.machines.taskmanager.cancellation import fatal_at
+from penstock.model.ids import ResourceId
+from penstock.model.messages import (
+    FailJob,
+    FailureInfo,
+    TaskManagerGone,
+    TaskManagerLostEvent,
+    TaskManagerStartFailed,
+)
+
+_LOG: Final = logging.getLogger(__name__)
+_BEATS_PER_SILENCE: Final = 5
+_LAST_WORDS_S: Final = 0.3
+_STACKS_S: Final = 2.0
+_START_FAILURES_MAX: Final = 3
+
+
+class TaskManagerWatch:
+    """Told of signs of life and of ends; tells the machines who is lost."""
+
+    def __init__(
+        self,
+        shell: MachineShell,
+        provider: TaskManagerProvider,
+        observer: JobObserver,
+        settings: JobManagerSettings,
+        is_over: Callable[[], bool],
+    ) -> None:
+        """`is_over`: the job has ended, and losses matter no more."""
+        self._shell = shell
+        self._provider = provider
+        self._observer = observer
+        self._cancellation_timeout_ms = int(settings.cancellation_timeout_s * 1000)
+        self._is_over = is_over
+        frozen_ms = int(settings.frozen_timeout_s * 1000)
+        interval_ms = int(settings.heartbeat_interval_s * 1000)
+        timeout_ms = int(settings.heartbeat_timeout_s * 1000)
+        self._heard = Liveness[ResourceId](timeout_ms, interval_ms)
+        self._moving = Liveness[ResourceId](max(frozen_ms, timeout_ms), interval_ms)
+        self._progress: dict[ResourceId, int] = {}
+        silence_ms = int(settings.silence_timeout_s * 1000)
+        self._beat_every_ms = min(interval_ms, silence_ms // _BEATS_PER_SILENCE)
+        self._next_beat_ms = 0
+        self._failed_starts = 0
+
+    # ------------------------------------------------------------------ signs of life
+
+    def registered(self, resource_id: ResourceId) -> None:
+        self._failed_starts = 0
+        self._heard.watch(resource_id, now_ms())
+        self._moving.watch(resource_id, now_ms())
+
+    def heard(self, resource_id: ResourceId) -> None:
+        self._heard.heard(resource_id, now_ms())
+        self._moving.heard(resource_id, now_ms())
+
+    def supervisor_heard(self, resource_id: ResourceId, progress: int) -> None:
+        """`progress`: rises whenever a mailbox of the TaskManager turns."""
+        self._heard.heard(resource_id, now_ms())
+        if progress != self._progress.get(resource_id):
+            self._progress[resource_id] = progress
+            self._moving.heard(resource_id, now_ms())
+
+    def tick(self) -> None:
+        """Beat, while we lead the job; who has been silent, frozen or deaf to a cancel for too long is lost."""
+        now = now_ms()
+        if now >= self._next_beat_ms and self._shell.guard.may_vouch():
+            self._next_beat_ms = now + self._beat_every_ms
+            self._shell.links.beat()
+        for silence in self._heard.tick(now):
+            self.lost(silence.peer, f"no heartbeat for {silence.silent_ms / 1000:.1f} s")
+        for silence in self._moving.tick(now):
+            self._replace(silence.peer, f"no progress for {silence.silent_ms / 1000:.0f} s: frozen")
+        self._look_for_stuck_tasks(now)
+
+    def _look_for_stuck_tasks(self, now: int) -> None:
+        """A task that does not end costs its TaskManager, and the tasks beside it: a new one is cheap here."""
+        timeout_ms = self._cancellation_timeout_ms
+        for attempt_id, since_ms in list(self._shell.cancelling.items()):
+            fatal_ms = fatal_at(since_ms, timeout_ms)
+            if fatal_ms is None or now < fatal_ms:
+                continue
+            self._shell.cancelling.pop(attempt_id, None)  # a loss before may have taken it out
+            resource_id = self._shell.where.get(attempt_id)
+            if resource_id is not None:
+                cause = f"task {attempt_id} did not end within {timeout_ms / 1000:g} s of its cancel (task.cancellation.timeout)"  # fmt: skip
+                self._replace(resource_id, cause)
+
+    def _replace(self, resource_id: ResourceId, cause: str) -> None:
+        """It is of no use any more. Its supervisor kills it and tells where its tasks were."""
+        if self._shell.links.kill(resource_id, cause):
+            asyncio.get_running_loop().call_later(_STACKS_S, self.lost, resource_id, cause)
+        else:
+            self.lost(resource_id, cause)
+
+    # ------------------------------------------------------------------ ends
+
+    def disconnected(self, resource_id: ResourceId, cause: str) -> None:
+        """A process that ended closes its connections first: its supervisor is about to say why it did."""
+        wait_s = _LAST_WORDS_S if self._shell.links.is_supervised(resource_id) else 0.0
+        asyncio.get_running_loop().call_later(wait_s, self.lost, resource_id, cause)
+
+    def host_ended(self, resource_id: ResourceId, cause: str) -> None:
+        """The Spark task (or thread) of a TaskManager is over."""
+        if self._shell.links.is_fenced(resource_id) or self._is_over():
+            return  # known to be over
+        if resource_id in self._shell.links:
+            self.lost(resource_id, cause)
+        else:
+            self._on_start_failed(resource_id, cause)
+
+    def lost(self, resource_id: ResourceId, cause: str) -> None:
+        """From now on it is over; without effect when it is already."""
+        self._heard.forget(resource_id)
+        self._moving.forget(resource_id)
+        self._progress.pop(resource_id, None)
+        if resource_id not in self._shell.links or self._is_over():
+            return
+        self._log(resource_id, "LOST", cause)
+        self._observer.taskmanager_lost(resource_id, cause)
+        self._shell.end_taskmanager(resource_id, f"fenced off: {cause}")
+        self._shell.links.fence(resource_id)
+        self._shell.feed_resources(TaskManagerLostEvent(resource_id, cause, now_ms()))
+        self._shell.feed_job(TaskManagerGone(resource_id, cause, now_ms()))
+
+    def _log(self, resource_id: ResourceId, what: str, cause: str) -> None:
+        job_id = self._shell.job_id
+        _LOG.warning("job=%s taskmanager=%s %s cause=%s", job_id, resource_id, what, cause)
+
+    def _on_start_failed(self, resource_id: ResourceId, cause: str) -> None:
+        """Several in a row, and none that came up: more of the same will not help."""
+        self._log(resource_id, "START_FAILED", cause)
+        self._observer.taskmanager_lost(resource_id, f"did not start: {cause}")
+        self._failed_starts += 1
+        self._shell.feed_resources(TaskManagerStartFailed(resource_id, cause, now_ms()))
+        if self._failed_starts < _START_FAILURES_MAX:
+            return
+        text = (
+            f"NoResourceAvailable: {self._failed_starts} TaskManagers in a row could not be "
+            f"started. The last one: {cause}\n  on: {self._provider.describe()}"
+        )
+        failure = FailureInfo("NoResourceAvailable", text, is_recoverable=False)
+        self._shell.feed_job(FailJob(failure, now_ms()))

@@ -1,0 +1,1 @@
+"""Records between TaskManagers: connections, frames, and both ends of a remote channel."""

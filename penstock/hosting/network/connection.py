@@ -1,0 +1,163 @@
+"""One multiplexed connection to another TaskManager: sending on it, and the ends of channels that share it.
+
+Source: Flink PartitionRequestQueue, NettyPartitionRequestClient. A producing mailbox writes to the non-blocking
+socket itself; only when the socket is full does the network thread finish the job.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+from collections import deque
+from typing import Final, Protocol
+
+from penstock.hosting.network.frames import HEADER, FrameType
+from penstock.model.errors import PartitionConnectionError
+from penstock.model.ids import ResourceId
+from penstock.runtime.codecs.codec import size_of
+from penstock.runtime.codecs.events import Parts
+
+_IOV_MAX: Final = 64
+_ROOM_MS: Final = 1
+
+
+class WriteLoop(Protocol):
+    """The network thread: writes on when a full socket drains."""
+
+    def want_write(self, connection: DataConnection) -> None: ...
+    def is_own_thread(self) -> bool:
+        """Whether the caller is the network thread, which must not wait."""
+        ...
+
+
+class ConsumerEnd(Protocol):
+    """A remote channel."""
+
+    def on_frame(
+        self, kind: int, sequence: int, payload: bytes | memoryview, backlog: int, /
+    ) -> None: ...
+    def on_backlog(self, backlog: int) -> None: ...
+    def on_not_found(self) -> None: ...
+    def on_error(self, error: Exception) -> None: ...
+
+
+class ProducerEnd(Protocol):
+    """What sends a subpartition to a remote channel."""
+
+    def pump(self) -> None: ...
+    def add_credit(self, frames: int) -> None: ...
+    def new_buffer_size(self, frame_bytes: int) -> None: ...
+    def resume(self) -> None: ...
+    def acknowledge_all_records(self) -> None: ...
+    def release(self) -> None: ...
+    def disconnect(self) -> None:
+        """The consumer cannot be reached any more."""
+        ...
+
+
+class DataConnection:
+    """A connected, authenticated, non-blocking socket shared by all channels of a pair of TaskManagers."""
+
+    def __init__(self, sock: socket.socket, peer: ResourceId, loop: WriteLoop) -> None:
+        self.sock = sock
+        self.peer = peer
+        self.is_closed = False
+        self.channels: dict[int, ConsumerEnd] = {}
+        self.views: dict[int, ProducerEnd] = {}
+        self._loop = loop
+        self._outbox: deque[memoryview] = deque()
+        self._is_full = False
+        self._lock = threading.Lock()
+        self._stalled: deque[ProducerEnd] = deque()
+
+    # ---------------------------------------------------------------- writing, from any thread
+
+    @property
+    def is_congested(self) -> bool:
+        """The socket is full: producers leave what they have in their subpartitions.
+
+        Not the same as a filled outbox: another thread may be writing that out right now, and then nobody
+        would come back for a view that left.
+        """
+        return self._is_full
+
+    def send(
+        self, frame_type: FrameType, channel: int, parts: Parts, header: tuple[int, ...] = (0, 0, 0)
+    ) -> None:
+        """Queue one frame and write what the socket takes. `header`: kind, sequence, backlog."""
+        kind, sequence, backlog = header
+        size = size_of(parts)
+        head = HEADER.pack(size, frame_type, kind, channel, sequence, backlog)
+        views = [memoryview(head)]
+        views.extend(memoryview(part).cast("B") for part in parts if memoryview(part).nbytes)
+        self._outbox.extend(views)
+        self.write_out()
+
+    def write_out(self) -> None:
+        """Write until the socket is full. One writer at a time; who comes second leaves it to the first."""
+        while self._outbox and not self.is_closed:
+            if not self._lock.acquire(blocking=False):
+                return
+            try:
+                is_full = self._write_some()
+            finally:
+                self._lock.release()
+            if is_full:
+                self._is_full = True
+                self._loop.want_write(self)
+                return
+
+    def _write_some(self) -> bool:
+        outbox = self._outbox
+        while outbox:
+            batch = [outbox[i] for i in range(min(len(outbox), _IOV_MAX))]
+            try:
+                sent = self.sock.sendmsg(batch)
+            except BlockingIOError:
+                if self._loop.is_own_thread() or not self._has_room_soon():
+                    return True
+                continue
+            except OSError:
+                outbox.clear()  # the reading side sees the broken connection and reports it
+                return False
+            while sent:
+                first = outbox[0]
+                if sent >= first.nbytes:
+                    sent -= first.nbytes
+                    outbox.popleft()
+                else:
+                    outbox[0] = first[sent:]
+                    sent = 0
+        return False
+
+    def _has_room_soon(self) -> bool:
+        """Wait for the peer, which reads all the time: handing over to the network thread costs more than that."""
+        poll = select.poll()
+        poll.register(self.sock, select.POLLOUT)
+        return bool(poll.poll(_ROOM_MS))
+
+    def stall(self, view: ProducerEnd) -> None:
+        self._stalled.append(view)
+
+    def resume_stalled(self) -> None:
+        """Network thread, the socket takes bytes again: write, then views that met a full one go on."""
+        self._is_full = False
+        self.write_out()
+        for _ in range(len(self._stalled)):
+            self._stalled.popleft().pump()
+
+    # ---------------------------------------------------------------- ends
+
+    def fail(self, cause: str) -> None:
+        """Every channel on this connection reports the loss to its task."""
+        self.is_closed = True
+        for channel in list(self.channels.values()):
+            channel.on_error(PartitionConnectionError(f"connection to {self.peer} lost: {cause}"))
+        self.drop_views()
+
+    def drop_views(self) -> None:
+        """Nobody is there to send to."""
+        views, self.views = list(self.views.values()), {}
+        for view in views:
+            view.disconnect()

@@ -1,0 +1,363 @@
+"""The network thread of a TaskManager: serves its partitions, reads from others.
+
+Source: Flink NettyConnectionManager, PartitionRequestServerHandler. One selector loop for all connections; a
+consumer that needs a peer for the first time dials on a short thread of its own, so that nobody else waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.hosting.network import local_sockets
+from penstock.hosting.network.connection import DataConnection
+from penstock.hosting.network.consumer_side import ConsumerSide
+from penstock.hosting.network.delayed_calls import DelayedCalls
+from penstock.hosting.network.frames import (
+    DataFrame,
+    FailureKind,
+    FrameParser,
+    FrameType,
+    PartitionRequest,
+    TaskEventFor,
+)
+from penstock.hosting.network.partition_registry import PartitionRegistry
+from penstock.hosting.network.peers import Peers
+from penstock.hosting.network.producer_side import RemoteView, failure_kind
+from penstock.hosting.network.task_events import TaskEventDispatcher
+from penstock.hosting.wire.addresses import DATA_PORT, Endpoint, listen
+from penstock.hosting.wire.handshake import Credentials
+from penstock.hosting.wire.messages import decode
+from penstock.model.errors import (
+    ExternalError,
+    PartitionConnectionError,
+    ProducerFailed,
+    ResultDataLost,
+    UserCodeError,
+)
+from penstock.model.ids import ResourceId
+from penstock.runtime.network.network_memory import NetworkMemory
+from penstock.runtime.network.network_settings import NetworkSettings
+from penstock.runtime.network.partition.result_partition import ResultPartition
+
+_READS_PER_TURN: Final = 8
+
+
+@dataclass(slots=True)
+class _Connected:
+    """What the selector holds for a connection."""
+
+    connection: DataConnection
+    parser: FrameParser
+
+
+class DataPlane:
+    """Started in `__init__`; `close` ends its thread and all connections."""
+
+    def __init__(
+        self,
+        resource_id: ResourceId,
+        endpoint: Endpoint,
+        credentials: Credentials,
+        network: NetworkSettings | None = None,
+        max_buffer_bytes: int = 1 << 20,
+        *,
+        on_error: Callable[[ResultPartition, Exception], Exception] = lambda _, error: error,
+        on_broken: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`max_buffer_bytes`: most that a frame of several records holds. `on_error`: told of a record that could not be
+        encoded on its way out, it says which error its consumer gets. `on_broken`: told when the network thread is over
+        for an error; both on that thread.
+        """
+        self.resource_id = resource_id
+        self.network = network or NetworkSettings()
+        self.memory = NetworkMemory(
+            self.network.memory_bytes,
+            threading.Lock,
+            segment_bytes=self.network.segment_bytes,
+            max_buffer_bytes=max_buffer_bytes,
+        )
+        self.registry = PartitionRegistry(self.network.request_timeout_ms / 1000)
+        self._on_error = on_error
+        self._on_broken = on_broken
+        self._servers = [listen(endpoint, DATA_PORT)]
+        own_port: int = self._servers[0].getsockname()[1]
+        self.port = endpoint.port or own_port
+        if self.network.uses_local_sockets:
+            self._servers += local_sockets.listen(resource_id, self.port)
+        self._selector = selectors.DefaultSelector()
+        self._wake_receive, self._wake_send = socket.socketpair()
+        self._wake_receive.setblocking(False)
+        self._wake_send.setblocking(False)
+        self._tasks: deque[Callable[[], None]] = deque()
+        tries_local = self.network.uses_local_sockets
+        self.peers = Peers(resource_id, credentials, self, self._adopted, tries_local=tries_local)
+        self.consumers = ConsumerSide(self.peers)
+        self.task_events = TaskEventDispatcher()
+        self._calls = DelayedCalls()
+        self._is_closing = False
+        for server in self._servers:
+            server.setblocking(False)
+            self._selector.register(server, selectors.EVENT_READ, None)
+        self._selector.register(self._wake_receive, selectors.EVENT_READ, None)
+        self._thread = threading.Thread(
+            target=self._run, name=f"penstock-network-{resource_id}", daemon=True
+        )
+        self._thread.start()
+
+    def call_later(self, delay_ms: int, action: Callable[[], None]) -> None:
+        """On the network thread, which it must not hold up. Any thread."""
+        if self._calls.add(time.monotonic() + delay_ms / 1000, action):
+            self._on_loop(lambda: None)
+
+    # ------------------------------------------------------------------ network thread
+
+    def _run(self) -> None:
+        try:
+            self._loop()
+        except Exception:  # of any kind
+            traceback.print_exc()  # a TaskManager without its network thread is of no use to anybody
+            self._on_broken()
+
+    def _loop(self) -> None:
+        next_expiry = time.monotonic() + 1.0
+        while not self._is_closing:
+            wait_s = self._calls.seconds_left(time.monotonic(), 1.0)
+            for key, events in self._selector.select(wait_s):
+                if key.fileobj in self._servers:
+                    self._accept(key.fileobj)
+                elif key.fileobj is self._wake_receive:
+                    self._drain_wakes()
+                else:
+                    self._serve(key.data, events)
+            while self._tasks:
+                self._tasks.popleft()()
+            now = time.monotonic()
+            for action in self._calls.take_due(now):
+                action()
+            if now >= next_expiry:
+                next_expiry = now + 1.0
+                self.registry.expire(now)
+
+    def _drain_wakes(self) -> None:
+        try:
+            while self._wake_receive.recv(4096):
+                pass
+        except BlockingIOError:
+            pass
+
+    def _on_loop(self, task: Callable[[], None]) -> None:
+        self._tasks.append(task)
+        with contextlib.suppress(OSError):  # a full pipe wakes as well; a closed one has no loop
+            self._wake_send.send(b"\0")
+
+    def want_write(self, connection: DataConnection) -> None:
+        """A socket is full: watch for room."""
+        self._on_loop(lambda: self._watch(connection, selectors.EVENT_READ | selectors.EVENT_WRITE))
+
+    def is_own_thread(self) -> bool:
+        return threading.current_thread() is self._thread
+
+    def _watch(self, connection: DataConnection, events: int) -> None:
+        if connection.is_closed:
+            return
+        try:
+            key = self._selector.get_key(connection.sock)
+            self._selector.modify(connection.sock, events, key.data)
+        except (KeyError, ValueError):
+            pass  # closed in the meantime
+
+    def _accept(self, server: socket.socket) -> None:
+        try:
+            sock, _ = server.accept()
+        except OSError:  # nobody there after all, or no file descriptor left: the peer tries again
+            return
+        threading.Thread(
+            target=self.peers.greet, args=(sock,), name="penstock-greet", daemon=True
+        ).start()
+
+    def _adopted(self, connection: DataConnection) -> None:
+        """Any thread: from now on the loop reads it."""
+        connected = _Connected(connection, FrameParser())
+        self._on_loop(lambda: self._register(connected))
+
+    def _register(self, connected: _Connected) -> None:
+        with contextlib.suppress(ValueError, KeyError):  # closed before it was watched
+            self._selector.register(connected.connection.sock, selectors.EVENT_READ, connected)
+
+    def _serve(self, connected: _Connected, events: int) -> None:
+        connection = connected.connection
+        if events & selectors.EVENT_WRITE:
+            self._watch(connection, selectors.EVENT_READ)
+            connection.resume_stalled()
+        if not events & selectors.EVENT_READ:
+            return
+        try:
+            for _ in range(_READS_PER_TURN):
+                received = connection.sock.recv_into(connected.parser.buffer())
+                if received == 0:
+                    self._drop(connection, "closed by the peer")
+                    return
+                for frame in connected.parser.advance(received):
+                    self._handle(connection, frame)
+        except BlockingIOError:
+            return
+        except (
+            Exception
+        ) as error:  # of any kind: what is wrong with one peer must not end the others
+            self._drop(connection, f"{type(error).__name__}: {error}")
+
+    def _drop(self, connection: DataConnection, cause: str) -> None:
+        self.peers.forget(connection)
+        try:
+            self._selector.unregister(connection.sock)
+        except (KeyError, ValueError):
+            pass
+        connection.sock.close()
+        connection.fail(cause)
+
+    # ------------------------------------------------------------------ frames
+
+    def _handle(self, connection: DataConnection, frame: DataFrame) -> None:
+        """Of ends that are gone nothing is wanted: they were cancelled while the frame was on its way."""
+        number, frame_type = frame.channel, frame.frame_type
+        if frame_type == FrameType.DATA:
+            channel = connection.channels.get(number)
+            if channel is not None:
+                channel.on_frame(frame.kind, frame.sequence, frame.payload, frame.backlog)
+        elif frame_type == FrameType.CREDIT:
+            view = connection.views.get(number)
+            if view is not None:
+                view.add_credit(int.from_bytes(frame.payload, "big"))
+        elif frame_type == FrameType.REQUEST:
+            self._handle_request(connection, frame)
+        elif frame_type == FrameType.TASK_EVENT:
+            told = decode(bytes(frame.payload))
+            if isinstance(told, TaskEventFor):
+                self.task_events.publish(told.partition_id, told.event)
+        else:
+            handle = _RARE_FRAMES.get(frame_type)
+            if handle is None:
+                raise ExternalError(f"a data frame of type {frame_type} came here")
+            handle(connection, frame)
+
+    def _handle_request(self, connection: DataConnection, frame: DataFrame) -> None:
+        request = decode(bytes(frame.payload))
+        if not isinstance(request, PartitionRequest):
+            raise ExternalError(f"expected a PartitionRequest, got {type(request).__name__}")
+
+        def found(partition: ResultPartition | None) -> None:
+            if partition is None or partition.failure is not None:
+                kind = FailureKind.NOT_FOUND if partition is None else FailureKind.PRODUCER
+                why = "is not here" if partition is None else f"failed: {partition.failure}"
+                text = f"partition {request.partition_id} {why}".encode()
+                connection.send(FrameType.FAILED, frame.channel, [text], (kind, 0, 0))
+                return
+            self._start_view(connection, frame.channel, request, partition)
+
+        self.registry.request(request.partition_id, found, time.monotonic())
+
+    def _start_view(
+        self,
+        connection: DataConnection,
+        channel: int,
+        request: PartitionRequest,
+        partition: ResultPartition,
+    ) -> None:
+        def failed(error: Exception) -> None:
+            """The producer may have ended: its consumer is told too, and is the one to fail then."""
+            text = str(self._on_error(partition, error)).encode()
+            connection.send(FrameType.FAILED, channel, [text], (FailureKind.RECORD, 0, 0))
+
+        view = RemoteView(
+            connection,
+            channel,
+            request.credit,
+            on_error=failed,
+            count_bytes=partition.count_remote_bytes,
+        )
+        connection.views[channel] = view
+        try:
+            source = partition.create_view(request.subpartition, view, is_encoded=True)
+            view.start(source, request.buffer_bytes)
+        except ExternalError as error:
+            connection.views.pop(channel, None)
+            text = str(error).encode()
+            connection.send(FrameType.FAILED, channel, [text], (failure_kind(error), 0, 0))
+
+    def close(self) -> None:
+        self._is_closing = True
+        self.registry.close()
+        self._on_loop(lambda: None)
+        if threading.current_thread() is not self._thread:
+            self._thread.join(5.0)
+        self.peers.close()
+        for sock in (*self._servers, self._wake_receive, self._wake_send):
+            sock.close()
+        self._selector.close()
+
+
+def _on_cancel(connection: DataConnection, frame: DataFrame) -> None:
+    view = connection.views.pop(frame.channel, None)
+    if view is not None:
+        view.release()
+
+
+def _on_buffer_size(connection: DataConnection, frame: DataFrame) -> None:
+    view = connection.views.get(frame.channel)
+    if view is not None:
+        view.new_buffer_size(int.from_bytes(frame.payload, "big"))
+
+
+def _on_resume(connection: DataConnection, frame: DataFrame) -> None:
+    view = connection.views.get(frame.channel)
+    if view is not None:
+        view.resume()
+
+
+def _on_all_read(connection: DataConnection, frame: DataFrame) -> None:
+    view = connection.views.get(frame.channel)
+    if view is not None:
+        view.acknowledge_all_records()
+
+
+def _on_backlog(connection: DataConnection, frame: DataFrame) -> None:
+    channel = connection.channels.get(frame.channel)
+    if channel is not None:
+        channel.on_backlog(frame.backlog)
+
+
+def _on_failed(connection: DataConnection, frame: DataFrame) -> None:
+    """Of this channel alone: the others on the connection go on."""
+    text = bytes(frame.payload).decode(errors="replace")
+    if frame.kind == FailureKind.NOT_FOUND:
+        channel = connection.channels.pop(frame.channel, None)  # another try has another number
+        if channel is not None:
+            channel.on_not_found()
+        return
+    channel = connection.channels.get(frame.channel)
+    if channel is not None:
+        channel.on_error(_FAILURES.get(frame.kind, PartitionConnectionError)(text))
+
+
+_FAILURES: Final[dict[int, type[Exception]]] = {
+    FailureKind.RECORD: UserCodeError,
+    FailureKind.PRODUCER: ProducerFailed,
+    FailureKind.DATA_LOST: ResultDataLost,
+}
+_RARE_FRAMES: Final[dict[int, Callable[[DataConnection, DataFrame], None]]] = {
+    FrameType.CANCEL: _on_cancel,
+    FrameType.BUFFER_SIZE: _on_buffer_size,
+    FrameType.RESUME: _on_resume,
+    FrameType.ALL_READ: _on_all_read,
+    FrameType.BACKLOG: _on_backlog,
+    FrameType.FAILED: _on_failed,
+}

@@ -1,0 +1,201 @@
+"""Connections to other TaskManagers: dialled, greeted, and one for each pair.
+
+If both dial at once, the connection of the smaller resource id stands; the other side is told so and waits for
+it. Handshakes block, so they run on short threads of their own, never on the network thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from penstock.hosting.network import local_sockets
+from penstock.hosting.network.connection import DataConnection, WriteLoop
+from penstock.hosting.network.frames import HEADER, FrameType, PeerGreeting
+from penstock.hosting.wire.dialling import closed_on_error, run_handshake
+from penstock.hosting.wire.handshake import (
+    NONCE_BYTES,
+    ROLE_DATA,
+    ClientHandshake,
+    Credentials,
+    ServerHandshake,
+)
+from penstock.hosting.wire.messages import decode
+from penstock.model.deployment import TaskManagerLocation
+from penstock.model.errors import AuthenticationError, ExternalError, PartitionConnectionError
+from penstock.model.ids import ResourceId
+
+_DIAL_TIMEOUT_S: Final = 5.0
+_SOCKET_BUFFER: Final = 1 << 20
+_GREETING_MAX: Final = 4096
+_ACCEPTED: Final = b"\x01"
+_USE_OTHER: Final = b"\x00"
+
+
+class Peers:
+    """`adopted` is called with each new connection, from the thread that made it."""
+
+    def __init__(
+        self,
+        resource_id: ResourceId,
+        credentials: Credentials,
+        loop: WriteLoop,
+        adopted: Callable[[DataConnection], None],
+        *,
+        tries_local: bool = True,
+    ) -> None:
+        self.resource_id = resource_id
+        self._credentials = credentials
+        self._loop = loop
+        self._adopted = adopted
+        self._tries_local = tries_local
+        self._connections: dict[ResourceId, DataConnection] = {}
+        self._open: set[DataConnection] = set()
+        self._is_closed = False
+        self._dialling: set[ResourceId] = set()
+        self._changed = threading.Condition()
+
+    def known(self, peer: ResourceId) -> DataConnection | None:
+        with self._changed:
+            return self._connections.get(peer)
+
+    def everybody(self) -> list[DataConnection]:
+        with self._changed:
+            return list(self._connections.values())
+
+    def close(self) -> None:
+        """Close all connections, also one that is still being made and one that was the second of a pair."""
+        with self._changed:
+            self._is_closed = True
+            connections, self._open = list(self._open), set()
+            self._connections.clear()
+        for connection in connections:
+            connection.is_closed = True
+            connection.sock.close()
+            connection.drop_views()
+
+    def forget(self, connection: DataConnection) -> None:
+        """It broke: the next need dials anew."""
+        with self._changed:
+            self._open.discard(connection)
+            if self._connections.get(connection.peer) is connection:
+                del self._connections[connection.peer]
+
+    def connection_to(self, location: TaskManagerLocation) -> DataConnection:
+        """Dials if it must; blocks for that long. Raises OSError, ExternalError."""
+        peer = location.resource_id
+        with self._changed:
+            while peer in self._dialling:
+                self._changed.wait(_DIAL_TIMEOUT_S)
+            if peer in self._connections:
+                return self._connections[peer]
+            self._dialling.add(peer)
+        try:
+            return self._dial(location)
+        finally:
+            with self._changed:
+                self._dialling.discard(peer)
+                self._changed.notify_all()
+
+    def _dial(self, location: TaskManagerLocation) -> DataConnection:
+        """Over a Unix socket if the peer has one here and proves itself there, else over TCP."""
+        if self._tries_local:
+            sock = local_sockets.connect(location.resource_id, location.data_port, _DIAL_TIMEOUT_S)
+            if sock is not None:
+                with contextlib.suppress(OSError, AuthenticationError):
+                    return self._introduce(sock, location.resource_id)
+        address = (location.host, location.data_port)
+        sock = socket.create_connection(address, timeout=_DIAL_TIMEOUT_S)
+        return self._introduce(sock, location.resource_id)
+
+    def _introduce(self, sock: socket.socket, peer: ResourceId) -> DataConnection:
+        with closed_on_error(sock):
+            nonce = secrets.token_bytes(NONCE_BYTES)
+            handshake = ClientHandshake(self._credentials, ROLE_DATA, nonce)
+            run_handshake(sock, handshake)
+            body = pickle.dumps(PeerGreeting(self.resource_id), protocol=5)
+            sock.sendall(HEADER.pack(len(body), FrameType.PEER, 0, 0, 0, 0) + body)
+            answer = handshake.leftover[:1] or sock.recv(1)
+        if answer == _ACCEPTED:
+            return self._adopt(sock, peer)
+        sock.close()
+        return self._await_incoming(peer)
+
+    def _await_incoming(self, peer: ResourceId) -> DataConnection:
+        deadline = time.monotonic() + _DIAL_TIMEOUT_S
+        with self._changed:
+            while peer not in self._connections:
+                rest = deadline - time.monotonic()
+                if rest <= 0:
+                    raise PartitionConnectionError(
+                        f"{peer} refused our connection and did not dial"
+                    )
+                self._changed.wait(rest)
+            return self._connections[peer]
+
+    def greet(self, sock: socket.socket) -> None:
+        """Handshake of an incoming connection, off the network thread: a silent peer blocks nobody."""
+        try:
+            sock.setblocking(True)
+            handshake = ServerHandshake(self._credentials, secrets.token_bytes(NONCE_BYTES))
+            run_handshake(sock, handshake)
+            if handshake.role != ROLE_DATA:
+                raise AuthenticationError("a peer with another role came to the data port")
+            sock.settimeout(_DIAL_TIMEOUT_S)
+            peer = _read_greeting(sock, handshake.leftover).resource_id
+            if self._must_use_other(peer):
+                sock.sendall(_USE_OTHER)
+                sock.close()
+                return
+            sock.sendall(_ACCEPTED)
+            self._adopt(sock, peer)
+        except (OSError, ExternalError):
+            sock.close()
+
+    def _must_use_other(self, peer: ResourceId) -> bool:
+        with self._changed:
+            return peer in self._connections or (peer in self._dialling and self.resource_id < peer)
+
+    def _adopt(self, sock: socket.socket, peer: ResourceId) -> DataConnection:
+        if sock.family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            sock.setsockopt(socket.SOL_SOCKET, option, _SOCKET_BUFFER)
+        sock.setblocking(False)
+        connection = DataConnection(sock, peer, self._loop)
+        with self._changed:
+            if self._is_closed:
+                sock.close()
+                raise PartitionConnectionError("this TaskManager is ending")
+            self._open.add(connection)
+            self._connections.setdefault(peer, connection)
+            self._changed.notify_all()
+        self._adopted(connection)
+        return connection
+
+
+def _read_greeting(sock: socket.socket, data: bytes) -> PeerGreeting:
+    while len(data) < HEADER.size:
+        data += _receive(sock, HEADER.size - len(data))
+    size, frame_type, *_ = HEADER.unpack_from(data)
+    if frame_type != FrameType.PEER or size > _GREETING_MAX:
+        raise AuthenticationError("a peer did not say who it is")
+    while len(data) < HEADER.size + size:
+        data += _receive(sock, HEADER.size + size - len(data))
+    greeting = decode(data[HEADER.size : HEADER.size + size])
+    if not isinstance(greeting, PeerGreeting):
+        raise AuthenticationError("a peer did not say who it is")
+    return greeting
+
+
+def _receive(sock: socket.socket, size: int) -> bytes:
+    data = sock.recv(size)
+    if not data:
+        raise AuthenticationError("the peer closed the connection while it introduced itself")
+    return data

@@ -1,0 +1,192 @@
+"""Producer's end of a remote channel: takes from a subpartition while the consumer has granted credit.
+
+Source: Flink CreditBasedSequenceNumberingViewReader. Credit is one data frame. Events are free.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from penstock.hosting.network.connection import DataConnection
+from penstock.hosting.network.frames import FailureKind, FrameType
+from penstock.hosting.shipping.pickling import dumps_records
+from penstock.model.errors import ExternalError, ProducerFailed, ResultDataLost
+from penstock.runtime.codecs.codec import ChannelEncoder, EncodedFrame, size_of
+from penstock.runtime.codecs.events import WITHOUT_CREDIT, FrameKind, Parts
+from penstock.runtime.elements import ColumnBatch, RowBatch
+from penstock.runtime.network.partition.subpartition import FrameView
+from penstock.runtime.network.subpartition_view import NextType
+
+
+def failure_kind(error: ExternalError) -> FailureKind:
+    """How the consumer is to see it."""
+    if isinstance(error, ResultDataLost):
+        return FailureKind.DATA_LOST
+    is_producers = isinstance(error, ProducerFailed)
+    return FailureKind.PRODUCER if is_producers else FailureKind.CONNECTION
+
+
+class RemoteView:
+    """Producer's end. Not to be used before `start`; a listener of its view from then on."""
+
+    def __init__(
+        self,
+        connection: DataConnection,
+        channel: int,
+        credit: int,
+        on_error: Callable[[Exception], None],
+        count_bytes: Callable[[int], None],
+    ) -> None:
+        """`on_error`: a record could not be encoded, and nothing will follow it. `credit`: data frames."""
+        self._view: FrameView | None = None
+        self._connection = connection
+        self._channel = channel
+        self._credit = credit
+        self._on_error = on_error
+        self._count_bytes = count_bytes
+        self._encoder = ChannelEncoder(dumps_records)
+        self._encoded: deque[tuple[FrameKind, Parts]] = deque()
+        self._sequence = 0
+        self._backlog = 0
+        self._announces_backlog = credit == 0
+        self._announced = 0
+        self._lock = threading.Lock()
+        self._again = False
+        self._is_broken = False
+
+    def start(self, view: FrameView, frame_bytes: int | None = None) -> None:
+        """What to read, and the consumer's wish for the size of frames. Sends what is there already."""
+        if frame_bytes is not None:
+            view.new_buffer_size(frame_bytes)
+        self._view = view
+        self.pump()
+
+    def notify_data(self) -> None:
+        """Producer's thread, or any that releases the partition."""
+        self.pump()
+
+    def notify_priority(self, sequence: int) -> None:
+        """Producer's thread: what has priority is at the head, and free of credit. Frames that are encoded already
+        go before it, without credit too: nobody would keep what is overtaken here.
+        """
+        self.pump()
+
+    def add_credit(self, frames: int) -> None:
+        """Network thread only."""
+        with self._lock:
+            self._credit += frames
+            self._announced = 0
+        self.pump()
+
+    def resume(self) -> None:
+        """Network thread: the consumer goes on behind an element that blocks its channel."""
+        if self._view is not None:
+            self._view.resume()
+            self.pump()
+
+    def acknowledge_all_records(self) -> None:
+        """Network thread: the consumer has read the last record."""
+        if self._view is not None:
+            self._view.acknowledge_all_records()
+
+    def new_buffer_size(self, frame_bytes: int) -> None:
+        """Network thread: the consumer wants frames of this size."""
+        if self._view is not None:
+            self._view.new_buffer_size(frame_bytes)
+
+    def pump(self) -> None:
+        """Send what may be sent. Any thread; whoever holds the lock takes the others' news along."""
+        self._again = True
+        while self._again and not self._is_broken and self._lock.acquire(blocking=False):
+            try:
+                self._again = False
+                if self._view is not None:
+                    self._drain(self._view)
+            except ExternalError as error:  # the view's: its producer failed, or its data is gone
+                self._is_broken = True
+                text = str(error).encode()
+                kind = (failure_kind(error), 0, 0)
+                self._connection.send(FrameType.FAILED, self._channel, [text], kind)
+            except Exception as error:
+                self._is_broken = True  # what follows must not arrive as if nothing were missing
+                self._on_error(error)
+            finally:
+                self._lock.release()
+
+    def _drain(self, view: FrameView) -> None:
+        connection = self._connection
+        following: NextType | None = None  # not known: the view has to be asked
+        while not connection.is_closed:
+            if connection.is_congested:
+                connection.stall(self)
+                if connection.is_congested:
+                    return
+            if not self._encoded:
+                following = self._encode_next(view, following)
+                if following is None:
+                    self._announce_backlog(view)
+                    return
+            is_data, mark = self._encoded[0][0].is_data, 0
+            if is_data and self._credit > 0:
+                self._credit -= 1
+            elif is_data and view.has_priority:
+                mark = WITHOUT_CREDIT
+            elif is_data:
+                self._announce_backlog(view)
+                return
+            kind, parts = self._encoded.popleft()
+            self._count_bytes(size_of(parts))
+            header = (int(kind) | mark, self._sequence, self._backlog + len(self._encoded))
+            self._sequence = (self._sequence + 1) & 0xFFFFFFFF
+            connection.send(FrameType.DATA, self._channel, parts, header)
+
+    def _encode_next(self, view: FrameView, following: NextType | None) -> NextType | None:
+        """Poll and encode if that may be sent. Returns what comes after it, None if nothing was polled.
+
+        `following`: as the last call returned.
+        """
+        has_credit = self._credit > 0
+        if following is None:
+            if not view.is_available(has_credit=has_credit):
+                return None
+        elif following is NextType.NONE or (following is NextType.DATA and not has_credit):
+            return None
+        polled = view.poll()
+        if polled is None:
+            return None
+        self._backlog = polled.backlog
+        element: Any = polled.element
+        if isinstance(element, EncodedFrame):
+            self._encoded.append((element.kind, [element.payload]))
+        elif isinstance(element, (RowBatch, ColumnBatch)):
+            frames = self._encoder.encode_to_size(element, view.frame_bytes)
+            size = sum(size_of(parts) for _, parts, _ in frames)
+            view.measured(len(element), size)
+            self._encoded.extend((kind, parts) for kind, parts, _ in frames)
+        else:
+            self._encoded.append(self._encoder.encode(element))
+        return polled.next
+
+    def _announce_backlog(self, view: FrameView) -> None:
+        """To a consumer without buffers of its own, which grants credit only for what it has been told of."""
+        if not self._announces_backlog or self._credit > 0:
+            return
+        waiting = len(self._encoded) + self._backlog
+        if not waiting and view.is_available(has_credit=True):
+            waiting = 1  # there is something, though none has been polled yet
+        if waiting > self._announced:
+            self._announced = waiting
+            self._connection.send(FrameType.BACKLOG, self._channel, [], (0, 0, waiting))
+
+    def disconnect(self) -> None:
+        """The connection is lost: what becomes of the consumer, the JobMaster decides."""
+        if self._view is not None:
+            self._view.disconnect()
+
+    def release(self) -> None:
+        """The consumer cancelled or has read the end."""
+        if self._view is not None:
+            self._view.release()

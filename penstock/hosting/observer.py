@@ -1,0 +1,70 @@
+"""What there is to see of a job, as calls that the JobManager's loop makes. The base sees nothing.
+
+`hosting/program/console.py` prints; tests record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Callable
+from typing import cast
+
+from penstock.machines.job.job_master import JobMaster
+from penstock.model.graph.job_graph import JobGraph
+from penstock.model.ids import ResourceId
+from penstock.model.messages import (
+    CheckpointEnded,
+    ExecutionStateChanged,
+    JobStatusChanged,
+    RegisterTaskManager,
+    ResetSubtasks,
+    ResourcesMissing,
+    UserOutput,
+)
+from penstock.model.states import JobStatus
+
+
+class JobObserver:
+    """Calls must return at once."""
+
+    def submitted(self, job_graph: JobGraph, ignored_keys: list[str]) -> None: ...
+    def taskmanager_requested(self, resource_id: ResourceId) -> None: ...
+    def taskmanager_registered(self, message: RegisterTaskManager) -> None: ...
+    def taskmanager_lost(self, resource_id: ResourceId, cause: str) -> None: ...
+    def resources_missing(self, missing: ResourcesMissing, host: str) -> None: ...
+    def status_changed(self, change: JobStatusChanged) -> None: ...
+    def execution_changed(self, change: ExecutionStateChanged, job_graph: JobGraph) -> None: ...
+    def checkpoint_ended(self, ended: CheckpointEnded) -> None: ...
+    def restarting(self, reset: ResetSubtasks) -> None: ...
+    def user_output(self, output: UserOutput, job_graph: JobGraph) -> None: ...
+    def tick(self, job_master: JobMaster) -> None: ...
+    def job_ended(self, status: JobStatus, job_master: JobMaster) -> None: ...
+    def engine_failed(self, error: BaseException) -> None: ...
+
+
+class _Guarded:
+    """Calls another observer; what it raises is shown once and changes nothing."""
+
+    def __init__(self, inner: JobObserver) -> None:
+        self._inner = inner
+        self._has_complained = False
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        call = getattr(self._inner, name)
+
+        def guarded_call(*arguments: object) -> None:
+            try:
+                call(*arguments)
+            except Exception:
+                if not self._has_complained:
+                    self._has_complained = True
+                    with contextlib.suppress(OSError, ValueError):  # stderr may be what is closed
+                        traceback.print_exc()
+
+        return guarded_call
+
+
+def guarded(observer: JobObserver) -> JobObserver:
+    """A closed console, or an observer's own fault, must not touch the job."""
+    return cast("JobObserver", _Guarded(observer))

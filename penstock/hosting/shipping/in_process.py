@@ -1,0 +1,36 @@
+"""What a program brings for its functions, where these run in this process."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from penstock.model.errors import ConfigurationError
+from penstock.model.program import ProgramSettings
+
+
+def import_here(python_files: Sequence[str]) -> None:
+    """Have this process import the modules that a program names for its functions, which run in it.
+
+    They stay importable after the job. Raises: ConfigurationError for a missing file.
+    """
+    for path in [Path(one.removeprefix("file://")).absolute() for one in python_files]:
+        if not path.exists():
+            raise ConfigurationError(
+                f"add_python_file: there is no file or directory {str(path)!r}"
+            )
+        place = str(path.parent if path.suffix == ".py" else path)
+        if place not in sys.path:
+            sys.path.insert(0, place)
+    importlib.invalidate_caches()
+
+
+def refuse_files(program: ProgramSettings) -> None:
+    """Raises: ConfigurationError: the program brings some for its functions, which run in this process as it is."""
+    if program.python_archives or program.python_requirements:
+        raise ConfigurationError(
+            "add_python_archive and set_python_requirements are for jobs on Spark: a MiniCluster runs functions in this process. "
+            "Install the packages here, and leave both out of what the test runs."
+        )

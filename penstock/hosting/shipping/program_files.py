@@ -1,0 +1,103 @@
+"""Archives and requirements of a program, brought to the executors by Spark.
+
+An archive is unpacked by Spark on each executor (SparkContext.addArchive) and found under the name that the program gave it in
+the working directory of the functions. Requirements are installed on the driver, for its Python and platform, and travel as
+one more archive, which is importable. Source: PyFlink's add_python_archive and set_python_requirements; differs: pip runs once, on
+the driver, so that executors need neither pip nor a package index.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from pyspark import SparkContext
+
+from penstock.hosting.shipping.worker_files import WorkerFiles
+from penstock.model.errors import ConfigurationError
+from penstock.model.program import ProgramSettings
+
+_KINDS: Final = (".zip", ".tar", ".tar.gz", ".tgz")
+_CHUNK: Final = 1 << 20
+
+
+def bring_files(context: SparkContext, program: ProgramSettings) -> WorkerFiles:
+    """Raises: ConfigurationError: an archive that is none, a requirement that cannot be installed."""
+    links = []
+    for path, target in program.python_archives:
+        name = target or Path(path).name
+        _check(path, name)
+        links.append((_bring(context, path), name))
+    paths = []
+    if program.python_requirements is not None:
+        requirements, cache_directory = program.python_requirements
+        text = Path(requirements).read_text(encoding="utf-8")
+        paths.append(_bring(context, _installed(requirements, text, cache_directory)))
+    return WorkerFiles(tuple(links), tuple(paths))
+
+
+def _check(path: str, name: str) -> None:
+    if not Path(path).is_file() or not path.endswith(_KINDS):
+        raise ConfigurationError(
+            f"add_python_archive: {path!r} is not an archive that Spark unpacks: expected a file that ends with one of "
+            f"{', '.join(_KINDS)}."
+        )
+    if os.path.isabs(name) or ".." in Path(name).parts:
+        raise ConfigurationError(
+            f"add_python_archive: the target {name!r} leads out of the working directory. Give a relative path below it."
+        )
+
+
+def _bring(context: SparkContext, path: str) -> str:
+    """The name of its folder among Spark's files: by its content, so that the same one goes once."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    name = f"penstock-{digest.hexdigest()[:20]}"
+    if not any(one.endswith(f"#{name}") for one in context.listArchives):
+        # Spark knows files by their names: those of two programs may be the same.
+        kind = next(kind for kind in reversed(_KINDS) if path.endswith(kind))
+        copy = Path(tempfile.mkdtemp(prefix="penstock-archive-")) / f"{name}{kind}"
+        shutil.copyfile(path, copy)
+        context.addArchive(f"{copy}#{name}")
+    return name
+
+
+@functools.lru_cache(maxsize=16)
+def _installed(
+    requirements: str,
+    text: str,  # ruff: ignore[unused-function-argument] - tells one content from another
+    cache_directory: str | None,
+) -> str:
+    """An archive with the packages, made once for each `text` of the file. `cache_directory`: with their files, for where there
+    is no index.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="penstock-requirements-"))
+    packages = folder / "packages"
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    command += ["--requirement", requirements, "--target", str(packages)]
+    if cache_directory is not None:
+        command += ["--no-index", "--find-links", cache_directory]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise ConfigurationError(
+                f"set_python_requirements: the packages of {requirements!r} cannot be installed on the driver, from where they "
+                f"go to the executors:\n{(done.stderr or done.stdout).strip()}"
+            )
+        packages.mkdir(exist_ok=True)  # nothing is required
+        for leftover in packages.rglob(
+            "__pycache__"
+        ):  # has times in it: the same packages give the same archive
+            shutil.rmtree(leftover)
+        return shutil.make_archive(str(folder / "requirements"), "zip", packages)
+    finally:
+        shutil.rmtree(packages, ignore_errors=True)

@@ -1,0 +1,109 @@
+"""Penstock and a program's modules inside Spark's Python worker, from archives that Spark has brought.
+
+Shipped by value with the bodies of Spark tasks, so that executors need not have Penstock: at module level it imports nothing of
+it but `worker_files`, which is shipped as this is. What is imported stays in the worker, which Spark reuses, until a job with other archives comes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import sys
+from collections.abc import Generator
+from typing import Any, NamedTuple
+
+from penstock.hosting.shipping.worker_files import WorkerFiles, place
+
+
+class Archives(NamedTuple):
+    """`contents`: broadcast zips, one for each of `names`, which are of their contents. `files`: what the program brings besides."""
+
+    names: tuple[str, ...]
+    contents: Any
+    files: WorkerFiles = WorkerFiles()
+
+
+class Appended:
+    """`AccumulatorParam` of lists: what each task adds comes behind what is there."""
+
+    def zero(self, value: list[Any]) -> list[Any]:
+        return []
+
+    def addInPlace(self, value1: list[Any], value2: list[Any]) -> list[Any]:  # ruff: ignore[invalid-function-name]
+        value1.extend(value2)
+        return value1
+
+
+class _Installed(NamedTuple):
+    """What a worker has: `folder` is its own, `paths` are importable, `directory` is where functions work, None: anywhere."""
+
+    names: tuple[str, ...]
+    files: WorkerFiles
+    folder: str
+    paths: tuple[str, ...]
+    directory: str | None
+
+
+def import_shipped(archives: Archives, module: str) -> Any:
+    """The module, of what these archives hold."""
+    import importlib
+
+    found = _installed()
+    if found is None or (found.names, found.files) != (archives.names, archives.files):
+        _remove(found)
+        sys.__dict__["_penstock_installed"] = _install(archives)
+    return importlib.import_module(module)
+
+
+@contextlib.contextmanager
+def at_work() -> Generator[None]:
+    """In the directory with the program's archives, if it has any. A worker has one task at a time."""
+    found = _installed()
+    if found is None or found.directory is None:
+        yield
+        return
+    before = os.getcwd()
+    os.chdir(found.directory)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def _installed() -> Any:
+    return sys.__dict__.get("_penstock_installed")
+
+
+def _remove(installed: Any) -> None:
+    """Penstock, and what the job before brought along: it may have other versions of the same modules."""
+    import shutil
+
+    paths = () if installed is None else installed.paths
+    for name, module in list(sys.modules.items()):
+        origin = getattr(module, "__file__", None) or ""
+        if name.split(".")[0] == "penstock" or origin.startswith(tuple(paths)):
+            del sys.modules[name]
+    sys.path[:] = [path for path in sys.path if path not in paths]
+    if installed is not None:
+        shutil.rmtree(installed.folder, ignore_errors=True)
+
+
+def _install(archives: Archives) -> _Installed:
+    """Put the archives on the path, from a folder that goes with the application."""
+    import importlib
+    import tempfile
+
+    from pyspark import SparkFiles
+
+    root = os.path.abspath(SparkFiles.getRootDirectory())  # executors say "."
+    folder = tempfile.mkdtemp(prefix=f"penstock-{os.getpid()}-", dir=root)
+    before = list(sys.path)
+    directory = place(archives.files, root, folder)
+    for name, content in zip(archives.names, archives.contents.value, strict=True):
+        path = pathlib.Path(folder) / f"{name}.zip"
+        path.write_bytes(content)
+        sys.path.insert(0, str(path))
+    importlib.invalidate_caches()
+    paths = tuple(path for path in sys.path if path not in before)
+    return _Installed(archives.names, archives.files, folder, paths, directory)

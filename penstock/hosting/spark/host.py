@@ -1,0 +1,125 @@
+"""The Spark session that carries jobs: the user's active one, or an embedded one of our own.
+
+The embedded one is `local[n]` with enough logical cores, binds to loopback, and logs to a file whose name the
+console tells; the console itself is the job's.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.hosting.batch.plan import Plan
+from penstock.hosting.batch.runner import StageRunner
+from penstock.hosting.batch.spark_runner import SparkRunner
+from penstock.hosting.ha.election import SubmittedJob
+from penstock.hosting.program.executor import ClusterExecutor
+from penstock.hosting.program.host import LazyFrame
+from penstock.hosting.provider import TaskManagerProvider
+from penstock.hosting.spark.checks import check_configuration
+from penstock.hosting.spark.frame_results import frame_of_messages
+from penstock.hosting.spark.provider import ProcessSettings, SparkProvider
+from penstock.hosting.spark.session import active_session, embedded_session
+from penstock.hosting.spark.slots import SparkSlots
+from penstock.hosting.wire.addresses import addresses_of
+from penstock.model.config import Settings
+from penstock.model.program import JobExecutor
+from penstock.model.slot_size import UNSIZED, SlotSize
+
+_SPARE_LOCAL_CORES: Final = 1
+
+
+class _Overrides:
+    """What the command line decides for the whole process, and what it was told already."""
+
+    executor: JobExecutor | None = None
+    settings: Mapping[str, str] = {}
+    spark: Mapping[str, str] = {}
+    warned: ClassVar[set[str]] = set()
+
+
+def override_executor(executor: JobExecutor | None) -> None:
+    """Programs of this process run on this one; None: on Spark again."""
+    _Overrides.executor = executor
+
+
+def set_command_line(settings: Mapping[str, str], spark: Mapping[str, str] | None = None) -> None:
+    """`-D` settings: below the program's own, above Spark's. `spark`: Spark's own, for a session that is started here."""
+    _Overrides.settings = dict(settings)
+    _Overrides.spark = dict(spark or {})
+
+
+def spark_session(settings: Settings, cores: int) -> SparkSession:
+    """The user's, or an embedded one with so many cores. Raises: ConfigurationError: it does not start."""
+    return active_session() or embedded_session(settings, cores, _Overrides.spark)
+
+
+class SparkHost:
+    """`hosting.program.host.Host` on Spark."""
+
+    ships_modules = True
+
+    def __init__(self, configuration: Mapping[str, str] | None = None) -> None:
+        self._configuration = dict(configuration or {})
+
+    def command_line(self) -> Mapping[str, str]:
+        return _Overrides.settings
+
+    def spark_configuration(self) -> dict[str, str]:
+        spark = active_session()
+        return dict(spark.sparkContext.getConf().getAll()) if spark is not None else {}
+
+    def default_parallelism(self, settings: Settings) -> int:
+        """Cores that Spark can give, less those kept for Spark jobs beside us; at least 1."""
+        cores = self.cores()
+        kept = 0 if active_session() is None else settings.get_int("penstock.spark.cores-kept")
+        return max(1, cores - kept)
+
+    def cores(self) -> int:
+        """Of the active session, or of this machine, where one would be started."""
+        spark = active_session()
+        return os.cpu_count() or 1 if spark is None else SparkSlots(spark.sparkContext).total()
+
+    def provider(self, settings: Settings, needed: Mapping[SlotSize, int]) -> TaskManagerProvider:
+        slots = settings.get_int("taskmanager.numberOfTaskSlots")
+        usual = needed.get(UNSIZED, 0)
+        taskmanagers = -(-usual // slots) + sum(needed.values()) - usual
+        spark = spark_session(settings, taskmanagers + _SPARE_LOCAL_CORES)
+        context = spark.sparkContext
+        for warning in check_configuration(dict(context.getConf().getAll()), context.master):
+            if warning not in _Overrides.warned:
+                _Overrides.warned.add(warning)
+                print(f"penstock: {warning}", file=sys.stderr)
+        process = ProcessSettings(
+            switch_interval_s=settings.get_float("penstock.exchange.switch-interval") / 1000,
+            keeps_core=settings.get_bool("penstock.taskmanager.keep-core"),
+        )
+        return SparkProvider(spark, slots, process, addresses_of(settings))
+
+    def stage_runner(self, settings: Settings, job: SubmittedJob, plan: Plan) -> StageRunner:
+        """Speculation and killed idle workers do no harm here: nothing is checked."""
+        return SparkRunner(_session_for(settings, plan), plan, job)
+
+    def lazy_frame(
+        self, settings: Settings, job: SubmittedJob, plan: Plan, frame: LazyFrame
+    ) -> DataFrame:
+        spark = _session_for(settings, plan)
+        runner = SparkRunner(spark, plan, job)
+        orders, type_info = frame
+        return frame_of_messages(spark, runner.lineage(orders(runner)), type_info)
+
+
+def _session_for(settings: Settings, plan: Plan) -> SparkSession:
+    most = max(stage.vertex.parallelism for stage in plan.stages)
+    return spark_session(settings, most)
+
+
+def default_executor(configuration: Mapping[str, str] | None = None) -> JobExecutor:
+    """Spark, unless the command line says otherwise."""
+    if _Overrides.executor is not None:
+        return _Overrides.executor
+    return ClusterExecutor(SparkHost(configuration))

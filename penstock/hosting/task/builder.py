@@ -1,0 +1,459 @@
+"""From a deployment and its chain to a StreamTask with gates, partitions and writers.
+
+Runs on the mailbox thread of the task. Source: Flink Task.setupPartitionsAndGates, StreamTask.restore.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from penstock.hosting.network.consumer_side import TaskChannelHost
+from penstock.hosting.shipping.pickling import dumps_records, loads_records
+from penstock.hosting.task.async_calls import AsyncCallThreads
+from penstock.hosting.task.barriers import (
+    is_final_awaited,
+    notice_priority,
+    read_announcements,
+    take_part,
+)
+from penstock.hosting.task.driver_writer import DriverWriter
+from penstock.hosting.task.held_off_gc import COLLECTOR_HELD_OFF
+from penstock.hosting.task.restore import restore_task
+from penstock.hosting.task.source_input import SourceInput
+from penstock.hosting.task.source_of_task import SourceOfTask
+from penstock.model.checkpoints import CheckpointType
+from penstock.model.deployment import (
+    InputGateDeployment,
+    PartitionDeployment,
+    ShuffleDescriptor,
+    TaskDeployment,
+)
+from penstock.model.errors import EngineBug
+from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
+from penstock.model.ids import DataSetId, ResultPartitionId
+from penstock.model.messages import CheckpointFailureReason
+from penstock.runtime.elements import CheckpointBarrier
+from penstock.runtime.network.gate.debloater import DebloatTarget, GateDebloating
+from penstock.runtime.network.gate.network_input import NetworkInput, WakeListener, network_inputs
+from penstock.runtime.network.gate.ports import GateContext
+from penstock.runtime.network.gate.producer_check import ProducerAnswer
+from penstock.runtime.network.gate.single import SingleInputGate
+from penstock.runtime.network.partition.blocking import BlockingFormat
+from penstock.runtime.network.partition.result_partition import (
+    ResultPartition,
+    blocking_partition,
+    pipelined_partition,
+    pool_of,
+)
+from penstock.runtime.network.partitioner import Partitioner, make_partitioner
+from penstock.runtime.operator import OperatorContext
+from penstock.runtime.sources.operator import SourceOperator
+from penstock.runtime.state.contract import MakeKeyedStateBackend
+from penstock.runtime.task.chain import OperatorChain, OperatorTimer
+from penstock.runtime.task.finished_chain import FinishedChain, FinishedSource
+from penstock.runtime.task.input_processor import (
+    StreamMultipleInputProcessor,
+    StreamOneInputProcessor,
+)
+from penstock.runtime.task.outputs import OutputWriter
+from penstock.runtime.task.stream_task import StreamTask, TaskInput
+from penstock.runtime.task.writers import PartitionWriter
+
+if TYPE_CHECKING:
+    from penstock.hosting.task.thread import TaskThread
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class BuiltTask:
+    """A StreamTask with what its host has to reach."""
+
+    def __init__(
+        self,
+        task: StreamTask,
+        thread: TaskThread,
+        gates: Sequence[SingleInputGate],
+        partitions: Sequence[ResultPartition],
+        inputs: Sequence[NetworkInput] = (),
+    ) -> None:
+        """`gates`: one for each gate of the deployment. `inputs`: what reads them."""
+        self.task = task
+        self.chain = task.chain
+        self._thread = thread
+        self._gates = gates
+        self._partitions = partitions
+        self._inputs = inputs
+        self.debloating: list[GateDebloating] = []
+        self._readers: dict[DataSetId, list[tuple[SingleInputGate, InputGateDeployment]]] = {}
+        for gate, deployed in zip(gates, thread.deployment.gates, strict=True):
+            self._readers.setdefault(deployed.data_set_id, []).append((gate, deployed))
+
+    def start(self) -> None:
+        """Publish partitions, restore and open operators, ask for inputs.
+
+        Partitions first: an operator may take its time to open, and consumers wait for a partition only so long.
+        """
+        for partition in self._partitions:
+            plane = self._thread.host.data_plane
+            partition.setup(plane.registry, pool_of(partition, plane.memory, plane.network))
+        for gate in self._gates:
+            gate.setup()
+        with COLLECTOR_HELD_OFF if self._thread.deployment.restore else contextlib.nullcontext():
+            restore_task(self._thread, self.task, self._inputs)
+            self.chain.open(self._context_for)
+        for deployed in self._thread.deployment.gates:
+            self.connect(deployed.channels)
+        for gate in self._gates:
+            gate.request_partitions()
+        self._start_debloating()
+        source = self.task.input
+        if isinstance(source, SourceInput):
+            source.start()
+
+    def read_announcements(self) -> None:
+        """Barriers have come to stand in the queues of inputs."""
+        for one in self._inputs:
+            one.read_announcements()
+
+    def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
+        """None of the producers run. A source stops first, if the job stops with this savepoint.
+
+        A task that only waits for consumers to take its end has no part in it: to the next one it counts as finished. Nor has
+        one that ends without a checkpoint of its end: what its sinks then hand over goes with the end, and is in no state.
+        """
+        source, kind = self.task.input, barrier.options.type
+        is_last_past = self.task.has_ended_data and not is_final_awaited(self._thread)
+        if self.task.is_done or (is_last_past and not kind.is_synchronous):
+            text = "the task is coming to its end. Try again when it is FINISHED"
+            reason = CheckpointFailureReason.TASK_CLOSING
+            self._thread.checkpoints.decline(barrier.checkpoint_id, reason, text)
+            return
+        if kind.is_synchronous and isinstance(source, SourceInput):
+            source.stop(drain=kind is CheckpointType.STOP_DRAIN)
+        self.task.trigger_checkpoint(barrier)
+
+    def connect(self, descriptors: Iterable[ShuffleDescriptor]) -> None:
+        """Known producers: turn unknown channels into local or remote ones."""
+        for descriptor in descriptors:
+            partition_id = descriptor.partition_id
+            for gate, deployed in self._readers.get(partition_id.data_set_id, ()):
+                place = partition_id.index - deployed.channels.first
+                if 0 <= place < gate.channels:
+                    gate.update_channel(place, descriptor, deployed.subpartition_index)
+
+    def _start_debloating(self) -> None:
+        network = self._thread.host.data_plane.network
+        debloat = network.debloat
+        if not debloat.is_enabled or not self._gates:
+            return
+        target = DebloatTarget(
+            target_ms=debloat.target_ms,
+            max_bytes=self._thread.host.task_settings.frame_bytes,
+            min_bytes=network.min_segment_bytes,
+            threshold_percent=debloat.threshold_percent,
+            samples=debloat.samples,
+        )
+        self.debloating = [GateDebloating(gate, target) for gate in self._gates]
+        self._debloat(debloat.period_ms)
+
+    def _debloat(self, period_ms: int) -> None:
+        """Now and in a while again, as long as the task takes mails."""
+        thread = self._thread
+        for one in self.debloating:
+            one.tick(time.perf_counter_ns(), thread.processor.idle_ns)
+
+        def again() -> None:
+            thread.mail(lambda: self._debloat(period_ms), "debloat the input buffers")
+
+        thread.host.data_plane.call_later(period_ms, again)
+
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        """Splits that came behind the trigger of a checkpoint are in its enumerator's state, not in the reader's."""
+        source = self._source_input()
+        self.task.checkpoints.behind(lambda: source.add_splits(splits))
+
+    def no_more_splits(self) -> None:
+        source = self._source_input()
+        self.task.checkpoints.behind(source.reader.notify_no_more_splits)
+
+    def allow_watermark(self, watermark_ms: int) -> None:
+        if isinstance(
+            self.task.input, SourceInput
+        ):  # else one that had finished: it waits for nobody
+            self.task.input.allow_watermark(watermark_ms)
+
+    def next_poll_ms(self) -> int | None:
+        source = self.task.input
+        return source.wake_at_ms if isinstance(source, SourceInput) else None
+
+    @property
+    def bytes_in(self) -> int:
+        """All that was read; rows that never were bytes are counted by a guess."""
+        return sum(gate.bytes_in for gate in self._gates)
+
+    def remote_bytes(self) -> tuple[int, int]:
+        """Bytes in and out that crossed a socket."""
+        received = sum(gate.remote_bytes_in for gate in self._gates)
+        return received, sum(partition.remote_bytes_out for partition in self._partitions)
+
+    @property
+    def buffers_in(self) -> int:
+        """Frames on their way to the task."""
+        return sum(gate.queued_buffers for gate in self._gates)
+
+    @property
+    def buffers_out(self) -> int:
+        """Frames that its consumers have not taken."""
+        return sum(partition.queued for partition in self._partitions)
+
+    @property
+    def is_consumed(self) -> bool:
+        """Every consumer has read to the end, or is gone."""
+        return all(partition.is_consumed for partition in self._partitions)
+
+    def close(self) -> None:
+        """The attempt has finished: its partitions live on as long as others need them."""
+        for gate in self._gates:
+            gate.close()
+        for partition in self._partitions:
+            partition.close()
+
+    def release(self, failure: str | None) -> None:
+        """The attempt did not finish: drop its partitions, leave its inputs.
+
+        `failure`: what consumers are told; None: they are to wait for what the JobManager tells them.
+        """
+        for partition in self._partitions:
+            partition.fail(failure)
+        for gate in self._gates:
+            gate.close()
+
+    def _source_input(self) -> SourceInput:
+        if not isinstance(self.task.input, SourceInput):
+            raise EngineBug(f"{self._thread.deployment.vertex_name} has no source, but got splits")
+        return self.task.input
+
+    def _context_for(self, spec: ChainedOperator, timer: OperatorTimer) -> OperatorContext:
+        thread, deployment = self._thread, self._thread.deployment
+        settings = thread.host.task_settings
+        job_prefix = deployment.job_id[:16]
+        restore = deployment.restore
+        return OperatorContext(
+            job_name=deployment.job_name,
+            task_name=deployment.vertex_name,
+            operator_name=spec.name,
+            operator_id=spec.uid,
+            subtask=deployment.attempt_id.subtask,
+            parallelism=deployment.parallelism,
+            max_parallelism=deployment.max_parallelism,
+            attempt=deployment.attempt_id.attempt,
+            timers=timer,
+            job_parameters=dict(settings.job_parameters),
+            output_type=spec.output_type,
+            watermark_interval_ms=settings.watermark_interval_ms,
+            job_id=deployment.job_id,
+            report_committable=lambda payload: thread.report_committable(spec.node_id, payload),
+            file_prefix=job_prefix,
+            restored_checkpoint_id=None if restore is None else restore.checkpoint_id,
+            has_final_checkpoint=is_final_awaited(thread),
+            keyed_state=_keyed_state(thread),
+            active_ms=lambda: wall_clock_ms() - thread.backpressured_ms,
+            async_calls=AsyncCallThreads(
+                functools.partial(thread.mail, priority=self.chain.spec.operators.index(spec)),
+                f"penstock-async-{spec.name[:40]}",
+            ),
+        )
+
+
+def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
+    """Everything of one attempt, not yet opened."""
+    host = thread.host
+    chain = _chain(thread, spec)
+    partitions = _result_partitions(thread)
+    outputs = [_writer(thread, spec, output, partitions) for output in spec.outputs]
+    head = spec.operators[0].operator
+    gates: Sequence[SingleInputGate] = ()
+    inputs: Sequence[NetworkInput] = ()
+    task_input: TaskInput
+    if not isinstance(head, SourceOperator):
+        reader = None if chain.begins_finished else head
+        inputs, gates = build_gates(
+            thread.deployment,
+            _gate_context(thread),
+            thread.processor.notify_input,
+            functools.partial(notice_priority, thread),
+            functools.partial(read_announcements, thread),
+        )
+        task_input = _input_processor(inputs, reader)
+    elif chain.begins_finished:
+        task_input = FinishedSource()
+    else:
+        task_input = SourceInput(head, spec.operators[0], SourceOfTask(thread, spec.operators[0]))
+    timeout_ms = min((output.buffer_timeout_ms for output in spec.outputs), default=100)
+    task = StreamTask(
+        chain,
+        task_input,
+        outputs,
+        time.perf_counter_ns,
+        wall_clock_ms,
+        max_step_ns=int(host.task_settings.max_step_ms * 1e6),
+        buffer_timeout_ns=(timeout_ms if timeout_ms >= 0 else 100) * 1_000_000,
+    )
+    take_part(thread, task, inputs, list(partitions.values()))
+    return BuiltTask(task, thread, gates, list(partitions.values()), inputs)
+
+
+def _chain(thread: TaskThread, spec: ChainSpec) -> OperatorChain:
+    restore = thread.deployment.restore
+    if restore is not None and restore.is_finished:
+        return FinishedChain(spec, wall_clock_ms)
+    return OperatorChain(
+        spec,
+        wall_clock_ms,
+        thread.enter_operator,
+        random.randrange,
+        thread.host.task_settings.latency_granularity,
+        dumps_records,
+    )
+
+
+def build_gates(
+    deployment: TaskDeployment,
+    context: GateContext,
+    wake: Callable[[], None],
+    wake_priority: Callable[[], None] | None = None,
+    announced: Callable[[], None] | None = None,
+) -> tuple[Sequence[NetworkInput], Sequence[SingleInputGate]]:
+    """Input gates as the deployment says, and what reads them; nothing is set up or connected yet."""
+    listener = WakeListener(wake, wake_priority, announced)
+    gates: list[SingleInputGate] = []
+    by_input: dict[int, list[SingleInputGate]] = {}
+    for index, deployed in enumerate(deployment.gates):
+        gate = SingleInputGate(
+            index, len(deployed.channels), context, listener, deployed.result_type
+        )
+        gates.append(gate)
+        by_input.setdefault(deployed.input_index, []).append(gate)
+    return network_inputs(by_input, context.new_lock, wake, wake_priority, announced), gates
+
+
+def _input_processor(inputs: Sequence[NetworkInput], head: object) -> TaskInput:
+    """What the head operator reads, as fairly as it wants."""
+    if len(inputs) == 1:
+        return StreamOneInputProcessor(inputs[0])
+    next_selection = getattr(head, "next_selection", None)
+    return StreamMultipleInputProcessor(inputs, next_selection)
+
+
+def _gate_context(thread: TaskThread) -> GateContext:
+    plane, consumer = thread.host.data_plane, thread.attempt_id
+
+    def ask(partition_id: ResultPartitionId, answered: Callable[[ProducerAnswer], None]) -> None:
+        thread.host.questions.ask(consumer, partition_id, answered)
+
+    return GateContext(
+        plane.resource_id,
+        plane.network,
+        plane.memory,
+        TaskChannelHost(plane, thread, ask),
+        threading.Lock,
+        loads_records,
+    )
+
+
+def _result_partitions(thread: TaskThread) -> dict[DataSetId, ResultPartition]:
+    """All or none: those before one that cannot be made are released."""
+    made: dict[DataSetId, ResultPartition] = {}
+    try:
+        for part in thread.deployment.partitions:
+            made[part.partition_id.data_set_id] = _result_partition(thread, part)
+    except BaseException:
+        for partition in made.values():
+            partition.release()
+        raise
+    return made
+
+
+def _result_partition(thread: TaskThread, part: PartitionDeployment) -> ResultPartition:
+    host = thread.host
+    partition_id = ResultPartitionId(part.partition_id, thread.deployment.attempt_id)
+    frame_bytes = host.task_settings.frame_bytes
+    if not part.result_type.is_released_by_scheduler:
+        return pipelined_partition(
+            partition_id,
+            part.subpartitions,
+            frame_bytes,
+            thread.processor.notify_output,
+            threading.Lock,
+            part.result_type,
+            delivers_empty=host.task_settings.network.buffers_per_channel == 0,
+        )
+    blocking = host.task_settings.blocking
+    return blocking_partition(
+        partition_id,
+        part.subpartitions,
+        lambda: blocking.make_data(host.io_directories.new_path()),
+        BlockingFormat(
+            dumps_records,
+            loads_records,
+            frame_bytes,
+            blocking.buffer_bytes,
+            blocking.make_compressor(),
+        ),
+        threading.Lock,
+        part.result_type,
+    )
+
+
+def _writer(
+    thread: TaskThread,
+    spec: ChainSpec,
+    output: ChainOutput,
+    partitions: Mapping[DataSetId, ResultPartition],
+) -> OutputWriter:
+    producer = spec.operators[output.operator_index]
+    if output.data_set_id is None:
+        return _driver_writer(thread, output, producer)
+    (part,) = [
+        part
+        for part in thread.deployment.partitions
+        if part.partition_id.data_set_id == output.data_set_id
+    ]
+    partitioner = _partitioner(thread, output, part)
+    partition = partitions[output.data_set_id]
+    partition.may_be_overtaken = output.may_be_overtaken
+    writer = PartitionWriter(partition, partitioner, output.element_type, producer, dumps_records)
+    writer.choose = random.randrange
+    return writer
+
+
+def _keyed_state(thread: TaskThread) -> MakeKeyedStateBackend:
+    check = thread.check_is_mine if thread.host.task_settings.checks_threads else None
+    return thread.host.state_backends.of_slot(thread.deployment.allocation_id, check)
+
+
+def _partitioner(thread: TaskThread, output: ChainOutput, part: PartitionDeployment) -> Partitioner:
+    return make_partitioner(
+        output.partitioning,
+        part.subpartitions,
+        thread.attempt_id.subtask,
+        part.consumer_max_parallelism,
+        random.randrange(max(1, part.subpartitions)),
+    )
+
+
+def _driver_writer(
+    thread: TaskThread, output: ChainOutput, producer: ChainedOperator
+) -> DriverWriter:
+    stream = output.driver_stream
+    if stream is None:
+        raise EngineBug(f"{thread.deployment.vertex_name}: an output leads nowhere")
+    return DriverWriter(stream, thread.attempt_id, output.element_type, thread.host.send, producer)

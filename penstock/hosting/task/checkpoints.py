@@ -1,0 +1,333 @@
+"""Checkpoints of one task: triggers and ends come as mails, snapshots are written beside the task.
+
+The mailbox thread hands over a frozen snapshot and goes on; when the data in flight is there too, a writing thread puts it
+into bytes and files, and tells the driver. What cannot be written is declined: the job goes on with its last checkpoint.
+Source: Flink SubtaskCheckpointCoordinatorImpl, AsyncCheckpointRunnable (spec 10.3).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from penstock.hosting.checkpoints.storage import CheckpointStorage
+from penstock.hosting.file_systems import CheckpointIoError
+from penstock.hosting.shipping.pickling import dumps_records, loads_records
+from penstock.hosting.task.outputs_in_flight import OutputsInFlight, Place
+from penstock.hosting.task.restore import groups_of
+from penstock.hosting.task.snapshots_under_way import Abandoned, SnapshotsUnderWay, Writing
+from penstock.hosting.task_services.local_copies import LocalCopies, Owner, SnapshotFiles
+from penstock.hosting.task_services.snapshot_writers import MAX_WAITING
+from penstock.machines.taskmanager.task_lifecycle import refusal_of_checkpoint
+from penstock.model.checkpoints import (
+    ChannelStateHandle,
+    CheckpointMetrics,
+    OperatorSubtaskState,
+    StateHandle,
+    SubtaskState,
+    TaskCheckpointing,
+)
+from penstock.model.errors import EngineBug
+from penstock.model.messages import (
+    AcknowledgeCheckpoint,
+    CheckpointFailureReason,
+    DeclineCheckpoint,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+    TriggerCheckpoint,
+)
+from penstock.runtime.checkpoint.input_checkpoints import InputCheckpoints
+from penstock.runtime.elements import CheckpointBarrier
+from penstock.runtime.state.snapshot import IN_HAND, OperatorSnapshot, Sharing
+from penstock.runtime.state.snapshot_format import write_operator
+from penstock.runtime.task.mailbox import MAX_PRIORITY
+from penstock.runtime.task.stream_task import TaskSnapshot
+
+if TYPE_CHECKING:
+    from penstock.hosting.task.builder import BuiltTask
+    from penstock.hosting.task.thread import TaskThread
+
+
+class TaskCheckpoints:
+    """Of one attempt. `inputs`: what takes its barriers, None: it has no inputs. `outputs`: what they overtake on their
+    way out, None: they overtake nothing.
+    """
+
+    def __init__(self, thread: TaskThread) -> None:
+        self.inputs: InputCheckpoints | None = None
+        self.outputs: OutputsInFlight | None = None
+        self._thread = thread
+        self._storage: CheckpointStorage | None = None
+        self._under_way = SnapshotsUnderWay()
+        self._inputs_in_flight: dict[int, Mapping[Place, bytes]] = {}
+        self._lock = threading.Lock()
+        self.restored_local_bytes = 0
+        self.restored_remote_bytes = 0
+
+    @property
+    def settings(self) -> TaskCheckpointing | None:
+        """None: the job has no checkpoints."""
+        return self._thread.host.task_settings.checkpointing
+
+    @property
+    def _copies(self) -> LocalCopies | None:
+        settings = self.settings
+        return self._thread.host.local_copies if settings and settings.has_local_copies else None
+
+    @property
+    def _owner(self) -> Owner:
+        deployment = self._thread.deployment
+        return Owner(deployment.allocation_id, deployment.attempt_id.execution_vertex_id)
+
+    # ------------------------------------------------------------------ from the driver: any thread
+
+    def trigger(self, message: TriggerCheckpoint) -> None:
+        """Take a snapshot between two slices, or say why not."""
+        refusal = self._refusal()
+        if refusal is not None:
+            self.decline(message.checkpoint_id, *refusal)
+            return
+        barrier = CheckpointBarrier(message.checkpoint_id, message.timestamp_ms, message.options)
+        self._thread.mail_to_built(
+            lambda built: built.trigger_checkpoint(barrier),
+            f"trigger checkpoint {message.checkpoint_id}",
+        )
+
+    def completed(self, message: NotifyCheckpointComplete) -> None:
+        self._forget_copies(lambda one: one < message.checkpoint_id)
+        self._thread.mail_to_built(
+            lambda built: built.task.notify_checkpoint_complete(message.checkpoint_id),
+            f"checkpoint {message.checkpoint_id} is complete",
+            MAX_PRIORITY,
+        )
+
+    def aborted(self, message: NotifyCheckpointAborted) -> None:
+        checkpoint_id, latest = message.checkpoint_id, message.latest_completed_id
+        self._under_way.abort(checkpoint_id)
+        self._forget_copies(lambda one: one == checkpoint_id)
+
+        def abort(built: BuiltTask) -> None:
+            if self.outputs is not None:
+                self.outputs.abort(checkpoint_id)
+            if self.inputs is not None:
+                self.inputs.forget(checkpoint_id)
+            self._inputs_in_flight.pop(checkpoint_id, None)
+            built.task.notify_checkpoint_aborted(checkpoint_id, latest)
+
+        description = f"checkpoint {checkpoint_id} is aborted"
+        self._thread.mail_to_built(abort, description, MAX_PRIORITY)
+
+    def _forget_copies(self, is_over: Callable[[int], bool]) -> None:
+        if self._copies is not None:
+            self._copies.forget(self._owner, is_over)
+
+    def _refusal(self) -> tuple[CheckpointFailureReason, str] | None:
+        state = self._thread.state
+        refusal = refusal_of_checkpoint(state)
+        if refusal is not None:
+            return refusal, f"the task is {state}"
+        if self.settings is None:
+            text = "the tasks of this job were not told of a checkpoint directory"
+            return CheckpointFailureReason.CHECKPOINT_DECLINED, text
+        return None
+
+    def decline(self, checkpoint_id: int, reason: CheckpointFailureReason, text: str = "") -> None:
+        """Any thread. The task has no part in it: what waits to be written of it goes."""
+        self._under_way.abandon(lambda one: one == checkpoint_id)
+        message = DeclineCheckpoint(self._thread.attempt_id, checkpoint_id, reason, text)
+        self._thread.host.send(message)
+
+    # ------------------------------------------------------------------ mailbox thread
+
+    def storage(self) -> CheckpointStorage:
+        """Raises: ConfigurationError: the directory cannot be opened. EngineBug: the job has none."""
+        settings = self.settings
+        if settings is None:
+            raise EngineBug(
+                "a task needs the checkpoint directory, but was not told of one: TaskSettings.checkpointing is None"
+            )
+        with self._lock:
+            if self._storage is None:
+                job_id = self._thread.deployment.job_id
+                self._storage = CheckpointStorage(settings.directory, job_id)
+            return self._storage
+
+    def begin_with(self, checkpoint_id: int) -> None:
+        """Of what former attempts here have taken, nothing else is wanted."""
+        self._forget_copies(lambda one: one != checkpoint_id)
+
+    def read(self, handle: StateHandle) -> bytes:
+        """Of the checkpoint that the attempt begins with; from this machine's disk, if it is there.
+
+        Raises: CheckpointDamaged, naming the file; CheckpointIoError; CancelSignal.
+        """
+        self._thread.check_goes_on()
+        data = None if self._copies is None else self._copies.read(handle)
+        if data is not None:
+            self.restored_local_bytes += len(data)
+            return data
+        data = self.storage().read(handle)
+        self.restored_remote_bytes += len(data)
+        return data
+
+    def on_snapshot(self, snapshot: TaskSnapshot) -> None:
+        """The task has frozen its state and goes on."""
+        barrier, inputs = snapshot.barrier, self.inputs
+        checkpoint_id = barrier.checkpoint_id
+        metrics = CheckpointMetrics(
+            alignment_ms=0 if inputs is None else inputs.alignment_ms,
+            sync_ms=snapshot.sync_ns / 1e6,
+            start_delay_ms=max(0, _now_ms() - barrier.timestamp_ms),
+        )
+        head_first = list(reversed(snapshot.operators.items()))
+        writing = Writing(barrier, head_first, metrics, snapshot.is_at_end)
+        if inputs is not None:
+            writing.in_hand = _taken_in_hand(head_first)
+        is_recording = inputs is not None and inputs.is_recording(checkpoint_id)
+        found = self._inputs_in_flight.pop(checkpoint_id, {})
+        writing.inputs = None if is_recording else found
+        self._inputs_in_flight.clear()
+        if self.outputs is None or not (barrier.is_unaligned or barrier.is_timeoutable):
+            writing.outputs = {}
+        if not self._under_way.add(writing):
+            return
+        if barrier.is_timeoutable and self.outputs is not None:
+            self._time_out_later(barrier, self.outputs)
+        self.go_on(checkpoint_id)
+
+    def on_inputs_in_flight(self, checkpoint_id: int, channels: Mapping[Place, bytes]) -> None:
+        """All barriers of an unaligned checkpoint are there; its snapshot may still have to be taken."""
+        if self._under_way.give_inputs(checkpoint_id, channels):
+            self.go_on(checkpoint_id)
+        else:
+            self._inputs_in_flight[checkpoint_id] = channels
+
+    def go_on(self, checkpoint_id: int) -> None:
+        """Write it, when all data in flight is there. Any thread."""
+        outputs = None if self.outputs is None else self.outputs.of(checkpoint_id)
+        writing = self._under_way.submit(checkpoint_id, outputs)
+        if writing is None:
+            return
+        if self.outputs is not None:
+            self.outputs.forget(checkpoint_id)
+        if not self._thread.host.snapshot_writers.submit(lambda: self._write(writing)):
+            self._under_way.ended(writing, is_kept=False)
+            text = f"{MAX_WAITING} snapshots wait to be written on this TaskManager already"
+            self.decline(checkpoint_id, CheckpointFailureReason.ASYNC_EXCEPTION, text)
+
+    def _time_out_later(self, barrier: CheckpointBarrier, outputs: OutputsInFlight) -> None:
+        """Aligned barriers that have not left by then overtake."""
+        thread, checkpoint_id = self._thread, barrier.checkpoint_id
+
+        def time_out() -> None:
+            description = f"checkpoint {checkpoint_id} is late"
+            thread.mail_to_built(lambda _: outputs.time_out(checkpoint_id), description)
+
+        late_ms = barrier.timestamp_ms + (barrier.aligned_timeout_ms or 0)
+        thread.host.data_plane.call_later(max(0, late_ms - _now_ms()), time_out)
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing is being written: what the driver has to know of it was sent. What waits for data in flight still, a task
+        at its end waits for in vain.
+        """
+        return not self._under_way.is_any_submitted
+
+    def abandon(self) -> None:
+        """The attempt does not finish: its snapshots are of no use."""
+        self._under_way.abandon(lambda _checkpoint_id: True)
+
+    # ------------------------------------------------------------------ a writing thread
+
+    def _write(self, writing: Writing) -> None:
+        checkpoint_id = writing.barrier.checkpoint_id
+        is_kept = False
+        try:
+            state = self._written(writing)
+            is_kept = True
+            async_ms = (time.monotonic() - writing.taken_at) * 1000
+            in_flight = sum(len(data) for *_, data in writing.in_flight)
+            metrics = replace(
+                writing.metrics,
+                async_ms=async_ms,
+                bytes_in_flight=in_flight,
+                written_bytes=writing.written_bytes,
+            )
+            attempt_id = self._thread.attempt_id
+            self._thread.host.send(AcknowledgeCheckpoint(attempt_id, checkpoint_id, state, metrics))
+        except Abandoned:
+            pass
+        except BaseException as error:  # whatever it was, the driver waits for an answer
+            text = f"{type(error).__name__}: {error}"
+            self.decline(checkpoint_id, CheckpointFailureReason.ASYNC_EXCEPTION, text)
+        finally:
+            self._under_way.ended(writing, is_kept=is_kept)
+            self._thread.waker.wake()
+
+    def _written(self, writing: Writing) -> SubtaskState:
+        """Everything is durable, or nothing is left. Raises: Abandoned; what writing raises."""
+        settings, barrier = self.settings, writing.barrier
+        assert settings is not None, "a snapshot was taken in a job without checkpoints"
+        storage = self.storage()
+        folder = barrier.options.target or storage.folder_of(barrier.checkpoint_id)
+        writer = storage.writer(folder, settings.inline_bytes, barrier.checkpoint_id)
+        files = SnapshotFiles(writer, self._copies, writing.check_wanted)
+        sharing = None
+        if settings.is_incremental and not barrier.options.type.is_savepoint:
+            groups = groups_of(self._thread.deployment)
+            sharing = Sharing(groups, files.share, storage.is_shared_here)
+        try:
+            states = [
+                (uid, write_operator(snapshot, files.add, dumps_records, loads_records, sharing))
+                for uid, snapshot in writing.operators
+            ]
+            self._add_in_flight(states, writing, files.add)
+            files.close()
+            writing.written_bytes = files.written_bytes
+        except BaseException:
+            with contextlib.suppress(
+                CheckpointIoError
+            ):  # the first error counts; the driver sweeps
+                files.abandon()
+            raise
+        operators = tuple((uid, state) for uid, state in states if any(state.handles))
+        if self._copies is not None:
+            handles = (handle for _, state in operators for handle in state.handles)
+            self._copies.keep(self._owner, barrier.checkpoint_id, handles)
+        return SubtaskState(operators, writing.is_at_end)
+
+    def _add_in_flight(
+        self,
+        states: list[tuple[str, OperatorSubtaskState]],
+        writing: Writing,
+        add: Callable[[bytes], StateHandle],
+    ) -> None:
+        """To the state of the head: it stands for the task."""
+        kept: tuple[list[ChannelStateHandle], list[ChannelStateHandle]] = ([], [])
+        for is_input, edge, channel, data in writing.in_flight:
+            kept[is_input].append(ChannelStateHandle(edge, channel, add(data)))
+        if not any(kept):
+            return
+        head = self._thread.head_uid
+        if not states or states[0][0] != head:
+            states.insert(0, (head, OperatorSubtaskState()))
+        outputs, inputs = map(tuple, kept)
+        of_head = replace(states[0][1], inputs_in_flight=inputs, outputs_in_flight=outputs)
+        states[0] = head, of_head
+
+
+def _taken_in_hand(head_first: list[tuple[str, OperatorSnapshot]]) -> list[bytes]:
+    """Out of the head's lists: in a task with inputs they belong to this subtask, and are no list to be shared out."""
+    for _, snapshot in head_first:
+        in_hand = snapshot.lists.pop(IN_HAND, None)
+        if in_hand is not None:
+            return in_hand.elements
+    return []
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

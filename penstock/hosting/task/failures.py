@@ -1,0 +1,22 @@
+"""An error of a task as text, for the JobManager: nobody unpickles exceptions."""
+
+from __future__ import annotations
+
+import traceback
+
+from penstock.model.errors import ExternalError, UserCodeError
+from penstock.model.messages import FailureInfo
+
+
+def failure_info(error: BaseException, where: str) -> FailureInfo:
+    """An error as text: the user's own traceback first."""
+    if isinstance(error, UserCodeError):
+        return FailureInfo("UserCodeError", f"{error}\n{where}", is_user_code=True)
+    if isinstance(error, ExternalError):
+        name = type(error).__name__
+        lost = getattr(error, "partition_id", None)
+        return FailureInfo(
+            name, f"{name}: {error}\n{where}", lost_partition=lost.partition_id if lost else None
+        )
+    text = "".join(traceback.format_exception(error)).rstrip()
+    return FailureInfo(type(error).__name__, f"{text}\n{where}")

@@ -1,0 +1,98 @@
+"""What a task's barriers overtake on its way out, until it is written with the checkpoint.
+
+Source: Flink ChannelStateWriterImpl, PipelinedSubpartition's channel state future (spec 10.4). An aligned barrier that may be
+timed out counts as through when its consumer has taken it, with nothing overtaken. Thread-safe.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from penstock.hosting.shipping.pickling import dumps_records
+from penstock.model.ids import DataSetId
+from penstock.runtime.checkpoint.in_flight import recorded
+from penstock.runtime.elements import Batch
+from penstock.runtime.network.partition.pipelined import PipelinedSubpartition
+from penstock.runtime.network.partition.result_partition import ResultPartition
+
+Place: TypeAlias = tuple[DataSetId, int]
+"""Edge, and channel of it: of an output the consumer's subtask, of an input the producer's."""
+
+
+class OutputsInFlight:
+    """Of all partitions of a task. `on_news`: told, on any thread, when a checkpoint's outputs are all there."""
+
+    def __init__(
+        self,
+        partitions: Sequence[ResultPartition],
+        on_news: Callable[[int], None],
+        on_failed: Callable[[int, str], None],
+    ) -> None:
+        """`on_failed`: a barrier will not get through, and why."""
+        self._on_news = on_news
+        self._on_failed = on_failed
+        self._lock = threading.Lock()
+        self._found: dict[int, dict[Place, bytes]] = {}
+        self._subpartitions = []
+        for partition in partitions:
+            if not partition.may_be_overtaken:
+                continue
+            for subpartition in partition.subpartitions:
+                if isinstance(subpartition, PipelinedSubpartition):
+                    subpartition.output_state = _OfPartition(self, partition)
+                    self._subpartitions.append(subpartition)
+
+    def of(self, checkpoint_id: int) -> Mapping[Place, bytes] | None:
+        """By edge and subpartition, where something was overtaken; None: not all barriers are through."""
+        with self._lock:
+            found = self._found.get(checkpoint_id, {})
+            if len(found) < len(self._subpartitions):
+                return None
+            return {place: data for place, data in found.items() if data}
+
+    def forget(self, checkpoint_id: int) -> None:
+        """All up to here: written, or of no use."""
+        with self._lock:
+            self._found = {i: found for i, found in self._found.items() if i > checkpoint_id}
+
+    def time_out(self, checkpoint_id: int) -> None:
+        """Mailbox thread: its aligned barriers have waited long enough, and overtake."""
+        for subpartition in self._subpartitions:
+            subpartition.time_out_barrier(checkpoint_id)
+
+    def abort(self, checkpoint_id: int) -> None:
+        """Mailbox thread: nobody waits for it any more."""
+        self.forget(checkpoint_id)
+        for subpartition in self._subpartitions:
+            subpartition.abort_checkpoint(checkpoint_id, "the checkpoint was aborted")
+
+    def complete(self, checkpoint_id: int, place: Place, batches: Sequence[Batch]) -> None:
+        """Encoded at once: whoever takes these batches later may change their records."""
+        data = recorded(batches, dumps_records)
+        with self._lock:
+            found = self._found.setdefault(checkpoint_id, {})
+            found[place] = data
+            is_whole = len(found) == len(self._subpartitions)
+        if is_whole:
+            self._on_news(checkpoint_id)
+
+    def fail(self, checkpoint_id: int, cause: str) -> None:
+        self.forget(checkpoint_id)
+        self._on_failed(checkpoint_id, cause)
+
+
+class _OfPartition:
+    """`runtime.network.partition.subpartition.OutputState`."""
+
+    def __init__(self, owner: OutputsInFlight, partition: ResultPartition) -> None:
+        self._owner = owner
+        self._edge = partition.partition_id.partition_id.data_set_id
+
+    def complete(self, checkpoint_id: int, subpartition: int, overtaken: Sequence[Batch]) -> None:
+        self._owner.complete(checkpoint_id, (self._edge, subpartition), overtaken)
+
+    def fail(self, checkpoint_id: int, subpartition: int, cause: str) -> None:
+        del subpartition
+        self._owner.fail(checkpoint_id, cause)

@@ -1,0 +1,126 @@
+"""SourceInput: a SourceOperator as the input of a task, with what its reader may ask of the host.
+
+Source: Flink StreamTaskSourceInput, SourceReaderContext.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from penstock.hosting.task.split_fetcher import FetcherThread
+from penstock.model.graph.chain import ChainedOperator
+from penstock.runtime.elements import Element
+from penstock.runtime.sources.contract import SourceReader, SplitFetcher, SplitReader
+from penstock.runtime.sources.operator import SourceOperator, SourceSettings
+from penstock.runtime.task.user_errors import PASSED_ON, user_code_error
+
+
+class SourceHost(Protocol):
+    """The task that a source is read in, as its input sees it."""
+
+    settings: SourceSettings
+    parallelism: int
+
+    def backpressured_ms(self) -> int:
+        """So long the source could not read, for its task's outputs were full."""
+
+    def request_split(self) -> None: ...
+    def send_source_event(self, event: object) -> None: ...
+    def report_watermark(self, watermark_ms: int) -> None: ...
+    def wake(self) -> None:
+        """The input has to be polled. Any thread."""
+
+
+class SourceInput:
+    """`runtime.task.stream_task.TaskInput`, `runtime.sources.contract.ReaderContext` and `runtime.sources.operator.SourceClock` in one."""
+
+    is_source = True
+    has_read_all = True
+    inputs = 1
+    held: Sequence[tuple[int, Element]] = ()
+
+    def __init__(self, operator: SourceOperator, spec: ChainedOperator, host: SourceHost) -> None:
+        self._operator = operator
+        self._host = host
+        self._spec = spec
+        self.wake_at_ms: int | None = None
+        self.reader: SourceReader = operator.source.create_reader(self)
+
+    def start(self) -> None:
+        self._operator.start(self.reader, self, self._host.settings, self._host.report_watermark)
+        self.reader.start()
+
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        self._operator.add_splits(splits)
+
+    def allow_watermark(self, watermark_ms: int) -> None:
+        """The coordinator of the alignment group says how far this source may run. Mailbox thread."""
+        self._operator.allow(watermark_ms)
+
+    def stop(self, *, drain: bool) -> None:
+        """The job stops with a savepoint: read no more. Mailbox thread."""
+        self._operator.stop(drain=drain)
+
+    # ------------------------------------------------------------------ TaskInput
+
+    def poll(self) -> tuple[int, Sequence[Element]] | None:
+        self.wake_at_ms = None
+        try:
+            elements = self._operator.poll()
+        except PASSED_ON:
+            raise
+        except (Exception, SystemExit) as error:  # sys.exit() in user code is its failure
+            raise user_code_error(self._spec, self._operator, error) from error
+        if self._operator.next_wake_ms is not None:
+            self.wake_at(self._operator.next_wake_ms)
+        return (0, elements) if elements else None
+
+    def poll_priority(self) -> tuple[int, Sequence[Element]] | None:
+        """Nothing overtakes what a source reads."""
+        return None
+
+    @property
+    def is_finished(self) -> bool:
+        return self._operator.is_finished
+
+    @property
+    def records_in(self) -> int:
+        return self._operator.records_out
+
+    # ------------------------------------------------------------------ ReaderContext
+
+    def subtask(self) -> int:
+        return self._host.settings.subtask
+
+    def parallelism(self) -> int:
+        return self._host.parallelism
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    def active_ms(self) -> int:
+        return self.monotonic_ms() - self._host.backpressured_ms()
+
+    def takes_checkpoints(self) -> bool:
+        return self._host.settings.takes_checkpoints
+
+    def send_split_request(self) -> None:
+        self._host.request_split()
+
+    def send_source_event(self, event: object) -> None:
+        self._host.send_source_event(event)
+
+    def wake_at(self, monotonic_ms: int) -> None:
+        if self.wake_at_ms is None or monotonic_ms < self.wake_at_ms:
+            self.wake_at_ms = monotonic_ms
+
+    def wake(self) -> None:
+        self._host.wake()
+
+    def start_fetcher(self, split_reader: SplitReader) -> SplitFetcher:
+        return FetcherThread(split_reader, self.wake, f"penstock-fetcher-{self._spec.name[:40]}")

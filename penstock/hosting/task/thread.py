@@ -1,0 +1,396 @@
+"""One attempt on a TaskManager: a thread with a mailbox around a StreamTask.
+
+Source: Flink Task, StreamTask.invoke, MailboxProcessor. The thread runs a
+mailbox loop; what others want of the task comes as mails. Reports go out through the host; a report that cannot be
+sent ends the TaskManager anyway.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Final, Protocol
+
+from penstock.hosting.network.data_plane import DataPlane
+from penstock.hosting.shipping.pickling import deserialize, dumps_records
+from penstock.hosting.task.builder import BuiltTask, build_task
+from penstock.hosting.task.checkpoints import TaskCheckpoints
+from penstock.hosting.task.driver_writer import DriverWriter
+from penstock.hosting.task.failures import failure_info
+from penstock.hosting.task.metrics import TaskMetrics
+from penstock.hosting.task.waker import Waker
+from penstock.hosting.task_services.io_directories import IoDirectories
+from penstock.hosting.task_services.local_copies import LocalCopies
+from penstock.hosting.task_services.producer_questions import ProducerQuestions
+from penstock.hosting.task_services.snapshot_writers import SnapshotWriters
+from penstock.hosting.task_services.state_backends import StateBackends
+from penstock.hosting.task_services.user_output import end_thread
+from penstock.hosting.task_settings import TaskSettings
+from penstock.machines.taskmanager.task_lifecycle import TaskLifecycle
+from penstock.model.deployment import TaskDeployment
+from penstock.model.errors import UserError
+from penstock.model.graph.chain import ChainSpec
+from penstock.model.messages import Committable, FailureInfo, TaskIo, TaskStateChanged
+from penstock.model.states import ExecutionState
+from penstock.runtime.task.input_status import NextMove, next_move
+from penstock.runtime.task.mailbox import MIN_PRIORITY, MailboxClosed, TaskMailbox
+from penstock.runtime.task.mailbox_processor import MailboxProcessor
+
+MAX_WAIT_S: Final = 1.0
+_MIN_WAIT_S: Final = 0.001
+_INTERRUPT_ARRIVES: Final = 10
+_PACKAGE: Final = str(Path(__file__).parents[1]) + os.sep
+_UNCUT: Final = tuple(
+    _PACKAGE + os.sep.join(place)
+    for place in (
+        ("hosting", ""),
+        ("runtime", "gate", ""),
+        ("runtime", "partition", ""),
+        ("runtime", "network_memory.py"),
+        ("runtime", "prioritized_deque.py"),
+        ("runtime", "checkpoint", "two_phase_commit.py"),
+        ("datastream", "connectors", "file_"),
+        ("datastream", "connectors", "sql_"),
+    )
+)
+"""Our code that may hold a lock, or be in the middle of what a lock guards; and commits: a connection that was cut while it was
+being closed may keep a transaction open, and with it locks that the next attempt waits for."""
+
+
+class CancelSignal(BaseException):
+    """Unwinds a task's thread after a cancel; never a failure. Not an Exception: user code must not catch it."""
+
+
+class TaskHost(Protocol):
+    """The TaskManager as its tasks see it. `send` may be called from any thread."""
+
+    data_plane: DataPlane
+    io_directories: IoDirectories
+    task_settings: TaskSettings
+    host_name: str
+    questions: ProducerQuestions
+    snapshot_writers: SnapshotWriters
+    state_backends: StateBackends
+    local_copies: LocalCopies
+
+    def send(self, message: object) -> None: ...
+    def task_ended(self, task: TaskThread) -> None: ...
+
+
+class TaskThread:
+    """Methods but `_...` may be called from any thread."""
+
+    def __init__(self, deployment: TaskDeployment, chain_blob: bytes, host: TaskHost) -> None:
+        self.deployment = deployment
+        self.attempt_id = deployment.attempt_id
+        self.host = host
+        self.waker = Waker()
+        self.operator = ""
+        self.head_uid = ""
+        self.progress = 0
+        self.checkpoints = TaskCheckpoints(self)
+        self._chain_blob = chain_blob
+        self._life = TaskLifecycle()
+        self._life_lock = threading.Lock()
+        self._failure: BaseException | None = None
+        self._leave_lock = threading.Lock()
+        self._is_leaving = False
+        self._built: BuiltTask | None = None
+        self._committables: list[Committable] = []
+        self._is_closed = False
+        self._is_awaiting_consumers = False
+        self._metrics: TaskMetrics | None = None
+        mailbox = TaskMailbox(threading.Lock(), self.waker.wake, self.waker.wait, self._is_mine)
+        self.processor = MailboxProcessor(mailbox, self._process_input, self.waker.wake, self._is_mine, time.perf_counter_ns)  # fmt: skip
+        self._thread = threading.Thread(target=self._run, name=f"penstock-{deployment.vertex_name[:40]}-{deployment.attempt_id.subtask}", daemon=True)  # fmt: skip
+
+    # ------------------------------------------------------------------ from outside
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def thread_id(self) -> int | None:
+        return self._thread.ident
+
+    @property
+    def state(self) -> ExecutionState:
+        return self._life.state
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def is_waiting(self) -> bool:
+        """For input, for room in an output, or for its consumers: in no call."""
+        return self.processor.is_default_action_suspended or self._is_awaiting_consumers
+
+    def join(self, timeout_s: float) -> None:
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+
+    def cancel(self) -> bool:
+        """Ask the thread to end. Returns: whether `interrupt` is to follow if it does not."""
+        with self._life_lock:
+            must_interrupt = self._life.cancel()
+        self.processor.report_error(CancelSignal())
+        return must_interrupt
+
+    def fail(self, error: BaseException) -> bool:
+        """Something outside the thread (encoding on the network thread) went wrong for this task. As `cancel`."""
+        with self._life_lock:
+            must_interrupt = self._life.fail()
+            if self._life.state is ExecutionState.FAILED and self._failure is None:
+                self._failure = error
+        self.processor.report_error(CancelSignal())
+        return must_interrupt
+
+    def mail(
+        self,
+        action: Callable[[], None],
+        description: str = "a mail to the task",
+        priority: int = MIN_PRIORITY,
+    ) -> None:
+        """Run on the mailbox thread between two turns; dropped when the task is ending.
+
+        `priority`: an operator's place in the chain, for what is its own.
+        """
+
+        def act() -> None:
+            action()
+            self.processor.notify_input()  # whatever it changed: the default action looks
+            self.processor.notify_output()
+
+        with suppress(MailboxClosed):
+            self.processor.executor(priority).execute(act, description)
+
+    def mail_to_built(
+        self,
+        action: Callable[[BuiltTask], None],
+        description: str = "a mail to the task",
+        priority: int = MIN_PRIORITY,
+    ) -> None:
+        """As `mail`; dropped also before the task is built."""
+        self.mail(lambda: self._with_built(action), description, priority)
+
+    def driver_credit(self, stream: str, frames: int) -> None:
+        def grant(built: BuiltTask) -> None:
+            for output in built.task.outputs:
+                if isinstance(output, DriverWriter) and output.stream == stream:
+                    output.on_credit(frames)
+
+        self.mail_to_built(grant)
+
+    @property
+    def backpressured_ms(self) -> int:
+        """How long the thread has waited for room in its outputs."""
+        return self.processor.backpressured_ns // 1_000_000
+
+    def io(self) -> TaskIo:
+        """Counters so far."""
+        return TaskIo() if self._metrics is None else self._metrics.io()
+
+    # ------------------------------------------------------------------ the thread
+
+    def _run(self) -> None:
+        failure: FailureInfo | None = None
+        try:
+            try:
+                self._invoke()
+            finally:
+                self._leave()
+        except BaseException as error:
+            failure = self._ended_with(error)
+            self._clean_up(failure)
+        else:
+            self._try(lambda: self._with_built(lambda built: built.close()))
+        self.processor.mailbox.close()
+        end_thread()
+        if self._metrics is not None:
+            self._metrics.finish()
+        is_finished = self.state is ExecutionState.FINISHED
+        committables = tuple(self._committables) if is_finished else ()
+        report = TaskStateChanged(self.attempt_id, self.state, failure, committables, self.io())
+        self.host.task_ended(self)
+        try:
+            self.host.send(report)
+        except Exception as error:  # too large, say: the task must end all the same
+            failure = self._describe(error)
+            self.host.send(TaskStateChanged(self.attempt_id, ExecutionState.FAILED, failure))
+
+    def _ended_with(self, error: BaseException) -> FailureInfo | None:
+        """What to report of it; what failed the task from outside goes before what followed in the thread."""
+        with self._life_lock:
+            state = self._life.ended_with(is_cancel_signal=isinstance(error, CancelSignal))
+            if state is not ExecutionState.FAILED:
+                return None
+            return self._describe(self._failure or error)
+
+    def _leave(self) -> None:
+        """From here on no interrupt; one that is on its way arrives in the loop below."""
+        with self._leave_lock:
+            self._is_leaving = True
+        for _ in range(_INTERRUPT_ARRIVES):
+            pass
+
+    def _invoke(self) -> None:
+        self._advance(ExecutionState.DEPLOYING)
+        spec: ChainSpec = deserialize(self._chain_blob)
+        self.head_uid = spec.operators[0].uid
+        self._built = build_task(self, spec)
+        self._metrics = TaskMetrics(self._built, self.processor, self.checkpoints)
+        self._advance(ExecutionState.INITIALIZING)
+        self._built.start()
+        self._advance(ExecutionState.RUNNING)
+        self.processor.run_mailbox_loop()
+        self._await_consumers(self._built)
+        self._await(lambda: self.checkpoints.is_settled)
+        self.processor.mailbox.quiesce()
+        self.processor.drain()
+        self._close_operators()
+        self._advance(ExecutionState.FINISHED)
+
+    def _advance(self, state: ExecutionState) -> None:
+        with self._life_lock:
+            may_go_on = self._life.advance(state)
+        if not may_go_on:
+            raise CancelSignal
+        if state in (ExecutionState.INITIALIZING, ExecutionState.RUNNING):
+            self.host.send(TaskStateChanged(self.attempt_id, state))
+
+    def _process_input(self, processor: MailboxProcessor) -> None:
+        """The default action: one bounded turn, then what its outcome asks for."""
+        built = self._built
+        assert built is not None
+        task = built.task
+        status = task.process_input()
+        self.progress += 1
+        move = next_move(status, is_output_available=task.is_output_available)
+        if move is NextMove.RETURN:
+            return
+        if move is NextMove.ALL_ACTIONS_COMPLETED:
+            processor.all_actions_completed()
+        elif move is NextMove.SUSPEND_UNTIL_INPUT:
+            processor.suspend_default_action(self._timeout(built), until_input=True)
+        else:  # an output without room: only the flush of the others falls due in the meantime, timers wait
+            flush_s = max(_MIN_WAIT_S, task.buffer_timeout_ns / 1e9)
+            processor.suspend_default_action(min(MAX_WAIT_S, flush_s), until_output=True)
+
+    def _await_consumers(self, built: BuiltTask) -> None:
+        """FINISHED means that consumers have everything: the last frames may still wait for credit."""
+        self._is_awaiting_consumers = True
+        self._await(lambda: built.is_consumed)
+
+    def _await(self, is_over: Callable[[], bool]) -> None:
+        """Run mails until then; who makes it so wakes the thread."""
+        while not is_over():
+            if not self.processor.run_mail():
+                self.waker.wait(MAX_WAIT_S)
+            self.progress += 1
+
+    def check_goes_on(self) -> None:
+        """Raises: CancelSignal: the task was cancelled or failed from outside. For what takes long on its thread."""
+        if self.state in {ExecutionState.CANCELING, ExecutionState.FAILED}:
+            raise CancelSignal
+
+    def _is_mine(self) -> bool:
+        return threading.get_ident() == self._thread.ident
+
+    def _timeout(self, built: BuiltTask) -> float:
+        due = MAX_WAIT_S
+        timer = built.task.next_timer_ms()
+        if timer is not None:
+            due = min(due, max(0.0, (timer - time.time_ns() // 1_000_000) / 1000 + 0.0005))
+        wake_at = built.next_poll_ms()
+        if wake_at is not None:
+            due = min(due, max(0.0, wake_at / 1000 - time.monotonic()))
+        return due
+
+    def _with_built(self, action: Callable[[BuiltTask], None]) -> None:
+        if self._built is not None:
+            action(self._built)
+
+    def _clean_up(self, failure: FailureInfo | None) -> None:
+        """After a failure or cancel."""
+        kind = failure.kind if failure else None
+        self.checkpoints.abandon()
+        self._try(self._close_operators)
+        self._try(lambda: self._with_built(lambda built: built.release(kind)))
+
+    @staticmethod
+    def _try(action: Callable[[], None]) -> None:
+        """The outcome stands: what letting go raises adds nothing to it, and must not keep it from being reported."""
+        try:
+            action()
+        except BaseException:
+            traceback.print_exc()
+
+    def _close_operators(self) -> None:
+        if self._built is not None and not self._is_closed:
+            self._is_closed = True
+            self._built.chain.close()
+
+    def _describe(self, error: BaseException) -> FailureInfo:
+        where = (
+            f"  in task:     {self.deployment.vertex_name} ({self.attempt_id.subtask + 1}/"
+            f"{self.deployment.parallelism}), attempt {self.attempt_id.attempt}"
+        )
+        return failure_info(error, where)
+
+    def interrupt(self) -> None:
+        """Raise CancelSignal inside a user function that has not come back since the cancel. Any thread.
+
+        It arrives at the function's next bytecode: a C call is not interrupted. Not while leaving, and not in what must not
+        be cut in two.
+        """
+        ident = self._thread.ident
+        frame = sys._current_frames().get(ident) if ident is not None else None
+        if ident is None or frame is None:
+            return
+        if not may_be_cut(frame):
+            return
+        with self._leave_lock:
+            if self._is_leaving:
+                return
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(ident), ctypes.py_object(CancelSignal)
+            )
+
+    def report_committable(self, node_id: int, payload: object) -> None:
+        """Mailbox thread: a sink prepared something. Pickled here, opened on the coordinator's thread only;
+        what cannot be pickled is the sink's fault and named so.
+        """
+        self._committables.append(Committable(node_id, dumps_records(payload)))
+
+    def enter_operator(self, name: str) -> None:
+        """The chain runs this operator from now on."""
+        if self.host.task_settings.checks_threads:
+            self.check_is_mine()
+        self.operator = name
+
+    def check_is_mine(self) -> None:
+        """Raises: UserError: another thread than the task's own touches what is the task's."""
+        if not self._is_mine():
+            raise UserError(
+                f"thread {threading.current_thread().name!r} used state or operators of {self._thread.name!r}. Only the "
+                "task's own thread may: let an AsyncFunction wait for what takes long, and use its result there."
+            )
+
+
+def may_be_cut(frame: FrameType | None) -> bool:
+    """Whether the thread that is there may be interrupted: the innermost code of ours says so, also for libraries it called."""
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name.startswith(_PACKAGE):
+            return not name.startswith(_UNCUT)
+        frame = frame.f_back
+    return True

@@ -1,0 +1,1 @@
+"""What a TaskManager lends its tasks: directories, state backends, writers of snapshots, questions to the driver."""

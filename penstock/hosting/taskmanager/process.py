@@ -1,0 +1,192 @@
+"""A TaskManager in a process of its own: configuration from stdin, life tied to its parent's.
+
+Started by `taskmanager_child`. Ends when the JobManager says so or is gone, and when stdin closes: then the
+supervisor is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib.util
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from penstock.hosting.task_settings import TaskSettings
+    from penstock.hosting.taskmanager.taskmanager import TaskManager, TaskManagerConfig
+
+_PR_SET_PDEATHSIG: Final = 1
+_EXIT_GRACE_S: Final = 3.0
+_GC_THRESHOLD: Final = 50_000
+_SOUGHT_BY_PYARROW: Final = ("pandas", "dateutil", "pytz")
+
+
+def _task_settings(told: dict[str, Any]) -> TaskSettings:
+    """What became lists and dicts on its way as JSON is made again."""
+    from penstock.hosting.task_settings import TaskSettings
+    from penstock.model.checkpoints import TaskCheckpointing
+    from penstock.runtime.network.network_settings import network_settings_from
+    from penstock.runtime.network.partition.settings import blocking_settings_from
+    from penstock.runtime.state.settings import StateBackendSettings
+
+    told["job_parameters"] = tuple(tuple(pair) for pair in told["job_parameters"])
+    told["network"] = network_settings_from(told["network"])
+    told["blocking"] = blocking_settings_from(told["blocking"])
+    if told["checkpointing"] is not None:
+        told["checkpointing"] = TaskCheckpointing(**told["checkpointing"])
+    told["state_backend"] = StateBackendSettings(**told["state_backend"])
+    return TaskSettings(**told)
+
+
+def _configuration(told: dict[str, Any]) -> TaskManagerConfig:
+    from penstock.hosting.taskmanager.taskmanager import TaskManagerConfig
+    from penstock.hosting.wire import addresses
+    from penstock.hosting.wire.handshake import Credentials
+    from penstock.model.ids import ResourceId
+
+    return TaskManagerConfig(
+        resource_id=ResourceId(told["resource_id"]),
+        master_host=told["master_host"],
+        master_port=told["master_port"],
+        credentials=Credentials(bytes.fromhex(told["secret"]), told["token"], told["cluster_id"]),
+        data=addresses.data_endpoint(
+            (told["master_host"], told["master_port"]),
+            addresses.Addresses(**told["addresses"]),
+            bind_host=told["bind_host"],
+        ),
+        slots=told["slots"],
+        heartbeat_interval_s=told["heartbeat_interval_s"],
+        silence_timeout_s=told["silence_timeout_s"],
+        task_settings=_task_settings(told["task_settings"]),
+        supervisor_pid=told["supervisor_pid"],
+        size=tuple((name, amount) for name, amount in told["size"]),
+        cores=told["cores"],
+    )
+
+
+def main() -> None:
+    """Entry point of the child. What takes long comes first: it may be done before the supervisor knows what to tell."""
+    _die_with_parent()
+    _spare_pyarrow_its_searches()
+
+    from penstock.hosting import process_log
+    from penstock.hosting.shipping import program_modules as closures
+    from penstock.hosting.task_services import user_output
+    from penstock.hosting.taskmanager import stacks
+    from penstock.hosting.taskmanager.cpu_core import CoreKeeper
+    from penstock.hosting.taskmanager.taskmanager import TaskManager
+
+    stacks.install()
+    closures.load_cloudpickle_alone()
+    line = sys.stdin.buffer.readline()
+    if not line:
+        return  # there is no JobManager any more
+    told: dict[str, Any] = json.loads(line)
+    threading.Thread(target=_watch_stdin, name="penstock-parent", daemon=True).start()
+    process_log.install(told["log_fd"] if told["has_log"] else None)
+    sys.setswitchinterval(told["switch_interval_s"])
+    _place_files(told)
+    config = _configuration(told)
+    # Batches make very many short-lived containers: the default threshold of 700 would have the collector look
+    # at each batch several times. What is loaded by now lives for ever.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_GC_THRESHOLD, 20, 20)
+    manager = TaskManager(config)
+    user_output.install(manager.running_operator, manager.send)
+    reporter = threading.Thread(
+        target=_report_progress,
+        args=(manager, told["progress_fd"], config.heartbeat_interval_s),
+        name="penstock-progress",
+        daemon=True,
+    )
+    reporter.start()
+    if told["keeps_core"] and sys.platform == "linux":
+        threading.Thread(target=CoreKeeper().run, name="penstock-core", daemon=True).start()
+    os._exit(_run(manager))  # a thread of the user's that still runs must not keep the process
+
+
+def _place_files(told: dict[str, Any]) -> None:
+    """What the program brings for its functions; with archives they work in a directory of their own."""
+    from penstock.hosting.shipping.worker_files import WorkerFiles, place
+
+    files = WorkerFiles(*told["files"])
+    if not files:
+        return
+    directory = place(files, told["files_root"], os.path.dirname(sys.argv[1]))
+    if directory is not None:
+        os.chdir(directory)
+
+
+def _run(manager: TaskManager) -> int:
+    """The exit code; the supervisor passes on what is written to the real stderr as our last words."""
+    try:
+        manager.run()
+    except BaseException:  # SystemExit of user code too: why this process ends must be told
+        traceback.print_exc(file=sys.__stderr__)
+        if sys.__stderr__ is not None:
+            sys.__stderr__.flush()
+        return 1
+    return 0
+
+
+def _spare_pyarrow_its_searches() -> None:
+    """One Arrow thread (a TaskManager has one core), and no search for modules that are not there.
+
+    Pyarrow looks for pandas and dateutil at every conversion of a Python scalar; Python does not remember
+    that a module is missing, so that the path is searched each time (measured: 11 % of a column job).
+    """
+    import pyarrow as pa
+
+    pa.set_cpu_count(1)
+    missing = [name for name in _SOUGHT_BY_PYARROW if importlib.util.find_spec(name) is None]
+    sys.meta_path.insert(0, _NotThere(frozenset(missing)))
+
+
+class _NotThere:
+    """First finder: says at once that these modules do not exist."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self._names = names
+
+    def find_spec(self, name: str, _path: object = None, _target: object = None) -> None:
+        if name in self._names:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def _die_with_parent() -> None:
+    """Linux kills us when the supervisor dies; elsewhere the closed stdin tells."""
+    if not sys.platform.startswith("linux"):
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() == 1:
+        os._exit(1)  # it died before we asked
+
+
+def _watch_stdin() -> None:
+    """End with the supervisor. Tasks that are still running get a moment."""
+    with contextlib.suppress(OSError, ValueError):
+        while os.read(0, 4096):
+            pass
+    time.sleep(_EXIT_GRACE_S)
+    os._exit(1)
+
+
+def _report_progress(manager: Any, pipe: int, interval_s: float) -> None:
+    os.set_blocking(pipe, False)
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            try:
+                os.write(pipe, b"%d\n" % manager.progress())
+            except OSError:
+                return
+        time.sleep(interval_s)

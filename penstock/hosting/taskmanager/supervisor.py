@@ -1,0 +1,147 @@
+"""What runs in Spark's Python worker: a supervisor that keeps one TaskManager process.
+
+Single-threaded and without user code: Spark reuses workers, and a thread or module left in one would show up in
+the user's next job. It tells the TaskManager, a child (same process group, dies with its parent), who it is, heartbeats for it
+(unless it is stopped), kills it when told to or when the JobManager is gone, and returns normally: Spark's retry is not ours.
+
+Source: the rules of Ray on Spark and Flink's YARN containers. Imported from the shipped archive only
+(`spark_executor`), and removed from the worker's modules afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import signal
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+from penstock.hosting.shipping.worker_folders import sweep_leftovers
+from penstock.hosting.taskmanager.child import TaskManagerChild
+from penstock.hosting.taskmanager.stacks import DUMP_SIGNAL, stacks_of_tasks
+from penstock.hosting.wire.dialling import closed_on_error, dial
+from penstock.hosting.wire.handshake import ROLE_SUPERVISOR, Credentials
+from penstock.hosting.wire.messages import MessageBuffer, encode
+from penstock.model.errors import ExternalError
+from penstock.model.ids import ResourceId
+from penstock.model.messages import Heartbeat, KillTaskManager, ProcessEnded, Shutdown
+
+_CONNECT_TIMEOUT_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorConfig:
+    """Plain data from the driver. `taskmanager`: what the child gets as JSON on its stdin."""
+
+    resource_id: str
+    master_host: str
+    master_port: int
+    secret: bytes
+    token: str
+    cluster_id: str
+    heartbeat_interval_s: float
+    silence_timeout_s: float
+    taskmanager: dict[str, Any]
+
+
+def supervise(config: SupervisorConfig, child: TaskManagerChild) -> str:
+    """See one TaskManager to its end; returns why it ended. Raises nothing that Spark would retry."""
+    sweep_leftovers()
+    try:
+        sock, buffer = _connect(config)
+    except (OSError, ExternalError) as error:
+        return f"supervisor could not reach the JobManager: {error}"
+    with sock:
+        return _keep(config, child, sock, buffer)
+
+
+def _keep(
+    config: SupervisorConfig, child: TaskManagerChild, sock: socket.socket, buffer: MessageBuffer
+) -> str:
+    try:
+        child.tell({
+            **config.taskmanager,
+            "resource_id": config.resource_id,
+            "master_host": config.master_host,
+            "master_port": config.master_port,
+            "secret": config.secret.hex(),
+            "token": config.token,
+            "cluster_id": config.cluster_id,
+            "heartbeat_interval_s": config.heartbeat_interval_s,
+            "silence_timeout_s": config.silence_timeout_s,
+        })
+        ended = _watch(config, child, sock, buffer)
+        if isinstance(ended, KillTaskManager):
+            stacks = stacks_of_tasks(child.kill(DUMP_SIGNAL))
+            ended = f"{ended.reason}; {stacks}" if stacks else ended.reason
+        elif words := child.last_words():
+            ended += f"; its last words:\n{words}"
+    except OSError as error:
+        return f"connection to the JobManager ended: {error}"
+    with contextlib.suppress(OSError):  # the JobManager may be gone
+        _send(sock, encode(ProcessEnded(ResourceId(config.resource_id), ended)))
+    return ended
+
+
+def _connect(config: SupervisorConfig) -> tuple[socket.socket, MessageBuffer]:
+    address = (config.master_host, config.master_port)
+    credentials = Credentials(config.secret, config.token, config.cluster_id)
+    sock, received = dial(address, credentials, ROLE_SUPERVISOR, _CONNECT_TIMEOUT_S)
+    with closed_on_error(sock):
+        buffer = MessageBuffer()
+        buffer.feed(received)
+        sock.sendall(encode(Heartbeat(ResourceId(config.resource_id), 0)))
+    return sock, buffer
+
+
+def _watch(
+    config: SupervisorConfig, child: TaskManagerChild, sock: socket.socket, buffer: MessageBuffer
+) -> str | KillTaskManager:
+    """Until one of the three ends: why."""
+    progress = 0
+    next_beat = 0.0
+    heard_at = time.monotonic()
+    sock.setblocking(False)
+    while True:
+        code = child.process.poll()
+        if code is not None:
+            return f"TaskManager process ended with {_ending(code)}"
+        now = time.monotonic()
+        if now - heard_at >= config.silence_timeout_s:
+            child.process.kill()  # no time to leave: another driver may have its work done already
+            return f"nothing was heard of the JobManager for {config.silence_timeout_s:g} s"
+        if now >= next_beat:
+            next_beat = now + config.heartbeat_interval_s
+            if not child.is_stopped:
+                _send(sock, encode(Heartbeat(ResourceId(config.resource_id), progress)))
+        wait_s = min(0.1, max(0.0, next_beat - now))  # a child's end is noticed within 0.1 s
+        watched: list[Any] = [sock, child.progress_pipe]
+        readable, _, _ = select.select(watched, [], [], wait_s)
+        if child.progress_pipe in readable:
+            progress = child.read_progress(progress)
+        if sock in readable:
+            data = sock.recv(1 << 16)
+            if not data:
+                return "the JobManager closed the connection"
+            heard_at = now
+            for message in buffer.feed(data):
+                if isinstance(message, Shutdown):
+                    return f"told to end: {message.reason}"
+                if isinstance(message, KillTaskManager):
+                    return message
+
+
+def _send(sock: socket.socket, data: bytes) -> None:
+    """Small and rare: a socket that is full for so long belongs to a lost JobManager."""
+    sock.settimeout(_CONNECT_TIMEOUT_S)
+    sock.sendall(data)
+    sock.setblocking(False)
+
+
+def _ending(code: int) -> str:
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            return signal.Signals(-code).name
+    return f"exit code {code}"

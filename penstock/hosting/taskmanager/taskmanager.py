@@ -1,0 +1,427 @@
+"""TaskManager: tasks, partitions, and one control connection, which it dials itself.
+
+What its JobManager says goes into the machine `TaskExecutor`, which decides; the effects that come out are carried out here.
+The main thread reads control messages and sends heartbeats; the network thread is the data plane's; each task has a thread.
+It ends as soon as its JobManager is gone. Source: Flink TaskExecutor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from penstock.hosting.network.data_plane import DataPlane
+from penstock.hosting.shipping.pickling import deserialize
+from penstock.hosting.task.builder import BuiltTask
+from penstock.hosting.task.failures import failure_info
+from penstock.hosting.task.thread import TaskThread
+from penstock.hosting.task_services.io_directories import IoDirectories
+from penstock.hosting.task_services.local_copies import LocalCopies
+from penstock.hosting.task_services.producer_questions import ProducerQuestions
+from penstock.hosting.task_services.snapshot_writers import SnapshotWriters
+from penstock.hosting.task_services.state_backends import StateBackends
+from penstock.hosting.task_settings import TaskSettings
+from penstock.hosting.taskmanager.user_modules import UserModules
+from penstock.hosting.taskmanager.watchdog import TaskWatchdog
+from penstock.hosting.taskmanager_log import TaskManagerLog
+from penstock.hosting.wire.addresses import Endpoint
+from penstock.hosting.wire.dialling import notice_lost_peer, run_handshake
+from penstock.hosting.wire.handshake import (
+    NONCE_BYTES,
+    ROLE_TASKMANAGER,
+    ClientHandshake,
+    Credentials,
+)
+from penstock.hosting.wire.messages import MessageBuffer, encode
+from penstock.machines.taskmanager.task_executor import TaskExecutor
+from penstock.model.deployment import TaskDeployment
+from penstock.model.errors import ExternalError
+from penstock.model.ids import (
+    AllocationId,
+    AttemptId,
+    BlobKey,
+    ResourceId,
+    ResultPartitionId,
+)
+from penstock.model.messages import (
+    FENCED,
+    AddSplits,
+    DriverCredit,
+    EndTaskManager,
+    Heartbeat,
+    JobManagerLost,
+    MasterHeartbeat,
+    MaxAllowedWatermark,
+    NoMoreSplits,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+    PartitionStateAnswer,
+    PutBlob,
+    RegisterTaskManager,
+    RegistrationAccepted,
+    ReleaseLocalState,
+    ReleasePartitions,
+    SlotTimedOut,
+    StartSlotTimer,
+    StartTask,
+    StopTask,
+    TaskEnded,
+    TaskManagerEvent,
+    TaskStateChanged,
+    TriggerCheckpoint,
+    UpdatePartitions,
+    UserOutput,
+)
+from penstock.model.slot_size import UNSIZED, SlotSize
+from penstock.model.states import ExecutionState
+from penstock.runtime.network.partition.result_partition import ResultPartition
+from penstock.runtime.task.user_errors import user_code_error
+
+_CONNECT_TIMEOUT_S: Final = 10.0
+_TASK_END_GRACE_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskManagerConfig:
+    """Everything a TaskManager is told at its start; plain data."""
+
+    resource_id: ResourceId
+    master_host: str
+    master_port: int
+    credentials: Credentials = field(repr=False)
+    data: Endpoint
+    slots: int
+    heartbeat_interval_s: float
+    task_settings: TaskSettings
+    slot_timeout_s: float = 10.0
+    silence_timeout_s: float = 50.0
+    supervisor_pid: int = 0
+    size: SlotSize = UNSIZED
+    cores: int = 1
+
+
+class TaskManager:
+    """`run` returns when the JobManager says so or is gone. In a MiniCluster it runs in a thread."""
+
+    def __init__(self, config: TaskManagerConfig) -> None:
+        self.config = config
+        self.task_settings = config.task_settings
+        self.host_name = config.data.dialled_host
+        self._tasks: dict[AttemptId, TaskThread] = {}
+        self._socket: socket.socket | None = None
+        self._end_cause: str | None = None
+        self.data_plane = _data_plane(config, self._partition_error, self.abandon)
+        self.io_directories = _io_directories(config)
+        self.questions = ProducerQuestions(self.send, self.data_plane.call_later)
+        self.snapshot_writers = SnapshotWriters(config.slots + 1)
+        self.local_copies = LocalCopies(self.io_directories.new_path)
+        self.state_backends = StateBackends(self.task_settings.state_backend, self.io_directories)
+        self._blobs: dict[BlobKey, bytes] = {}
+        self._watchdog = TaskWatchdog(
+            config.task_settings.cancellation_interval_ms,
+            config.task_settings.slow_call_ms,
+            self._say,
+        )
+        self._executor = TaskExecutor(config.resource_id, config.slots, config.size)
+        self._executor_lock = threading.Lock()  # a task tells of its end on its own thread
+        self._slot_timeouts: list[tuple[float, AllocationId]] = []
+        self._send_lock = threading.Lock()
+        self._ended_tasks_progress = 0
+        self._log = TaskManagerLog(config.resource_id)
+        self._modules = UserModules()
+
+    # ------------------------------------------------------------------ life
+
+    def run(self) -> str:
+        """Connect, register, serve. Returns why it ended."""
+        try:
+            self._connect()
+            self._feed(JobManagerLost(self._serve()))
+        except (OSError, ExternalError) as error:
+            self._feed(JobManagerLost(f"connection to the JobManager ended: {error}"))
+        finally:
+            self._close()
+        assert self._end_cause is not None
+        return self._end_cause
+
+    def _connect(self) -> None:
+        config = self.config
+        address = (config.master_host, config.master_port)
+        sock = socket.create_connection(address, timeout=_CONNECT_TIMEOUT_S)
+        notice_lost_peer(sock)
+        self._socket = sock
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        handshake = ClientHandshake(config.credentials, ROLE_TASKMANAGER, nonce)
+        run_handshake(sock, handshake)
+        self._buffer = MessageBuffer()
+        self._first = self._buffer.feed(handshake.leftover)
+        self.send(
+            RegisterTaskManager(
+                config.resource_id,
+                config.data.dialled_host,
+                self.data_plane.port,
+                config.slots,
+                os.getpid(),
+                config.supervisor_pid,
+                platform.python_version(),
+                config.size,
+                config.cores,
+            )
+        )
+
+    def _serve(self) -> str:
+        sock = self._socket
+        assert sock is not None
+        for message in self._first:
+            self._handle(message)
+        next_beat = heard_at = time.monotonic()
+        while self._end_cause is None:
+            now = time.monotonic()
+            if now - heard_at >= self.config.silence_timeout_s:
+                return f"nothing was heard of the JobManager for {now - heard_at:.1f} s"
+            if now >= next_beat:
+                next_beat = now + self.config.heartbeat_interval_s
+                self.send(self.heartbeat())
+            self._look_at_slot_timeouts(now)
+            watch_s = self._watchdog.tick(int(now * 1000), list(self._tasks.values())) / 1000
+            sock.settimeout(max(0.001, min(next_beat, watch_s) - time.monotonic()))
+            try:
+                data = sock.recv(1 << 16)
+            except TimeoutError:
+                continue
+            if not data:
+                return "the JobManager closed the connection"
+            heard_at = now
+            for message in self._buffer.feed(data):
+                self._handle(message)
+        return self._end_cause
+
+    def heartbeat(self) -> Heartbeat:
+        tasks = list(self._tasks.values())
+        progress = self._ended_tasks_progress + sum(task.progress for task in tasks)
+        return Heartbeat(
+            self.config.resource_id, progress, tuple((task.attempt_id, task.io()) for task in tasks)
+        )
+
+    def progress(self) -> int:
+        """Rises when any mailbox turns; for the supervisor."""
+        return self._ended_tasks_progress + sum(t.progress for t in list(self._tasks.values()))
+
+    def abandon(self) -> None:
+        """End from outside, as a broken connection would. Any thread."""
+        self._end_cause = self._end_cause or "ended from outside"
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _close(self) -> None:
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        deadline = time.monotonic() + _TASK_END_GRACE_S
+        for task in tasks:
+            task.join(max(0.0, deadline - time.monotonic()))
+        self.snapshot_writers.close()
+        self.data_plane.close()
+        self.io_directories.close()
+        if self._socket is not None:
+            with self._send_lock:
+                self._socket.close()
+        self._modules.close()
+
+    # ------------------------------------------------------------------ what tasks ask
+
+    def send(self, message: object) -> None:
+        """Any thread. Without a connection there is nobody to tell: the TaskManager is ending."""
+        self._log.said(message)
+        data = encode(message)
+        with self._send_lock:
+            if self._socket is None:
+                return
+            try:
+                _send_all(self._socket, data)
+            except OSError:
+                pass  # the reading side sees it and ends the TaskManager
+
+    def task_ended(self, task: TaskThread) -> None:
+        """The task's own thread, before its last report."""
+        self._ended_tasks_progress += task.progress
+        self._feed(TaskEnded(task.attempt_id))
+        self._tasks.pop(task.attempt_id, None)
+
+    def running_operator(self) -> tuple[AttemptId | None, str]:
+        """Attempt and operator of the calling thread, for what user code prints."""
+        ident = threading.get_ident()
+        for task in list(self._tasks.values()):
+            if task.thread_id == ident:
+                return task.attempt_id, task.operator
+        return None, ""
+
+    def _cancel(self, task: TaskThread) -> None:
+        if task.cancel():
+            self._watchdog.cancelled(task, int(time.monotonic() * 1000))
+
+    def _say(self, task: TaskThread, text: str) -> None:
+        """A word to the user about one subtask."""
+        self.send(UserOutput(task.attempt_id, task.operator, text, is_error=True))
+
+    def _partition_error(self, partition: ResultPartition, error: Exception) -> Exception:
+        """A record could not be encoded on the way out: the producing task fails if it is there still."""
+        if partition.producer is not None:
+            error = user_code_error(partition.producer, None, error)
+        task = self._tasks.get(partition.partition_id.producer)
+        if task is not None:
+            task.fail(error)
+        return error
+
+    # ------------------------------------------------------------------ what the JobManager says
+
+    def _handle(self, message: Any) -> None:
+        kind = type(message)
+        if kind in FENCED or kind is RegistrationAccepted:
+            self._feed(message)
+        elif kind is PutBlob:
+            self._on_put_blob(message)
+        elif kind is not MasterHeartbeat:
+            raise ExternalError(f"a TaskManager does not take {kind.__name__}")
+
+    def _on_put_blob(self, message: PutBlob) -> None:
+        if message.key.startswith("modules-"):
+            self._modules.install(message.data)
+        else:
+            self._blobs[message.key] = message.data
+
+    def _look_at_slot_timeouts(self, now: float) -> None:
+        """Slots that were offered and never taken."""
+        for timeout in [entry for entry in self._slot_timeouts if entry[0] <= now]:
+            self._slot_timeouts.remove(timeout)
+            self._feed(SlotTimedOut(timeout[1]))
+
+    # ------------------------------------------------------------------ the machine
+
+    def _feed(self, event: TaskManagerEvent) -> None:
+        """Any thread. What it wants done is done in order; of two threads' events, in any order."""
+        with self._executor_lock:
+            effects = self._executor.step(event)
+        for effect in effects:
+            self._log.does(effect)
+            carry_out = _EFFECTS.get(type(effect))
+            if carry_out is None:
+                self.send(effect)
+            else:
+                carry_out(self, effect)
+
+    def _do_start_timer(self, effect: StartSlotTimer) -> None:
+        deadline = time.monotonic() + self.config.slot_timeout_s
+        self._slot_timeouts.append((deadline, effect.allocation_id))
+
+    def _do_start(self, effect: StartTask) -> None:
+        deployment = effect.deployment
+        blob = self._blobs.get(deployment.chain_blob)
+        if blob is None:
+            self._cannot_start(deployment)
+            return
+        task = TaskThread(deployment, blob, self)
+        self._tasks[deployment.attempt_id] = task
+        task.start()
+
+    def _cannot_start(self, deployment: TaskDeployment) -> None:
+        missing = ExternalError(f"the bytes of its chain ({deployment.chain_blob}) were not sent")
+        failure = failure_info(missing, f"  while deploying {deployment.vertex_name}")
+        self._feed(TaskEnded(deployment.attempt_id))
+        self.send(TaskStateChanged(deployment.attempt_id, ExecutionState.FAILED, failure))
+
+    def _do_stop(self, effect: StopTask) -> None:
+        task = self._tasks.get(effect.attempt_id)
+        if task is not None:
+            self._cancel(task)
+
+    def _do_release_partitions(self, effect: ReleasePartitions) -> None:
+        for partition_id, producer in effect.partitions:
+            self.data_plane.registry.release(ResultPartitionId(partition_id, producer))
+
+    def _do_end(self, effect: EndTaskManager) -> None:
+        self._end_cause = self._end_cause or effect.cause
+
+    def _for_task(self, attempt_id: AttemptId, action: Callable[[TaskThread], None]) -> None:
+        task = self._tasks.get(attempt_id)
+        if task is not None:  # else: ended in the meantime
+            action(task)
+
+
+def _to_task(action: Callable[[TaskThread, Any], None]) -> Callable[[TaskManager, Any], None]:
+    """A handler of messages that go to a task, if it is there still."""
+
+    def handle(manager: TaskManager, message: Any) -> None:
+        manager._for_task(message.attempt_id, lambda task: action(task, message))
+
+    return handle
+
+
+def _to_built(action: Callable[[BuiltTask, Any], None]) -> Callable[[TaskManager, Any], None]:
+    """As `_to_task`, on the task's own thread."""
+    return _to_task(lambda task, message: task.mail_to_built(lambda built: action(built, message)))
+
+
+# Everything else that comes out of the machine is sent to the JobManager.
+_EFFECTS: Final[dict[type, Callable[[TaskManager, Any], None]]] = {
+    StartSlotTimer: TaskManager._do_start_timer,
+    StartTask: TaskManager._do_start,
+    StopTask: TaskManager._do_stop,
+    ReleaseLocalState: lambda manager, effect: manager.local_copies.release(effect.allocation_id),
+    ReleasePartitions: TaskManager._do_release_partitions,
+    PartitionStateAnswer: lambda manager, effect: manager.questions.on_answer(effect),
+    UpdatePartitions: _to_built(lambda built, message: built.connect(message.descriptors)),
+    AddSplits: _to_built(lambda built, message: built.add_splits(deserialize(message.splits))),
+    NoMoreSplits: _to_built(lambda built, _message: built.no_more_splits()),
+    MaxAllowedWatermark: _to_built(
+        lambda built, message: built.allow_watermark(message.watermark_ms)
+    ),
+    DriverCredit: _to_task(
+        lambda task, message: task.driver_credit(message.stream, message.frames)
+    ),
+    TriggerCheckpoint: _to_task(lambda task, message: task.checkpoints.trigger(message)),
+    NotifyCheckpointComplete: _to_task(lambda task, message: task.checkpoints.completed(message)),
+    NotifyCheckpointAborted: _to_task(lambda task, message: task.checkpoints.aborted(message)),
+    EndTaskManager: TaskManager._do_end,
+}
+
+
+def _io_directories(config: TaskManagerConfig) -> IoDirectories:
+    return IoDirectories(config.task_settings.blocking.tmp_dirs, config.resource_id)
+
+
+def _data_plane(
+    config: TaskManagerConfig,
+    on_error: Callable[[ResultPartition, Exception], Exception],
+    on_broken: Callable[[], None],
+) -> DataPlane:
+    settings = config.task_settings
+    return DataPlane(
+        config.resource_id,
+        config.data,
+        config.credentials,
+        settings.network,
+        settings.frame_bytes,
+        on_error=on_error,
+        on_broken=on_broken,
+    )
+
+
+def _send_all(sock: socket.socket, data: bytes) -> None:
+    """Sendall that ignores the reading side's time-out on the shared socket."""
+    view = memoryview(data)
+    while view:
+        try:
+            sent = sock.send(view)
+        except TimeoutError:
+            continue
+        view = view[sent:]

@@ -1,0 +1,1 @@
+"""Authenticated connections, and the control messages that cross them."""

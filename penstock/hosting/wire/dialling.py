@@ -1,0 +1,97 @@
+"""TCP connections whose two ends have proved themselves, which every wire but the data plane's begins with."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+import time
+from collections.abc import Generator
+from typing import Final, Protocol
+
+from penstock.hosting.wire.handshake import (
+    LIMIT_SECONDS,
+    NONCE_BYTES,
+    ClientHandshake,
+    Credentials,
+    ServerHandshake,
+)
+from penstock.model.errors import AuthenticationError
+
+LEASE_S: Final = 10.0
+
+
+class _Closeable(Protocol):
+    def close(self) -> None: ...
+
+
+def dial(
+    address: tuple[str, int], credentials: Credentials, role: int, timeout_s: float
+) -> tuple[socket.socket, bytes]:
+    """The connection, with that time-out, and what the other end has said already.
+
+    Raises: OSError; AuthenticationError: somebody else listens there.
+    """
+    sock = socket.create_connection(address, timeout=timeout_s)
+    with closed_on_error(sock):
+        notice_lost_peer(sock)
+        handshake = ClientHandshake(credentials, role, secrets.token_bytes(NONCE_BYTES))
+        run_handshake(sock, handshake)
+    return sock, handshake.leftover
+
+
+def greet(sock: socket.socket, credentials: Credentials, role: int) -> bytes:
+    """The accepting side: what the other end has said already. The socket blocks then.
+
+    Raises: OSError; AuthenticationError: a stranger, or one in another role. The socket is closed then.
+    """
+    with closed_on_error(sock):
+        sock.setblocking(True)
+        notice_lost_peer(sock)
+        handshake = ServerHandshake(credentials, secrets.token_bytes(NONCE_BYTES))
+        run_handshake(sock, handshake)
+        if handshake.role != role:
+            raise AuthenticationError(f"a peer in role {handshake.role} came, not in role {role}")
+    return handshake.leftover
+
+
+@contextlib.contextmanager
+def closed_on_error(connection: _Closeable) -> Generator[None, None, None]:
+    """Until it is handed on, nobody else could close it."""
+    try:
+        yield
+    except BaseException:  # also when this thread is interrupted
+        connection.close()
+        raise
+
+
+def notice_lost_peer(sock: socket.socket) -> None:
+    """A peer whose machine or network is gone sends no end: what stays unanswered for `LEASE_S` breaks the
+    connection (heartbeats flow all the time).
+    """
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(LEASE_S * 1000))
+
+
+def run_handshake(sock: socket.socket, handshake: ClientHandshake | ServerHandshake) -> None:
+    """On a blocking socket, within the time limit. Raises AuthenticationError; the caller closes."""
+    before = sock.gettimeout()
+    deadline = time.monotonic() + LIMIT_SECONDS
+    sock.settimeout(LIMIT_SECONDS)
+    try:
+        if isinstance(handshake, ClientHandshake):
+            sock.sendall(handshake.start())
+        while not handshake.is_done:
+            sock.settimeout(max(0.001, deadline - time.monotonic()))  # in all, not for each read
+            data = sock.recv(4096)
+            if not data:
+                raise AuthenticationError("the peer closed the connection before it proved itself")
+            sock.sendall(handshake.feed(data))
+    except TimeoutError as error:
+        raise AuthenticationError(
+            f"the peer did not finish the handshake within {LIMIT_SECONDS:g} s"
+        ) from error
+    finally:
+        sock.settimeout(before)

@@ -1,0 +1,290 @@
+"""BatchMaster: a BATCH job as stages, one for each job vertex, in an order in which inputs come first.
+
+The host runs a stage and retries its tasks; here its attempts become those of the ExecutionGraph, and the job its status.
+A stage that has finished runs again, in part, when the host has lost what it made and another stage wants it.
+A vertex whose parallelism is open gets it when its inputs are there, and its subtasks are known from then on.
+Knows no host. Source: Flink AdaptiveBatchScheduler with blocking exchanges; differs: a task is retried by the host, so
+that a failure that reaches this is the job's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from penstock.machines.batch.parallelism import BatchParallelism, Subpartitions
+from penstock.machines.execution.execution import ExecutionEvent
+from penstock.machines.execution.execution_graph import (
+    Execution,
+    ExecutionGraph,
+    ExecutionJobVertex,
+    ExecutionVertex,
+)
+from penstock.machines.job import job_status as job_machine
+from penstock.machines.job.job_status import JobStatusEvent
+from penstock.model.graph.job_graph import JobGraph
+from penstock.model.graph.topology import sort_job_vertices
+from penstock.model.ids import AttemptId, ExecutionVertexId, VertexId
+from penstock.model.messages import ExecutionStateChanged, FailureInfo, JobStatusChanged
+from penstock.model.messages.batch import (
+    AttemptSeen,
+    BatchEffect,
+    BatchEvent,
+    CancelStage,
+    CommitResults,
+    RunStage,
+    StageFailed,
+    StageFinished,
+)
+from penstock.model.states import ExecutionState, JobStatus
+
+_E, _S = ExecutionEvent, ExecutionState
+_NOWHERE: Final[Mapping[VertexId, Subpartitions]] = {}
+_WAY_TO_RUNNING = (_E.SCHEDULE, _E.DEPLOY, _E.REPORT_INITIALIZING, _E.REPORT_RUNNING)
+
+
+class BatchMaster:
+    """Events in, effects out. `bytes_by_partition`: of each finished stage, by reduce partition of its shuffle."""
+
+    def __init__(
+        self, job_graph: JobGraph, now_ms: int, places: Mapping[VertexId, Subpartitions] = _NOWHERE
+    ) -> None:
+        """`places`: where each vertex's all-to-all inputs lie in the shuffles, if somebody wants to be told who reads what."""
+        self.job_graph = job_graph
+        self.graph = ExecutionGraph(job_graph)
+        self.status = JobStatus.CREATED
+        self.failure: FailureInfo | None = None
+        self.bytes_by_partition: dict[VertexId, tuple[int, ...]] = {}
+        self._now_ms = now_ms
+        self._parallelism = BatchParallelism(job_graph, places)
+        self._waiting = {one.vertex_id: one for one in sort_job_vertices(job_graph)}
+        self._running: set[VertexId] = set()
+        self._unsettled: set[VertexId] = set()
+        self._is_committing = False
+        self._effects: list[BatchEffect] = []
+
+    def start(self, now_ms: int) -> list[BatchEffect]:
+        self._now_ms = now_ms
+        self._move(JobStatusEvent.START)
+        self._run_next()
+        return self._take()
+
+    def handle(self, event: BatchEvent, now_ms: int) -> list[BatchEffect]:
+        """News of a job that has ended changes nothing."""
+        self._now_ms = now_ms
+        if self.status.is_terminal:
+            return []
+        if isinstance(event, AttemptSeen):
+            self._on_attempt(event)
+        elif isinstance(event, StageFinished):
+            self._on_finished(event)
+        else:
+            self._on_failed(event)
+        return self._take()
+
+    def cancel(self, now_ms: int) -> list[BatchEffect]:
+        """What runs is told to end; `handle` of its end makes the job CANCELED. Results that are being committed are not taken
+        back: then it changes nothing.
+        """
+        self._now_ms = now_ms
+        if not self.status.is_terminal and not self._is_committing:
+            self._move(JobStatusEvent.CANCEL)
+            self._end_all()
+        return self._take()
+
+    def committed(self, now_ms: int, failure: FailureInfo | None = None) -> list[BatchEffect]:
+        """The answer to `CommitResults`."""
+        self._now_ms = now_ms
+        self._is_committing = False
+        if self.status is JobStatus.RUNNING and failure is None:
+            self._move(JobStatusEvent.FINALIZED)
+        elif not self.status.is_terminal:
+            self.failure = self.failure or failure
+            self._move(JobStatusEvent.FAIL)
+            self._end_all()
+        return self._take()
+
+    # ------------------------------------------------------------------ stages
+
+    def _run_next(self) -> None:
+        """Stages whose inputs are complete; side by side where they do not wait for each other."""
+        ready = [
+            vertex
+            for vertex in self._waiting.values()
+            if all(self._is_complete(edge.source) for edge in vertex.inputs)
+        ]
+        for model in ready:
+            self._parallelism.settle(model, self.bytes_by_partition)
+        if self.job_graph.auto_parallelism is not None:
+            self.graph.attach()
+        for model in ready:
+            del self._waiting[model.vertex_id]
+            self._running.add(model.vertex_id)
+            for vertex in self._vertices_of(model.vertex_id):
+                self._apply(vertex, vertex.execution, _E.SCHEDULE)
+            ranges = self._parallelism.ranges(model, self.bytes_by_partition)
+            self._effects.append(RunStage(model.vertex_id, ranges))
+
+    def _is_complete(self, vertex_id: VertexId) -> bool:
+        return vertex_id not in self._waiting and vertex_id not in self._running
+
+    def _on_finished(self, event: StageFinished) -> None:
+        self._running.discard(event.vertex_id)
+        if self.status is not JobStatus.RUNNING:
+            self._end_if_nothing_runs()
+            return
+        self.bytes_by_partition[event.vertex_id] = event.bytes_by_partition
+        self._unsettled.add(event.vertex_id)
+        self._settle()
+        self._run_next()
+        if not self._running and not self._waiting:
+            self._is_committing = True
+            self._effects.append(CommitResults())
+
+    def _on_failed(self, event: StageFailed) -> None:
+        self._running.discard(event.vertex_id)
+        if self.status is JobStatus.RUNNING:
+            self.failure = event.failure
+            self._move(JobStatusEvent.FAIL)
+            for vertex in self._vertices_of(event.vertex_id):
+                if not vertex.state.is_terminal:
+                    self._apply(vertex, vertex.execution, _E.CANCEL)
+                    self._end_canceled(vertex)
+            self._end_all()
+        else:
+            self._end_if_nothing_runs()
+
+    def _end_all(self) -> None:
+        for vertex_id in self._running:
+            self._effects.append(CancelStage(vertex_id))
+        for vertex in self.graph.vertices:
+            if not vertex.state.is_terminal:
+                self._apply(vertex, vertex.execution, _E.CANCEL)
+        self._end_if_nothing_runs()
+
+    def _end_if_nothing_runs(self) -> None:
+        if self._running:
+            return
+        for vertex in self.graph.vertices:
+            self._end_canceled(vertex)
+        self._move(JobStatusEvent.ALL_TASKS_TERMINAL)
+
+    def _end_canceled(self, vertex: ExecutionVertex) -> None:
+        if vertex.state is _S.CANCELING:
+            self._apply(vertex, vertex.execution, _E.REPORT_CANCELED)
+
+    # ------------------------------------------------------------------ attempts
+
+    def _on_attempt(self, event: AttemptSeen) -> None:
+        """Of a job that is ending no more is wanted: its stages say when they are over."""
+        if event.vertex_id in self._waiting or self.status is not JobStatus.RUNNING:
+            return
+        vertex = self.graph.vertex(ExecutionVertexId(event.vertex_id, event.subtask))
+        known = vertex.execution
+        if event.attempt > known.attempt_id.attempt:
+            if not _replaces(event, known):
+                return
+            self._advance_to(vertex, event.attempt)
+            self._unsettled.add(event.vertex_id)
+        if event.attempt == vertex.execution.attempt_id.attempt:
+            self._see(vertex, vertex.execution, event.state, event.failure)
+
+    def _settle(self) -> None:
+        """Of stages that are complete, and of which nobody who runs can want anything again: the attempt that made the
+        output was too quick to be seen, or its end was.
+        """
+        may_rerun = self._with_producers(self._running)
+        for vertex_id in self._unsettled - may_rerun:
+            self._unsettled.discard(vertex_id)
+            for vertex in self._vertices_of(vertex_id):
+                if vertex.state is _S.FINISHED:
+                    continue
+                if vertex.state.is_terminal:
+                    self._advance_to(vertex, vertex.execution.attempt_id.attempt + 1)
+                self._see(vertex, vertex.execution, _S.FINISHED, None)
+
+    def _with_producers(self, vertices: Iterable[VertexId]) -> set[VertexId]:
+        """These, and all that they read from, directly or not."""
+        found: set[VertexId] = set()
+        waiting = list(vertices)
+        while waiting:
+            vertex_id = waiting.pop()
+            if vertex_id not in found:
+                found.add(vertex_id)
+                edges = self.job_graph.vertices[vertex_id].inputs
+                waiting += [edge.source for edge in edges]
+        return found
+
+    def _advance_to(self, vertex: ExecutionVertex, attempt: int) -> None:
+        """Make that one current; another that runs still has lost."""
+        while vertex.execution.attempt_id.attempt < attempt:
+            if not vertex.state.is_terminal:
+                self._apply(vertex, vertex.execution, _E.CANCEL)
+                self._end_canceled(vertex)
+            vertex.reset()
+            self._apply(vertex, vertex.execution, _E.SCHEDULE)
+
+    def _see(
+        self,
+        vertex: ExecutionVertex,
+        execution: Execution,
+        state: ExecutionState,
+        failure: FailureInfo | None,
+    ) -> None:
+        """By the table, also over states that were too short to be seen."""
+        if execution.state.is_terminal or state is execution.state:
+            return
+        if state in {_S.RUNNING, _S.FINISHED}:
+            for event in _WAY_TO_RUNNING[_steps_done(execution.state) :]:
+                self._apply(vertex, execution, event)
+        if state is _S.FINISHED:
+            self._apply(vertex, execution, _E.REPORT_FINISHED)
+            self.graph.mark_finished(vertex)
+        elif state is _S.FAILED:
+            execution.failure = failure
+            self._apply(vertex, execution, _E.FAIL, "" if failure is None else failure.text)
+        elif state is _S.CANCELED:
+            self._apply(vertex, execution, _E.CANCEL)
+            self._end_canceled(vertex)
+
+    def _apply(
+        self, vertex: ExecutionVertex, execution: Execution, event: ExecutionEvent, cause: str = ""
+    ) -> None:
+        old = execution.state
+        execution.apply(event, self._now_ms)
+        if execution.state is not old:
+            attempt_id = AttemptId(vertex.vertex_id, execution.attempt_id.attempt)
+            changed = ExecutionStateChanged(attempt_id, old, execution.state, self._now_ms, cause)
+            self._effects.append(changed)
+
+    # ------------------------------------------------------------------ the job
+
+    def _move(self, event: JobStatusEvent) -> None:
+        following = job_machine.step(self.status, event)
+        if following is not self.status:
+            self.status = following
+            self._effects.append(JobStatusChanged(following, self._now_ms, self.failure))
+
+    def _vertices_of(self, vertex_id: VertexId) -> list[ExecutionVertex]:
+        return self._job_vertex(vertex_id).vertices
+
+    def _job_vertex(self, vertex_id: VertexId) -> ExecutionJobVertex:
+        return next(v for v in self.graph.job_vertices if v.job_vertex.vertex_id == vertex_id)
+
+    def _take(self) -> list[BatchEffect]:
+        effects, self._effects = self._effects, []
+        return effects
+
+
+def _replaces(newer: AttemptSeen, known: Execution) -> bool:
+    """Beside one that runs still it counts when it wins; behind one that has finished, unless it raced with that, it makes
+    again what was lost.
+    """
+    if known.state is _S.FINISHED:
+        return not newer.is_speculative and newer.state is not _S.CANCELED
+    return newer.state is _S.FINISHED or known.state.is_terminal
+
+
+def _steps_done(state: ExecutionState) -> int:
+    order = (_S.CREATED, _S.SCHEDULED, _S.DEPLOYING, _S.INITIALIZING, _S.RUNNING)
+    return order.index(state) if state in order else len(_WAY_TO_RUNNING)

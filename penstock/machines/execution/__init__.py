@@ -1,0 +1,1 @@
+"""The ExecutionGraph: vertices, their attempts, regions, and the results between them."""

@@ -1,0 +1,1 @@
+"""What begins again after a failure, when, and when to give up."""

@@ -1,0 +1,93 @@
+"""Restarts under way: which subtasks wait, for which time and for whose end.
+
+Knows no back-off and no slots. Source: Flink DefaultScheduler.restartTasks,
+ExecutionVertexVersioner (spec 8.1): a newer failover of a vertex takes it out of an older restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from penstock.machines.execution.execution_graph import ExecutionVertex
+
+TIMER_PREFIX = "restart-"
+
+
+@dataclass(slots=True, eq=False)
+class Restart:
+    """`versions`: of each vertex when it was decided; `alive`: vertices that have not ended yet."""
+
+    timer: str
+    vertices: dict[int, ExecutionVertex]
+    versions: dict[int, int]
+    alive: set[int]
+    is_global: bool
+    is_due: bool = False
+
+    @property
+    def valid(self) -> list[ExecutionVertex]:
+        """Those that no newer failover has taken over, in topological order."""
+        return [
+            vertex
+            for index, vertex in sorted(self.vertices.items())
+            if vertex.version == self.versions[index]
+        ]
+
+
+class Restarts:
+    """All restarts that have been decided and not carried out."""
+
+    def __init__(self) -> None:
+        self._restarts: dict[str, Restart] = {}
+        self._waiting: set[int] = set()
+        self._next = 0
+
+    @property
+    def is_any_waiting(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def global_one(self) -> Restart | None:
+        """The restart of the whole job that is under way. There is at most one: it takes all others over."""
+        return next((r for r in self._restarts.values() if r.is_global and r.valid), None)
+
+    def add(self, vertices: Iterable[ExecutionVertex], *, is_global: bool) -> Restart:
+        """Decide a restart: bumps the versions, so that older plans for these vertices end."""
+        members = {vertex.index: vertex for vertex in vertices}
+        for vertex in members.values():
+            vertex.version += 1
+        for older in self._restarts.values():
+            older.alive.difference_update(members)
+        restart = Restart(
+            timer=f"{TIMER_PREFIX}{self._next}",
+            vertices=members,
+            versions={index: vertex.version for index, vertex in members.items()},
+            alive={i for i, vertex in members.items() if not vertex.state.is_terminal},
+            is_global=is_global,
+        )
+        self._next += 1
+        self._restarts[restart.timer] = restart
+        self._waiting.update(members)
+        return restart
+
+    def on_terminal(self, vertex: ExecutionVertex) -> None:
+        for restart in self._restarts.values():
+            restart.alive.discard(vertex.index)
+
+    def on_timer(self, timer: str) -> None:
+        restart = self._restarts.get(timer)
+        if restart is not None:
+            restart.is_due = True
+
+    def take_ready(self) -> list[Restart]:
+        """Restarts whose time has come and whose vertices have all ended."""
+        ready = [r for r in self._restarts.values() if r.is_due and not r.alive]
+        for restart in ready:
+            del self._restarts[restart.timer]
+            self._waiting.difference_update(vertex.index for vertex in restart.valid)
+        return ready
+
+    def clear(self) -> None:
+        self._restarts.clear()
+        self._waiting.clear()

@@ -1,0 +1,1 @@
+"""The master of a streaming job: its status, its books, its failures."""

@@ -1,0 +1,166 @@
+"""What starts again after a failure, when, and when the job ends instead.
+
+A failure of tasks restarts their regions; one of the job as a whole ends all tasks first. Knows no reports
+and no offers. Source: Flink ExecutionFailureHandler, DefaultScheduler (spec 8.1). Differs: a global failure
+shows itself as FAILING; with the default back-off a user's error found while its peers' restart is under way
+ends the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Final
+
+from penstock.machines.execution.execution_graph import ExecutionVertex
+from penstock.machines.failover.failover import FailoverStrategy
+from penstock.machines.failover.restart_backoff import (
+    InfrastructureOnlyRestart,
+    RestartBackoff,
+    is_infrastructure,
+)
+from penstock.machines.job.exception_history import DEFAULT_SIZE, ExceptionHistory
+from penstock.machines.job.job_status import JobStatusEvent
+from penstock.machines.job_books import JobBooks
+from penstock.machines.job_moves import JobMoves
+from penstock.machines.scheduling.scheduling import SchedulingStrategy
+from penstock.model.ids import PartitionId
+from penstock.model.messages import FailureInfo, SetTimer
+from penstock.model.states import ExecutionState, JobStatus
+
+CHECKPOINT_DAMAGED: Final = "CheckpointDamaged"
+"""Kind of the failure of an attempt that cannot read what it is to begin with."""
+_ENDING = frozenset({JobStatus.FAILING, JobStatus.CANCELLING})
+
+
+class FailureHandler:
+    """Decides on failures, and carries restarts out when their time has come."""
+
+    def __init__(
+        self,
+        books: JobBooks,
+        moves: JobMoves,
+        scheduling: SchedulingStrategy,
+        failover: FailoverStrategy,
+        backoff: RestartBackoff,
+        history_size: int = DEFAULT_SIZE,
+    ) -> None:
+        self._graph = books.graph
+        self._journal = books.journal
+        self._life = books.life
+        self._restarts = books.restarts
+        self._attempts = books.attempts
+        self._checkpoints = books.checkpoints
+        self._moves = moves
+        self._scheduling = scheduling
+        self._failover = failover
+        self._backoff = backoff
+        self.history = ExceptionHistory(history_size)
+
+    @property
+    def is_ending(self) -> bool:
+        """No restart follows: the job ends as soon as its tasks have."""
+        return self._life.status in _ENDING and not self._life.is_restarting
+
+    def on_task_failure(
+        self,
+        failed: list[ExecutionVertex],
+        failure: FailureInfo,
+        unreadable: PartitionId | None = None,
+    ) -> None:
+        self._life.root.note(failure)
+        if self._life.status in _ENDING or self._life.status.is_terminal:
+            self.history.add(failure, self._journal.now_ms, failed)
+            return  # all tasks are ending anyway, also before a restart of all
+        if self._may_restart(failure, failed):
+            self._begin_restart(self._failover.to_restart(failed, unreadable), is_global=False)
+        else:
+            self._fail_job()
+
+    def on_failed(self, vertex: ExecutionVertex, failure: FailureInfo) -> None:
+        """A task says so. If it could not read what it was to begin with, all go back to the checkpoint before; where there is
+        none the job ends, as to try again would be in vain.
+        """
+        restore = vertex.execution.restore
+        if failure.kind != CHECKPOINT_DAMAGED or restore is None:
+            self.on_task_failure([vertex], failure, failure.lost_partition)
+        elif self._checkpoints.drop_damaged(restore.checkpoint_id):
+            self.on_global_failure(failure)
+        else:
+            text = (
+                f"{failure.text}\nThere is no earlier checkpoint to go on from: more are kept with "
+                "'execution.checkpointing.num-retained'."
+            )
+            self.on_task_failure([vertex], replace(failure, text=text, is_recoverable=False))
+
+    def on_global_failure(self, failure: FailureInfo) -> None:
+        self._life.root.note(failure)
+        if self.is_ending:
+            self.history.add(failure, self._journal.now_ms)
+            return
+        if not self._may_restart(failure, ()):
+            self._fail_job()
+            return
+        vertices = self._graph.vertices
+        started = [v for v in vertices if v.state is not ExecutionState.CREATED]
+        self._begin_restart(started, is_global=True)
+
+    def on_failure_while_canceling(
+        self, vertex: ExecutionVertex, failure: FailureInfo | None
+    ) -> None:
+        """A peer's broken connection may arrive before the user error that broke it."""
+        if failure is None:
+            return
+        self.history.add(failure, self._journal.now_ms, [vertex])
+        if is_infrastructure(failure):
+            return
+        is_known_secondary = self._life.root.is_infrastructure
+        self._life.root.note(failure)
+        is_default = isinstance(self._backoff, InfrastructureOnlyRestart)
+        if self._life.is_restarting and is_known_secondary and is_default:
+            self._fail_job()
+
+    def settle(self) -> None:
+        """After each event: what has become possible."""
+        plan = self._restarts.global_one
+        if self._life.status is JobStatus.FAILING and plan is not None and not plan.alive:
+            self._life.move(JobStatusEvent.READY_TO_RESTART)
+        if self._life.status is JobStatus.RESTARTING and not self._checkpoints.is_storing:
+            self._carry_out_restarts()
+
+    def _may_restart(self, failure: FailureInfo, failed: Collection[ExecutionVertex]) -> bool:
+        """Asks the back-off, and writes the failure down: of an attempt of its own or of the one before."""
+        now_ms = self._journal.now_ms
+        is_possible = failure.is_recoverable and self._life.status is not JobStatus.CREATED
+        is_new = self._backoff.notify(now_ms, failure) if is_possible else True
+        (self.history.begin if is_new else self.history.add)(failure, now_ms, failed)
+        return is_possible and self._backoff.can_restart()
+
+    def _begin_restart(self, vertices: list[ExecutionVertex], *, is_global: bool) -> None:
+        restart = self._restarts.add(vertices, is_global=is_global)
+        failure = JobStatusEvent.GLOBAL_FAILURE if is_global else JobStatusEvent.RESTARTABLE_FAILURE
+        self._life.move(failure)
+        for vertex in restart.vertices.values():
+            self._attempts.cancel(vertex)
+        at_ms = self._journal.now_ms + self._backoff.delay_ms(self._journal.now_ms)
+        self._journal.emit(SetTimer(restart.timer, at_ms))
+
+    def _carry_out_restarts(self) -> None:
+        for restart in self._restarts.take_ready():
+            vertices = restart.valid
+            if not vertices:
+                continue
+            self._moves.reset(vertices, is_global=restart.is_global)
+            if restart.is_global:
+                self._life.root.clear()
+                self._life.move(JobStatusEvent.REBUILT)
+                self._life.move(JobStatusEvent.START)
+            elif (
+                self._life.status is JobStatus.RESTARTING and not self._restarts.is_any_waiting
+            ):  # of two that become ready at once, the first says so
+                self._life.root.clear()
+                self._life.move(JobStatusEvent.RESTARTED)
+            self._moves.allocate(self._scheduling.restart(vertices))
+
+    def _fail_job(self) -> None:
+        self._moves.stop_all(JobStatusEvent.FAIL)

@@ -1,0 +1,119 @@
+"""Failures that the control plane itself finds, in good form; and which failure is the root cause.
+
+Knows no strategy. Source: Flink FailureHandlingResult, NoResourceAvailableException; differs: a
+broken connection between tasks never hides the failure that broke it.
+"""
+
+from __future__ import annotations
+
+from penstock.machines.bulks import Bulk
+from penstock.machines.execution.execution_graph import ExecutionVertex
+from penstock.machines.failover.restart_backoff import is_infrastructure
+from penstock.machines.job.job_settings import JobSettings
+from penstock.machines.slots.slot_pool import PooledSlot
+from penstock.model.graph.job_graph import JobGraph
+from penstock.model.messages import FailureInfo, NotEnoughResources, TaskManagerGone
+from penstock.model.states import ExecutionState
+
+_SECONDARY = frozenset({"PartitionConnectionError", "PartitionNotFound", "ProducerFailed"})
+
+
+class RootCause:
+    """The first failure that is no mere consequence of another one."""
+
+    def __init__(self) -> None:
+        self.failure: FailureInfo | None = None
+
+    def note(self, failure: FailureInfo) -> None:
+        """Keep it if it is the first, or if it explains what is kept."""
+        if self.failure is None or explains(failure, self.failure):
+            self.failure = failure
+
+    def clear(self) -> None:
+        self.failure = None
+
+    @property
+    def is_infrastructure(self) -> bool:
+        return is_infrastructure(self.failure)
+
+
+def explains(later: FailureInfo, earlier: FailureInfo) -> bool:
+    """Whether the earlier one is but a consequence."""
+    return _rank(later) > _rank(earlier)
+
+
+def _rank(failure: FailureInfo) -> int:
+    """A task's own failure explains a lost machine's peers, and that explains broken
+    connections."""
+    if not is_infrastructure(failure):
+        return 2
+    return 0 if failure.kind in _SECONDARY else 1
+
+
+def lost_task_manager(event: TaskManagerGone) -> FailureInfo:
+    return FailureInfo(
+        kind="TaskManagerLost",
+        text=f"TaskManager {event.resource_id} is lost: {event.cause}",
+        is_task_manager_lost=True,
+    )
+
+
+def lost_slot(slot: PooledSlot) -> FailureInfo:
+    return FailureInfo(
+        kind="SlotLost",
+        text=(
+            f"slot {slot.allocation_id} of TaskManager {slot.resource_id} was freed there before it "
+            "heard that the job wants it (taskmanager.slot.timeout)."
+        ),
+    )
+
+
+def canceled_unasked(vertex: ExecutionVertex) -> FailureInfo:
+    location = vertex.execution.location
+    where = location.resource_id if location else "an unknown TaskManager"
+    return FailureInfo(
+        kind="TaskManagerLost",
+        text=(
+            f"{vertex} was cancelled on {where}, though the job did not ask for it: the "
+            "TaskManager is shutting down."
+        ),
+        is_task_manager_lost=True,
+    )
+
+
+def unexpected_report(
+    vertex: ExecutionVertex, before: ExecutionState, reported: ExecutionState
+) -> FailureInfo:
+    return FailureInfo(
+        kind="UnexpectedReport",
+        text=(
+            f"{vertex} (attempt {vertex.execution.attempt_id}) was {before}, but its TaskManager "
+            f"reported {reported}. The two sides do not agree; the story of the job tells more."
+        ),
+    )
+
+
+def no_resources(
+    job_graph: JobGraph,
+    settings: JobSettings,
+    bulk: Bulk,
+    slots_held: int,
+    shortage: NotEnoughResources | None,
+) -> FailureInfo:
+    """What was asked, what is there, and which setting to change."""
+    asked = len(bulk.shared)
+    missing = len(bulk.waits_for)
+    tasks = ", ".join(str(vertex) for vertex in list(bulk.vertices.values())[:4])
+    more = f" and {len(bulk.vertices) - 4} more" if len(bulk.vertices) > 4 else ""
+    reason = f" The ResourceManager says: {shortage.reason}." if shortage else ""
+    seconds = settings.slot_request_timeout_ms / 1000
+    return FailureInfo(
+        kind="NoResourceAvailable",
+        text=(
+            f"Slot request bulk is not fulfillable! Job '{job_graph.name}' asked for {asked} "
+            f"slots for {len(bulk.vertices)} tasks ({tasks}{more}); {missing} of them did not "
+            f"come within {seconds:g} s (slot.request.timeout), the job holds {slots_held} slots."
+            f"{reason} Give the cluster more cores, lower parallelism.default, or raise "
+            "taskmanager.numberOfTaskSlots."
+        ),
+    )

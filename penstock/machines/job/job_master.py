@@ -1,0 +1,351 @@
+"""The master of one job: events in, effects out.
+
+Knows no clock, thread or wire: `step` is told the time. Source: Flink JobMaster, DefaultScheduler,
+ExecutionFailureHandler (spec 0, 7, 8.1). Differs: one failure per lost TaskManager, however many
+regions it hits; a TaskManager that reports CANCELED unasked counts as lost; CancelJob while results
+are being made visible comes too late; FailJob while cancelling changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.machines.bulks import Bulk
+from penstock.machines.checkpoints.job_checkpoints import JobCheckpoints
+from penstock.machines.checkpoints.restore import adopt_max_parallelism
+from penstock.machines.execution.execution_graph import ExecutionGraph
+from penstock.machines.execution.partition_release import (
+    PartitionRelease,
+    ReleaseAtEnd,
+    ReleaseByRegion,
+)
+from penstock.machines.execution.regions import Regions
+from penstock.machines.failover.failover import FailoverStrategy, RestartAll, RestartRegions
+from penstock.machines.job.exception_history import ExceptionHistory
+from penstock.machines.job.failure_handler import FailureHandler
+from penstock.machines.job.failures import lost_task_manager, no_resources
+from penstock.machines.job.job_checks import check_job
+from penstock.machines.job.job_settings import FailoverMode, JobSettings
+from penstock.machines.job.job_status import JobStatusEvent
+from penstock.machines.job.job_views import (
+    SeatsView,
+    SubtaskView,
+    TaskPlace,
+    places_of,
+    progress_of,
+    seats_of,
+    subtasks_of,
+    task_metrics_of,
+)
+from penstock.machines.job.story import Story
+from penstock.machines.job_books import books_of
+from penstock.machines.job_moves import JobMoves
+from penstock.machines.scheduling.scheduling import PipelinedRegionScheduling, SchedulingStrategy
+from penstock.machines.scheduling.vertexwise import VertexwiseScheduling
+from penstock.machines.task_reports import TaskReports
+from penstock.model.completed_checkpoint import CompletedCheckpoint
+from penstock.model.graph.job_graph import JobGraph, JobType
+from penstock.model.ids import AttemptId
+from penstock.model.messages import (
+    CancelJob,
+    CheckpointNotStored,
+    CheckpointStored,
+    FailJob,
+    FailureInfo,
+    FinalizeJob,
+    JobEffect,
+    JobEvent,
+    JobFinalized,
+    NotEnoughResources,
+    PartitionDataProduced,
+    SetTimer,
+    SlotFreed,
+    SlotsOffered,
+    StartScheduling,
+    SuspendJob,
+    TaskIo,
+    TaskIoReported,
+    TaskManagerGone,
+    TaskReported,
+    TimerFired,
+    VertexProgress,
+)
+from penstock.model.states import ExecutionState, JobStatus
+
+IDLE_TIMER = "idle-slots"
+
+
+class JobMaster:
+    """One job from submission to its end. `status` starts as CREATED. `books`: for looking only."""
+
+    def __init__(
+        self,
+        job_graph: JobGraph,
+        settings: JobSettings,
+        now_ms: int,
+        completed: Sequence[CompletedCheckpoint] = (),
+    ) -> None:
+        """`completed`: the checkpoints, oldest first, to go on from: of an earlier driver, or a savepoint.
+
+        Raises: GraphError: a cycle, or co-location across regions. ConfigurationError: the program does not
+        fit the last checkpoint.
+        """
+        if completed:
+            adopt_max_parallelism(job_graph, completed[-1])
+        graph = ExecutionGraph(job_graph, settings.attempts_history_size)
+        regions = Regions(graph)
+        release: PartitionRelease = ReleaseAtEnd()
+        if settings.is_released_during_job:
+            release = ReleaseByRegion(graph, regions)
+        self.books = books = books_of(graph, settings, now_ms, completed, release)
+        self._graph = graph
+        self._journal = books.journal
+        self._life = books.life
+        self._attempts = books.attempts
+        self._slots = books.slots
+        self._checkpoints = books.checkpoints
+        self._moves = JobMoves(books)
+        self._settings = settings
+        self.regions = regions.regions
+        self._scheduling = _scheduling_of(graph, regions, job_graph.job_type, settings)
+        failover: FailoverStrategy = RestartRegions(regions)
+        if settings.failover is FailoverMode.FULL:
+            failover = RestartAll(graph)
+        self._failures = FailureHandler(
+            books,
+            self._moves,
+            self._scheduling,
+            failover,
+            settings.make_backoff(),
+            settings.exception_history_size,
+        )
+        self._reports = TaskReports(books, self._moves, self._failures, self._scheduling)
+        self._is_finalizing = False
+        self._idle_timer_ms: int | None = None
+        self._shortage: NotEnoughResources | None = None
+
+    # ------------------------------------------------------------------ step
+
+    def step(self, event: JobEvent) -> list[JobEffect]:
+        """Take one event; returns the effects to carry out, in order."""
+        now_ms = self._journal.now_ms
+        if not isinstance(event, PartitionDataProduced | SlotFreed):
+            now_ms = event.now_ms
+        self._journal.begin(event, now_ms)
+        with self.story.in_errors():
+            self._step(event)
+        return self._journal.take()
+
+    def _step(self, event: JobEvent) -> None:
+        if not self._life.status.is_terminal:
+            self._take(event)
+            self._settle()
+        elif isinstance(event, SlotsOffered):
+            self._slots.reject_offers(event)
+        elif isinstance(event, CheckpointStored | CheckpointNotStored):
+            self._checkpoints.take_after_end(event, self._life.status)
+
+    def _take(self, event: JobEvent) -> None:
+        match event:
+            case StartScheduling():
+                self._on_start()
+            case SlotsOffered():
+                self._slots.take_offers(event, is_any_welcome=self._life.is_restarting)
+            case SlotFreed():
+                self._on_slot_freed(event)
+            case TaskReported() | TaskIoReported() | PartitionDataProduced():
+                self._reports.take(event)
+            case TaskManagerGone():
+                self._on_task_manager_gone(event)
+            case CancelJob() | SuspendJob():
+                self._on_stop(event)
+            case FailJob():
+                self._on_fail_job(event.failure)
+            case JobFinalized():
+                self._on_finalized()
+            case NotEnoughResources():
+                self._shortage = event
+            case TimerFired():
+                self._on_timer(event.timer)
+            case _:
+                self._checkpoints.take(event)
+
+    def _on_start(self) -> None:
+        self._life.move(JobStatusEvent.START)
+        self._checkpoints.restore_coordinators()
+        self._moves.allocate(self._scheduling.start())
+
+    def _settle(self) -> None:
+        """What follows once the event is digested: restarts, the end, what is declared."""
+        checkpoints = self._checkpoints
+        failure = checkpoints.settle(self._life.status, self._journal.now_ms)
+        if failure is not None:
+            self._failures.on_global_failure(failure)
+        self._failures.settle()
+        if self._failures.is_ending and self._attempts.alive == 0:
+            self._moves.end(JobStatusEvent.ALL_TASKS_TERMINAL)
+        checkpoints.follow(self._life.status, self._journal.now_ms)
+        if self._life.status.is_terminal:
+            return
+        is_running = self._life.status is JobStatus.RUNNING and not self._is_finalizing
+        if is_running and self._graph.is_finished:
+            self._finalize()
+        self.books.deployer.serve()
+        if self._graph.job_graph.job_type is not JobType.STREAMING:
+            self._watch_idle_slots()
+        self._slots.declare()
+
+    # ------------------------------------------------------------------ views
+
+    def producer_state(self, attempt_id: AttemptId) -> ExecutionState | None:
+        """Of an attempt whose partition somebody misses; None for attempts of the past and strangers."""
+        vertex = self._graph.current(attempt_id)
+        return None if vertex is None else vertex.state
+
+    def subtasks(self) -> list[SubtaskView]:
+        """As the program has them, by index."""
+        return subtasks_of(self._graph, self.regions)
+
+    def seats(self) -> list[SeatsView]:
+        """Which subtasks sit in which slot now."""
+        return seats_of(self._slots.shared_slots)
+
+    def sharing_groups(self) -> list[list[int]]:
+        """Which subtasks are to share a slot, by index."""
+        groups = self._slots.shared_slots.groups
+        return [[vertex.index for vertex in group.vertices] for group in groups]
+
+    def where_tasks_ran(self) -> list[TaskPlace]:
+        return places_of(self._graph)
+
+    def progress(self) -> list[VertexProgress]:
+        return progress_of(self._graph)
+
+    def task_metrics(self) -> list[tuple[str, int, TaskIo]]:
+        """(vertex name, subtask, what it reported last) of the current attempts."""
+        return task_metrics_of(self._graph)
+
+    @property
+    def story(self) -> Story:
+        """The newest state changes, oldest first, each with the event that it came of."""
+        return self._journal.story
+
+    @property
+    def exceptions(self) -> ExceptionHistory:
+        """The failures so far, with what failed beside each."""
+        return self._failures.history
+
+    @property
+    def checkpoints(self) -> JobCheckpoints:
+        """For looking only."""
+        return self._checkpoints
+
+    @property
+    def status(self) -> JobStatus:
+        return self._life.status
+
+    @property
+    def job_graph(self) -> JobGraph:
+        return self._graph.job_graph
+
+    @property
+    def execution_graph(self) -> ExecutionGraph:
+        """For looking only."""
+        return self._graph
+
+    @property
+    def slots_required(self) -> int:
+        """How many slots the job asks for now, those that it holds included."""
+        return self._slots.pool.total_required
+
+    @property
+    def failure(self) -> FailureInfo | None:
+        """The root cause of the failure that the job is dealing with, or ended by."""
+        return self._life.root.failure
+
+    def check(self) -> None:
+        """Raises BrokenInvariant. For tests, after each step."""
+        with self.story.in_errors():
+            check_job(self.books)
+
+    # ------------------------------------------------------------------ slots
+
+    def _watch_idle_slots(self) -> None:
+        at_ms = self._slots.pool.next_idle_ms()
+        if at_ms is not None and at_ms != self._idle_timer_ms:
+            self._idle_timer_ms = at_ms
+            self._journal.emit(SetTimer(IDLE_TIMER, at_ms))
+
+    def _on_timer(self, timer: str) -> None:
+        if timer == IDLE_TIMER:
+            self._idle_timer_ms = None
+            self._slots.release_idle(self.books.results.places())
+            return
+        self._checkpoints.on_timer(timer, self._journal.now_ms)
+        self.books.restarts.on_timer(timer)
+        bulk = self.books.deployer.on_timer(timer)
+        if bulk is not None:
+            self._on_bulk_timeout(bulk)
+
+    def _on_bulk_timeout(self, bulk: Bulk) -> None:
+        held = len(self._slots.pool.slots)
+        failure = no_resources(self._graph.job_graph, self._settings, bulk, held, self._shortage)
+        waiting = list(bulk.vertices.values())
+        self._attempts.fail(waiting, failure)
+        self._failures.on_task_failure(waiting, failure)
+
+    def _on_slot_freed(self, event: SlotFreed) -> None:
+        """A TaskManager frees a slot when it is told to; by itself, when our answer to its offer came too late."""
+        victims = self._slots.lose_slot(event.allocation_id)
+        failed = [vertex for vertex in victims if vertex.state is ExecutionState.FAILED]
+        if failed:
+            failure = failed[0].execution.failure
+            assert failure is not None
+            self._failures.on_task_failure(failed, failure)
+
+    # ------------------------------------------------------------------ losses
+
+    def _on_task_manager_gone(self, event: TaskManagerGone) -> None:
+        failure = lost_task_manager(event)
+        alive = self._slots.lose_task_manager(event.resource_id, failure)
+        failed = [vertex for vertex in alive if vertex.state is ExecutionState.FAILED]
+        if failed:
+            self._failures.on_task_failure(failed, failure)
+        elif alive and self._life.root.failure is not None:
+            self._life.root.note(failure)  # it explains the broken connections heard of before
+
+    # ------------------------------------------------------------------ the end
+
+    def _on_fail_job(self, failure: FailureInfo) -> None:
+        if self._is_finalizing:  # some results may be visible already
+            self._life.root.note(failure)
+            self._moves.stop_all(JobStatusEvent.FAIL)
+        else:
+            self._failures.on_global_failure(failure)
+
+    def _on_stop(self, event: CancelJob | SuspendJob) -> None:
+        if isinstance(event, SuspendJob):
+            self._moves.suspend()
+        elif not self._is_finalizing:
+            self._moves.stop_all(JobStatusEvent.CANCEL)
+
+    def _on_finalized(self) -> None:
+        if self._is_finalizing:
+            self._moves.end(JobStatusEvent.FINALIZED)
+
+    def _finalize(self) -> None:
+        self._is_finalizing = True
+        committables = tuple(
+            committable
+            for vertex in self._graph.vertices
+            for committable in vertex.execution.committables
+        )
+        self._journal.emit(FinalizeJob(committables))
+
+
+def _scheduling_of(
+    graph: ExecutionGraph, regions: Regions, job_type: JobType, settings: JobSettings
+) -> SchedulingStrategy:
+    if job_type is JobType.BATCH and settings.is_vertexwise:
+        return VertexwiseScheduling(graph, settings.consume_constraint)
+    return PipelinedRegionScheduling(graph, regions)

@@ -1,0 +1,144 @@
+"""What a JobMaster needs to know of the configuration, in one frozen object.
+
+Knows no layers of settings. Source: Flink JobMasterConfiguration, SlotPool and scheduler factories
+(spec 5.3, 8.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from penstock.machines.checkpoints.settings import CheckpointSettings
+from penstock.machines.failover.restart_backoff import (
+    InfrastructureOnlyRestart,
+    RestartBackoff,
+    restart_backoff_of,
+)
+from penstock.machines.scheduling.vertexwise import ConsumeConstraint
+from penstock.machines.slots.slot_matching import Matching
+from penstock.machines.slots.slot_selection import SlotSelection
+from penstock.model.config import Settings
+from penstock.model.errors import ConfigurationError
+
+_SCHEDULERS = ("Default", "Adaptive", "AdaptiveBatch")
+
+
+class LoadBalanceMode(StrEnum):
+    """How tasks are spread over TaskManagers."""
+
+    NONE = "NONE"
+    SLOTS = "SLOTS"
+    TASKS = "TASKS"
+    MIN_RESOURCES = "MIN_RESOURCES"
+
+
+class FailoverMode(StrEnum):
+    """What restarts after a failure: the regions concerned, or the whole job."""
+
+    REGION = "region"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    """`make_backoff` makes the restart strategy: it has a memory, so each JobMaster gets its
+    own. `checkpoints` None: the host cannot take any."""
+
+    slot_request_timeout_ms: int = 300_000
+    slot_idle_timeout_ms: int = 50_000
+    attempts_history_size: int = 16
+    story_size: int = 1000
+    exception_history_size: int = 16
+    is_vertexwise: bool = False
+    consume_constraint: ConsumeConstraint = ConsumeConstraint.UNFINISHED_PRODUCERS
+    failover: FailoverMode = FailoverMode.REGION
+    load_balance: LoadBalanceMode = LoadBalanceMode.NONE
+    is_local_recovery: bool = False
+    is_released_during_job: bool = True
+    make_backoff: Callable[[], RestartBackoff] = field(default=InfrastructureOnlyRestart)
+    checkpoints: CheckpointSettings | None = None
+
+    @property
+    def selection(self) -> SlotSelection:
+        return SlotSelection(
+            is_spreading=self.load_balance is LoadBalanceMode.SLOTS,
+            is_previous_first=self.is_local_recovery,
+        )
+
+    @property
+    def matching(self) -> Matching:
+        name = "tasks" if self.load_balance is LoadBalanceMode.TASKS else "simple"
+        return Matching(f"preferred+{name}" if self.is_local_recovery else name)
+
+
+def job_settings_of(settings: Settings, draw: Callable[[], float] | None = None) -> JobSettings:
+    """Read the options. `draw`: numbers in [-1, 1] for the jitter of the exponential back-off.
+
+    Raises: ConfigurationError: an unknown mode or strategy, or a value out of its range.
+    """
+    restart_backoff_of(settings, draw)  # refuse what is wrong now, not at the first failure
+    is_local_recovery = settings.get_bool("execution.state-recovery.from-local")
+    return JobSettings(
+        slot_request_timeout_ms=settings.get_int("slot.request.timeout"),
+        slot_idle_timeout_ms=settings.get_int("slot.idle.timeout"),
+        attempts_history_size=settings.get_int("jobmanager.execution.attempts-history-size"),
+        exception_history_size=settings.get_int("web.exception-history-size"),
+        story_size=settings.get_int("penstock.story.size"),
+        is_vertexwise=_is_vertexwise(settings),
+        consume_constraint=_consume_constraint(settings),
+        failover=_failover_mode(settings),
+        load_balance=load_balance_mode_of(settings),
+        is_local_recovery=is_local_recovery or settings.get_bool("state.backend.local-recovery"),
+        is_released_during_job=settings.get_bool(
+            "jobmanager.partition.release-during-job-execution"
+        ),
+        make_backoff=lambda: restart_backoff_of(settings, draw),
+    )
+
+
+def load_balance_mode_of(settings: Settings) -> LoadBalanceMode:
+    """taskmanager.load-balance.mode, or SLOTS where its old name is set."""
+    key = "taskmanager.load-balance.mode"
+    if not settings.is_set(key) and settings.get_bool("cluster.evenly-spread-out-slots"):
+        return LoadBalanceMode.SLOTS
+    name = (settings.get_str(key) or "").upper()
+    if name not in LoadBalanceMode.__members__:
+        raise ConfigurationError(
+            f"option '{key}' is '{name}', but it takes {', '.join(LoadBalanceMode)}. "
+            "Change the setting."
+        )
+    return LoadBalanceMode(name)
+
+
+def _failover_mode(settings: Settings) -> FailoverMode:
+    key = "jobmanager.execution.failover-strategy"
+    name = (settings.get_str(key) or "").lower()
+    if name not in set(FailoverMode):
+        raise ConfigurationError(
+            f"option '{key}' is '{name}', but it takes region or full. Change the setting."
+        )
+    return FailoverMode(name)
+
+
+def _is_vertexwise(settings: Settings) -> bool:
+    """AdaptiveBatch schedules the subtasks of BATCH jobs one by one; of other jobs it changes nothing."""
+    key = "jobmanager.scheduler"
+    name = settings.get_str(key) or ""
+    if name not in _SCHEDULERS:
+        raise ConfigurationError(
+            f"option '{key}' is '{name}', but it takes {', '.join(_SCHEDULERS)}. Change the setting."
+        )
+    return name == "AdaptiveBatch"
+
+
+def _consume_constraint(settings: Settings) -> ConsumeConstraint:
+    key = "jobmanager.partition.hybrid.partition-data-consume-constraint"
+    name = settings.get_str(key) or ConsumeConstraint.UNFINISHED_PRODUCERS
+    if name not in set(ConsumeConstraint):
+        raise ConfigurationError(
+            f"option '{key}' is '{name}', but it takes {', '.join(ConsumeConstraint)}. Change the "
+            "setting."
+        )
+    return ConsumeConstraint(name)

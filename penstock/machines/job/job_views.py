@@ -1,0 +1,122 @@
+"""What others may see of a JobMaster: where tasks ran, how far they are.
+
+Knows no machine but the execution graph, which it only reads.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.machines.execution.execution_graph import Execution, ExecutionGraph, ExecutionVertex
+from penstock.machines.execution.regions import Region
+from penstock.machines.slots.shared_slots import SharedSlots
+from penstock.model.deployment import TaskManagerLocation
+from penstock.model.ids import AllocationId, AttemptId, ExecutionVertexId
+from penstock.model.messages import TaskIo, VertexProgress
+from penstock.model.states import ExecutionState
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlace:
+    """One attempt and where it ran; `location` None: it never had a slot."""
+
+    attempt_id: AttemptId
+    vertex_name: str
+    subtask: int
+    state: ExecutionState
+    location: TaskManagerLocation | None
+    allocation_id: AllocationId | None
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskView:
+    """One subtask as the program has it. `index`: its place among all subtasks of the job, sources first."""
+
+    vertex_id: ExecutionVertexId
+    index: int
+    name: str
+    slot_sharing_group: str
+    co_location_group: str | None
+    region: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeatsView:
+    """Who sits in one slot, by vertex index."""
+
+    allocation_id: AllocationId
+    location: TaskManagerLocation
+    indices: tuple[int, ...]
+
+
+def subtasks_of(graph: ExecutionGraph, regions: Sequence[Region]) -> list[SubtaskView]:
+    """All of them, by index."""
+    region_of = {vertex.index: region.index for region in regions for vertex in region.vertices}
+    return [
+        SubtaskView(
+            vertex.vertex_id,
+            vertex.index,
+            str(vertex),
+            vertex.job_vertex.slot_sharing_group,
+            vertex.job_vertex.co_location_group,
+            region_of[vertex.index],
+        )
+        for vertex in graph.vertices
+    ]
+
+
+def seats_of(shared_slots: SharedSlots) -> list[SeatsView]:
+    """Of all slots that somebody sits in."""
+    return [
+        SeatsView(shared.slot.allocation_id, shared.slot.location, tuple(sorted(shared.members)))
+        for shared in shared_slots
+        if shared.slot is not None
+    ]
+
+
+def places_of(graph: ExecutionGraph) -> list[TaskPlace]:
+    """All attempts that are remembered, by subtask in topological order, older ones first."""
+    return [
+        _place(vertex, execution)
+        for vertex in graph.vertices
+        for execution in (*vertex.history, vertex.execution)
+    ]
+
+
+def task_metrics_of(graph: ExecutionGraph) -> list[tuple[str, int, TaskIo]]:
+    """(vertex name, subtask, what it reported last) of the current attempts."""
+    return [
+        (vertex.job_vertex.name, vertex.subtask, vertex.execution.io or TaskIo())
+        for vertex in graph.vertices
+    ]
+
+
+def progress_of(graph: ExecutionGraph) -> list[VertexProgress]:
+    """One entry per job vertex, from sources to sinks; counters of the current attempts."""
+    found: list[VertexProgress] = []
+    for job_vertex in graph.job_vertices:
+        ios = [vertex.execution.io or TaskIo() for vertex in job_vertex.vertices]
+        found.append(
+            VertexProgress(
+                vertex_id=job_vertex.job_vertex.vertex_id,
+                name=job_vertex.name,
+                parallelism=len(job_vertex.vertices),
+                states=dict(Counter(vertex.state for vertex in job_vertex.vertices)),
+                records_in=sum(io.records_in for io in ios),
+                records_out=sum(io.records_out for io in ios),
+            )
+        )
+    return found
+
+
+def _place(vertex: ExecutionVertex, execution: Execution) -> TaskPlace:
+    return TaskPlace(
+        execution.attempt_id,
+        vertex.job_vertex.name,
+        vertex.subtask,
+        execution.state,
+        execution.location,
+        execution.allocation_id,
+    )

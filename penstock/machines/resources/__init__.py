@@ -1,0 +1,1 @@
+"""The ResourceManager: which TaskManagers there are, and whose slots they hold."""

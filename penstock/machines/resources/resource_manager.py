@@ -1,0 +1,440 @@
+"""TaskManagers: how many are needed, which slots they give to which job, and when they may go.
+
+Knows no processes: it asks for TaskManagers and is told. Source: Flink ActiveResourceManager,
+FineGrainedSlotManager (spec 6.3); differs: resource and allocation ids are counted here,
+requirements are checked at once instead of after a delay, and slots are spread over TaskManagers that
+are on their way too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import chain, repeat
+from typing import assert_never
+
+from penstock.machines.job.story import Story
+from penstock.machines.known_taskmanagers import (
+    KnownTaskManager,
+    Need,
+    SlotOfTaskManager,
+    Starting,
+    check_slots,
+    check_taskmanagers,
+)
+from penstock.machines.resources.resource_allocation import (
+    AllocationRules,
+    Worker,
+    WorkerSpec,
+    plan_allocation,
+)
+from penstock.machines.slots.resource_profile import UNKNOWN, ResourceProfile, profile_of
+from penstock.model.config import INT_MAX, Settings
+from penstock.model.errors import ConfigurationError
+from penstock.model.ids import AllocationId, JobId, ResourceId
+from penstock.model.messages import (
+    DeclareRequirements,
+    RequestSlot,
+    ResourceEffect,
+    ResourceEvent,
+    ResourcesMissing,
+    ResourceTick,
+    SlotFreed,
+    StartTaskManager,
+    StopTaskManager,
+    TaskManagerLostEvent,
+    TaskManagerRegistered,
+    TaskManagerStartFailed,
+)
+from penstock.model.slot_size import UNSIZED, SlotSize, cores_of, describe
+
+MINUTE_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceSettings:
+    """`load_balance`: NONE, SLOTS, TASKS or MIN_RESOURCES."""
+
+    load_balance: str = "NONE"
+    idle_timeout_ms: int = 30_000
+    start_timeout_ms: int = 300_000
+    max_start_failures_per_minute: float = 10.0
+    start_retry_ms: int = 3_000
+    redundant_taskmanagers: int = 0
+    report_after_ms: int = 3_000
+    report_interval_ms: int = 30_000
+
+
+def resource_settings_of(settings: Settings) -> ResourceSettings:
+    """Read the options."""
+    started = min(
+        settings.get_int("resourcemanager.taskmanager-registration.timeout"),
+        settings.get_int("penstock.taskmanager.start-timeout"),
+    )
+    is_spread = settings.get_bool("cluster.evenly-spread-out-slots")
+    return ResourceSettings(
+        load_balance="SLOTS"
+        if is_spread
+        else (settings.get_str("taskmanager.load-balance.mode") or "NONE").upper(),
+        idle_timeout_ms=settings.get_int("resourcemanager.taskmanager-timeout"),
+        start_timeout_ms=started,
+        max_start_failures_per_minute=settings.get_float(
+            "resourcemanager.start-worker.max-failure-rate"
+        ),
+        start_retry_ms=settings.get_int("resourcemanager.start-worker.retry-interval"),
+        redundant_taskmanagers=settings.get_int("slotmanager.redundant-taskmanager-num"),
+        report_after_ms=settings.get_int("penstock.resources.report-after"),
+        report_interval_ms=settings.get_int("penstock.resources.report-interval"),
+    )
+
+
+@dataclass(slots=True)
+class JobNeed:
+    """`unmet_since_ms`: since when slots are missing; `reported`: what was last said about that."""
+
+    required: int = 0
+    unmet_since_ms: int | None = None
+    reported_at_ms: int | None = None
+    reported: ResourcesMissing | None = None
+
+    def is_due(self, now_ms: int, settings: ResourceSettings) -> bool:
+        """Whether it is time to say that slots are missing, which they are."""
+        if self.unmet_since_ms is None:
+            self.unmet_since_ms = now_ms
+        if self.reported_at_ms is None:
+            return now_ms - self.unmet_since_ms >= settings.report_after_ms
+        return now_ms - self.reported_at_ms >= settings.report_interval_ms
+
+
+@dataclass(slots=True)
+class _StartFailures:
+    """Failed starts of the last minute, and until when no new start is tried."""
+
+    times: deque[int] = field(default_factory=deque)
+    paused_until_ms: int = 0
+    last_cause: str = ""
+
+    def note(self, now_ms: int, cause: str, settings: ResourceSettings) -> None:
+        self.last_cause = cause
+        self.times.append(now_ms)
+        while self.times and now_ms - self.times[0] >= MINUTE_MS:
+            self.times.popleft()
+        if len(self.times) > settings.max_start_failures_per_minute:
+            self.paused_until_ms = now_ms + settings.start_retry_ms
+
+
+class ResourceManager:
+    """All TaskManagers of one application."""
+
+    def __init__(
+        self,
+        slots_per_taskmanager: int,
+        max_taskmanagers: int | None = None,
+        settings: ResourceSettings | None = None,
+        now_ms: int = 0,
+    ) -> None:
+        """Raises ConfigurationError: less than one slot, or less than one TaskManager."""
+        if slots_per_taskmanager < 1 or (max_taskmanagers is not None and max_taskmanagers < 1):
+            raise ConfigurationError(
+                f"a ResourceManager of {slots_per_taskmanager} slots per TaskManager and at most "
+                f"{max_taskmanagers} TaskManagers can give nothing; both must be at least 1. "
+                "Change taskmanager.numberOfTaskSlots or penstock.taskmanager.max."
+            )
+        self._slots_each = slots_per_taskmanager
+        self._max = max_taskmanagers
+        self._settings = settings or ResourceSettings()
+        self._now_ms = now_ms
+        self.taskmanagers: dict[ResourceId, KnownTaskManager] = {}
+        self.starting = Starting()
+        self.story = Story("ResourceManager")
+        self.needs: dict[Need, JobNeed] = {}
+        self._with_free_slots: set[ResourceId] = set()
+        self._slots_of_size: Counter[SlotSize] = Counter()
+        self._next_number = 0
+        self._next_taskmanager = 1
+        self._next_allocation = 1
+        self._failures = _StartFailures()
+        self._allocated: Counter[Need] = Counter()
+        self._effects: list[ResourceEffect] = []
+
+    def step(self, event: ResourceEvent) -> list[ResourceEffect]:
+        """Take one event; returns the effects to carry out, in order."""
+        if not isinstance(event, SlotFreed):
+            self._now_ms = max(self._now_ms, event.now_ms)
+        with self.story.in_errors():
+            self._take(event)
+        effects, self._effects = self._effects, []
+        name = type(event).__name__
+        for effect in effects:
+            self.story.add(name, effect)
+        return effects
+
+    def _take(self, event: ResourceEvent) -> None:
+        if not isinstance(event, ResourceTick):
+            self.story.add(type(event).__name__, event)
+        match event:
+            case DeclareRequirements():
+                self._on_declared(event)
+            case TaskManagerRegistered():
+                self._on_registered(event)
+            case TaskManagerLostEvent():
+                self._on_lost(event.resource_id, event.cause)
+            case TaskManagerStartFailed():
+                self._on_start_failed(event.resource_id, event.cause)
+            case SlotFreed():
+                self._on_slot_freed(event)
+            case ResourceTick():
+                self._on_tick()
+            case _:
+                assert_never(event)
+        self._meet_needs()
+        if isinstance(event, ResourceTick):
+            self._release_idle()
+
+    @property
+    def slots_registered(self) -> int:
+        return sum(len(known.slots) for known in self.taskmanagers.values())
+
+    def allocated_to(self, job_id: JobId) -> int:
+        """How many slots the job has."""
+        return sum(count for (owner, _), count in self._allocated.items() if owner == job_id)
+
+    def check(self) -> None:
+        """Raises BrokenInvariant. For tests, after each step."""
+        with self.story.in_errors():
+            check_taskmanagers(self.taskmanagers, self.starting, self._max)
+            check_slots(
+                self.taskmanagers, self._allocated, self._with_free_slots, self._slots_of_size
+            )
+
+    # ------------------------------------------------------------------ events
+
+    def _on_declared(self, event: DeclareRequirements) -> None:
+        for (job_id, _), need in self.needs.items():
+            if job_id == event.job_id:
+                need.required = 0
+        for size, slots in ((UNSIZED, event.slots), *event.sized):
+            self.needs.setdefault((event.job_id, size), JobNeed()).required = slots
+
+    def _on_registered(self, event: TaskManagerRegistered) -> None:
+        resource_id = event.location.resource_id
+        was_asked_for = self.starting.pop(resource_id)
+        if resource_id in self.taskmanagers:
+            return
+        known = len(self.taskmanagers) + len(self.starting)
+        if not was_asked_for and self._max is not None and known >= self._max:
+            reason = f"there are {self._max} TaskManagers already (penstock.taskmanager.max)"
+            self._effects.append(StopTaskManager(resource_id, reason))
+            return
+        slots = [SlotOfTaskManager() for _ in range(event.slots)]
+        self.taskmanagers[resource_id] = KnownTaskManager(
+            event.location, slots, self._now_ms, event.size, self._next_number
+        )
+        self._next_number += 1
+        self._with_free_slots.add(resource_id)
+        self._slots_of_size[event.size] += event.slots
+
+    def _on_lost(self, resource_id: ResourceId, cause: str) -> None:
+        if resource_id in self.starting:
+            self._on_start_failed(resource_id, cause)
+        known = self.taskmanagers.pop(resource_id, None)
+        self._with_free_slots.discard(resource_id)
+        if known is not None:
+            self._slots_of_size[known.size] -= len(known.slots)
+            for slot in known.slots:
+                self._set_free(slot, known.size)
+
+    def _on_start_failed(self, resource_id: ResourceId, cause: str) -> None:
+        if self.starting.pop(resource_id):
+            self._failures.note(self._now_ms, cause, self._settings)
+
+    def _on_slot_freed(self, event: SlotFreed) -> None:
+        known = self.taskmanagers.get(event.resource_id)
+        if known is None or not 0 <= event.slot_index < len(known.slots):
+            return
+        slot = known.slots[event.slot_index]
+        if slot.allocation_id == event.allocation_id:
+            self._set_free(slot, known.size)
+            self._with_free_slots.add(event.resource_id)
+            if known.is_idle:
+                known.idle_since_ms = self._now_ms
+
+    def _set_free(self, slot: SlotOfTaskManager, size: SlotSize) -> None:
+        if slot.job_id is not None:
+            self._allocated[slot.job_id, size] -= 1
+        slot.allocation_id = slot.job_id = None
+
+    def _on_tick(self) -> None:
+        for resource_id in self.starting.since(self._now_ms - self._settings.start_timeout_ms):
+            seconds = self._settings.start_timeout_ms / 1000
+            cause = f"it did not register within {seconds:g} s (penstock.taskmanager.start-timeout)"
+            self._effects.append(StopTaskManager(resource_id, cause))
+            self._on_start_failed(resource_id, cause)
+
+    # ------------------------------------------------------------------ needs
+
+    def _meet_needs(self) -> None:
+        """Give free slots to the jobs in order, ask for TaskManagers for the rest, tell what
+        lacks."""
+        for key, need in list(self.needs.items()):
+            if need.required == 0 and self._allocated[key] == 0:
+                del self.needs[key]
+        asked = dict.fromkeys(size for _, size in self.needs if size)
+        # the large are harder to place
+        sizes = (*sorted(asked, key=cores_of, reverse=True), UNSIZED)
+        self._report({size for size in sizes if self._is_short_after_meeting(size)})
+
+    def _is_short_after_meeting(self, size: SlotSize) -> bool:
+        """Slots of one size. TaskManagers of a given size have one slot, and serve no other size.
+
+        Where slots are to be spread, none is taken before all TaskManagers that were asked for have come (or
+        failed): the first one would be filled.
+        """
+        missing = [
+            (job_id, max(0, need.required - self._allocated[job_id, size]))
+            for (job_id, wanted), need in self.needs.items()
+            if wanted == size
+        ]
+        count = sum(of_job for _, of_job in missing)
+        redundant = self._settings.redundant_taskmanagers if self.needs and not size else 0
+        if not count and not redundant:
+            return False
+        is_waiting = self._settings.load_balance == "SLOTS" and len(self.starting) > 0
+        plan = plan_allocation(
+            {UNKNOWN: count} if count else {},
+            [] if is_waiting else self._workers(size),
+            self._as_one(size, with_registered=is_waiting),
+            WorkerSpec(_slots(self._slots_in(size)), _slots(1)),
+            AllocationRules(self._settings.load_balance, redundant, self._may_start()),
+        )
+        for _ in plan.new_workers:
+            self._start(size)
+        if self._settings.load_balance != "SLOTS" or not self.starting:
+            jobs = chain.from_iterable(repeat(*of_job) for of_job in missing)
+            for job_id, worker in zip(jobs, plan.on_registered, strict=False):
+                self._request_slot(ResourceId(worker.name), job_id)
+        return len(plan.on_registered) + plan.on_pending < count
+
+    def _slots_in(self, size: SlotSize) -> int:
+        return 1 if size else self._slots_each
+
+    def _workers(self, size: SlotSize) -> list[Worker]:
+        """TaskManagers of that size with free slots, as they registered."""
+        known = [
+            (resource_id, self.taskmanagers[resource_id]) for resource_id in self._with_free_slots
+        ]
+        return [
+            Worker(resource_id, _slots(len(one.slots)), _slots(one.free_slots), _slots(1))
+            for resource_id, one in sorted(known, key=lambda entry: entry[1].number)
+            if one.size == size
+        ]
+
+    def _as_one(self, size: SlotSize, *, with_registered: bool) -> list[Worker]:
+        """Slots that are on their way are alike: it does not matter which TaskManager will give one.
+
+        `with_registered`: nor for those that are here, as long as none of them is taken.
+        """
+        count = self.starting.of_size[size] * self._slots_in(size)
+        if with_registered:
+            taken = sum(held for (_, wanted), held in self._allocated.items() if wanted == size)
+            count += self._slots_of_size[size] - taken
+        return [Worker("together", _slots(count), _slots(count), _slots(1))] if count else []
+
+    def _may_start(self) -> int | None:
+        """How many more TaskManagers may be asked for now; None: any number."""
+        if self._now_ms < self._failures.paused_until_ms:
+            return 0
+        if self._max is None:
+            return None
+        return max(0, self._max - len(self.taskmanagers) - len(self.starting))
+
+    def _request_slot(self, resource_id: ResourceId, job_id: JobId) -> None:
+        known = self.taskmanagers[resource_id]
+        index = next(i for i, slot in enumerate(known.slots) if slot.job_id is None)
+        allocation_id = AllocationId(f"alloc-{self._next_allocation}")
+        self._next_allocation += 1
+        known.slots[index] = SlotOfTaskManager(allocation_id, job_id)
+        self._allocated[job_id, known.size] += 1
+        known.idle_since_ms = None
+        if not known.free_slots:
+            self._with_free_slots.discard(resource_id)
+        self._effects.append(RequestSlot(resource_id, index, allocation_id, job_id))
+
+    def _start(self, size: SlotSize) -> None:
+        resource_id = ResourceId(f"tm-{self._next_taskmanager}")
+        self._next_taskmanager += 1
+        self.starting.add(resource_id, size, self._now_ms)
+        self._effects.append(StartTaskManager(resource_id, self._slots_in(size), size))
+
+    def _report(self, short: AbstractSet[SlotSize]) -> None:
+        """At once where nothing more can come, else after some seconds; then now and again."""
+        for (job_id, size), need in self.needs.items():
+            held, is_short = self._allocated[job_id, size], size in short
+            if held >= need.required:
+                need.unmet_since_ms = need.reported_at_ms = need.reported = None
+                continue
+            if need.is_due(self._now_ms, self._settings) or (is_short and need.reported is None):
+                reason = self._reason(size, is_short=is_short)
+                message = ResourcesMissing(job_id, need.required, held, reason)
+                need.reported_at_ms, need.reported = self._now_ms, message
+                self._effects.append(message)
+
+    def _reason(self, size: SlotSize, *, is_short: bool) -> str:
+        known, coming = len(self.taskmanagers), len(self.starting)
+        parts = [
+            f"{known} TaskManagers with {self.slots_registered} slots are registered",
+            f"{coming} with {self._slots_each} slots each are on their way",
+        ]
+        if size:
+            parts.insert(0, f"these slots were asked for with {describe(size)}")
+        if is_short and self._max is not None and known + coming >= self._max:
+            parts.append(
+                f"and there may be no more than {self._max}: give Spark more cores, raise "
+                "penstock.taskmanager.max or taskmanager.numberOfTaskSlots, or lower the "
+                "parallelism"
+            )
+        if self._failures.last_cause and not known + coming:
+            parts.append(f"the last one failed to start: {self._failures.last_cause}")
+        return ", ".join(parts)
+
+    # ------------------------------------------------------------------ release
+
+    def _release_idle(self) -> None:
+        """TaskManagers that nobody has used for a while, but for the redundant ones."""
+        idle = [
+            (resource_id, known)
+            for resource_id, known in self.taskmanagers.items()
+            if known.is_idle
+            and known.idle_since_ms is not None
+            and known.idle_since_ms + self._settings.idle_timeout_ms <= self._now_ms
+        ]
+        free = sum(known.free_slots for known in self.taskmanagers.values())
+        kept = self._settings.redundant_taskmanagers * self._slots_each if self.needs else 0
+        for resource_id, known in idle:
+            if free - len(known.slots) < kept:
+                break
+            free -= len(known.slots)
+            del self.taskmanagers[resource_id]
+            self._with_free_slots.discard(resource_id)
+            self._slots_of_size[known.size] -= len(known.slots)
+            reason = "idle longer than resourcemanager.taskmanager-timeout"
+            self._effects.append(StopTaskManager(resource_id, reason))
+
+
+def max_taskmanagers_of(settings: Settings) -> int | None:
+    """The smaller of penstock.taskmanager.max and what slotmanager.number-of-slots.max allows."""
+    limits: list[int] = []
+    most = settings.get_optional_int("penstock.taskmanager.max")
+    if most is not None:
+        limits.append(most)
+    most_slots = settings.get_int("slotmanager.number-of-slots.max")
+    if most_slots < INT_MAX:
+        limits.append(max(1, most_slots // settings.get_int("taskmanager.numberOfTaskSlots")))
+    return min(limits) if limits else None
+
+
+@lru_cache(maxsize=1024)
+def _slots(count: int) -> ResourceProfile:
+    return profile_of({"cpu": count})

@@ -1,0 +1,1 @@
+"""What is deployed next, and which slots that needs."""

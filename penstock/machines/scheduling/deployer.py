@@ -1,0 +1,147 @@
+"""From vertices to deployed tasks: seats are asked for, and a bulk goes when all its slots are
+there.
+
+Knows no failures: it says which bulk has waited too long. Source: Flink DefaultExecutionDeployer
+and PhysicalSlotRequestBulkCheckerImpl (spec 0, 4.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.machines.attempts import Attempts
+from penstock.machines.bulks import Bulk, Bulks
+from penstock.machines.execution.execution import ExecutionEvent
+from penstock.machines.execution.execution_graph import ExecutionVertex
+from penstock.machines.job.job_settings import JobSettings
+from penstock.machines.job_journal import Journal
+from penstock.machines.job_slots import JobSlots
+from penstock.machines.scheduling.bulk_check import BulkCheck, BulkTimeout, is_fulfillable
+from penstock.machines.scheduling.task_deployments import TaskDeployments
+from penstock.model.graph.job_graph import JobGraph, JobType
+from penstock.model.ids import AllocationId
+from penstock.model.messages import DeployTask, SetTimer
+from penstock.model.states import ExecutionState
+
+TIMER_PREFIX = "slots-"
+
+
+class Reserved:
+    """Slots that some task has, or had before a failure: its own way back (spec 4.4).
+
+    Kept per slot as tasks are placed, and looked at for the slot that is asked about: a set of all of
+    them would be made anew for each region.
+    """
+
+    def __init__(self) -> None:
+        self._claimants: dict[AllocationId, dict[int, ExecutionVertex]] = {}
+
+    def add(self, vertex: ExecutionVertex, allocation_id: AllocationId) -> None:
+        """The vertex sits there now, and gives up the slot that it had before."""
+        former = vertex.last_allocation_id
+        if former is not None and former in self._claimants:
+            self._claimants[former].pop(vertex.index, None)
+            if not self._claimants[former]:
+                del self._claimants[former]
+        self._claimants.setdefault(allocation_id, {})[vertex.index] = vertex
+
+    def __contains__(self, allocation_id: object) -> bool:
+        return any(
+            vertex.state is not ExecutionState.FINISHED
+            for vertex in self._claimants.get(allocation_id, {}).values()  # type: ignore[call-overload] # Container takes any object
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self._claimants)
+
+
+class Deployer:
+    """Has vertices wait in bulks, and deploys them."""
+
+    def __init__(
+        self,
+        job_graph: JobGraph,
+        settings: JobSettings,
+        slots: JobSlots,
+        bulks: Bulks,
+        attempts: Attempts,
+        deployments: TaskDeployments,
+        journal: Journal,
+    ) -> None:
+        self._job = job_graph
+        self._timeout_ms = settings.slot_request_timeout_ms
+        self._pool = slots.pool
+        self._shared_slots = slots.shared_slots
+        self._bulks = bulks
+        self._attempts = attempts
+        self._deployments = deployments
+        self._journal = journal
+        self._reserved = Reserved() if settings.is_local_recovery else None
+        self._next_bulk = 0
+
+    def allocate(self, vertices: Iterable[ExecutionVertex]) -> None:
+        """Schedule these vertices; deploy them at once if all their slots are there."""
+        members = {vertex.index: vertex for vertex in vertices}
+        for vertex in members.values():
+            vertex.version += 1
+            self._attempts.move(vertex, ExecutionEvent.SCHEDULE)
+        shared = self._shared_slots.allocate(members.values(), self._reserved or frozenset())
+        waits_for = {s.request.request_id for s in shared if s.slot is None}
+        timer = f"{TIMER_PREFIX}{self._next_bulk}"
+        self._next_bulk += 1
+        now_ms = self._journal.now_ms
+        bulk = Bulk(timer, members, shared, waits_for, BulkTimeout(self._timeout_ms, now_ms))
+        if not waits_for:
+            self._deploy(bulk)
+            return
+        self._bulks.add(bulk)
+        self._journal.emit(SetTimer(timer, now_ms + self._timeout_ms))
+
+    def serve(self) -> None:
+        """Give free slots to waiting requests, and deploy the bulks that are complete by that."""
+        complete: list[Bulk] = []
+        for request, slot in self._pool.serve_pending():
+            self._shared_slots.serve(request.request_id, slot)
+            complete += self._bulks.served(request.request_id)
+        for bulk in complete:
+            self._bulks.drop(bulk)
+            self._deploy(bulk)
+
+    def on_timer(self, timer: str) -> Bulk | None:
+        """The bulk that has waited too long, if the timer is one of ours and finds so."""
+        bulk = self._bulks.of_timer(timer)
+        if bulk is None:
+            return None
+        now_ms = self._journal.now_ms
+        pending = [s.request.profile for s in bulk.shared if s.slot is None]
+        served = {s.slot.allocation_id for s in bulk.shared if s.slot is not None}
+        is_streaming = self._job.job_type is JobType.STREAMING
+        reusable = self._pool.free if is_streaming else list(self._pool.slots.values())
+        check = bulk.timeout.check(
+            now_ms,
+            has_pending=bool(pending),
+            can_be_fulfilled=is_fulfillable(pending, reusable, served),
+        )
+        if check is BulkCheck.TIMEOUT:
+            return bulk
+        self._journal.emit(SetTimer(timer, now_ms + self._timeout_ms))
+        return None
+
+    def _deploy(self, bulk: Bulk) -> None:
+        """First all are placed, then all are deployed: so pipelined producers are known to all."""
+        placed = [v for v in bulk.vertices.values() if v.state is ExecutionState.SCHEDULED]
+        for vertex in placed:
+            slot = self._shared_slots.slot_of(vertex)
+            assert slot is not None
+            vertex.execution.location = slot.location
+            vertex.execution.allocation_id = slot.allocation_id
+            self._deployments.place(vertex)
+            if self._reserved is not None:
+                self._reserved.add(vertex, slot.allocation_id)
+        for vertex in placed:
+            self._attempts.move(vertex, ExecutionEvent.DEPLOY)
+            location = vertex.execution.location
+            assert location is not None
+            self._journal.emit(DeployTask(location.resource_id, self._deployments.of(vertex)))
+        for vertex in placed:
+            self._attempts.tell_readers(vertex)

@@ -1,0 +1,171 @@
+"""Physical slots shared by the subtasks of a sharing group, and who sits in them.
+
+Knows no deployment. Source: Flink SlotSharingExecutionSlotAllocator, SharedSlot (spec 4.3);
+differs: the order of requests is the order in which the groups were opened, so that runs are
+repeatable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from penstock.machines.execution.execution_graph import ExecutionVertex
+from penstock.machines.slots.preferred_locations import preferred_locations
+from penstock.machines.slots.resource_profile import UNKNOWN, ResourceProfile
+from penstock.machines.slots.slot_matching import SlotRequest
+from penstock.machines.slots.slot_pool import PooledSlot, SlotPool
+from penstock.machines.slots.slot_selection import SlotProfile
+from penstock.machines.slots.slot_sharing import SharingGroup
+from penstock.model.errors import BrokenInvariant
+from penstock.model.ids import AllocationId, SlotRequestId
+
+
+@dataclass(slots=True, eq=False)
+class SharedSlot:
+    """One physical slot, or the wait for it. `members`: those that sit in it, by vertex index."""
+
+    group: SharingGroup
+    request: SlotRequest
+    slot: PooledSlot | None = None
+    members: dict[int, ExecutionVertex] = field(default_factory=dict)
+
+
+class SharedSlots:
+    """The shared slots of a job by sharing group."""
+
+    def __init__(
+        self,
+        groups: Sequence[SharingGroup],
+        pool: SlotPool,
+        *,
+        are_free_slots_taken: bool = True,
+        profile_of_group: Callable[[str], ResourceProfile] = lambda _group: UNKNOWN,
+    ) -> None:
+        """`are_free_slots_taken` False: all requests wait, to be matched together (mode TASKS).
+        `profile_of_group`: what a slot sharing group asks for, by its name.
+        """
+        self._profile_of_group = profile_of_group
+        self._pool = pool
+        self._are_free_slots_taken = are_free_slots_taken
+        self._by_group: dict[SharingGroup, SharedSlot] = {}
+        self._by_request: dict[SlotRequestId, SharedSlot] = {}
+        self._next_request = 0
+        self._group_of: dict[int, SharingGroup] = {
+            vertex.index: group for group in groups for vertex in group.vertices
+        }
+        self.groups = list(groups)
+
+    def allocate(
+        self,
+        vertices: Iterable[ExecutionVertex],
+        reserved: Container[AllocationId] = frozenset(),
+    ) -> list[SharedSlot]:
+        """A seat for each vertex; shared slots that do not exist yet are asked for.
+
+        Returns: the shared slots involved; one whose `slot` is None waits for the pool.
+        """
+        bulk = list(vertices)
+        seats: dict[SharingGroup, list[ExecutionVertex]] = {}
+        for vertex in bulk:
+            seats.setdefault(self._group_of[vertex.index], []).append(vertex)
+        ignored = set(bulk)
+        found: list[SharedSlot] = []
+        for group in sorted(seats, key=lambda group: group.index):
+            shared = self._by_group.get(group) or self._open(group, ignored, reserved)
+            for vertex in seats[group]:
+                if vertex.index in shared.members:
+                    raise BrokenInvariant(f"{vertex} already has a seat in its shared slot.")
+                shared.members[vertex.index] = vertex
+            found.append(shared)
+        return found
+
+    def serve(self, request_id: SlotRequestId, slot: PooledSlot) -> None:
+        """The pool has a slot for a request that waited."""
+        self._by_request[request_id].slot = slot
+
+    def slot_of(self, vertex: ExecutionVertex) -> PooledSlot | None:
+        """The physical slot that the vertex sits in, if it has one."""
+        shared = self.shared_slot_of(vertex)
+        return None if shared is None else shared.slot
+
+    def shared_slot_of(self, vertex: ExecutionVertex) -> SharedSlot | None:
+        shared = self._by_group.get(self._group_of[vertex.index])
+        return shared if shared is not None and vertex.index in shared.members else None
+
+    def leave(self, vertex: ExecutionVertex, now_ms: int) -> None:
+        """The vertex gives its seat back; the last one gives the slot back to the pool."""
+        shared = self.shared_slot_of(vertex)
+        if shared is None:
+            return
+        del shared.members[vertex.index]
+        if not shared.members:
+            self._close(shared)
+            self._pool.release(shared.request.request_id, now_ms)
+
+    def lose(self, slots: Iterable[PooledSlot]) -> list[ExecutionVertex]:
+        """The pool has lost these slots. Returns who sat in them, in topological order."""
+        victims: dict[int, ExecutionVertex] = {}
+        for slot in slots:
+            shared = slot.serves and self._by_request.get(slot.serves.request_id)
+            if shared:
+                victims.update(shared.members)
+                self._close(shared)
+        return [victims[index] for index in sorted(victims)]
+
+    def seated_in(self, slot: PooledSlot) -> list[ExecutionVertex]:
+        """Who sits in it, in topological order."""
+        shared = slot.serves and self._by_request.get(slot.serves.request_id)
+        return [shared.members[i] for i in sorted(shared.members)] if shared else []
+
+    def __iter__(self) -> Iterator[SharedSlot]:
+        return iter(list(self._by_group.values()))
+
+    def _open(
+        self,
+        group: SharingGroup,
+        ignored: set[ExecutionVertex],
+        reserved: Container[AllocationId],
+    ) -> SharedSlot:
+        profile = self._profile_of_group(group.slot_sharing_group)
+        wanted = _wanted(group, profile, ignored, reserved)
+        request_id = SlotRequestId(f"slot-request-{self._next_request}")
+        self._next_request += 1
+        request = SlotRequest(request_id, wanted.profile, group.load, wanted.preferred_allocations)
+        shared = SharedSlot(group, request)
+        if self._are_free_slots_taken and self._pool.allocate(request, wanted) is not None:
+            shared.slot = self._pool.slot_of(request_id)
+        else:
+            self._pool.request_new(request)
+        self._by_group[group] = shared
+        self._by_request[request_id] = shared
+        return shared
+
+    def _close(self, shared: SharedSlot) -> None:
+        del self._by_group[shared.group]
+        del self._by_request[shared.request.request_id]
+
+
+def _wanted(
+    group: SharingGroup,
+    profile: ResourceProfile,
+    ignored: set[ExecutionVertex],
+    reserved: Container[AllocationId],
+) -> SlotProfile:
+    """Wishes of all members together; a place that several wish for weighs more."""
+    locations = [
+        (location.resource_id, location.host)
+        for vertex in group.vertices
+        for location in preferred_locations(vertex, ignored)
+    ]
+    previous = frozenset(
+        allocation
+        for vertex in group.vertices
+        if (allocation := vertex.execution.allocation_id or vertex.last_allocation_id) is not None
+    )
+    return SlotProfile(
+        profile=profile,
+        preferred_locations=tuple(locations),
+        preferred_allocations=previous,
+        reserved_allocations=reserved,
+    )

@@ -1,0 +1,1 @@
+"""Which reader gets which split again, and how far aligned sources may run."""

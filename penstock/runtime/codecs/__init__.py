@@ -1,0 +1,1 @@
+"""Python values to Arrow columns and to bytes, and back."""

@@ -1,0 +1,416 @@
+"""What each declared type demands of a value, and how it lies in Arrow. Knows no batch.
+
+Source: PyFlink's coders (coder_impl_slow) and its type table; differs: a column at a time, and the
+happy path checks a set of types instead of every value.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from functools import lru_cache
+from itertools import chain, repeat
+from typing import Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.model import types as t
+from penstock.model.row import Row, make_row, make_rows
+from penstock.runtime.codecs.base import NONE, Codec, ExactCodec
+from penstock.runtime.codecs.time import DecimalCodec, InstantCodec, time_codec
+
+
+class CharCodec(ExactCodec):
+    """Strings of length one."""
+
+    def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
+        super().enforce(values)
+        for value in values:
+            if value is not None and len(value) != 1:
+                self.refuse(value, "one character")
+        return values
+
+
+class BooleanCodec(ExactCodec):
+    """True and False; numpy's too."""
+
+    def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
+        if set(map(type, values)) <= self._kinds:
+            return values
+        return super().enforce([bool(v) if isinstance(v, np.bool_) else v for v in values])
+
+    def coerce(self, value: Any) -> Any:
+        return None if value is None else bool(value)
+
+
+class IntCodec(Codec):
+    """Whole numbers of a width in bits (None: any). Arrow finds what does not fit."""
+
+    def __init__(self, type_info: t.TypeInformation, bits: int | None) -> None:
+        super().__init__(type_info)
+        self._bits = bits
+        if bits is not None:
+            self.arrow = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[bits]
+            self._low, self._high = -(1 << bits - 1), (1 << bits - 1) - 1
+
+    def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
+        values = self._ints(values)
+        if self._bits is not None and values:
+            present = values if None not in values else [v for v in values if v is not None]
+            if present and (min(present) < self._low or max(present) > self._high):
+                self._overflow(present)
+        return values
+
+    def coerce(self, value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, int | float | Decimal | np.number):
+            self.refuse(value, "a number")
+        if self._bits is None:
+            return int(value)
+        return (int(value) - self._low) % (1 << self._bits) + self._low
+
+    def to_array(self, values: Sequence[Any]) -> pa.Array:
+        values = self._ints(values)
+        try:
+            return pa.array(values, type=self.arrow)
+        except (OverflowError, pa.ArrowInvalid):
+            self._overflow([v for v in values if v is not None])
+
+    def from_array(self, array: pa.Array) -> list[Any]:
+        if array.null_count:
+            return list(array.to_pylist())
+        return list(array.to_numpy().tolist())
+
+    def _ints(self, values: Sequence[Any]) -> Sequence[Any]:
+        if set(map(type, values)) <= {int, NONE}:
+            return values
+        return [v if v is None or type(v) is int else self._index(v) for v in values]
+
+    def _index(self, value: Any) -> int:
+        try:
+            return int(operator.index(value))
+        except TypeError:
+            self.refuse(value, "int")
+
+    def _overflow(self, values: Sequence[int]) -> NoReturn:
+        worst = next((v for v in values if not self._low <= v <= self._high), values[0])
+        raise OverflowError(
+            f"{worst} does not fit the declared type {self.type_info}: expected a value in "
+            f"[{self._low}, {self._high}]; declare Types.LONG() or Types.BIG_INT()"
+        )
+
+
+class FloatCodec(Codec):
+    """Floats of 64 or, rounded, of 32 bit; ints are taken too."""
+
+    def __init__(self, type_info: t.TypeInformation, bits: int) -> None:
+        super().__init__(type_info)
+        self._bits = bits
+        self.arrow = pa.float32() if bits == 32 else pa.float64()
+
+    def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
+        kinds = set(map(type, values))
+        if not kinds <= {float, NONE}:
+            values = [v if v is None or type(v) is float else self._float(v) for v in values]
+        return values if self._bits == 64 else self._rounded(values)
+
+    def coerce(self, value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, int | float | Decimal | np.number):
+            self.refuse(value, "a number")
+        value = float(value)
+        return value if self._bits == 64 else float(np.float32(value))
+
+    def from_array(self, array: pa.Array) -> list[Any]:
+        if array.null_count:
+            return list(array.to_pylist())
+        return list(array.to_numpy().tolist())
+
+    def _float(self, value: Any) -> float:
+        if isinstance(value, int | float | np.number) and not isinstance(value, np.complexfloating):
+            return float(value)
+        return self.refuse(value, "float")
+
+    def _rounded(self, values: Sequence[Any]) -> list[Any]:
+        present = [v for v in values if v is not None]
+        wide = np.array(present, np.float64)
+        with np.errstate(over="ignore"):
+            narrow = wide.astype(np.float32)
+        lost = np.isinf(narrow) & np.isfinite(wide)
+        if lost.any():
+            raise OverflowError(
+                f"{wide[lost][0]} does not fit the declared type {self.type_info}: it is too large "
+                "for 32 bits; declare Types.DOUBLE()"
+            )
+        rounded = iter(narrow.tolist())
+        return [None if v is None else next(rounded) for v in values]
+
+
+class BytesCodec(ExactCodec):
+    """A primitive array of bytes: bytes or bytearray."""
+
+    def __init__(self, type_info: t.TypeInformation) -> None:
+        super().__init__(type_info, bytes, pa.binary())
+
+    def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
+        if bytearray in set(map(type, values)):
+            values = [bytes(v) if isinstance(v, bytearray) else v for v in values]
+        return super().enforce(values)
+
+
+class ListCodec(Codec):
+    """Lists and arrays of one element type."""
+
+    def __init__(self, type_info: t.TypeInformation, element: Codec) -> None:
+        super().__init__(type_info)
+        self._element = element
+        self.arrow = None if element.arrow is None else pa.list_(element.arrow)
+
+    def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
+        return self._each(values, self._element.enforce)
+
+    def coerce(self, value: Any) -> Any:
+        return None if value is None else [self._element.coerce(item) for item in value]
+
+    def plain(self, values: Sequence[Any]) -> Sequence[Any]:
+        return self._each(values, self._element.plain)
+
+    def back(self, values: list[Any]) -> list[Any]:
+        return list(self._each(values, self._element.back))
+
+    def _each(self, values: Sequence[Any], call: Callable[[list[Any]], Sequence[Any]]) -> list[Any]:
+        lists = [v if v is None or type(v) is list else self._list(v) for v in values]
+        flat = call(list(chain.from_iterable(filter(None, lists))))
+        items = iter(flat)
+        return [None if one is None else [next(items) for _ in one] for one in lists]
+
+    def _list(self, value: Any) -> list[Any]:
+        if isinstance(value, str | bytes | dict) or not hasattr(value, "__iter__"):
+            self.refuse(value, "list")
+        return value.tolist() if isinstance(value, np.ndarray) else list(value)
+
+
+class MapCodec(Codec):
+    """Dicts."""
+
+    def __init__(self, type_info: t.TypeInformation, key: Codec, value: Codec) -> None:
+        super().__init__(type_info)
+        self._key, self._value = key, value
+        if key.arrow is not None and value.arrow is not None:
+            self.arrow = pa.map_(key.arrow, value.arrow)
+
+    def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
+        for value in values:
+            if value is not None and not isinstance(value, dict):
+                self.refuse(value, "dict")
+        return [None if v is None else dict(self._pairs(v.items(), Codec.enforce)) for v in values]
+
+    def coerce(self, value: Any) -> Any:
+        if value is None:
+            return None
+        return {self._key.coerce(k): self._value.coerce(v) for k, v in value.items()}
+
+    def plain(self, values: Sequence[Any]) -> Sequence[Any]:
+        return [None if v is None else list(self._pairs(v.items(), Codec.plain)) for v in values]
+
+    def back(self, values: list[Any]) -> list[Any]:
+        return [None if v is None else dict(self._pairs(v, Codec.back)) for v in values]
+
+    def _pairs(self, pairs: Any, method: Callable[..., Sequence[Any]]) -> Any:
+        keys, items = [list(side) for side in zip(*pairs, strict=True)] or ([], [])
+        step = method.__name__
+        return zip(getattr(self._key, step)(keys), getattr(self._value, step)(items), strict=True)
+
+
+class RecordCodec(Codec):
+    """TUPLE (plain tuples) and ROW (Rows, which come back with the type's names)."""
+
+    def __init__(
+        self,
+        type_info: t.TypeInformation,
+        fields: list[Codec],
+        names: tuple[str, ...] | None,
+        *,
+        takes_tuples: bool = False,
+    ) -> None:
+        """`names`: of a ROW, None: it is a TUPLE. `takes_tuples`: a ROW may come as one."""
+        super().__init__(type_info)
+        self._takes_tuples = takes_tuples
+        self.fields = fields
+        self.row_names = names
+        self.names = names or tuple(f"f{index}" for index in range(len(fields)))
+        if all(field.arrow is not None for field in fields):
+            self.arrow = pa.struct([
+                (name, field.arrow) for name, field in zip(self.names, fields, strict=True)
+            ])
+
+    def as_records(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Tuples made Rows where they are taken for such."""
+        if not self._takes_tuples or tuple not in set(map(type, values)):
+            return values
+        names = self.row_names
+        return [make_row(names, v) if type(v) is tuple else v for v in values]
+
+    def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
+        values = self.as_records(values)
+        present = (
+            [v for v in values if v is not None] if None in set(values_kinds(values)) else values
+        )
+        columns = self.columns_of(present)
+        enforced = [
+            field.enforce(column) for field, column in zip(self.fields, columns, strict=True)
+        ]
+        if all(new is old for new, old in zip(enforced, columns, strict=True)) and (
+            self.row_names is None or all(row._fields == self.row_names for row in present)
+        ):
+            return values
+        made = iter(self.records(enforced, len(present), present))
+        return [None if v is None else next(made) for v in values]
+
+    def coerce(self, value: Any) -> Any:
+        if value is None:
+            return None
+        items = self._items(value)
+        if len(items) != len(self.fields):
+            raise ValueError(f"{value!r:.200} has {len(items)} fields, {self.type_info} needs "
+                             f"{len(self.fields)}")  # fmt: skip
+        items = [field.coerce(item) for field, item in zip(self.fields, items, strict=True)]
+        if self.row_names is None:
+            return tuple(items)
+        row = make_row(self.row_names, items)
+        if isinstance(value, Row):
+            row.set_row_kind(value.get_row_kind())
+        return row
+
+    def _items(self, value: Any) -> Sequence[Any]:
+        """Fields of what stands for a record: by name of a dict, a named Row, an object's attributes; else in order."""
+        if self.row_names is not None and isinstance(value, Row):
+            return self._in_order(value)
+        if isinstance(value, dict):
+            return [value.get(name) for name in self.names]
+        if isinstance(value, tuple | list | Row) or not hasattr(value, "__dict__"):
+            return list(value)
+        return [vars(value).get(name) for name in self.names]
+
+    def plain(self, values: Sequence[Any]) -> Sequence[Any]:
+        present = [v for v in values if v is not None]
+        columns = [f.plain(c) for f, c in zip(self.fields, self.columns_of(present), strict=True)]
+        made = iter(zip(*columns, strict=True) if columns else [()] * len(present))
+        return [None if v is None else next(made) for v in values]
+
+    def back(self, values: list[Any]) -> list[Any]:
+        present = [v for v in values if v is not None]
+        columns = [
+            field.back([v[name] for v in present])
+            for name, field in zip(self.names, self.fields, strict=True)
+        ]
+        made = iter(self.records(columns, len(present)))
+        return [None if v is None else next(made) for v in values]
+
+    def columns_of(self, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """One tuple per field. Raises: AssertionError for another class or width than declared."""
+        expected = tuple if self.row_names is None else Row
+        if set(map(type, values)) - {expected}:
+            for value in values:
+                assert isinstance(value, expected), (
+                    f"a value of type {type(value).__qualname__} does not fit the declared type "
+                    f"{self.type_info}: expected {expected.__name__}, got {value!r:.200}"
+                )
+        rows = values if self.row_names is None else self._all_in_order(values)
+        if set(map(len, rows)) - {len(self.fields)}:
+            wrong = next(v for v in values if len(v) != len(self.fields))
+            raise AssertionError(
+                f"{wrong!r:.200} has {len(wrong)} fields, the declared type {self.type_info} has "
+                f"{len(self.fields)}"
+            )
+        if not values:
+            return [() for _ in self.fields]
+        return list(zip(*rows, strict=True))
+
+    def _all_in_order(self, rows: Sequence[Row]) -> list[Sequence[Any]]:
+        if {row._fields for row in rows} <= {None, self.names}:
+            return [row._values for row in rows]  # ruff: ignore[private-member-access] - hot
+        return list(map(self._in_order, rows))
+
+    def _in_order(self, row: Row) -> Sequence[Any]:
+        """Values of a Row by the type's names, if it has names: they may come in another order. Source: PyFlink's RowCoder.
+
+        Raises: ValueError: the Row has other names.
+        """
+        fields = row._fields
+        if fields is None or fields == self.names:
+            return row._values  # ruff: ignore[private-member-access] - hot
+        return row.get_fields_by_names(self.names)
+
+    def records(
+        self, columns: Sequence[Sequence[Any]], count: int, like: Sequence[Any] | None = None
+    ) -> list[Any]:
+        """Tuples or Rows of columns; row kinds as in `like`."""
+        tuples = zip(*columns, strict=True) if columns else repeat((), count)
+        names = self.row_names
+        if names is None:
+            return list(tuples)
+        if like is None:
+            return make_rows(names, tuples, count)
+        return make_rows(names, tuples, count, map(operator.attrgetter("_row_kind"), like))
+
+
+def values_kinds(values: Sequence[Any]) -> set[Any]:
+    """Kinds of the values; None stands for the kind of None."""
+    return {None if kind is NONE else kind for kind in set(map(type, values))}
+
+
+def codec_of(type_info: t.TypeInformation | None) -> Codec:
+    """The codec of a type. Raises: TypeError for a type that no batch can have."""
+    return _codec_of(type_info, type_info is not None and type_info.takes_tuples)
+
+
+@lru_cache(maxsize=1024)
+def _codec_of(type_info: t.TypeInformation | None, takes_tuples: bool) -> Codec:  # ruff: ignore[too-many-return-statements] - a dispatch by type
+    """`takes_tuples` is part of the key, since equal types may differ in it."""
+    if isinstance(type_info, t.BasicTypeInfo):
+        return _basic_codec(type_info)
+    if isinstance(type_info, t.DecimalTypeInfo):
+        return DecimalCodec(type_info)
+    if isinstance(type_info, t.RowTypeInfo):
+        fields = [codec_of(field) for field in type_info.get_field_types()]
+        names = tuple(type_info.get_field_names())
+        return RecordCodec(type_info, fields, names, takes_tuples=takes_tuples)
+    if isinstance(type_info, t.TupleTypeInfo):
+        return RecordCodec(type_info, [codec_of(f) for f in type_info.get_field_types()], None)
+    if isinstance(type_info, t.MapTypeInfo):
+        return MapCodec(type_info, codec_of(type_info.key_type), codec_of(type_info.value_type))
+    if isinstance(type_info, t.ExternalTypeInfo):
+        return codec_of(type_info.element_type)
+    if isinstance(type_info, t.PrimitiveArrayTypeInfo) and type_info.element_type == t.Types.BYTE():
+        return BytesCodec(type_info)
+    if isinstance(type_info, t.ElementTypeInfo):
+        return ListCodec(type_info, codec_of(type_info.element_type))
+    if type_info is None or isinstance(type_info, t.PickledBytesTypeInfo):
+        return Codec(type_info)
+    return time_codec(type_info)
+
+
+def _basic_codec(type_info: t.BasicTypeInfo) -> Codec:  # ruff: ignore[too-many-return-statements] - a dispatch by type
+    kind = type_info.basic_type
+    widths = {
+        t.BasicType.BYTE: 8, t.BasicType.SHORT: 16, t.BasicType.INT: 32, t.BasicType.LONG: 64,
+        t.BasicType.BIG_INT: None,
+    }  # fmt: skip
+    if kind in widths:
+        return IntCodec(type_info, widths[kind])
+    if kind is t.BasicType.FLOAT or kind is t.BasicType.DOUBLE:
+        return FloatCodec(type_info, 32 if kind is t.BasicType.FLOAT else 64)
+    if kind is t.BasicType.BOOLEAN:
+        return BooleanCodec(type_info, bool, pa.bool_())
+    if kind is t.BasicType.CHAR:
+        return CharCodec(type_info, str, pa.string())
+    if kind is t.BasicType.BIG_DEC:
+        return ExactCodec(type_info, Decimal, None)
+    if kind is t.BasicType.INSTANT:
+        return InstantCodec(type_info)
+    return ExactCodec(type_info, str, pa.string())

@@ -1,0 +1,181 @@
+"""Rows to columns and back, and what a declared type does to records. The only place that converts.
+
+A stream whose type is columnar travels as columns: basic types as one column `value`, TUPLE as f0, f1 ...,
+ROW by its names. Rows whose kind is not +I carry it in a column of its own, ROW_KIND_COLUMN, which is
+there only when needed. Source: PyFlink's coders; differs: per batch, through Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import repeat
+from operator import attrgetter
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.model.row import RowKind, make_rows
+from penstock.model.types import TypeInformation
+from penstock.runtime.codecs.base import Codec
+from penstock.runtime.codecs.by_type import RecordCodec, codec_of
+from penstock.runtime.elements import ColumnBatch, RowBatch
+
+ROW_KIND_COLUMN: Final = "__row_kind__"
+_KINDS: Final = tuple(RowKind)
+_ARROW_OF: Final = attrgetter("arrow")
+
+
+def is_columnar(type_info: TypeInformation | None) -> bool:
+    """Whether records of this type have an Arrow form."""
+    return codec_of(type_info).arrow is not None
+
+
+def arrow_schema(type_info: TypeInformation) -> pa.Schema:
+    """Schema of a stream of this type. Raises: TypeError when it is not columnar."""
+    codec = _columnar(type_info)
+    if isinstance(codec, RecordCodec):
+        return pa.schema(list(codec.arrow or ()))
+    return pa.schema([("value", codec.arrow)])
+
+
+def to_columns(batch: RowBatch, type_info: TypeInformation | None) -> ColumnBatch:
+    """Check every value and put it into Arrow.
+
+    Raises: TypeError, AssertionError (a tuple for a ROW), OverflowError, as PyFlink's coders.
+    """
+    codec = _columnar(type_info)
+    values = batch.values
+    if not isinstance(codec, RecordCodec):
+        data = pa.RecordBatch.from_arrays([codec.to_array(values)], names=["value"])
+        return ColumnBatch(data, batch.timestamps)
+    records = codec.as_records(values)
+    columns = codec.columns_of(records)
+    arrays = [f.to_array(column) for f, column in zip(codec.fields, columns, strict=True)]
+    names = list(codec.names)
+    if codec.row_names is not None:
+        kinds = [row._row_kind.value for row in records]  # ruff: ignore[private-member-access] - hot
+        if any(kinds):  # +I is 0
+            arrays.append(pa.array(kinds, pa.int8()))
+            names.append(ROW_KIND_COLUMN)
+    if not arrays:
+        raise TypeError(f"{type_info} has no fields, so it cannot travel as columns")
+    return ColumnBatch(pa.RecordBatch.from_arrays(arrays, names=names), batch.timestamps)
+
+
+def to_rows(batch: ColumnBatch, type_info: TypeInformation | None) -> RowBatch:
+    """Python values: Rows with names, tuples or scalars as declared; undeclared columns become Rows.
+
+    Raises: TypeError when the columns are not those of the declared type.
+    """
+    return rows_of_fields(batch, type_info, field_values(batch, type_info))
+
+
+def field_values(batch: ColumnBatch, type_info: TypeInformation | None) -> list[list[Any]]:
+    """Python values of each field of the records, or one list of bare values. Raises: as `to_rows`."""
+    codec = codec_of(type_info)
+    data = batch.data
+    if codec.arrow is None:
+        return [values_of_array(column) for column in data.columns]
+    fields = fields_of(codec)
+    width = data.num_columns - (ROW_KIND_COLUMN in data.schema.names)
+    if width != len(fields):
+        raise TypeError(
+            f"columns {data.schema.names} do not fit the declared type {type_info}: expected "
+            f"{len(fields)} columns, got {width}"
+        )
+    return [
+        _values(data.column(index), field, data.schema.names[index])
+        for index, field in enumerate(fields)
+    ]
+
+
+def rows_of_fields(
+    batch: ColumnBatch, type_info: TypeInformation | None, values: list[list[Any]]
+) -> RowBatch:
+    """`to_rows`, given what `field_values` gave."""
+    codec = codec_of(type_info)
+    data = batch.data
+    if codec.arrow is None:
+        records = zip(*values, strict=True) if values else repeat((), data.num_rows)
+        rows = make_rows(tuple(data.schema.names), records, data.num_rows)
+        return RowBatch(rows, batch.timestamps)
+    if not isinstance(codec, RecordCodec):
+        return RowBatch(values[0], batch.timestamps)
+    rows = codec.records(values, data.num_rows)
+    if len(values) != data.num_columns:
+        for row, kind in zip(rows, data.column(ROW_KIND_COLUMN).to_pylist(), strict=True):
+            row.set_row_kind(_KINDS[kind])
+    return RowBatch(rows, batch.timestamps)
+
+
+def is_as_declared(schema: pa.Schema, type_info: TypeInformation | None) -> bool:
+    """Whether these columns need no cast to be those of the type, and there are no others; undeclared ones are what they are."""
+    codec = codec_of(type_info)
+    return codec.arrow is None or schema.types == list(map(_ARROW_OF, fields_of(codec)))
+
+
+def enforce(batch: RowBatch, type_info: TypeInformation | None) -> RowBatch:
+    """What the coder would do to the records of an edge inside a chain: check, round, name.
+
+    Returns: the same batch where nothing changes.
+    """
+    values = enforce_values(batch.values, type_info)
+    return batch if values is batch.values else RowBatch(values, batch.timestamps)
+
+
+def enforce_values(values: list[Any], type_info: TypeInformation | None) -> list[Any]:
+    """`enforce` of bare values."""
+    enforced = codec_of(type_info).enforce(values)
+    return enforced if isinstance(enforced, list) else list(enforced)
+
+
+def coerce_collection(values: Sequence[Any], type_info: TypeInformation | None) -> list[Any]:
+    """The lenient edge of `from_collection`: tuples and lists for ROW, numbers wrap to the width.
+
+    Raises: ValueError for a wrong number of fields, TypeError for what cannot be made to fit.
+    """
+    coerce = codec_of(type_info).coerce
+    return enforce_values([coerce(value) for value in values], type_info)
+
+
+def fields_of(codec: Codec) -> list[Codec]:
+    """A codec for each column."""
+    return codec.fields if isinstance(codec, RecordCodec) else [codec]
+
+
+def array_to_values(array: pa.Array, type_info: TypeInformation | None) -> list[Any]:
+    """Python values of one column, by declared type or as Arrow gives them."""
+    codec = codec_of(type_info)
+    if codec.arrow is None or isinstance(codec, RecordCodec):
+        return values_of_array(array)
+    return _values(array, codec, "key")
+
+
+def _columnar(type_info: TypeInformation | None) -> Codec:
+    codec = codec_of(type_info)
+    if codec.arrow is None:
+        raise TypeError(
+            f"records of type {type_info or 'pickled (undeclared)'} cannot be made columns: declare "
+            "the stream's type, for example map(..., output_type=Types.ROW_NAMED([...], [...]))"
+        )
+    return codec
+
+
+def _values(array: pa.Array, codec: Codec, name: str) -> list[Any]:
+    if array.type != codec.arrow:
+        try:
+            array = array.cast(codec.arrow)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise TypeError(
+                f"column {name!r} of type {array.type} does not fit the declared {codec.type_info}: "
+                f"{error}"
+            ) from error
+    return codec.from_array(array)
+
+
+def values_of_array(array: pa.Array) -> list[Any]:
+    """Python values of an undeclared column."""
+    kind = array.type
+    if array.null_count == 0 and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return list(array.to_numpy(zero_copy_only=False).tolist())
+    return list(array.to_pylist())

@@ -1,0 +1,110 @@
+"""Codecs of points in time and of decimals. Source: PyFlink's coders; differs: a time zone is kept, as UTC."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.model import types as t
+from penstock.model.time import Instant
+from penstock.runtime.codecs.base import Codec, ExactCodec
+
+
+class InstantCodec(ExactCodec):
+    """Instants, in Arrow nanoseconds since the epoch in UTC."""
+
+    def __init__(self, type_info: t.TypeInformation) -> None:
+        super().__init__(type_info, Instant, pa.timestamp("ns", tz="UTC"))
+
+    def plain(self, values: Sequence[Any]) -> Sequence[Any]:
+        return [None if v is None else v.seconds * 10**9 + v.nanos for v in values]
+
+    def from_array(self, array: pa.Array) -> list[Any]:
+        return self.back(array.cast(pa.int64()).to_pylist())
+
+    def back(self, values: list[Any]) -> list[Any]:
+        return [None if v is None else Instant(*divmod(_nanos(v), 10**9)) for v in values]
+
+
+class UtcTimestampCodec(ExactCodec):
+    """Datetimes with a time zone, which become UTC. One without would mean another moment on each machine."""
+
+    def __init__(self, type_info: t.TypeInformation) -> None:
+        super().__init__(type_info, dt.datetime, pa.timestamp("us", tz="UTC"))
+
+    def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
+        super().enforce(values)
+        if all(value is None or value.tzinfo is dt.UTC for value in values):
+            return values
+        return [None if value is None else self._in_utc(value) for value in values]
+
+    def back(self, values: list[Any]) -> list[Any]:
+        return [None if value is None else value.astimezone(dt.UTC) for value in values]
+
+    def _in_utc(self, value: dt.datetime) -> dt.datetime:
+        if value.tzinfo is None:
+            self.refuse(value, "a datetime with a time zone, such as datetime.now(UTC)")
+        return value.astimezone(dt.UTC)
+
+
+class DecimalCodec(ExactCodec):
+    """Decimals of a fixed number of digits, so many of them behind the point. Digits are never dropped."""
+
+    def __init__(self, type_info: t.DecimalTypeInfo) -> None:
+        kind = pa.decimal128(type_info.precision, type_info.scale)
+        super().__init__(type_info, Decimal, kind)
+        self._scale = type_info.scale
+        self._digits = type_info.precision - type_info.scale
+
+    def enforce(self, values: Sequence[Any]) -> Sequence[Any]:
+        super().enforce(values)
+        return [None if value is None else self._fitted(value) for value in values]
+
+    def coerce(self, value: Any) -> Any:
+        return Decimal(value) if isinstance(value, int) else value
+
+    def _fitted(self, value: Decimal) -> Decimal:
+        sign, digits, exponent = value.as_tuple()
+        if not isinstance(exponent, int):
+            self.refuse(value, "a finite number")
+        missing = exponent + self._scale
+        number = int("".join(map(str, digits)))
+        dropped = 0
+        if missing >= 0:
+            number *= 10**missing
+        else:
+            number, dropped = divmod(number, 10**-missing)
+        if dropped or number >= 10 ** (self._digits + self._scale):
+            raise OverflowError(
+                f"{value} does not fit the declared type {self.type_info}: it has {self._digits} digits before the point "
+                f"and {self._scale} behind it. Round it, or declare more."
+            )
+        return Decimal((sign if number else 0, tuple(map(int, str(number))), -self._scale))
+
+
+def time_codec(type_info: t.TypeInformation) -> Codec:
+    word = str(type_info)
+    if word in {"DateTypeInfo", "LocalDate"}:
+        return ExactCodec(type_info, dt.date, pa.date32())
+    if word in {"TimeTypeInfo", "LocalTime"}:
+        return ExactCodec(type_info, dt.time, pa.time64("us"))
+    if isinstance(type_info, t.UtcTimestampTypeInfo):
+        return UtcTimestampCodec(type_info)
+    if word in {"TimestampTypeInfo", "LocalDateTime"}:
+        return ExactCodec(type_info, dt.datetime, pa.timestamp("us"))
+    raise TypeError(f"{type_info} is no type that records can have")
+
+
+def _nanos(value: Any) -> int:
+    """Nanoseconds of what Arrow gives for a timestamp inside a nested value."""
+    if isinstance(value, int):
+        return value
+    if hasattr(value, "value"):  # pandas.Timestamp, where pandas is installed
+        return int(value.value)
+    epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    micros: int = (value - epoch) // dt.timedelta(microseconds=1)
+    return micros * 1000

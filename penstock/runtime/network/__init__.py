@@ -1,0 +1,1 @@
+"""Records between tasks, without sockets: partitioners, result partitions, input gates, memory."""

@@ -1,0 +1,297 @@
+"""NetworkInput: one logical input of a task, its gates' elements with their watermarks combined.
+
+Knows no operator. Source: Flink StreamTaskNetworkInput. Differs: what a channel sends are whole batches, so there
+is nothing to deserialize here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from typing import TypeAlias
+
+from penstock.model.errors import EngineBug
+from penstock.runtime.checkpoint.input_checkpoints import BarrierHandler, InputCheckpoints
+from penstock.runtime.elements import (
+    Batch,
+    CancelCheckpointMarker,
+    CheckpointBarrier,
+    ColumnBatch,
+    Element,
+    EndOfData,
+    EndOfPartition,
+    LatencyMarker,
+    RowBatch,
+    Watermark,
+    WatermarkStatus,
+)
+from penstock.runtime.network.gate.single import EndOfDataStatus, SingleInputGate
+from penstock.runtime.network.gate.union import InputGate, UnionInputGate
+from penstock.runtime.network.network_memory import LockFactory
+from penstock.runtime.network.subpartition_view import Polled
+from penstock.runtime.records.frozen import Dumps, plain_dumps
+from penstock.runtime.watermarks.valve import StatusWatermarkValve
+
+_Later: TypeAlias = "partial[Sequence[Element]]"
+"""What has to wait until all before it has been read."""
+
+
+class WakeListener:
+    """A gate's listener that wakes whoever reads it."""
+
+    def __init__(
+        self,
+        wake: Callable[[], None],
+        wake_priority: Callable[[], None] | None = None,
+        announced: Callable[[], None] | None = None,
+    ) -> None:
+        """`wake_priority`: for what overtakes; None: as for anything else. `announced`: for barriers that may become late;
+        None: nobody has to know.
+        """
+        self._wake = wake
+        self._wake_priority = wake_priority or wake
+        self._announced = announced
+
+    def notify_available(self) -> None:
+        self._wake()
+
+    def notify_priority(self) -> None:
+        self._wake_priority()
+
+    def notify_announced(self) -> None:
+        if self._announced is not None:
+            self._announced()
+
+
+class NetworkInput:
+    """`index`: of the logical input. `records_in`: so far. Mailbox thread.
+
+    `first_channel`: number of its first one among all channels of the task. `checkpoints`: what takes the barriers; None:
+    the job has none.
+    """
+
+    __slots__ = (
+        "_recovered",
+        "_valve",
+        "_waiting",
+        "checkpoints",
+        "first_channel",
+        "gate",
+        "index",
+        "records_in",
+    )
+
+    def __init__(self, index: int, gate: InputGate) -> None:
+        self.index = index
+        self.gate = gate
+        self.records_in = 0
+        self.first_channel = 0
+        self.checkpoints: InputCheckpoints | None = None
+        self._recovered: deque[tuple[int, Element | _Later]] = deque()
+        self._waiting: list[Element] = []
+        self._valve = StatusWatermarkValve(gate.channels)
+
+    @property
+    def is_available(self) -> bool:
+        """Worth polling. Once it is finished, for ever."""
+        return bool(self._waiting or self._recovered) or self.gate.is_available
+
+    @property
+    def has_read_all(self) -> bool:
+        """Every channel's end of data has been read, and all that goes before it."""
+        is_end = self.gate.end_of_data is not EndOfDataStatus.NOT_END_OF_DATA
+        return is_end and not (self._waiting or self._recovered)
+
+    @property
+    def is_finished(self) -> bool:
+        """Nothing will ever come."""
+        return self.gate.is_finished and not (self._waiting or self._recovered)
+
+    def poll(self) -> Sequence[Element]:
+        """What comes next for the operator, in order; empty for now. EndOfData comes once, when the last channel
+        has it. Raises: what went wrong on a channel.
+        """
+        if self._waiting:
+            return self._take_waiting()
+        while self._recovered:
+            if outputs := self._replay():
+                return outputs
+        while (polled := self.gate.poll()) is not None:
+            if outputs := self._accept(polled):
+                return outputs
+        return ()
+
+    def poll_priority(self) -> Sequence[Element]:
+        """What overtakes, while the task is in the middle of something; or what came in its place, to be read in its turn.
+
+        What was recovered and is left is overtaken as well. An alignment that has taken too long ends here too.
+        """
+        self.read_announcements()
+        if self._waiting:
+            return self._take_waiting()
+        if self.checkpoints is not None and (late := self.checkpoints.on_timer()):
+            return late
+        while self.gate.has_priority:
+            polled = self.gate.poll()
+            if polled is None:
+                break
+            if self._recovered and not self._overtakes(polled.element):
+                self._defer(polled)
+            elif outputs := self._accept(polled):
+                return outputs
+        return ()
+
+    def _overtakes(self, element: Element) -> bool:
+        if isinstance(element, CheckpointBarrier):
+            is_late = self.checkpoints is not None and self.checkpoints.is_overtaking
+            return element.is_unaligned or is_late
+        return isinstance(element, CancelCheckpointMarker)
+
+    def _defer(self, polled: Polled) -> None:
+        """Behind what was recovered. In flight as that is: who begins to record finds it there, who records has it now."""
+        element, place = polled.element, self.gate.last_channel
+        if isinstance(element, (CheckpointBarrier, EndOfPartition)):
+            later = partial(self._accept_for_checkpoints, element, polled.sequence, place)
+            self._recovered.append((place, later))
+        else:
+            self._recovered.extend((place, one) for one in self._accept(polled))
+
+    def read_announcements(self) -> None:
+        """Barriers that stand in queues: the time that they may take there runs. What comes of it the next poll gives."""
+        for place, barrier, sequence in self.gate.take_announced():
+            if self.checkpoints is not None:
+                channel = self.first_channel + place
+                self._waiting += self.checkpoints.on_announcement(barrier, channel, sequence)
+
+    def _take_waiting(self) -> Sequence[Element]:
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
+    def recover(self, gate_index: int, producer: int, batches: Iterable[Batch]) -> None:
+        """Before the first poll: what was in flight at the checkpoint that the task begins with; it goes before the new.
+
+        `producer`: who had sent it, of as many as there were then.
+        """
+        gate, offset = self.gate, 0
+        if isinstance(gate, UnionInputGate):
+            offset = gate.offset(gate_index)
+            gate = gate.gate_of(offset)
+        channel = offset + producer % gate.channels
+        for batch in batches:
+            self.records_in += len(batch)
+            self._recovered.append((channel, batch))
+
+    @property
+    def recovered(self) -> Iterator[tuple[int, Batch]]:
+        """What is left of that, in order, by channel of the task."""
+        for channel, one in self._recovered:
+            if isinstance(one, (RowBatch, ColumnBatch)):
+                yield self.first_channel + channel, one
+
+    def _replay(self) -> Sequence[Element]:
+        _, one = self._recovered.popleft()
+        return one() if isinstance(one, partial) else (one,)
+
+    def _accept(self, polled: Polled) -> Sequence[Element]:
+        element = polled.element
+        if type(element) is RowBatch or type(element) is ColumnBatch:
+            return self._accept_data(element)
+        if isinstance(element, Watermark):
+            return self._valve.input_watermark(element.timestamp_ms, self.gate.last_channel)
+        if isinstance(element, WatermarkStatus):
+            return self._valve.input_status(element, self.gate.last_channel)
+        if isinstance(element, LatencyMarker):
+            return (element,)
+        if isinstance(element, EndOfData):
+            status = self.gate.end_of_data
+            is_end = status is not EndOfDataStatus.NOT_END_OF_DATA
+            return (EndOfData(drain=status is EndOfDataStatus.DRAINED),) if is_end else ()
+        return self._accept_for_checkpoints(element, polled.sequence, self.gate.last_channel)
+
+    def _accept_data(self, batch: Batch) -> Sequence[Element]:
+        self.records_in += len(batch)
+        if self.checkpoints is not None and self.checkpoints.in_flight is not None:
+            channel = self.first_channel + self.gate.last_channel
+            self.checkpoints.in_flight.on_data(channel, batch)
+        return (batch,)
+
+    def _accept_for_checkpoints(
+        self, element: Element, sequence: int, place: int
+    ) -> Sequence[Element]:
+        channel = self.first_channel + place
+        checkpoints = self.checkpoints
+        if isinstance(element, EndOfPartition):
+            return () if checkpoints is None else checkpoints.on_end_of_partition(channel)
+        if checkpoints is not None and isinstance(element, CheckpointBarrier):
+            return checkpoints.on_barrier(
+                element, channel, lambda: self.gate.overtaken(place, sequence)
+            )
+        if checkpoints is not None and isinstance(element, CancelCheckpointMarker):
+            return checkpoints.on_cancel(element, channel)
+        raise EngineBug(f"unexpected element {element!r} on channel {place}")
+
+
+def network_inputs(
+    gates: Mapping[int, Sequence[SingleInputGate]],
+    new_lock: LockFactory,
+    wake: Callable[[], None],
+    wake_priority: Callable[[], None] | None = None,
+    announced: Callable[[], None] | None = None,
+) -> list[NetworkInput]:
+    """One input for each index, of its only gate or of the union of its gates. The calls: as of `WakeListener`."""
+    inputs = []
+    for index in sorted(gates):
+        mine = gates[index]
+        gate: InputGate = mine[0]
+        if len(mine) > 1:
+            gate = UnionInputGate(mine, new_lock(), WakeListener(wake, wake_priority, announced))
+        inputs.append(NetworkInput(index, gate))
+    return inputs
+
+
+def take_barriers(
+    inputs: Sequence[NetworkInput],
+    handler_of: Callable[[int], BarrierHandler],
+    now_ms: Callable[[], int],
+    dumps: Dumps = plain_dumps,
+) -> InputCheckpoints:
+    """From now on barriers of all these inputs go to one handler. `handler_of(channels)` makes it; `dumps`: for data in
+    flight.
+    """
+    first = 0
+    for one in inputs:
+        one.first_channel = first
+        first += one.gate.channels
+
+    def resume(channel: int) -> None:
+        owner = _owner_of(inputs, channel)
+        owner.gate.resume(channel - owner.first_channel)
+
+    def prioritize(channel: int, sequence: int) -> None:
+        owner = _owner_of(inputs, channel)
+        owner.gate.prioritize(channel - owner.first_channel, sequence)
+
+    checkpoints = InputCheckpoints(handler_of(first), now_ms, resume, dumps)
+    checkpoints.prioritize = prioritize
+    for one in inputs:
+        one.checkpoints = checkpoints
+    checkpoints.recovered = lambda: chain.from_iterable(one.recovered for one in inputs)
+    return checkpoints
+
+
+def place_of(inputs: Sequence[NetworkInput], channel: int) -> tuple[int, int]:
+    """Index of the gate, and channel in it, of a channel of the task."""
+    owner = _owner_of(inputs, channel)
+    place, gate = channel - owner.first_channel, owner.gate
+    if isinstance(gate, UnionInputGate):
+        member = gate.gate_of(place)
+        return member.index, place - gate.offset(member.index)
+    return gate.index, place
+
+
+def _owner_of(inputs: Sequence[NetworkInput], channel: int) -> NetworkInput:
+    return max(
+        (one for one in inputs if one.first_channel <= channel), key=lambda one: one.first_channel
+    )

@@ -1,0 +1,104 @@
+"""ReadyQueue: who has something to read, in fair turns. Of channels in a gate, and of gates in a union.
+
+Producers and the network thread put entries in, the mailbox thread takes them out; whoever is told is told outside
+the lock. Source: Flink SingleInputGate.inputChannelsWithData, UnionInputGate.inputGatesWithData (spec 3.2, 3.3).
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Generic, Protocol, TypeVar
+
+from penstock.runtime.network.gate.ports import GateListener
+from penstock.runtime.network.prioritized_deque import PrioritizedDeque
+
+
+class Entry(Protocol):
+    """`is_queued`: the queue's own mark. `is_finished`: it is never queued again."""
+
+    is_queued: bool
+
+    @property
+    def is_finished(self) -> bool: ...
+
+
+E = TypeVar("E", bound=Entry)
+
+
+class ReadyQueue(Generic[E]):
+    """Each entry stands in it once. `listener`: told when the first comes, and the first with priority."""
+
+    __slots__ = ("_entries", "_lock", "listener")
+
+    def __init__(self, lock: AbstractContextManager[Any], listener: GateListener) -> None:
+        self.listener = listener
+        self._lock = lock
+        self._entries: PrioritizedDeque[E] = PrioritizedDeque()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def has_priority(self) -> bool:
+        return self._entries.priority_count > 0
+
+    def offer(self, entry: E) -> None:
+        """It may have something. Any thread."""
+        with self._lock:
+            if entry.is_queued or entry.is_finished:
+                return
+            entry.is_queued = True
+            self._entries.add(entry)
+            is_first = len(self._entries) == 1
+        if is_first:
+            self.listener.notify_available()
+
+    def offer_priority(self, entry: E) -> None:
+        """It has something with priority: it goes before all that have not. Any thread."""
+        with self._lock:
+            if entry.is_finished or not self._prioritize(entry):
+                return
+            is_first = len(self._entries) == 1
+            is_first_priority = self._entries.priority_count == 1
+        if is_first_priority:
+            self.listener.notify_priority()
+        if is_first:
+            self.listener.notify_available()
+
+    def take(self) -> E | None:
+        """The first one. From now on it may be offered again, so look what it has only after this."""
+        with self._lock:
+            entry = self._entries.poll()
+            if entry is not None:
+                entry.is_queued = False
+            return entry
+
+    def put_back(self, entry: E, *, has_priority: bool) -> None:
+        """It has more: to the tail, or among those with priority. Tells nobody: the reader is at it."""
+        with self._lock:
+            if has_priority:
+                self._prioritize(entry)
+            elif not entry.is_queued:  # else: it was offered in the meantime
+                entry.is_queued = True
+                self._entries.add(entry)
+
+    def remove(self, entry: E) -> None:
+        with self._lock:
+            if entry.is_queued:
+                entry.is_queued = False
+                self._entries.remove(entry)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._entries.clear()
+
+    def _prioritize(self, entry: E) -> bool:
+        """Locked. Whether it was not there already."""
+        if not entry.is_queued:
+            entry.is_queued = True
+            self._entries.add_priority(entry)
+            return True
+        if self._entries.has_priority(entry):
+            return False
+        self._entries.prioritize(entry)
+        return True

@@ -1,0 +1,303 @@
+"""RemoteInputChannel: frames of a subpartition in another TaskManager, kept as bytes until the mailbox takes them.
+
+Knows no socket: a `PartitionClient` sends what it has to say. The network thread puts frames in, the mailbox takes
+them out; the lock between them is never held while somebody else is called. Source: Flink RemoteInputChannel
+(spec 3.4, 3.6, 3.7). Differs: a credit message waits until the sender has no more credit left than it would bring;
+a buffer is empty again when its frame is taken, so the one batch in the mailbox's hand counts no longer; a barrier that
+may be late is announced beside the queue, not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from penstock.model.errors import BufferReordering, EngineBug, PartitionNotFound, ResultDataLost
+from penstock.runtime.codecs.codec import ChannelDecoder
+from penstock.runtime.codecs.events import WITHOUT_CREDIT, FrameKind, decode_event
+from penstock.runtime.elements import Batch, CheckpointBarrier, ColumnBatch, RowBatch
+from penstock.runtime.network.gate.backoff import Backoff, ListenerBackoff
+from penstock.runtime.network.gate.channel import InputChannel
+from penstock.runtime.network.gate.credit import ReceiverCredit
+from penstock.runtime.network.prioritized_deque import PrioritizedDeque
+from penstock.runtime.network.subpartition_view import NextType, Polled
+
+if TYPE_CHECKING:
+    from penstock.model.deployment import TaskManagerLocation
+    from penstock.model.ids import ResultPartitionId
+    from penstock.runtime.network.gate.ports import PartitionClient
+    from penstock.runtime.network.gate.single import SingleInputGate
+
+SEQUENCE_MASK = 0xFFFFFFFF
+_HALF = 1 << 31
+
+
+class ReceivedFrame(NamedTuple):
+    """`is_floating`: the kind of buffer that it fills; None: it fills none, as events."""
+
+    kind: int
+    payload: bytes | memoryview
+    sequence: int
+    is_floating: bool | None
+
+
+class RemoteInputChannel(InputChannel):
+    """`partition_id`, `subpartition`: what it reads; `location`: where that is."""
+
+    __slots__ = (
+        "_backoff", "_client", "_decoder", "_expected", "_frames", "_lock", "credit", "location",
+        "partition_id", "queued_bytes", "subpartition",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        gate: SingleInputGate,
+        index: int,
+        partition_id: ResultPartitionId,
+        subpartition: int,
+        location: TaskManagerLocation,
+    ) -> None:
+        """Takes its exclusive buffers from the network memory. Raises: InsufficientBuffers."""
+        super().__init__(gate, index)
+        context, settings = gate.context, gate.context.settings
+        self.partition_id = partition_id
+        self.subpartition = subpartition
+        self.location = location
+        self.queued_bytes = 0
+        context.memory.reserve(gate.buffers.exclusive)
+        self.credit = ReceiverCredit(gate.buffers.exclusive, gate.pool, self._on_floating_offered)
+        self._lock: AbstractContextManager[Any] = context.new_lock()
+        self._frames: PrioritizedDeque[ReceivedFrame] = PrioritizedDeque()
+        self._decoder = ChannelDecoder(context.loads)
+        self._client: PartitionClient | None = None
+        self._expected = 0
+        self._backoff = (
+            ListenerBackoff(settings.request_timeout_ms, settings.max_backoff_ms)
+            if settings.request_timeout_ms > 0
+            else Backoff(settings.initial_backoff_ms, settings.max_backoff_ms)
+        )
+
+    # ------------------------------------------------------------------ asking for it
+
+    @property
+    def first_credit(self) -> int:
+        """Sent with the request."""
+        return self.credit.exclusive
+
+    def request(self) -> None:
+        if not self.is_released:
+            self.gate.context.host.request(self, self.location)
+
+    def on_connected(self, client: PartitionClient) -> bool:
+        """Any thread, before the request is sent. False: nobody wants it any more."""
+        with self._lock:
+            self._client = client
+            return not self.is_released
+
+    def on_not_found(self) -> None:
+        """Any thread: the producer's TaskManager does not have the partition, and has waited for it."""
+        if not self.is_released:
+            self.gate.context.host.ask_producer(self.partition_id, self.retry)
+
+    def retry(self) -> None:
+        """The producer may still make it: ask again, unless that was tried long enough."""
+        if not self._backoff.increase():
+            self.on_error(
+                PartitionNotFound(
+                    f"partition {self.partition_id} was not found at {self.location.resource_id} "
+                    f"({self.location.host}:{self.location.data_port}), and still not after "
+                    f"{self._backoff.current_ms} ms. See why its producer is late, or raise "
+                    "taskmanager.network.request-backoff.max."
+                )
+            )
+        elif isinstance(self._backoff, ListenerBackoff):
+            self.request()
+        else:
+            self.gate.context.host.call_later(self._backoff.current_ms, self.request)
+
+    def on_error(self, error: Exception) -> None:
+        if isinstance(error, PartitionNotFound | ResultDataLost):
+            error.partition_id = self.partition_id
+        super().on_error(error)
+
+    # ------------------------------------------------------------------ network thread
+
+    def on_frame(
+        self,
+        kind: int,
+        sequence: int,
+        payload: bytes | memoryview,
+        backlog: int = 0,
+        *,
+        has_priority: bool = False,
+    ) -> None:
+        """`backlog`: data batches that the sender has behind this frame."""
+        takes_buffer = kind <= FrameKind.COLUMNS
+        kind &= ~WITHOUT_CREDIT
+        announced: CheckpointBarrier | None = None
+        if kind == FrameKind.BARRIER:
+            barrier = decode_event(kind, payload)
+            assert isinstance(barrier, CheckpointBarrier), "the kind of a frame says what it is"
+            has_priority = has_priority or barrier.has_priority
+            announced = barrier if barrier.is_timeoutable else None
+        try:
+            with self._lock:
+                if self.is_released or self._error is not None:
+                    return  # behind an error nothing counts: an end of the partition would hide it
+                self._check_sequence(sequence)
+                is_floating = self.credit.take() if takes_buffer else None
+                frame = ReceivedFrame(kind, payload, sequence, is_floating)
+                if has_priority:
+                    self._frames.add_priority(frame)
+                else:
+                    self._frames.add(frame)
+                is_first_priority = has_priority and self._frames.priority_count == 1
+                self.queued_bytes += len(payload)
+                self.credit.on_backlog(backlog)
+                credit = self._credit_to_tell()
+        except (BufferReordering, EngineBug) as error:
+            self.on_error(error)
+            return
+        if is_first_priority:
+            self.notify_priority(sequence)
+        else:
+            self.notify_data()
+        if announced is not None:
+            self.gate.on_channel_announced(self, announced, sequence)
+        self._tell(credit)
+
+    def on_backlog(self, backlog: int) -> None:
+        """The sender has so many data batches and no credit at all."""
+        with self._lock:
+            if self.is_released:
+                return
+            self.credit.on_backlog(backlog)
+            credit = self._credit_to_tell()
+        self._tell(credit)
+
+    def _check_sequence(self, sequence: int) -> None:
+        if sequence != self._expected:
+            raise BufferReordering(
+                f"frame {sequence} of {self.partition_id} came where {self._expected} was due: a "
+                f"frame was lost, repeated or overtaken on the way from {self.location.resource_id}"
+            )
+        self._expected = (sequence + 1) & SEQUENCE_MASK
+
+    # ------------------------------------------------------------------ mailbox thread
+
+    def poll(self) -> Polled | None:
+        with self._lock:
+            frame = self._frames.poll()
+            if frame is not None:
+                gives_back = self._on_taken(frame)
+                credit = self._credit_to_tell()
+                next_type = self._next_type()
+                behind = len(self._frames)
+        if frame is None:
+            self.check_error()  # only after what had come in order
+            return None
+        if gives_back:
+            self.gate.pool.recycle()
+        self._tell(credit)
+        self.buffers_in += 1
+        self.bytes_in += len(frame.payload)
+        element = self._decoder.decode(frame.kind, frame.payload)
+        return Polled(element, behind, next_type, frame.sequence)
+
+    def overtaken(self, sequence: int) -> Sequence[Batch]:
+        """Their buffers stay filled: their turn comes."""
+        with self._lock:
+            frames = [one for one in self._frames if _is_before(one.sequence, sequence)]
+        decoder = self._decoder.ahead()
+        found = (decoder.decode(one.kind, one.payload) for one in frames)
+        return [one for one in found if isinstance(one, (RowBatch, ColumnBatch))]
+
+    def prioritize(self, sequence: int) -> None:
+        with self._lock:
+            found = next((one for one in self._frames if one.sequence == sequence), None)
+            if found is not None:
+                self._frames.prioritize(found)
+        if found is not None:
+            self.gate.on_channel_priority(self, None)
+
+    def _on_taken(self, frame: ReceivedFrame) -> bool:
+        """Locked. Its buffer is empty again; whether a floating one goes back to the pool."""
+        self.queued_bytes -= len(frame.payload)
+        if frame.is_floating is None:
+            return False
+        return frame.is_floating or self.credit.recycle_exclusive()[0]
+
+    def _next_type(self) -> NextType:
+        head = self._frames.peek()
+        if head is None:
+            return NextType.NONE if self._error is None else NextType.EVENT
+        if self._frames.priority_count:
+            return NextType.PRIORITY_EVENT
+        return NextType.DATA if head.kind <= FrameKind.COLUMNS else NextType.EVENT
+
+    @property
+    def queued_buffers(self) -> int:
+        return len(self._frames)
+
+    @property
+    def buffers_in_use(self) -> int:
+        """Queued, and what the sender has beyond the first credit."""
+        return len(self._frames) + max(0, self.credit.required - self.credit.exclusive)
+
+    def resume(self) -> None:
+        if self._client is not None:
+            self._client.resume()
+
+    def acknowledge_all_records(self) -> None:
+        if self._client is not None:
+            self._client.acknowledge_all_records()
+
+    def send_task_event(self, event: Any) -> None:
+        if self._client is not None:
+            self._client.task_event(event)
+
+    def announce_buffer_size(self, buffer_bytes: int) -> None:
+        if self._client is not None:
+            self._client.new_buffer_size(buffer_bytes)
+
+    def release(self) -> None:
+        with self._lock:
+            if self.is_released:
+                return
+            self.is_released = True
+            floating = self.credit.release_floating()
+            floating += sum(1 for frame in self._frames if frame.is_floating)
+            self._frames.clear()
+            self.queued_bytes = 0
+            client = self._client
+        for _ in range(floating):
+            self.gate.pool.recycle()
+        self.gate.context.memory.unreserve(self.credit.exclusive)
+        if client is not None:
+            client.cancel()
+
+    # ------------------------------------------------------------------ credit
+
+    def _on_floating_offered(self) -> bool:
+        """Any thread, from the pool."""
+        with self._lock:
+            if self.is_released:
+                return False
+            is_taken, _ = self.credit.on_floating_offered()
+            credit = self._credit_to_tell()
+        self._tell(credit)
+        return is_taken
+
+    def _credit_to_tell(self) -> int:
+        """Locked."""
+        return self.credit.announce() if self.credit.is_worth_telling else 0
+
+    def _tell(self, credit: int) -> None:
+        if credit and self._client is not None:
+            self._client.add_credit(credit)
+
+
+def _is_before(sequence: int, other: int) -> bool:
+    """Of numbers of one channel that are near each other, across the wrap at 2^32."""
+    return sequence != other and (other - sequence) & SEQUENCE_MASK < _HALF

@@ -1,0 +1,170 @@
+"""UnionInputGate: several gates read as one logical input.
+
+Knows no channel. Gates that have something stand in a queue, as channels do in a gate; each gives one element a
+turn. Source: Flink UnionInputGate (spec 3.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, TypeAlias
+
+from penstock.model.errors import EngineBug
+from penstock.runtime.elements import Batch
+from penstock.runtime.network.gate.ports import GateListener
+from penstock.runtime.network.gate.ready_queue import ReadyQueue
+from penstock.runtime.network.gate.single import Announced, EndOfDataStatus, SingleInputGate
+from penstock.runtime.network.subpartition_view import Polled
+
+_LEAST_GATES = 2
+
+
+class UnionInputGate:
+    """`channels`: count over all gates. `last_channel`: flattened index of the one polled last.
+
+    Closing and connecting is the gates' own affair.
+    """
+
+    def __init__(
+        self,
+        gates: Sequence[SingleInputGate],
+        lock: AbstractContextManager[Any],
+        listener: GateListener,
+    ) -> None:
+        """Takes the gates' listeners over. Raises: EngineBug: fewer than two gates, or two with one index."""
+        indexes = [gate.index for gate in gates]
+        if len(gates) < _LEAST_GATES or len(set(indexes)) < len(gates):
+            raise EngineBug(
+                f"a union takes two or more gates with different indexes, got gates {indexes}"
+            )
+        self.gates = gates
+        self.last_channel = -1
+        self._ready: ReadyQueue[_Member] = ReadyQueue(lock, listener)
+        self._members: list[_Member] = []
+        self.channels = 0
+        for gate in gates:
+            self._members.append(_Member(self, gate, self.channels))
+            self.channels += gate.channels
+        for member in self._members:
+            member.gate.listener = member
+            if member.gate.is_available:
+                self.on_gate_available(member)
+
+    def offset(self, gate_index: int) -> int:
+        """What is added to a channel's index in that gate. Raises: EngineBug: it is not in the union."""
+        return self._member(gate_index).offset
+
+    def gate_of(self, channel: int) -> SingleInputGate:
+        """Whose channel it is, by its index in the union."""
+        return self._member_of(channel).gate
+
+    def _member(self, gate_index: int) -> _Member:
+        for member in self._members:
+            if member.gate.index == gate_index:
+                return member
+        raise EngineBug(f"gate {gate_index} is not in this union")
+
+    def _member_of(self, channel: int) -> _Member:
+        return max((m for m in self._members if m.offset <= channel), key=_offset)
+
+    # ------------------------------------------------------------------ any thread
+
+    def on_gate_available(self, member: _Member) -> None:
+        self._ready.offer(member)
+
+    def on_gate_announced(self) -> None:
+        self._ready.listener.notify_announced()
+
+    def on_gate_priority(self, member: _Member) -> None:
+        if member.gate.has_priority:  # else: somebody has polled it since
+            self._ready.offer_priority(member)
+
+    # ------------------------------------------------------------------ mailbox thread
+
+    @property
+    def is_finished(self) -> bool:
+        return all(gate.is_finished for gate in self.gates)
+
+    @property
+    def is_available(self) -> bool:
+        return len(self._ready) > 0 or self.is_finished
+
+    @property
+    def end_of_data(self) -> EndOfDataStatus:
+        found = {gate.end_of_data for gate in self.gates}
+        if EndOfDataStatus.NOT_END_OF_DATA in found:
+            return EndOfDataStatus.NOT_END_OF_DATA
+        is_stopped = EndOfDataStatus.STOPPED in found
+        return EndOfDataStatus.STOPPED if is_stopped else EndOfDataStatus.DRAINED
+
+    def resume(self, place: int) -> None:
+        """Go on with a channel, by its index in the union. As `SingleInputGate.resume`."""
+        member = self._member_of(place)
+        member.gate.resume(place - member.offset)
+
+    @property
+    def has_priority(self) -> bool:
+        return self._ready.has_priority
+
+    def overtaken(self, place: int, sequence: int) -> Sequence[Batch]:
+        """As `SingleInputGate.overtaken`, by the channel's index in the union."""
+        member = self._member_of(place)
+        return member.gate.overtaken(place - member.offset, sequence)
+
+    def prioritize(self, place: int, sequence: int) -> None:
+        """As `SingleInputGate.prioritize`, by the channel's index in the union."""
+        member = self._member_of(place)
+        member.gate.prioritize(place - member.offset, sequence)
+
+    def take_announced(self) -> Iterator[Announced]:
+        """As `SingleInputGate.take_announced`."""
+        for member in self._members:
+            for place, barrier, sequence in member.gate.take_announced():
+                yield member.offset + place, barrier, sequence
+
+    def poll(self) -> Polled | None:
+        """One element of the gate that waits longest, or None for now. Raises: as `SingleInputGate.poll`."""
+        while True:
+            member = self._ready.take()
+            if member is None:
+                return None
+            gate = member.gate
+            polled = gate.poll()
+            if polled is None:
+                continue
+            if gate.has_more:
+                self._ready.put_back(member, has_priority=gate.has_priority)
+            self.last_channel = member.offset + gate.last_channel
+            return polled
+
+
+class _Member:
+    """A gate in its union."""
+
+    __slots__ = ("_union", "gate", "is_finished", "is_queued", "offset")
+
+    def __init__(self, union: UnionInputGate, gate: SingleInputGate, offset: int) -> None:
+        self._union = union
+        self.gate = gate
+        self.offset = offset
+        self.is_queued = False
+        self.is_finished = (
+            False  # a gate that ends is queued once more, so that its reader learns that
+        )
+
+    def notify_available(self) -> None:
+        self._union.on_gate_available(self)
+
+    def notify_priority(self) -> None:
+        self._union.on_gate_priority(self)
+
+    def notify_announced(self) -> None:
+        self._union.on_gate_announced()
+
+
+def _offset(member: _Member) -> int:
+    return member.offset
+
+
+InputGate: TypeAlias = SingleInputGate | UnionInputGate

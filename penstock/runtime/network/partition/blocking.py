@@ -1,0 +1,354 @@
+"""BoundedBlockingSubpartition: written to a file first, read when it is complete, any number of times at once.
+
+Knows no kind of file and no thread: the lock comes from the host. Source: Flink BoundedBlockingSubpartition and
+BoundedBlockingSubpartitionReader (spec 2.7). Differs: what a consumer polls is a whole encoded batch, which may
+span buffers; nothing is shown by a flush, as nobody may read before the end.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from penstock.model.errors import EngineBug, ResultDataLost
+from penstock.runtime.codecs.codec import (
+    ChannelDecoder,
+    ChannelEncoder,
+    EncodedFrame,
+    can_join,
+    concat,
+)
+from penstock.runtime.codecs.events import FrameKind, Part, Parts
+from penstock.runtime.elements import Batch, Element, EndOfPartition
+from penstock.runtime.network.network_memory import LocalBufferPool
+from penstock.runtime.network.partition.bounded_data import DATA, EVENT, BoundedData, DiskBuffer
+from penstock.runtime.network.partition.compression import BufferCompressor
+from penstock.runtime.network.partition.record_framing import RecordDeserializer, RecordSerializer
+from penstock.runtime.network.partition.row_size import RowSize
+from penstock.runtime.network.partition.subpartition import REFUSED, Lock, SubpartitionOwner
+from penstock.runtime.network.subpartition_view import NextType, Polled, ViewListener
+
+MAX_ROWS_PER_FRAME: Final = 8192
+_WITHOUT_LIMIT: Final = 1 << 62
+
+
+class BlockingFormat:
+    """How frames become buffers of a file and back: the same for all subpartitions of a partition."""
+
+    def __init__(
+        self,
+        dumps: Callable[[object], bytes],
+        loads: Callable[[Part], Any],
+        frame_bytes: int,
+        buffer_bytes: int,
+        compressor: BufferCompressor | None,
+    ) -> None:
+        """`dumps`, `loads`: rows to bytes and back. `frame_bytes`: of an encoded batch, at most, if it is not one
+        record. `buffer_bytes`: of the buffers in the file. `compressor` None: as it is.
+        """
+        self.dumps = dumps
+        self.loads = loads
+        self.frame_bytes = frame_bytes
+        self.buffer_bytes = buffer_bytes
+        self.compressor = compressor
+
+
+class BoundedBlockingSubpartition:
+    """`write`, `add`, `flush`, `finish` on the producer's thread; views on others'; `release` on any."""
+
+    def __init__(
+        self,
+        index: int,
+        owner: SubpartitionOwner,
+        data: BoundedData,
+        lock: Lock,
+        blocking_format: BlockingFormat,
+    ) -> None:
+        self.index = index
+        self.records = 0
+        self.is_released = False
+        self.data_frames = 0
+        self.frames = 0
+        self.partition_id = owner.partition_id
+        self._owner = owner
+        self._data = data
+        self._lock = lock
+        self._format = blocking_format
+        self._sizes = RowSize(blocking_format.frame_bytes, MAX_ROWS_PER_FRAME)
+        self._encoder = ChannelEncoder(blocking_format.dumps)
+        self._serializer = RecordSerializer(blocking_format.buffer_bytes)
+        self._current: list[Batch] = []
+        self._current_rows = 0
+        self._is_finished = False
+        self._readers: set[BoundedBlockingView] = set()
+
+    def use_pool(self, pool: LocalBufferPool) -> None:
+        """What is gathered before it is written has one of the buffers that the partition gets in any case."""
+        self._sizes.limit(pool.buffer_bytes)
+        self._serializer = RecordSerializer(min(self._format.buffer_bytes, pool.buffer_bytes))
+
+    def limit_frames(self, frame_bytes: int) -> None:
+        self._sizes.limit(frame_bytes)
+
+    # -------------------------------------------------------------- producer's side
+
+    def write(self, batch: Batch) -> None:
+        """Behind all before. Raises: ResultWriteError. Whatever pickling a user's object raises."""
+        if self._is_finished or not len(batch):
+            return
+        self.records += len(batch)
+        if not self._current:
+            self._sizes.sample(batch)
+        for piece in self._sizes.pieces(batch):
+            self._gather(piece)
+
+    def _gather(self, batch: Batch) -> None:
+        if self._current and not can_join(self._current[0], batch):
+            self._write_current()
+        self._current.append(batch)
+        self._current_rows += len(batch)
+        if self._current_rows >= self._sizes.frame_rows:
+            self._write_current()
+
+    def add(self, event: Element) -> int:
+        if self._is_finished:
+            return REFUSED
+        self._write_current()
+        self._write_event(event)
+        return self._sizes.frame_bytes
+
+    def add_frame(self, batch: Batch, *, is_finished: bool) -> int:
+        """A frame of its own, written now or held until something follows it. Returns as `add`."""
+        if self._is_finished:
+            return REFUSED
+        self._write_current()
+        self.records += len(batch)
+        self._current.append(batch)
+        self._current_rows = len(batch)
+        if is_finished:
+            self._write_current()
+        return self._sizes.frame_bytes
+
+    @property
+    def queued(self) -> int:
+        """What is written lies in the file."""
+        return 0
+
+    def flush(self) -> None:
+        """Write what is held: not needed by anybody, who may read after the end only. Raises as `write`."""
+        if not self._is_finished:
+            self._write_current()
+            self._write_rest()
+
+    def finish(self) -> None:
+        """Raises: EngineBug: finished or released. ResultWriteError."""
+        if self._is_finished:
+            state = "released" if self.is_released else "finished"
+            raise EngineBug(f"subpartition {self.index} is to be finished, but is {state} already")
+        self._write_current()
+        self._write_event(EndOfPartition())
+        with self._lock:
+            self._is_finished = True
+            if not self.is_released:
+                self._data.finish_write()
+
+    def _write_current(self) -> None:
+        held, self._current, self._current_rows = self._current, [], 0
+        if not held:
+            return
+        batch = concat(held)
+        frames = self._encoder.encode_to_size(batch, self._sizes.frame_bytes)
+        size = 0
+        for kind, parts, _ in frames:
+            record: Parts = [bytes([kind]), *parts]
+            for buffer in self._serializer.add(record):
+                self._write_buffer(DATA, buffer)
+            size += sum(memoryview(part).nbytes for part in parts)
+            self.data_frames += 1
+            self.frames += 1
+        self._sizes.measured(len(batch), size)
+
+    def _write_event(self, event: Element) -> None:
+        self._write_rest()
+        kind, parts = self._encoder.encode(event)
+        self._write_buffer(EVENT, b"".join((bytes([kind]), *map(bytes, parts))))
+        self.frames += 1
+
+    def _write_rest(self) -> None:
+        rest = self._serializer.flush()
+        if rest is not None:
+            self._write_buffer(DATA, rest)
+
+    def _write_buffer(self, code: int, data: Part) -> None:
+        packed = None
+        if code == DATA and self._format.compressor is not None:
+            packed = self._format.compressor.compress(data)
+        buffer = DiskBuffer(code, packed is not None, data if packed is None else packed)
+        with self._lock:  # a release from outside closes the file
+            if not self.is_released:
+                self._data.write(buffer)
+
+    # -------------------------------------------------------------- consumers' side
+
+    def create_view(
+        self, listener: ViewListener, *, is_encoded: bool = False
+    ) -> BoundedBlockingView:
+        """One more reading from the start. `is_encoded`: it gives `EncodedFrame`s instead of batches.
+
+        Raises: EngineBug: it is not finished. ResultDataLost: it is released, or its file is gone.
+        """
+        with self._lock:
+            if self.is_released:
+                raise ResultDataLost(f"subpartition {self.index} of a blocking result is released")
+            if not self._is_finished:
+                raise EngineBug(
+                    f"subpartition {self.index} of a blocking result is read before it is complete"
+                )
+            try:
+                view = BoundedBlockingView(self, self._data, self._format, is_encoded=is_encoded)
+            except ResultDataLost as error:
+                raise self.named(error) from error.__cause__
+            self._readers.add(view)
+            return view
+
+    def named(self, error: ResultDataLost) -> ResultDataLost:
+        """With the result that it is about: what made it has to run again."""
+        error.partition_id = self.partition_id
+        return error
+
+    def on_view_released(self, view: BoundedBlockingView) -> None:
+        """For the view, once."""
+        with self._lock:
+            self._readers.discard(view)
+            is_over = self.is_released and not self._readers
+        if is_over:
+            self._data.close()
+        self._owner.on_consumed(self.index)
+
+    def release(self, failure: str | None = None) -> None:
+        """The file goes with its last reader."""
+        with self._lock:
+            if self.is_released:
+                return
+            self.is_released = self._is_finished = True
+            self._current = []
+            is_over = not self._readers
+        if is_over:
+            self._data.close()
+
+
+class BoundedBlockingView:
+    """One reading, one frame ahead, so that it knows what comes next."""
+
+    def __init__(
+        self,
+        parent: BoundedBlockingSubpartition,
+        data: BoundedData,
+        blocking_format: BlockingFormat,
+        *,
+        is_encoded: bool,
+    ) -> None:
+        self._parent = parent
+        self._reader = data.create_reader()
+        self._compressor = blocking_format.compressor
+        self._decoder = None if is_encoded else ChannelDecoder(blocking_format.loads)
+        self._records = RecordDeserializer()
+        self._frames: Iterator[EncodedFrame] = self._read()
+        self._backlog = parent.data_frames
+        self._sequence = 0
+        self._is_released = False
+        self._ahead: deque[EncodedFrame] = deque()
+        try:
+            self._look_ahead()
+        except BaseException:
+            self._reader.close()
+            raise
+
+    @property
+    def frame_bytes(self) -> int:
+        return _WITHOUT_LIMIT
+
+    def measured(self, rows: int, size: int) -> None:
+        """All is written already."""
+
+    def new_buffer_size(self, frame_bytes: int) -> None:
+        """All is written already."""
+
+    def poll(self) -> Polled | None:
+        """None at the end. Raises: ResultDataLost: the file is truncated or damaged."""
+        if not self._ahead:
+            return None
+        frame = self._ahead.popleft()
+        if frame.kind.is_data:
+            self._backlog -= 1
+        try:
+            self._look_ahead()
+        except ResultDataLost as error:
+            raise self._parent.named(error) from error.__cause__
+        element: Any = frame
+        if self._decoder is not None:
+            element = self._decoder.decode(frame.kind, frame.payload)
+        polled = Polled(element, self._backlog, self._next_type(), self._sequence)
+        self._sequence = (self._sequence + 1) & 0xFFFFFFFF
+        return polled
+
+    def is_available(self, *, has_credit: bool) -> bool:
+        kind = self._next_type()
+        return kind is not NextType.NONE and (has_credit or kind is not NextType.DATA)
+
+    @property
+    def has_priority(self) -> bool:
+        """Nothing overtakes in a file."""
+        return False
+
+    def resume(self) -> None:
+        raise EngineBug("a blocking result has no barriers, so its reading cannot be resumed")
+
+    def acknowledge_all_records(self) -> None:
+        """Its producer ended before it was read."""
+
+    def disconnect(self) -> None:
+        self.release()
+
+    def release(self) -> None:
+        if self._is_released:
+            return
+        self._is_released = True
+        self._ahead.clear()
+        self._frames.close()  # type: ignore[attr-defined] # a generator
+        self._reader.close()
+        self._parent.on_view_released(self)
+
+    def _next_type(self) -> NextType:
+        if not self._ahead:
+            return NextType.NONE
+        return NextType.DATA if self._ahead[0].kind.is_data else NextType.EVENT
+
+    def _look_ahead(self) -> None:
+        frame = next(self._frames, None)
+        if frame is not None:
+            self._ahead.append(frame)
+
+    def _read(self) -> Iterator[EncodedFrame]:
+        while (buffer := self._reader.next_buffer()) is not None:
+            # Out of the file at once: a mapped one that is cut short takes its memory away.
+            data = self._unpacked(buffer)
+            buffer.recycle()
+            if buffer.code == EVENT:
+                yield _frame_of(data)
+                continue
+            for record in self._records.feed(data):
+                yield _frame_of(record)
+
+    def _unpacked(self, buffer: DiskBuffer) -> bytes:
+        if not buffer.is_compressed:
+            return bytes(buffer.data)
+        if self._compressor is None:
+            raise ResultDataLost("a buffer is compressed, which it was not when written")
+        return self._compressor.decompress(buffer.data)
+
+
+def _frame_of(record: Part) -> EncodedFrame:
+    view = memoryview(record)
+    return EncodedFrame(FrameKind(view[0]), view[1:])

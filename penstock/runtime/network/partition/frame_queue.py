@@ -1,0 +1,202 @@
+"""The queue of a pipelined subpartition: frames and events in order, the last frame perhaps still being filled.
+
+Not thread-safe, and tells nobody: `PipelinedSubpartition` locks and notifies by what it answers. Source: Flink
+PipelinedSubpartition (spec 2.5). Differs: a buffer is a frame of whole records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
+
+from penstock.model.errors import EngineBug
+from penstock.runtime.codecs.codec import can_join, concat
+from penstock.runtime.elements import Batch, Element, RowBatch
+from penstock.runtime.network.prioritized_deque import PrioritizedDeque
+from penstock.runtime.network.subpartition_view import NextType
+
+
+class Frame:
+    """Batches that leave as one. Only the last one of a queue may be unfinished."""
+
+    __slots__ = ("batches", "rows")
+
+    def __init__(self, batch: Batch, rows: int) -> None:
+        self.batches = [batch] if rows else []
+        self.rows = rows
+
+
+class FrameQueue:
+    """`tail`: the unfinished last frame, if there is one; `frames`: of data, that one included, count."""
+
+    __slots__ = (
+        "_delivers_empty", "_flush_requested", "_queue", "frames", "is_blocked", "is_finished", "tail",
+    )  # fmt: skip
+
+    def __init__(self, *, delivers_empty: bool) -> None:
+        self._queue: PrioritizedDeque[Any] = PrioritizedDeque()
+        self._delivers_empty = delivers_empty
+        self._flush_requested = False
+        self.tail: Frame | None = None
+        self.frames = 0
+        self.is_finished = False
+        self.is_blocked = False
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    # ---------------------------------------------------------------- adding
+
+    def add_frame(self, batch: Batch, rows: int, *, is_finished: bool) -> bool:
+        """A frame of its own. Returns whether the consumer is to be told."""
+        frame = Frame(batch, rows)
+        self._queue.add(frame)
+        self.frames += 1
+        self.tail = None if is_finished else frame
+        return self.is_news
+
+    def add_event(self, event: Element) -> bool:
+        """Returns as `add_frame`."""
+        self.tail = None
+        self._queue.add(event)
+        return self.is_news
+
+    def takes(self, batch: Batch) -> bool:
+        """Whether the tail can be filled on with this."""
+        tail = self.tail
+        return tail is not None and (not tail.batches or can_join(tail.batches[0], batch))
+
+    def fill(self, batch: Batch, rows: int, limit: int) -> bool:
+        """Into the tail, which is finished at `limit` rows. Returns as `add_frame`."""
+        tail = self.tail
+        assert tail is not None
+        tail.batches.append(batch)
+        tail.rows += rows
+        return tail.rows >= limit and self.finish_tail()
+
+    def finish_tail(self) -> bool:
+        """Returns as `add_frame`: a lone tail becomes the first finished frame; before others nobody waits for it."""
+        if self.tail is None:
+            return False
+        self.tail = None
+        return len(self._queue) == 1 and self.is_news
+
+    def flush(self) -> bool:
+        """Show the tail's rows. Returns as `add_frame`."""
+        size = len(self._queue)
+        if size == 0 or self._flush_requested:
+            return False
+        head = self._queue.peek()
+        is_empty = size == 1 and type(head) is Frame and not head.batches
+        self._flush_requested = not is_empty
+        # Of several the consumer has been told, at the latest when the second one came.
+        return size == 1 and not is_empty and not self.is_blocked
+
+    @property
+    def is_news(self) -> bool:
+        """The count of finished frames, as the consumer is told of them, is one."""
+        return not self._flush_requested and not self.is_blocked and self._finished_count() == 1
+
+    def _finished_count(self) -> int:
+        """The last one counts only when it is alone and finished."""
+        size = len(self._queue)
+        if size == 1 and self.tail is None:
+            return 1
+        return size - 1 if size > 1 else 0
+
+    # ---------------------------------------------------------------- priority
+
+    def add_priority(self, event: Element) -> list[Batch]:
+        """Before all without priority. Returns the data that is overtaken, which stays where it is."""
+        self.tail = None
+        self._queue.add_priority(event)
+        return _batches_of(islice(self._queue, self._queue.priority_count, None))
+
+    def replace_by_priority(self, event: object, replacement: Element) -> list[Batch]:
+        """Take an event out, put another one before all without priority. Returns the data it was behind."""
+        before = _batches_of(_until(self._queue, event))
+        self._queue.remove(event)
+        self._queue.add_priority(replacement)
+        return before
+
+    @property
+    def is_first_priority(self) -> bool:
+        """The consumer is to be told of the element with priority that has just come."""
+        return self._queue.priority_count == 1 and not self.is_blocked
+
+    # ---------------------------------------------------------------- taking
+
+    def take(self) -> Any:
+        """The next event, or the batches of the next frame; None for now."""
+        queue = self._queue
+        while not self.is_blocked:
+            head = queue.peek()
+            if head is None:
+                self._flush_requested = False
+                return None
+            if len(queue) == 1:
+                self._flush_requested = False
+            if type(head) is not Frame:
+                queue.poll()
+                self.is_blocked = getattr(head, "blocks_upstream", False)
+                return head
+            batches, head.batches, head.rows = head.batches, [], 0
+            if head is self.tail:  # what has been written so far; it goes on being filled
+                return batches or None
+            queue.poll()
+            self.frames -= 1
+            if batches or self._delivers_empty:
+                return batches or [RowBatch([])]
+        return None
+
+    def resume(self) -> None:
+        """Raises: EngineBug: nothing is blocked."""
+        if not self.is_blocked:
+            raise EngineBug("a subpartition is to go on behind a barrier, but is not blocked")
+        self.is_blocked = False
+
+    @property
+    def backlog(self) -> int:
+        """Frames of data that a consumer can count on; the last one only when it is flushed or followed."""
+        if self.is_blocked or not self._queue:
+            return 0
+        is_all = self._flush_requested or self.is_finished
+        if is_all or type(self._queue.peek_last()) is not Frame:
+            return self.frames
+        return max(self.frames - 1, 0)
+
+    @property
+    def next_type(self) -> NextType:
+        """What the next `take` would give, partly filled frames only when they are flushed."""
+        if self.is_blocked or not (self._flush_requested or self._finished_count()):
+            return NextType.NONE
+        head = self._queue.peek()
+        if type(head) is Frame:
+            return NextType.DATA
+        if head is None:
+            return NextType.NONE
+        return NextType.PRIORITY_EVENT if self._queue.priority_count else NextType.EVENT
+
+    @property
+    def waiting(self) -> int:
+        """Everything but a frame that is still being filled."""
+        return len(self._queue) - (self.tail is not None)
+
+    def clear(self) -> int:
+        """Drop everything. Returns the frames of data that were here."""
+        self._queue.clear()
+        self.tail = None
+        dropped, self.frames = self.frames, 0
+        return dropped
+
+
+def _batches_of(entries: Iterable[Any]) -> list[Batch]:
+    return [concat(entry.batches) for entry in entries if type(entry) is Frame and entry.batches]
+
+
+def _until(queue: Iterable[Any], event: object) -> Iterable[Any]:
+    for entry in queue:
+        if entry is event:
+            return
+        yield entry

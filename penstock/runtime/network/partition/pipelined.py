@@ -1,0 +1,388 @@
+"""PipelinedSubpartition: a queue in memory towards one consumer, which reads it once and meanwhile.
+
+Knows no thread, socket or checkpoint; the lock comes from the host. Source: Flink PipelinedSubpartition and
+its view (spec 2.5, 2.6). Differs: a buffer is a frame of whole records: batches that are joined when they are
+taken. The unfinished tail is the frame that is still being filled. What is full is visible at once.
+
+Elements that steer the queue are told by their attributes, so that barriers need no change here:
+`has_priority`, `blocks_upstream`, `is_timeoutable`; a barrier has a `checkpoint_id` and, when it can be timed
+out, `as_unaligned()`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from penstock.model.errors import EngineBug, PartitionConnectionError, ProducerFailed
+from penstock.runtime.codecs.codec import concat
+from penstock.runtime.elements import Batch, ColumnBatch, Element, EndOfPartition
+from penstock.runtime.network.network_memory import LocalBufferPool
+from penstock.runtime.network.partition.frame_queue import FrameQueue
+from penstock.runtime.network.partition.row_size import RowSize
+from penstock.runtime.network.partition.subpartition import (
+    REFUSED,
+    BufferAccount,
+    Lock,
+    Marks,
+    OutputState,
+    SubpartitionOwner,
+)
+from penstock.runtime.network.subpartition_view import NextType, Polled, ViewListener
+
+MAX_QUEUED: Final = 4
+"""Finished frames that wait in one subpartition before the producer is blocked. Few: what is in flight should stay in
+the processor's cache (measured on word count: 16 give 1.2 M words/s, 8 give 2.3 M, 4 give 2.6 M)."""
+MAX_ROWS_PER_FRAME: Final = 2048
+_COLUMN_ROWS_DIRECT: Final = (
+    1024  # a column batch of this size goes as it is: joining would copy it
+)
+
+
+class PipelinedSubpartition:
+    """`write`, `add`, `flush`, `finish` on the producer's thread; its view on the consumer's; `release` on any."""
+
+    __slots__ = (
+        "_full", "_listener", "_lock", "_owner", "_pending", "_queue", "_sequence", "_timeoutable", "_view",
+        "index", "is_released", "output_state", "pool", "records", "sizes",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        index: int,
+        owner: SubpartitionOwner,
+        marks: Marks,
+        lock: Lock,
+        frame_bytes: int,
+        *,
+        delivers_empty: bool = False,
+    ) -> None:
+        """`marks`: where this one puts its index; `delivers_empty`: the consumer has no buffers of its own
+        and must learn of every frame, also of one whose rows have all gone before it was finished.
+        """
+        self.index = index
+        self.records = 0
+        self.is_released = False
+        self.sizes = RowSize(frame_bytes, MAX_ROWS_PER_FRAME)
+        self.output_state: OutputState | None = None
+        self.pool: BufferAccount | None = None
+        self._owner = owner
+        self._full = marks.full
+        self._pending = marks.pending
+        self._lock = lock
+        self._queue = FrameQueue(delivers_empty=delivers_empty)
+        self._sequence = 0
+        self._view: PipelinedSubpartitionView | None = None
+        self._listener: ViewListener | None = None
+        self._timeoutable: Any = None
+
+    def use_pool(self, pool: LocalBufferPool) -> None:
+        self.pool = pool
+        self.sizes.limit(pool.buffer_bytes)
+
+    def limit_frames(self, frame_bytes: int) -> None:
+        self.sizes.limit(frame_bytes)
+
+    # -------------------------------------------------------------- producer's side
+
+    def write(self, batch: Batch) -> None:
+        rows = len(batch)
+        if not rows:
+            return
+        self.records += rows
+        sizes = self.sizes
+        if self._queue.tail is None or rows >= sizes.frame_rows:
+            sizes.sample(batch)
+        if rows <= sizes.frame_rows:
+            self._write(batch, rows, is_whole=rows == sizes.frame_rows)
+            return
+        for piece in sizes.pieces(batch):
+            self._write(piece, len(piece), is_whole=True)
+
+    def _write(self, batch: Batch, rows: int, *, is_whole: bool) -> None:
+        """`is_whole`: nothing is to be joined to it."""
+        is_whole = is_whole or (rows >= _COLUMN_ROWS_DIRECT and type(batch) is ColumnBatch)
+        queue = self._queue
+        with self._lock:
+            if queue.is_finished or self.is_released:
+                return
+            if not is_whole and queue.takes(batch):
+                is_news = queue.fill(batch, rows, self.sizes.frame_rows)
+            else:
+                is_news = self._add_frame(batch, rows, is_finished=is_whole)
+            self._watch_bound()
+        if not is_whole:
+            self._pending.add(self.index)
+        if is_news and self._listener is not None:
+            self._listener.notify_data()
+
+    def add(self, event: Element) -> int:
+        """An event: at the tail, or before all without priority if it has it."""
+        if getattr(event, "has_priority", False):
+            return self._add_priority(event)
+        replaced = None
+        with self._lock:
+            if self._queue.is_finished or self.is_released:
+                return REFUSED
+            is_news = self._queue.add_event(event)
+            self._watch_bound()
+            if getattr(event, "is_timeoutable", False):
+                replaced, self._timeoutable = self._timeoutable, event
+        self._fail_in_flight(replaced, "a newer checkpoint came before it got through")
+        if is_news and self._listener is not None:
+            self._listener.notify_data()
+        return self.sizes.frame_bytes
+
+    def add_frame(self, batch: Batch, *, is_finished: bool) -> int:
+        """A frame of its own, behind a tail that is finished by that. Returns as `add`."""
+        rows = len(batch)
+        with self._lock:
+            if self._queue.is_finished or self.is_released:
+                return REFUSED
+            self.records += rows
+            is_news = self._add_frame(batch, rows, is_finished=is_finished)
+            self._watch_bound()
+        if is_news and self._listener is not None:
+            self._listener.notify_data()
+        return self.sizes.frame_bytes
+
+    def finish_tail(self) -> None:
+        """The frame being filled is closed: what is written next starts another."""
+        with self._lock:
+            is_news = self._queue.finish_tail()
+            self._watch_bound()
+        if is_news and self._listener is not None:
+            self._listener.notify_data()
+
+    def finish(self) -> None:
+        with self._lock:
+            if self._queue.is_finished or self.is_released:
+                return
+            self._queue.add_event(EndOfPartition())
+            self._queue.is_finished = True
+            self._watch_bound()
+        if self._listener is not None:
+            self._listener.notify_data()
+
+    def flush(self) -> None:
+        """Make the rows of the unfinished tail visible. Without any nothing happens."""
+        with self._lock:
+            is_news = self._queue.flush()
+        if is_news and self._listener is not None:
+            self._listener.notify_data()
+
+    def _add_frame(self, batch: Batch, rows: int, *, is_finished: bool) -> bool:
+        if self.pool is not None:
+            self.pool.take(self.index)
+        return self._queue.add_frame(batch, rows, is_finished=is_finished)
+
+    def _watch_bound(self) -> None:
+        if self._queue.waiting >= MAX_QUEUED:
+            self._full.add(self.index)
+
+    # -------------------------------------------------------------- priority
+
+    def _add_priority(self, event: Element) -> int:
+        queue = self._queue
+        with self._lock:
+            if queue.is_finished or self.is_released:
+                return REFUSED
+            overtaken = queue.add_priority(event)
+            self._watch_bound()
+            sequence, is_first, is_news = self._sequence, queue.is_first_priority, queue.is_news
+        if self.output_state is not None and hasattr(event, "checkpoint_id"):
+            self.output_state.complete(event.checkpoint_id, self.index, overtaken)
+        if self._listener is not None:
+            if is_first:
+                self._listener.notify_priority(sequence)
+            if is_news:
+                self._listener.notify_data()
+        return self.sizes.frame_bytes
+
+    def time_out_barrier(self, checkpoint_id: int) -> None:
+        """The aligned barrier of this checkpoint has waited too long: it goes on as an unaligned one, ahead
+        of the data before it. Nothing happens when it has gone in its turn.
+        """
+        with self._lock:
+            barrier = self._timeoutable
+            if barrier is None or barrier.checkpoint_id != checkpoint_id:
+                return
+            self._timeoutable = None
+            before = self._queue.replace_by_priority(barrier, barrier.as_unaligned())
+            sequence, is_first = self._sequence, self._queue.is_first_priority
+        if self.output_state is not None:
+            self.output_state.complete(checkpoint_id, self.index, before)
+        if is_first and self._listener is not None:
+            self._listener.notify_priority(sequence)
+
+    def abort_checkpoint(self, checkpoint_id: int, cause: str) -> None:
+        """Nobody waits any more for what the barrier of this checkpoint would overtake."""
+        with self._lock:
+            barrier = self._timeoutable
+            if barrier is None or barrier.checkpoint_id != checkpoint_id:
+                return
+            self._timeoutable = None
+        self._fail_in_flight(barrier, cause)
+
+    def _fail_in_flight(self, barrier: Any, cause: str) -> None:
+        if barrier is not None and self.output_state is not None:
+            self.output_state.fail(barrier.checkpoint_id, self.index, cause)
+
+    # -------------------------------------------------------------- consumer's side
+
+    def create_view(
+        self, listener: ViewListener, *, is_encoded: bool = False
+    ) -> PipelinedSubpartitionView:
+        """The one consumer. Is told nothing by this: it looks once by itself. Nothing is encoded here.
+
+        Raises: EngineBug: there is or was one. PartitionConnectionError: the partition is released.
+        """
+        with self._lock:
+            if self._view is not None:
+                raise EngineBug(
+                    f"subpartition {self.index} can be consumed only once; it has a consumer"
+                )
+            if self.is_released:
+                raise PartitionConnectionError(
+                    f"subpartition {self.index} cannot be read: it was released before it was asked for"
+                )
+            self._view = PipelinedSubpartitionView(self)
+            self._listener = listener
+            return self._view
+
+    def poll(self) -> Polled | None:
+        """For the view: next element, or None for now."""
+        queue, through = self._queue, None
+        with self._lock:
+            frames = queue.frames
+            taken = queue.take()
+            emptied = frames - queue.frames
+            has_room = self.index in self._full and queue.waiting < MAX_QUEUED
+            if has_room:
+                self._full.discard(self.index)
+            if taken is not None:
+                polled = Polled(taken, queue.backlog, queue.next_type, self._sequence)
+                self._sequence = (self._sequence + 1) & 0xFFFFFFFF
+                if taken is self._timeoutable:
+                    through, self._timeoutable = taken, None
+        self._recycle(emptied)
+        if has_room:
+            self._owner.on_room(self.index)
+        if taken is None:
+            return None
+        if type(taken) is list:
+            polled.element = concat(taken)
+        elif through is not None and self.output_state is not None:
+            self.output_state.complete(through.checkpoint_id, self.index, ())
+        return polled
+
+    def is_available(self, *, has_credit: bool) -> bool:
+        """For the view: whether a poll would give something that may be sent."""
+        with self._lock:
+            kind = self._queue.next_type
+        return kind is not NextType.NONE and (has_credit or kind is not NextType.DATA)
+
+    def resume(self) -> None:
+        """For the view: go on behind an element that blocks. Raises: EngineBug: nothing is blocked."""
+        with self._lock:
+            self._queue.resume()
+
+    @property
+    def backlog(self) -> int:
+        """Frames of data that a consumer can count on."""
+        with self._lock:
+            return self._queue.backlog
+
+    @property
+    def has_priority(self) -> bool:
+        """What comes next overtakes all the rest."""
+        return self._queue.next_type is NextType.PRIORITY_EVENT
+
+    @property
+    def is_blocked(self) -> bool:
+        """An element that blocks has been taken, and the consumer has not gone on."""
+        return self._queue.is_blocked
+
+    @property
+    def queued(self) -> int:
+        """Everything in the queue, events and the unfinished tail too."""
+        return len(self._queue)
+
+    # -------------------------------------------------------------- the end
+
+    def release(self, failure: str | None = None) -> None:
+        with self._lock:
+            if self.is_released:
+                return
+            self.is_released = True
+            dropped = self._queue.clear()
+            self._full.discard(self.index)
+            view, barrier, self._timeoutable = self._view, self._timeoutable, None
+        self._recycle(dropped)
+        self._fail_in_flight(barrier, "the partition was released")
+        if view is not None and failure is not None:
+            view.failure = failure
+            if self._listener is not None:
+                self._listener.notify_data()
+        self._owner.on_room(self.index)
+
+    def _recycle(self, frames: int) -> None:
+        if frames and self.pool is not None:
+            for _ in range(frames):
+                self.pool.recycle(self.index)
+
+    def on_all_records_read(self) -> None:
+        """For the view: no record is on its way any more."""
+        self._owner.on_all_records_read(self.index)
+
+    def on_view_released(self) -> None:
+        """For the view, once: nobody reads on, so nothing is kept and the producer is not held up."""
+        self.release()
+        self._owner.on_consumed(self.index)
+
+
+class PipelinedSubpartitionView:
+    """The one consumer's reading. Source: Flink PipelinedSubpartitionView."""
+
+    __slots__ = ("_is_released", "_parent", "failure")
+
+    def __init__(self, parent: PipelinedSubpartition) -> None:
+        self._parent = parent
+        self._is_released = False
+        self.failure: str | None = None
+
+    @property
+    def frame_bytes(self) -> int:
+        return self._parent.sizes.frame_bytes
+
+    @property
+    def has_priority(self) -> bool:
+        return self._parent.has_priority
+
+    def measured(self, rows: int, size: int) -> None:
+        self._parent.sizes.measured(rows, size)
+
+    def poll(self) -> Polled | None:
+        if self.failure is not None:
+            raise ProducerFailed(f"the producer failed: {self.failure}")
+        return self._parent.poll()
+
+    def is_available(self, *, has_credit: bool) -> bool:
+        """A failure is news as well: the next `poll` raises it."""
+        return self.failure is not None or self._parent.is_available(has_credit=has_credit)
+
+    def resume(self) -> None:
+        self._parent.resume()
+
+    def acknowledge_all_records(self) -> None:
+        self._parent.on_all_records_read()
+
+    def new_buffer_size(self, frame_bytes: int) -> None:
+        self._parent.sizes.set_frame_bytes(frame_bytes)
+
+    def disconnect(self) -> None:
+        """Not consumed: its producer must not count as finished by this."""
+
+    def release(self) -> None:
+        if not self._is_released:
+            self._is_released = True
+            self._parent.on_view_released()

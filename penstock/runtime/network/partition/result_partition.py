@@ -1,0 +1,326 @@
+"""ResultPartition: what one attempt of a task produces of one data set, a subpartition for each consumer.
+
+Knows no subpartition's inside and no thread: who waits is woken by a callable, who looks partitions up is told
+through `PartitionManager`. Source: Flink ResultPartition, PipelinedResultPartition, ResultPartitionWriter (spec
+2.2). Differs: what is released on consumption and what by the scheduler is told by the type, not by a subclass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import Final, Protocol
+
+from penstock.model.errors import EngineBug
+from penstock.model.graph.chain import ChainedOperator
+from penstock.model.graph.job_graph import ResultPartitionType
+from penstock.model.ids import ResultPartitionId
+from penstock.runtime.elements import CheckpointBarrier, Element, EndOfData
+from penstock.runtime.network.network_memory import (
+    LocalBufferPool,
+    NetworkMemory,
+    PoolLimits,
+    output_buffers,
+)
+from penstock.runtime.network.network_settings import NetworkSettings
+from penstock.runtime.network.partition.blocking import BlockingFormat, BoundedBlockingSubpartition
+from penstock.runtime.network.partition.bounded_data import BoundedData
+from penstock.runtime.network.partition.pipelined import PipelinedSubpartition
+from penstock.runtime.network.partition.release import ReleaseOnConsumption
+from penstock.runtime.network.partition.subpartition import FrameView, Lock, Marks, Subpartition
+from penstock.runtime.network.subpartition_view import ViewListener
+
+MakeLock = Callable[[], Lock]
+NO_LOCK: Final[MakeLock] = nullcontext
+
+
+class PartitionManager(Protocol):
+    """Where consumers find partitions. Source: Flink ResultPartitionManager."""
+
+    def register(self, partition: ResultPartition) -> None:
+        """Raises: EngineBug: it was shut down, or has this partition already."""
+        ...
+
+    def release(self, partition_id: ResultPartitionId, failure: str | None = None) -> None:
+        """Forget it and release it; nothing happens to an unknown one."""
+        ...
+
+
+class MakePool(Protocol):
+    """Asks the network memory for a pool of this partition's size. Raises: InsufficientBuffers."""
+
+    def __call__(
+        self, on_available: Callable[[], None], on_resize: Callable[[], None]
+    ) -> LocalBufferPool: ...
+
+
+class ResultPartition:
+    """`setup`, then written by one thread until `finish`; `close` when the task ends, however it ends.
+
+    `may_be_overtaken`: its data, by barriers; False: they keep their turn on this edge. `tell_read_whole`: called on any thread
+    when no record is on its way any more.
+    """
+
+    def __init__(
+        self,
+        partition_id: ResultPartitionId,
+        result_type: ResultPartitionType,
+        producer_wake: Callable[[], None],
+        lock: Lock,
+    ) -> None:
+        self.partition_id = partition_id
+        self.result_type = result_type
+        self.subpartitions: Sequence[Subpartition] = ()
+        self.producer: ChainedOperator | None = None
+        self.failure: str | None = None
+        self.marks = Marks()
+        self.is_finished = False
+        self.is_released = False
+        self.may_be_overtaken = True
+        self.remote_bytes_out = 0
+        self._producer_wake = producer_wake
+        self._lock = lock
+        self._manager: PartitionManager | None = None
+        self._pool: LocalBufferPool | None = None
+        self._users: ReleaseOnConsumption | None = None
+        self._has_ended_data = False
+        self._readers_at_end: set[int] = set()
+        self.tell_read_whole: Callable[[], None] = _wake_nobody
+
+    def setup(self, manager: PartitionManager, make_pool: MakePool | None = None) -> None:
+        """Get buffers, then become known to consumers. `make_pool` None: without a bound by memory.
+
+        Raises: EngineBug: it was set up before. InsufficientBuffers.
+        """
+        if self._manager is not None:
+            raise EngineBug(f"partition {self.partition_id} was set up twice")
+        self._manager = manager
+        if not self.result_type.is_released_by_scheduler:
+            self._users = ReleaseOnConsumption(len(self.subpartitions))
+        if make_pool is not None:
+            self._pool = make_pool(self._producer_wake, self._resize)
+            for subpartition in self.subpartitions:
+                subpartition.use_pool(self._pool)
+        manager.register(self)
+
+    def _resize(self) -> None:
+        """The pool's buffers have another size. Any thread."""
+        if self._pool is not None:
+            for subpartition in self.subpartitions:
+                subpartition.limit_frames(self._pool.buffer_bytes)
+
+    # ------------------------------------------------------------------ writing
+
+    @property
+    def is_available(self) -> bool:
+        """Room in every subpartition, and a buffer. Without it the producer must suspend (nothing is dropped if
+        it does not).
+        """
+        return not self.marks.full and (self._pool is None or self._pool.is_available)
+
+    def flush(self) -> None:
+        """Show consumers what is gathered for them."""
+        pending = self.marks.pending
+        if pending:
+            for index in pending:
+                self.subpartitions[index].flush()
+            pending.clear()
+
+    def broadcast_event(self, event: Element) -> None:
+        """To every consumer, behind all that was written before, or ahead of that. Raises: EngineBug: it is finished."""
+        if self.is_finished:
+            raise EngineBug(f"partition {self.partition_id} is finished, but {event!r} is written")
+        if isinstance(event, CheckpointBarrier) and not self.may_be_overtaken:
+            event = event.as_forced_aligned()
+        for subpartition in self.subpartitions:
+            subpartition.add(event)
+
+    def notify_end_of_data(self, end: EndOfData) -> None:
+        """No more records; a second call does nothing."""
+        if not self._has_ended_data:
+            self._has_ended_data = True
+            self.broadcast_event(end)
+
+    def finish(self) -> None:
+        """Nothing more will be written. Raises: EngineBug: it is finished."""
+        if self.is_finished:
+            raise EngineBug(f"partition {self.partition_id} was finished twice")
+        self.is_finished = True
+        for subpartition in self.subpartitions:
+            subpartition.finish()
+
+    @property
+    def queued(self) -> int:
+        """Frames and events that consumers have not taken; none of a partition that lies in a file."""
+        return sum(subpartition.queued for subpartition in self.subpartitions)
+
+    def count_remote_bytes(self, size: int) -> None:
+        """Bytes of one frame that left over a socket."""
+        self.remote_bytes_out += size
+
+    # ------------------------------------------------------------------ reading
+
+    def create_view(
+        self, subpartition: int, listener: ViewListener, *, is_encoded: bool = False
+    ) -> FrameView:
+        """`is_encoded`: frames that are encoded already may come as they are.
+
+        Raises: EngineBug: it can be read once and has a reader. PartitionNotFound: its data is gone.
+        PartitionConnectionError: it was released.
+        """
+        return self.subpartitions[subpartition].create_view(listener, is_encoded=is_encoded)
+
+    @property
+    def is_consumed(self) -> bool:
+        """Nobody has to wait for it: every consumer has let go, or it lives without its task."""
+        if self.result_type.is_released_by_scheduler:
+            return True
+        return all(subpartition.is_released for subpartition in self.subpartitions)
+
+    @property
+    def is_read_whole(self) -> bool:
+        """Nobody has to wait for it: every consumer has read the last record, or has let go, or it lives without its task."""
+        if self.result_type.is_released_by_scheduler:
+            return True
+        return len(self._readers_at_end) == len(self.subpartitions)
+
+    def on_all_records_read(self, index: int) -> None:
+        """A consumer has read the last record. From subpartitions."""
+        with self._lock:
+            is_news = index not in self._readers_at_end
+            self._readers_at_end.add(index)
+            is_last = len(self._readers_at_end) == len(self.subpartitions)
+        if is_news and is_last:
+            self.tell_read_whole()
+
+    def on_consumed(self, index: int) -> None:
+        """A consumer has let go; the last user releases the partition. From subpartitions."""
+        self.on_all_records_read(index)
+        users = self._users
+        if users is None:
+            return
+        with self._lock:
+            is_last = users.consumed(index)
+        self._release_if(is_last=is_last)
+
+    def on_room(self, index: int) -> None:
+        """A full subpartition can take more. From subpartitions."""
+        if not self.marks.full:
+            self._producer_wake()
+
+    # ------------------------------------------------------------------ the end
+
+    def close(self) -> None:
+        """The task has ended: it uses the partition no more."""
+        users = self._users
+        if users is None:
+            return
+        with self._lock:
+            is_last = users.closed_by_producer()
+        self._release_if(is_last=is_last)
+
+    def fail(self, failure: str | None) -> None:
+        """The attempt did not finish: consumers see "producer failed", if there is a `failure`."""
+        if self._manager is not None:
+            self._manager.release(self.partition_id, failure)
+        self.release(failure)
+
+    def release(self, failure: str | None = None) -> None:
+        """Drop everything. The first call counts."""
+        with self._lock:
+            if self.is_released:
+                return
+            self.is_released = True
+        self.failure = failure
+        for subpartition in self.subpartitions:
+            subpartition.release(failure)
+        if self._pool is not None:
+            self._pool.destroy()
+
+    def _release_if(self, *, is_last: bool) -> None:
+        if is_last and self._manager is not None:
+            self._manager.release(self.partition_id)
+
+
+def pipelined_partition(
+    partition_id: ResultPartitionId,
+    subpartitions: int,
+    frame_bytes: int,
+    producer_wake: Callable[[], None],
+    make_lock: MakeLock = NO_LOCK,
+    result_type: ResultPartitionType = ResultPartitionType.PIPELINED_BOUNDED,
+    *,
+    delivers_empty: bool = False,
+) -> ResultPartition:
+    """A partition in memory that is read once, while it is written.
+
+    Args: frame_bytes: how large frames should be. make_lock: called once for each subpartition and once for
+    the partition; the default is for one thread only. delivers_empty: consumers have no buffers of their own, and
+    got one for each frame that they heard of.
+    """
+    partition = ResultPartition(partition_id, result_type, producer_wake, make_lock())
+    partition.subpartitions = [
+        PipelinedSubpartition(
+            index,
+            partition,
+            partition.marks,
+            make_lock(),
+            frame_bytes,
+            delivers_empty=delivers_empty,
+        )
+        for index in range(subpartitions)
+    ]
+    return partition
+
+
+def blocking_partition(
+    partition_id: ResultPartitionId,
+    subpartitions: int,
+    make_data: Callable[[], BoundedData],
+    blocking_format: BlockingFormat,
+    make_lock: MakeLock = NO_LOCK,
+    result_type: ResultPartitionType = ResultPartitionType.BLOCKING,
+) -> ResultPartition:
+    """A partition in files that is read when it is complete, any number of times.
+
+    Args: make_data: called once for each subpartition. Raises: ResultWriteError: a file cannot be made.
+    """
+    partition = ResultPartition(partition_id, result_type, _wake_nobody, make_lock())
+    made: list[BoundedBlockingSubpartition] = []
+    partition.subpartitions = made
+    try:
+        for index in range(subpartitions):
+            lock = make_lock()
+            made.append(
+                BoundedBlockingSubpartition(index, partition, make_data(), lock, blocking_format)
+            )
+    except BaseException:
+        partition.release()
+        raise
+    return partition
+
+
+def _wake_nobody() -> None:
+    """Nobody waits for a consumer: who writes to a file never does."""
+
+
+def pool_of(
+    partition: ResultPartition, memory: NetworkMemory, network: NetworkSettings
+) -> MakePool:
+    """What `setup` asks for the partition's buffers: as many as its type and its subpartitions say."""
+    subpartitions = len(partition.subpartitions)
+    required, maximum = output_buffers(
+        subpartitions,
+        is_bounded=partition.result_type.has_bounded_buffers,
+        per_channel=network.buffers_per_channel,
+        floating=network.floating_per_gate,
+    )
+    limits = PoolLimits(
+        required,
+        maximum,
+        subpartitions,
+        per_subpartition=network.max_per_subpartition,
+        overdraft=network.max_overdraft,
+    )
+    return partial(memory.create_pool, limits)

@@ -1,0 +1,1 @@
+"""Operators that wait for calls: their queue, their retries."""

@@ -1,0 +1,331 @@
+"""AsyncWaitOperator: a user's async function on many records at once, with order, timeout and retries.
+
+Calls run away from the mailbox thread (`OperatorContext.async_calls`); their outcomes come as mails and ring the
+operator's timer, so that everything is emitted and every user error raised where other timers fire. Records that the
+queue has no room for wait in a backlog, and the operator takes no input until it is empty: the mailbox is never blocked.
+Heads its chain, because only a head can refuse input. Knows no thread and no event loop.
+Source: Flink AsyncWaitOperator, PyFlink's async functions; differs: as said, and at the end of the input retries go on
+with their delays (Flink's Java operator makes one last attempt at once, which leaves a bounded job without retries).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import Any, Final
+
+import numpy as np
+
+from penstock.model.checkpoints import RedistributionMode
+from penstock.model.errors import EngineBug
+from penstock.runtime.context import UserFunction
+from penstock.runtime.elements import (
+    NO_TIMESTAMP,
+    Batch,
+    Element,
+    LatencyMarker,
+    RowBatch,
+    Watermark,
+    WatermarkStatus,
+)
+from penstock.runtime.operator import MAX_EMIT, AsyncCalls, Emitted, OperatorContext, Outcome
+from penstock.runtime.operators.asynchronous.queue import AsyncQueue, OrderedQueue, UnorderedQueue
+from penstock.runtime.operators.asynchronous.retry import AsyncRetryStrategy, NoRetryStrategy
+from penstock.runtime.operators.stateless import FunctionOperator, rows_of, short_repr
+from penstock.runtime.records.emissions import own_copy
+from penstock.runtime.state.snapshot import ListPart, OperatorSnapshot
+
+ELEMENTS: Final = "elements"
+_NO_RECORD: Final = object()
+_COMPACT_ABOVE: Final = 1024
+
+
+@dataclass(slots=True)
+class _Record:
+    """A record under way. `attempts` counts from 1; `retry_ms`: when the next attempt is due."""
+
+    value: Any
+    stamp: int
+    attempts: int = 1
+    retry_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncSettings:
+    """`timeout_ms` 0: none; over all attempts of a record. `capacity`: entries under way at once."""
+
+    timeout_ms: int
+    capacity: int = 100
+    is_ordered: bool = True
+
+    def __post_init__(self) -> None:
+        if self.timeout_ms < 0 or self.capacity < 1:
+            raise ValueError(
+                "an async function needs a timeout of 0 ms (none) or more and a capacity of at least 1, got "
+                f"{self.timeout_ms} ms and {self.capacity}"
+            )
+
+
+class AsyncWaitOperator(FunctionOperator):
+    """`function.call(value)` gives a list of results; the owner's `timeout(value)` too, when it is too late."""
+
+    def __init__(
+        self,
+        function: UserFunction,
+        settings: AsyncSettings,
+        retry: AsyncRetryStrategy | None = None,
+    ) -> None:
+        super().__init__(function)
+        self.settings = settings
+        self.retry = retry or NoRetryStrategy()
+        self._restored: list[Any] = []
+
+    def open(self, context: OperatorContext) -> None:
+        if context.async_calls is None:
+            raise EngineBug("an async operator was opened where nothing runs its calls")
+        self._timers = context.timers
+        self._calls: AsyncCalls = context.async_calls
+        super().open(context)
+        self._calls.open(self.function.call, self._on_outcomes, self.settings.capacity)
+        self._queue: AsyncQueue = OrderedQueue() if self.settings.is_ordered else UnorderedQueue()
+        self._records: dict[int, _Record] = {}
+        self._running: set[int] = set()
+        self._due: list[tuple[int, int, bool]] = []  # (when, record, whether for another attempt)
+        self._outcomes: deque[Outcome] = deque()
+        self._numbers = 0
+        self._current: Any = _NO_RECORD
+        self._backlog: deque[tuple[Any, int] | Element] = deque(self._restored)
+        self._admit()
+        if self._restored:
+            context.timers.schedule(context.timers.now_ms())  # an event at the front may leave
+        self._restored = []
+
+    # ------------------------------------------------------------------ what comes in
+
+    @property
+    def takes_input(self) -> bool:  # type: ignore[override] # a fact, not a choice of the class
+        return not self._backlog
+
+    @property
+    def is_drained(self) -> bool:  # type: ignore[override]
+        return not self._backlog and not len(self._queue)
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        rows = rows_of(batch)
+        stamps = rows.timestamps
+        every = [NO_TIMESTAMP] * len(rows.values) if stamps is None else stamps.tolist()
+        self._backlog.extend(zip(rows.values, every, strict=True))
+        self._admit()
+        return ()
+
+    def process_watermark(self, watermark: Watermark, input_index: int) -> Emitted:
+        return self._event(watermark)
+
+    def process_status(self, status: WatermarkStatus, input_index: int) -> Emitted:
+        return self._event(status)
+
+    def process_latency_marker(self, marker: LatencyMarker) -> Emitted:
+        return self._event(marker)
+
+    def close(self) -> None:
+        if self._is_open:
+            self._calls.close()
+        super().close()
+
+    def failing_record(self) -> str | None:
+        return None if self._current is _NO_RECORD else short_repr(self._current)
+
+    def snapshot(self) -> OperatorSnapshot:
+        """Records whose results have not left, and the events between them: all are taken in anew."""
+        inside = [
+            (self._records[entry].value, self._records[entry].stamp)
+            if isinstance(entry, int)
+            else entry
+            for entry in self._queue.entries()
+        ]
+        kept = [*inside, *self._backlog]
+        elements = [one for one in kept if not isinstance(one, LatencyMarker)]
+        return OperatorSnapshot(lists={ELEMENTS: ListPart(RedistributionMode.SPLIT, elements)})
+
+    def restore(self, snapshot: OperatorSnapshot) -> None:
+        self._restored = list(snapshot.elements(ELEMENTS))
+
+    def _event(self, event: Element) -> Emitted:
+        if self.is_drained:
+            return (event,)
+        self._backlog.append(event)
+        self._admit()
+        return self._ready()
+
+    def _admit(self) -> bool:
+        """From the backlog into the queue, as far as there is room; calls are started together.
+
+        Returns: whether an event went in, which may leave without any call.
+        """
+        has_event = False
+        started: list[tuple[int, Any]] = []
+        backlog, queue = self._backlog, self._queue
+        room = self.settings.capacity - len(queue)
+        while backlog and room > 0:
+            room -= 1
+            entry = backlog.popleft()
+            if not isinstance(entry, tuple):
+                queue.put_event(entry)
+                has_event = True
+                continue
+            self._numbers += 1
+            self._records[self._numbers] = _Record(*entry)
+            queue.put(self._numbers)
+            started.append((self._numbers, entry[0]))
+        if started:
+            self._start(started)
+            if self.settings.timeout_ms:
+                deadline = self._timers.now_ms() + self.settings.timeout_ms
+                for number, _ in started:
+                    heappush(self._due, (deadline, number, False))
+        self._schedule()
+        return has_event
+
+    def _start(self, calls: Sequence[tuple[int, Any]]) -> None:
+        self._running.update(number for number, _ in calls)
+        self._calls.submit(calls)
+
+    # ------------------------------------------------------------------ what became of calls
+
+    def _on_outcomes(self, outcomes: Sequence[Outcome]) -> None:
+        """A mail, between two slices: looked at when the timer rings, which is at once."""
+        self._outcomes.extend(outcomes)
+        self._schedule()
+
+    def on_processing_time(self, now_ms: int) -> Emitted:
+        while self._outcomes:
+            self._on_outcome(self._outcomes.popleft(), now_ms)
+        self._on_due(now_ms)
+        yield from self._ready()
+        while self._admit():
+            yield from self._ready()
+
+    def _on_outcome(self, outcome: Outcome, now_ms: int) -> None:
+        record = self._records.get(outcome.number)
+        if record is None or outcome.number not in self._running:
+            return  # timed out since
+        self._running.discard(outcome.number)
+        self._current = record.value
+        if self._asks_for_retry(outcome) and self.retry.can_retry(record.attempts):
+            record.retry_ms = now_ms + self.retry.get_backoff_time_millis(record.attempts)
+            heappush(self._due, (record.retry_ms, outcome.number, True))
+        elif outcome.error is not None:
+            raise outcome.error
+        else:
+            self._queue.complete(outcome.number, _results(outcome.result, "async_invoke"))
+        self._current = _NO_RECORD
+
+    def _asks_for_retry(self, outcome: Outcome) -> bool:
+        predicate = self.retry.get_retry_predicate()
+        if outcome.error is not None:
+            of_error = predicate.exception_predicate()
+            return of_error is not None and bool(of_error(outcome.error))
+        of_result = predicate.result_predicate()
+        return of_result is not None and bool(of_result(outcome.result))
+
+    def _on_due(self, now_ms: int) -> None:
+        """Timeouts and attempts whose time has come; entries of records that are done mean nothing."""
+        again: list[int] = []
+        while self._due and self._due[0][0] <= now_ms:
+            due_ms, number, is_retry = heappop(self._due)
+            record = self._records.get(number)
+            if record is None:
+                continue
+            if not is_retry and self._is_under_way(number, record):
+                self._on_timeout(number, record)
+            elif is_retry and record.retry_ms == due_ms:
+                again.append(number)
+        self._try_again(again)
+
+    def _is_under_way(self, number: int, record: _Record) -> bool:
+        """Not done, so that its timeout matters."""
+        return number in self._running or record.retry_ms is not None
+
+    def _on_timeout(self, number: int, record: _Record) -> None:
+        if number in self._running:  # between two attempts there is no call to cancel
+            self._running.discard(number)
+            self._calls.cancel(number)
+        record.retry_ms = None
+        self._current = record.value
+        timeout = self.function.method("timeout")
+        if timeout is None:
+            raise TimeoutError(
+                f"the async function gave no result within {self.settings.timeout_ms} ms; define timeout(value) "
+                "to give other results instead"
+            )
+        self._queue.complete(number, _results(timeout(record.value), "timeout"))
+        self._current = _NO_RECORD
+
+    def _try_again(self, numbers: Sequence[int]) -> None:
+        calls = []
+        for number in numbers:
+            record = self._records[number]
+            if record.retry_ms is not None:
+                record.attempts += 1
+                record.retry_ms = None
+                calls.append((number, record.value))
+        if calls:
+            self._start(calls)
+
+    # ------------------------------------------------------------------ what goes out
+
+    def _ready(self) -> Iterator[Element]:
+        """Results in batches of about MAX_EMIT, cut where an event stands."""
+        values: list[Any] = []
+        stamps: list[int] = []
+        for ready in self._queue.take():
+            if not isinstance(ready, tuple):
+                yield from _batch(values, stamps)
+                values, stamps = [], []
+                yield ready
+                continue
+            self._collect(ready, values, stamps)
+            if len(values) >= MAX_EMIT:
+                yield from _batch(values, stamps)
+                values, stamps = [], []
+        yield from _batch(values, stamps)
+
+    def _collect(self, ready: tuple[int, list[Any]], values: list[Any], stamps: list[int]) -> None:
+        number, results = ready
+        record = self._records.pop(number)
+        values += results
+        stamps += [record.stamp] * len(results)
+
+    def _schedule(self) -> None:
+        """The one timer: at once for outcomes, else for the next timeout or attempt."""
+        self._forget_due()
+        if self._outcomes:
+            self._timers.schedule(self._timers.now_ms())
+        elif self._due:
+            self._timers.schedule(self._due[0][0])
+
+    def _forget_due(self) -> None:
+        """Timeouts of records that are done: most of them, when calls are fast and the timeout is long."""
+        due, records = self._due, self._records
+        if len(due) > _COMPACT_ABOVE and len(due) > 2 * len(records):
+            due = self._due = [entry for entry in due if entry[1] in records]
+            heapify(due)
+        while due and due[0][1] not in records:
+            heappop(due)
+
+
+def _batch(values: list[Any], stamps: list[int]) -> Iterator[RowBatch]:
+    if values:
+        array = np.array(stamps, np.int64)
+        yield RowBatch(values, None if bool((array == NO_TIMESTAMP).all()) else array)
+
+
+def _results(given: Any, method: str) -> list[Any]:
+    if isinstance(given, list):
+        return list(map(own_copy, given))
+    raise TypeError(
+        f"{method} returned {short_repr(given)} ({type(given).__name__}): expected a list of results, also for "
+        "one ([result]) and for none ([])"
+    )

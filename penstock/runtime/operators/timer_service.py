@@ -1,0 +1,139 @@
+"""InternalTimerService: event-time and processing-time timers per key and namespace.
+
+Fired by time. Knows no clock: the physical timer is a port. Where timers lie is the state backend's matter (`timer_queues`).
+Source: Flink InternalTimerServiceImpl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import Any, Final
+
+from penstock.runtime.elements import MAX_WATERMARK, MIN_WATERMARK
+from penstock.runtime.operator import ProcessingTimers
+from penstock.runtime.state.timer_queues import HeapTimerQueue, TimerQueue
+
+VOID_NAMESPACE: Final = None
+
+
+class TimeDomain(Enum):
+    """Which clock a timer follows."""
+
+    EVENT_TIME = 0
+    PROCESSING_TIME = 1
+
+
+class InternalTimerService:
+    """Both queues of one operator. The caller sets the key context and calls user code itself.
+
+    `due_event` and `due_processing` are generators: a timer registered while one fires, and due, fires
+    in the same pass.
+    """
+
+    def __init__(
+        self,
+        physical: ProcessingTimers,
+        queue_of: Callable[[str], TimerQueue] = lambda _name: HeapTimerQueue(),
+    ) -> None:
+        """`queue_of`: by name, with what was restored; overdue processing timers fire at once."""
+        self.event = queue_of("timers/event")
+        self.processing = queue_of("timers/processing")
+        self.current_watermark = MIN_WATERMARK
+        self._physical = physical
+        self._scheduled: int | None = None
+        self._is_quiesced = False
+        self._schedule_head()
+
+    def now_ms(self) -> int:
+        return self._physical.now_ms()
+
+    def register_event(self, timestamp: int, skey: Any, namespace: Any) -> None:
+        self.event.add(int(timestamp), skey, namespace)
+
+    def delete_event(self, timestamp: int, skey: Any, namespace: Any) -> None:
+        self.event.remove(int(timestamp), skey, namespace)
+
+    def register_processing(self, timestamp: int, skey: Any, namespace: Any) -> None:
+        """Sets the physical timer anew when this one comes first."""
+        timestamp = int(timestamp)
+        if self._is_quiesced:
+            return
+        self.processing.add(timestamp, skey, namespace)
+        if self._scheduled is None or timestamp < self._scheduled:
+            self._schedule(timestamp)
+
+    def delete_processing(self, timestamp: int, skey: Any, namespace: Any) -> None:
+        self.processing.remove(int(timestamp), skey, namespace)
+
+    def due_event(self, watermark: int) -> Iterator[tuple[int, Any, Any]]:
+        """Advance the watermark, then give due timers one by one."""
+        self.current_watermark = watermark
+        pop = self.event.pop_due
+        while (timer := pop(watermark)) is not None:
+            yield timer
+
+    def due_processing(self, now_ms: int) -> Iterator[tuple[int, Any, Any]]:
+        """Timers whose time has fully passed, one by one; then the physical timer is set for the next."""
+        self._scheduled = None
+        pop = self.processing.pop_due
+        while (timer := pop(now_ms - 1)) is not None:
+            yield timer
+        if not self._is_quiesced:
+            self._schedule_head()
+
+    def quiesce(self) -> None:
+        """End of input: pending processing timers are dropped, later ones ignored."""
+        self._is_quiesced = True
+        self.processing.clear()
+        self._physical.cancel()
+
+    def _schedule_head(self) -> None:
+        head = self.processing.head()
+        if head is not None:
+            self._schedule(head)
+
+    def _schedule(self, timestamp: int) -> None:
+        if self._scheduled is not None:
+            self._physical.cancel()
+        self._scheduled = timestamp
+        # A timer for T fires once T has fully passed: one millisecond later, unless it is overdue.
+        self._physical.schedule(physical_due_ms(timestamp, self._physical.now_ms()))
+
+
+class BatchTimerService(InternalTimerService):
+    """In runtime mode BATCH, timers of one key: all fire when it ends, those of event time first; one that is set by one that fires
+    is dropped. Time stands still until then. Source: Flink BatchExecutionInternalTimeService.
+    """
+
+    def due_of_key(self) -> Iterator[tuple[TimeDomain, tuple[int, Any, Any]]]:
+        """All timers of the key that ends."""
+        for timer in self.due_event(MAX_WATERMARK):
+            yield TimeDomain.EVENT_TIME, timer
+        for timer in self.due_processing(MAX_WATERMARK):
+            yield TimeDomain.PROCESSING_TIME, timer
+
+    def begin_key(self) -> None:
+        """What the former key has left is dropped."""
+        self.current_watermark = MIN_WATERMARK
+        if self.event.head() is not None:
+            self.event.clear()
+        if self.processing.head() is not None:
+            self.processing.clear()
+
+    def due_processing(self, now_ms: int) -> Iterator[tuple[int, Any, Any]]:
+        while (timer := self.processing.pop_due(now_ms)) is not None:
+            yield timer
+
+    def register_event(self, timestamp: int, skey: Any, namespace: Any) -> None:
+        if self.current_watermark != MAX_WATERMARK:
+            super().register_event(timestamp, skey, namespace)
+
+    def register_processing(self, timestamp: int, skey: Any, namespace: Any) -> None:
+        if self.current_watermark != MAX_WATERMARK:
+            self.processing.add(int(timestamp), skey, namespace)
+
+
+def physical_due_ms(timestamp: int, now_ms: int) -> int:
+    """When the physical timer of a timer for `timestamp` rings: T + 1, or now for one in the past."""
+    return timestamp + 1 if timestamp >= now_ms else now_ms

@@ -1,0 +1,224 @@
+"""What both window operators share: opening, late records, results with the window's timestamp.
+
+Source: Flink WindowOperator; `record_window` does all assigners, `grid_window` the fast case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Self
+
+from penstock.model.errors import UserError
+from penstock.runtime.context import RuntimeContext, UserFunction
+from penstock.runtime.elements import MAX_WATERMARK, RowBatch, Tagged
+from penstock.runtime.keys import KeySelection
+from penstock.runtime.keys.hashing import original_key
+from penstock.runtime.operator import OperatorContext
+from penstock.runtime.operators.keyed import KeyedOperator, new_backend, restore_backend
+from penstock.runtime.operators.stateless import StampedCollector
+from penstock.runtime.operators.windowed.functions import (
+    CONTENTS,
+    WindowContents,
+    WindowContext,
+    caller,
+    clearer,
+)
+from penstock.runtime.records.side_output import AsideCollector
+from penstock.runtime.state.contract import KeyedStateBackend
+from penstock.runtime.state.snapshot import OperatorSnapshot, StateInfo
+from penstock.runtime.windowing.assigners import (
+    MergingWindowAssigner,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    WindowAssigner,
+)
+from penstock.runtime.windowing.triggers import EventTimeTrigger, Trigger
+
+GRID: Final = "__window_tables__"
+SESSIONS: Final = "__merging_windows__"
+
+
+def shape_of_records(kind: str, *, is_merging: bool) -> str:
+    """Of windows that do not fire as a whole. `kind`: of the state that keeps their contents."""
+    return f"{kind.lower()} windows that {'merge' if is_merging else 'fire for each key'}"
+
+
+def no_function(_value: Any) -> None:
+    """Stands for 'no user function' where one is expected; a module function, because it is pickled."""
+
+
+class WindowOperator(KeyedOperator):
+    """Windows of a keyed stream. Calling this class makes the right one of its two subclasses.
+
+    `function`: its call is `(key, window, elements)` (apply) or `(key, context, elements)` (process);
+    None: the contents themselves are the results. `late_tag`: id of the side output for late records.
+    `side_tags`: ids of the tags that are read.
+    """
+
+    def __new__(cls, **kwargs: Any) -> Self:
+        """The fast class for event-time grids with their default trigger, else the general one."""
+        if cls is not WindowOperator:
+            return super().__new__(cls)
+        engine: Any = cls.engine_for(**kwargs)
+        made: Self = super().__new__(engine)
+        return made
+
+    @staticmethod
+    def engine_for(
+        *,
+        assigner: WindowAssigner,
+        contents: WindowContents,
+        trigger: Trigger | None = None,
+        **_others: Any,
+    ) -> type[WindowOperator]:
+        """Which of the two engines can do this."""
+        from penstock.runtime.operators.windowed.grid import GridWindowOperator
+        from penstock.runtime.operators.windowed.records import RecordWindowOperator
+
+        is_grid = type(assigner) in {TumblingEventTimeWindows, SlidingEventTimeWindows}
+        is_default = trigger is None or type(trigger) is EventTimeTrigger
+        is_fast = is_grid and is_default and contents.evictor is None
+        return GridWindowOperator if is_fast else RecordWindowOperator
+
+    def __init__(
+        self,
+        *,
+        keys: KeySelection,
+        assigner: WindowAssigner,
+        contents: WindowContents,
+        trigger: Trigger | None = None,
+        allowed_lateness_ms: int = 0,
+        late_tag: str | None = None,
+        function: UserFunction | None = None,
+    ) -> None:
+        super().__init__(function or UserFunction(no_function), keys)
+        if allowed_lateness_ms < 0:
+            raise ValueError(f"allowed lateness must not be negative, got {allowed_lateness_ms} ms")
+        self.assigner = assigner
+        self.trigger = trigger
+        self.allowed_lateness_ms = allowed_lateness_ms
+        self.late_tag = late_tag
+        self.side_tags: tuple[str, ...] = ()
+        self.contents = contents
+        self.evictor = contents.evictor
+        self.output = function
+        self.windows: KeyedStateBackend
+        self.context: WindowContext
+        self._aside = AsideCollector()
+
+    def open(self, context: OperatorContext) -> None:
+        runtime_context = self.runtime_context(context)
+        self._count_late = context.late_records_dropped
+        self.windows = new_backend(context, self.keys)
+        self._check_shape(restore_backend(self.windows, self._restored, "windows"))
+        is_merging = isinstance(self.assigner, MergingWindowAssigner)
+        self.context = WindowContext(
+            self.windows, self.state, context.timers.now_ms, is_merging=is_merging
+        )
+        self._call = caller(self.output, self.context)
+        self._clear = clearer(self.output)
+        self._opened: list[UserFunction] = []
+        for function in (self.contents.function, self.output):
+            if function is not None:
+                self._opened.append(function)
+                function.open(runtime_context)
+        self.prepare(runtime_context)
+
+    def _check_shape(self, restored: Mapping[str, StateInfo]) -> None:
+        """Raises: UserError: what the windows had in the checkpoint has no place in windows of this shape."""
+        former, now = self.former_shape(restored), self.shape()
+        if former is not None and former != now:
+            raise UserError(
+                f"operator {self.windows.owner!r} cannot restore its windows: the checkpoint has {former}, and the program now "
+                f"has {now}. Make assigner, trigger, evictor and function what they were, or give the operator another uid "
+                "and start with execution.savepoint.ignore-unclaimed-state (penstock run -s ... -n), which leaves what "
+                "these windows held behind."
+            )
+
+    def former_shape(self, restored: Mapping[str, StateInfo]) -> str | None:
+        """Of what was restored of the windows, by name; None: no window was there."""
+        if (grid := restored.get(GRID)) is not None:
+            return f"{grid.kind.lower()} of {grid.type_text}"
+        if (contents := restored.get(CONTENTS)) is None:
+            return None
+        return shape_of_records(contents.kind, is_merging=SESSIONS in self.restored_states)
+
+    def shape(self) -> str:
+        """Told from another one, whose windows cannot be gone on with. Each subclass has one."""
+        raise NotImplementedError
+
+    def prepare(self, runtime_context: RuntimeContext) -> None:
+        """After the backends are there."""
+
+    def close(self) -> None:
+        for function in getattr(self, "_opened", ()):
+            function.close()
+        self._opened = []
+        super().close()
+        if hasattr(self, "windows"):
+            self.windows.close()
+
+    def forget_key(self) -> None:
+        super().forget_key()
+        self.windows.forget()
+
+    def enter_key(self, skey: Any, window: Any) -> None:
+        """Key and window of what is called next, in both backends."""
+        key = original_key(skey)
+        self.state.key = self.windows.key = key
+        self.state.skey = self.windows.skey = skey
+        self.windows.namespace = window
+        self.context.window_now = window
+
+    def cleanup_ms(self, window: Any) -> int:
+        """When the window's state goes: 2^63-1 is never."""
+        if not self.assigner.is_event_time():
+            return int(window.max_timestamp())
+        return min(int(window.max_timestamp()) + self.allowed_lateness_ms, MAX_WATERMARK)
+
+    def is_window_late(self, window: Any) -> bool:
+        """Whether the watermark has passed its cleanup time."""
+        if not self.assigner.is_event_time():
+            return False
+        return self.cleanup_ms(window) <= self.timers.current_watermark
+
+    def late(self, value: Any, stamp: int) -> None:
+        """A record that no window took: counted or kept for the side output, if it is late at all."""
+        if not self.assigner.is_event_time():
+            return
+        if stamp + self.allowed_lateness_ms > self.timers.current_watermark:
+            return
+        if self.late_tag is not None:
+            self._aside.add(self.late_tag, value, stamp)
+        elif self._count_late is not None:
+            self._count_late.inc()
+
+    def take_aside(self) -> Iterator[Tagged]:
+        """Late records, and what the window function has tagged, for the side outputs that are read."""
+        tags = self.side_tags
+        return self._aside.take(tags if self.late_tag is None else (*tags, self.late_tag))
+
+    def call_window(
+        self, skey: Any, window: Any, elements: list[Any], collector: StampedCollector
+    ) -> Iterator[RowBatch]:
+        """Results of the window function into the collector; full batches come out."""
+        self.enter_key(skey, window)
+        self.context.watermark_now = self.timers.current_watermark
+        result = self._call(self.state.key, window, elements)
+        stamp = window.max_timestamp()
+        if result is None:
+            return
+        if self.side_tags:
+            result = self._aside.untagged(result, stamp)
+        yield from collector.add(result, stamp)
+
+    def clear_window_state(self, skey: Any, window: Any) -> None:
+        """The user's own clean-up."""
+        if self._clear is not None:
+            self.enter_key(skey, window)
+            self._clear(self.context)
+
+    def snapshot(self) -> OperatorSnapshot:
+        snapshot = super().snapshot()
+        snapshot.add("windows", self.windows.snapshot())
+        return snapshot

@@ -1,0 +1,258 @@
+"""What a window keeps and what it says when it fires: contents, window functions, their context.
+
+Know no trigger and no timer. Source: Flink InternalWindowFunction and its adapters, PyFlink's window
+functions; differs: contents are incremental for reduce and aggregate always.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from penstock.runtime.context import KeyedStateStore, UserFunction
+from penstock.runtime.records.emissions import own_copy, same
+from penstock.runtime.state.contract import KeyedStateBackend, MergingState
+from penstock.runtime.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+)
+from penstock.runtime.windowing.evictors import Evictor
+
+CONTENTS: Final = "__window_contents__"
+MISSING: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class WindowContents(ABC):
+    """How records are kept until the window fires. `function` None: as a list."""
+
+    function: UserFunction | None
+
+    @property
+    def evictor(self) -> Evictor | None:
+        """What drops records before or after the window function; only lists can have one."""
+        return None
+
+    @property
+    def kind(self) -> str:
+        """Of the state that keeps them."""
+        return type(self.descriptor()).__name__.removesuffix("StateDescriptor")
+
+    @abstractmethod
+    def descriptor(self) -> StateDescriptor:
+        """State that keeps them."""
+
+    @abstractmethod
+    def fold(self) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
+        """`fold(table, state keys, values)`: add values to a table of accumulators."""
+
+    def result(self) -> Callable[[Any], Any]:
+        """Accumulator to the value that the window function sees."""
+        return same
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceContents(WindowContents):
+    """One value, reduced with each record."""
+
+    function: UserFunction
+
+    def descriptor(self) -> StateDescriptor:
+        return ReducingStateDescriptor(CONTENTS, self.function.call)
+
+    def fold(self) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
+        return _fold_reduce(self.function.call)
+
+    def result(self) -> Callable[[Any], Any]:
+        """Not what later records will change."""
+        return own_copy
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateContents(WindowContents):
+    """One accumulator. The function's owner is the AggregateFunction."""
+
+    function: UserFunction
+
+    def descriptor(self) -> StateDescriptor:
+        return AggregatingStateDescriptor(CONTENTS, self.function.owner)
+
+    def fold(self) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
+        return _fold_aggregate(self.function.owner)
+
+    def result(self) -> Callable[[Any], Any]:
+        found: Callable[[Any], Any] = self.function.owner.get_result
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class ListContents(WindowContents):
+    """All records; with `evicting` only those that it leaves."""
+
+    function: None = None
+    evicting: Evictor | None = None
+
+    @property
+    def evictor(self) -> Evictor | None:
+        return self.evicting
+
+    def descriptor(self) -> StateDescriptor:
+        return ListStateDescriptor(CONTENTS)
+
+    def fold(self) -> Callable[[dict[Any, Any], Iterable[Any], Iterable[Any]], None]:
+        return _fold_lists
+
+
+class FoldedWindow:
+    """Window function of a window with an evictor and a reduce or aggregate: folds what the evictor left.
+
+    `inner`: the user's window function, which then sees one result, or None.
+    """
+
+    def __init__(self, contents: WindowContents, inner: UserFunction | None) -> None:
+        self._contents = contents
+        self._inner = inner
+
+    def open(self, runtime_context: Any) -> None:
+        for function in (self._contents.function, self._inner):
+            if function is not None:
+                function.open(runtime_context)
+
+    def close(self) -> None:
+        for function in (self._contents.function, self._inner):
+            if function is not None:
+                function.close()
+
+    def process(self, key: Any, context: WindowContext, elements: Iterable[Any]) -> Any:
+        """The window's result, or what the user's function makes of it."""
+        table: dict[Any, Any] = {}
+        values = list(elements)
+        self._contents.fold()(table, [None] * len(values), values)
+        folded = [self._contents.result()(kept) for kept in table.values()]
+        return caller(self._inner, context)(key, context.window(), folded) if folded else []
+
+    def clear(self, context: WindowContext) -> None:
+        clear = clearer(self._inner)
+        if clear is not None:
+            clear(context)
+
+
+def caller(
+    function: UserFunction | None, context: WindowContext
+) -> Callable[[Any, Any, list[Any]], Any]:
+    """`(key, window, elements) -> iterable of results or None`; without a function the elements."""
+    if function is None:
+        return lambda _key, _window, elements: elements
+    call = function.call
+    if takes_context(function):
+        return lambda key, _window, elements: call(key, context, elements)
+    return call
+
+
+def takes_context(function: UserFunction) -> bool:
+    """Whether it is a `process(key, context, elements)`, not an `apply(key, window, elements)`."""
+    name = getattr(function.call, "__name__", "")
+    if name in {"apply", "process"}:
+        return bool(name == "process")
+    return function.method("process") is not None and function.method("apply") is None
+
+
+def clearer(function: UserFunction | None) -> Callable[[Any], Any] | None:
+    """The user's `clear(context)`, for process functions that have one."""
+    if function is None or not takes_context(function):
+        return None
+    return function.method("clear")
+
+
+class _NoWindowState(KeyedStateStore):
+    """Where windows merge: what one of them had would be left behind."""
+
+    def _keyed(self, descriptor: object, expected: type) -> KeyedStateBackend:
+        raise RuntimeError(
+            "window_state() cannot be used with windows that merge (sessions), whose state would be left behind: use "
+            "context.global_state(), or windows that do not merge"
+        )
+
+
+class WindowContext:
+    """`context` of process window functions. The operator sets `window_now` before each call.
+
+    Args: is_merging: the windows merge, and so cannot have state of their own.
+    """
+
+    def __init__(
+        self,
+        window_backend: KeyedStateBackend,
+        global_backend: KeyedStateBackend,
+        now_ms: Callable[[], int],
+        *,
+        is_merging: bool = False,
+    ) -> None:
+        self.window_now: Any = None
+        self.watermark_now = 0
+        self._now_ms = now_ms
+        store = _NoWindowState if is_merging else KeyedStateStore
+        self._window_store = store(window_backend)
+        self._global_store = KeyedStateStore(global_backend)
+
+    def window(self) -> Any:
+        return self.window_now
+
+    def current_processing_time(self) -> int:
+        return self._now_ms()
+
+    def current_watermark(self) -> int:
+        return self.watermark_now
+
+    def window_state(self) -> KeyedStateStore:
+        """State of this key and window; `clear` of the function must drop it. Getters raise RuntimeError for windows
+        that merge.
+        """
+        return self._window_store
+
+    def global_state(self) -> KeyedStateStore:
+        """State of this key."""
+        return self._global_store
+
+
+def absorbing(state: Any) -> MergingState:
+    """The contents' state, which can merge namespaces."""
+    assert isinstance(state, MergingState)
+    return state
+
+
+def _fold_lists(table: dict[Any, Any], skeys: Iterable[Any], values: Iterable[Any]) -> None:
+    get = table.get
+    for skey, value in zip(skeys, values, strict=False):
+        kept = get(skey)
+        if kept is None:
+            table[skey] = [value]
+        else:
+            kept.append(value)
+
+
+def _fold_reduce(call: Callable[[Any, Any], Any]) -> Callable[..., None]:
+    def fold(table: dict[Any, Any], skeys: Iterable[Any], values: Iterable[Any]) -> None:
+        get, missing = table.get, MISSING
+        for skey, value in zip(skeys, values, strict=False):
+            kept = get(skey, missing)
+            # The record is also in other windows, and the function may change its first argument in place.
+            table[skey] = own_copy(value) if kept is missing else call(kept, value)
+
+    return fold
+
+
+def _fold_aggregate(function: Any) -> Callable[..., None]:
+    create, add = function.create_accumulator, function.add
+
+    def fold(table: dict[Any, Any], skeys: Iterable[Any], values: Iterable[Any]) -> None:
+        get, missing = table.get, MISSING
+        for skey, value in zip(skeys, values, strict=False):
+            kept = get(skey, missing)
+            table[skey] = add(value, create() if kept is missing else kept)
+
+    return fold

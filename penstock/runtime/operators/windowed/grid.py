@@ -1,0 +1,310 @@
+"""GridWindowOperator: tumbling and sliding event-time windows with the default trigger, fast on rows.
+
+A table per window (state key -> accumulator, kept by the state backend) instead of timers per key: records of a batch that
+fall into the same windows are folded in one loop, and a window fires as a whole. What a user sees is what
+`RecordWindowOperator` gives, up to the order among keys of one window, which is unspecified. In a BATCH job, where a key's records come
+together, those of many keys are folded in one go, and then each key that has ended fires its windows.
+Source: Flink WindowOperator; differs as said.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+from itertools import chain, islice, pairwise
+from typing import Any
+
+import numpy as np
+
+from penstock.runtime.context import RuntimeContext
+from penstock.runtime.elements import (
+    MAX_WATERMARK,
+    NO_TIMESTAMP,
+    Batch,
+    Int64s,
+    RowBatch,
+    Watermark,
+)
+from penstock.runtime.keys import state_keys
+from penstock.runtime.operator import MAX_EMIT, Emitted
+from penstock.runtime.operators.stateless import StampedCollector, rows_of
+from penstock.runtime.operators.windowed.base import GRID, WindowOperator
+from penstock.runtime.state.snapshot import StateInfo
+from penstock.runtime.windowing.assigners import _TimeGrid, checked_timestamp
+from penstock.runtime.windowing.windows import TimeWindow
+
+
+class GridWindowOperator(WindowOperator):
+    """Tables by window start; a heap of windows to fire, and one of fired windows to forget."""
+
+    def prepare(self, runtime_context: RuntimeContext) -> None:
+        grid = self.assigner
+        assert isinstance(grid, _TimeGrid)
+        assert self.evictor is None, "an evictor needs RecordWindowOperator"
+        self._grid = grid
+        self._result = self.contents.result()
+        self._tables = self.windows.window_tables(GRID, self._info(), self.contents.fold())
+        self._to_fire, self._to_forget = self._tables.waiting, self._tables.fired
+        # A watermark is not restored: until there is one, windows that have fired take records as if they had not.
+        self._fired_before = set(self._tables.fired)
+        self._open_key: Any = None
+
+    def shape(self) -> str:
+        info = self._info()
+        return f"{info.kind.lower()} of {info.type_text}"
+
+    def _info(self) -> StateInfo:
+        grid = self.assigner
+        assert isinstance(grid, _TimeGrid)
+        return StateInfo(
+            f"{self.contents.kind} windows",
+            f"size {grid.size}, slide {grid.slide}, offset {grid.offset} ms",
+        )
+
+    # ------------------------------------------------------------------ records
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        rows = rows_of(batch)
+        stamps = rows.timestamps
+        if stamps is None or (len(stamps) and int(stamps.min()) == NO_TIMESTAMP):
+            index = 0 if stamps is None else int(np.argmin(stamps))
+            checked_timestamp(NO_TIMESTAMP, rows.values[index] if rows.values else None)
+            return
+        skeys = state_keys(self.keys_of(rows.values))
+        collector = StampedCollector(self)
+        if self.key_timers is None:
+            yield from self._fold(skeys, rows.values, stamps, collector)
+        else:
+            yield from self._fold_by_key(skeys, rows.values, stamps, collector)
+        yield from collector.take()
+        yield from self.take_aside()
+
+    def _fold(
+        self, skeys: list[Any], values: list[Any], stamps: Int64s, collector: StampedCollector
+    ) -> Iterator[RowBatch]:
+        panes = (stamps - self._grid.offset) // self._pane_ms()
+        cuts = _cuts(panes)
+        is_in_disorder = len(cuts) > 8 and len(cuts) * 16 > len(panes)  # runs would be short
+        # Where windows do not overlap, or each key's records are in the order of time, pane after pane keeps the order of each.
+        is_kept = self._grid.size == self._pane_ms() or self.key_timers is not None
+        if is_in_disorder and not is_kept:
+            yield from self._by_window(skeys, values, stamps, panes, collector)
+        else:
+            if is_in_disorder:
+                order = np.argsort(panes, kind="stable")
+                numbers, stamps, cuts = order.tolist(), stamps[order], _cuts(panes[order])
+                skeys, values = [skeys[i] for i in numbers], [values[i] for i in numbers]
+            yield from self._by_run(skeys, values, stamps, cuts, collector)
+
+    def _by_run(
+        self,
+        skeys: list[Any],
+        values: list[Any],
+        stamps: Int64s,
+        cuts: Int64s,
+        collector: StampedCollector,
+    ) -> Iterator[RowBatch]:
+        """Neighbours that fall into the same windows, together."""
+        begin = 0
+        for end in [*cuts.tolist(), len(values)]:
+            if end > begin:
+                run = slice(begin, end)
+                windows = self._open_at(int(stamps[begin]))
+                if not windows:
+                    self._all_late(values[run], stamps[run])
+                for window in windows:
+                    if not self._is_folded(window, skeys[run], values[run]):
+                        yield from self._refire(window, skeys[run], values[run], collector)
+            begin = end
+
+    def _by_window(
+        self,
+        skeys: list[Any],
+        values: list[Any],
+        stamps: Int64s,
+        panes: Int64s,
+        collector: StampedCollector,
+    ) -> Iterator[RowBatch]:
+        """Window by window, its records in the order in which they came."""
+        order = np.argsort(panes, kind="stable")
+        numbers = order.tolist()
+        members: dict[int, list[int]] = {}
+        late: list[int] = []
+        for begin, end in pairwise([0, *_cuts(panes[order]).tolist(), len(numbers)]):
+            group = numbers[begin:end]
+            windows = self._open_at(int(stamps[group[0]]))
+            for window in windows:
+                members.setdefault(window.start, []).extend(group)
+            if not windows:
+                late += group
+        for start, group in members.items():
+            window = TimeWindow(start, start + self._grid.size)
+            group.sort()
+            its_keys, its_values = [skeys[i] for i in group], [values[i] for i in group]
+            if not self._is_folded(window, its_keys, its_values):
+                yield from self._refire(window, its_keys, its_values, collector)
+        if late:
+            late.sort()
+            self._all_late([values[i] for i in late], stamps[late])
+
+    def _open_at(self, stamp: int) -> list[TimeWindow]:
+        """Windows of this time that are not late."""
+        windows = self._grid.windows_at(stamp)
+        return [window for window in windows if not self.is_window_late(window)]
+
+    def _is_folded(self, window: TimeWindow, skeys: list[Any], values: list[Any]) -> bool:
+        """Records into a window that has not fired; False: it has, and each of them fires it again."""
+        if window.max_timestamp() <= self.timers.current_watermark:
+            return False
+        self._announce(window.start)
+        self._tables.add(window.start, skeys, self.watched(values))
+        if self._fired_before and window.start in self._fired_before:
+            self._tables.let_wait(window.start, skeys)
+        return True
+
+    def _pane_ms(self) -> int:
+        """Width on which all records share their windows."""
+        return int(np.gcd(self._grid.size, self._grid.slide))
+
+    def _announce(self, start: int) -> None:
+        known = self._tables.known
+        if start not in known:
+            known.add(start)
+            window_end = start + self._grid.size
+            if window_end - 1 > self.timers.current_watermark:
+                heappush(self._to_fire, start)
+            else:
+                heappush(self._to_forget, start)
+
+    def _refire(
+        self, window: TimeWindow, skeys: list[Any], values: list[Any], collector: StampedCollector
+    ) -> Iterator[RowBatch]:
+        """Records within the allowed lateness: each fires its window again at once."""
+        self._announce(window.start)
+        for skey, value in zip(skeys, self.watched(values), strict=False):
+            self._tables.add(window.start, (skey,), (value,))
+            elements = self._elements(self._tables.get(window.start, skey))
+            yield from self.call_window(skey, window, elements, collector)
+
+    def _all_late(self, values: list[Any], stamps: Int64s) -> None:
+        for value, stamp in zip(values, stamps.tolist(), strict=True):
+            self.late(value, stamp)
+
+    # ------------------------------------------------------------------ key by key
+
+    def _fold_by_key(
+        self, skeys: list[Any], values: list[Any], stamps: Int64s, collector: StampedCollector
+    ) -> Iterator[RowBatch]:
+        """In BATCH. All keys but the last one have ended."""
+        if not skeys:
+            return
+        last, begin = skeys[-1], len(skeys)
+        while begin and skeys[begin - 1] == last:
+            begin -= 1
+        if begin:
+            yield from self._fold(skeys[:begin], values[:begin], stamps[:begin], collector)
+        if last != self._open_key:
+            yield from self._end_keys(collector)
+            self._open_key = last
+        yield from self._fold(skeys[begin:], values[begin:], stamps[begin:], collector)
+
+    def _end_keys(self, collector: StampedCollector) -> Iterator[RowBatch]:
+        """All that is there fires, one key after the other, and is forgotten."""
+        kept_by_key: dict[Any, list[tuple[int, Any]]] = {}
+        for start in sorted(self._tables.known):
+            for skey, kept in self._tables.rows(start):
+                kept_by_key.setdefault(skey, []).append((start, kept))
+            self._tables.drop(start)
+        for places in (self._tables.known, self._to_fire, self._to_forget):
+            places.clear()
+        self._is_between_keys = True
+        for skey, windows in kept_by_key.items():
+            yield from self._end_key(skey, windows, collector)
+        self._is_between_keys = False
+
+    def _end_key(
+        self, skey: Any, windows: list[tuple[int, Any]], collector: StampedCollector
+    ) -> Iterator[RowBatch]:
+        """Each of its windows fires and is cleared when its time comes, as if time ran on."""
+        size = self._grid.size
+        if self.output is None:  # nobody has state
+            for start, kept in windows:
+                yield from collector.add(self._elements(kept), start + size - 1)
+            return
+        self.timers.current_watermark = MAX_WATERMARK
+        fired: deque[TimeWindow] = deque()
+        for start, kept in windows:
+            window = TimeWindow(start, start + size)
+            while fired and self.cleanup_ms(fired[0]) < window.max_timestamp():
+                self.clear_window_state(skey, fired.popleft())
+            yield from self.call_window(skey, window, self._elements(kept), collector)
+            fired.append(window)
+        for window in fired:
+            self.clear_window_state(skey, window)
+        self.forget_key()
+
+    # ------------------------------------------------------------------ firing
+
+    def process_watermark(self, watermark: Watermark, input_index: int) -> Emitted:
+        if self.key_timers is not None:
+            yield from self._end_last_keys()
+            yield watermark
+            return
+        now = self.timers.current_watermark = watermark.timestamp_ms
+        self.watched([])
+        size, lateness = self._grid.size, self.allowed_lateness_ms
+        for start in sorted(s for s in self._tables.some_wait if s + size - 1 <= now):
+            rows = self._tables.take_waiting(start)
+            yield from self._fire(TimeWindow(start, start + size), rows)
+        while self._to_fire and self._to_fire[0] + size - 1 <= now:
+            start = heappop(self._to_fire)
+            window = TimeWindow(start, start + size)
+            yield from self._fire(window, self._tables.rows(start))
+            if lateness == 0:
+                self._forget(window)
+            else:
+                heappush(self._to_forget, start)
+        while self._to_forget and self._to_forget[0] + size - 1 + lateness <= now:
+            start = heappop(self._to_forget)
+            self._forget(TimeWindow(start, start + size))
+        yield watermark
+
+    def _end_last_keys(self) -> Emitted:
+        self.watched([])
+        collector = StampedCollector(self)
+        yield from self._end_keys(collector)
+        yield from collector.take()
+        yield from self.take_aside()
+
+    def _fire(self, window: TimeWindow, rows: Iterable[tuple[Any, Any]]) -> Emitted:
+        if self.output is None:
+            yield from self._passed(window, (kept for _, kept in rows))
+            return
+        collector = StampedCollector(self)
+        for skey, kept in rows:
+            yield from self.call_window(skey, window, self._elements(kept), collector)
+        yield from collector.take()
+        yield from self.take_aside()
+
+    def _passed(self, window: TimeWindow, kept: Iterator[Any]) -> Iterator[RowBatch]:
+        """Accumulators are the results."""
+        is_list = self.contents.function is None
+        results = chain.from_iterable(kept) if is_list else map(self._result, kept)
+        while values := list(islice(results, MAX_EMIT)):
+            yield RowBatch(values, np.full(len(values), window.max_timestamp(), np.int64))
+
+    def _elements(self, kept: Any) -> list[Any]:
+        return list(kept) if self.contents.function is None else [self._result(kept)]
+
+    def _forget(self, window: TimeWindow) -> None:
+        if self._clear is not None:
+            for skey, _ in self._tables.rows(window.start):
+                self.clear_window_state(skey, window)
+        self._tables.drop(window.start)
+        self._tables.known.discard(window.start)
+
+
+def _cuts(panes: Int64s) -> Int64s:
+    """Where another pane begins."""
+    return np.flatnonzero(panes[1:] != panes[:-1]) + 1

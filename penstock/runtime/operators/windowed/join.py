@@ -1,0 +1,145 @@
+"""Window join and co-group: two streams in one window operator, each record with the side it came from.
+
+Source: Flink CoGroupedStreams, JoinedStreams (spec 8.6); differs: the sides are told apart by the operator's two
+inputs, so that both streams keep their own type on the wire and no map in front of the window tags them.
+Knows no API: the user's functions come as callables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
+from typing import Any, NamedTuple, Self
+
+from penstock.runtime.context import UserFunction
+from penstock.runtime.elements import Batch, RowBatch
+from penstock.runtime.keys import KeySelection
+from penstock.runtime.operator import Emitted
+from penstock.runtime.operators.stateless import rows_of
+from penstock.runtime.operators.two_input import TwoInputs
+from penstock.runtime.operators.windowed.base import WindowOperator
+from penstock.runtime.operators.windowed.grid import GridWindowOperator
+from penstock.runtime.operators.windowed.records import RecordWindowOperator
+
+
+class TaggedUnion(NamedTuple):
+    """A record of one of two streams, as assigners, triggers and evictors of a window join see it."""
+
+    side: int
+    value: Any
+
+    def is_one(self) -> bool:
+        """Whether it is of the first stream."""
+        return self.side == 0
+
+    def is_two(self) -> bool:
+        return self.side == 1
+
+    def get_one(self) -> Any:
+        """The record, or None when it is of the second stream."""
+        return self.value if self.side == 0 else None
+
+    def get_two(self) -> Any:
+        return self.value if self.side == 1 else None
+
+
+class CoGroupFunction:
+    """Window function `apply(key, window, elements)` of tagged records.
+
+    `function`: its call is `(values of the first stream, values of the second) -> iterable or None`.
+    """
+
+    def __init__(self, function: UserFunction) -> None:
+        self._function = function
+
+    def open(self, runtime_context: Any) -> None:
+        self._function.open(runtime_context)
+
+    def close(self) -> None:
+        self._function.close()
+
+    def apply(self, _key: Any, _window: Any, elements: Iterable[TaggedUnion]) -> Any:
+        """Called with at least one record, of either side."""
+        sides: tuple[list[Any], list[Any]] = ([], [])
+        for side, value in elements:
+            sides[side].append(value)
+        return self._function.call(*sides)
+
+
+class JoinFunction(CoGroupFunction):
+    """Every pair of the two sides; `is_flat`: the call gives an iterable (or None), not one result."""
+
+    def __init__(self, function: UserFunction, *, is_flat: bool = False) -> None:
+        super().__init__(function)
+        self._is_flat = is_flat
+
+    def apply(self, _key: Any, _window: Any, elements: Iterable[TaggedUnion]) -> Any:
+        """Pulled bit by bit: a cross product may be large."""
+        sides: tuple[list[Any], list[Any]] = ([], [])
+        for side, value in elements:
+            sides[side].append(value)
+        pairs = ((one, two) for one in sides[0] for two in sides[1])
+        return (_flat if self._is_flat else _single)(self._function.call, pairs)
+
+
+def _single(call: Callable[..., Any], pairs: Iterable[tuple[Any, Any]]) -> Iterator[Any]:
+    for one, two in pairs:
+        yield call(one, two)
+
+
+def _flat(call: Callable[..., Any], pairs: Iterable[tuple[Any, Any]]) -> Iterator[Any]:
+    for one, two in pairs:
+        results = call(one, two)
+        if results is not None:
+            yield from results
+
+
+class _ValueKey:
+    """Key of a tagged record: that of the record."""
+
+    def __init__(self, keys: KeySelection) -> None:
+        self._keys = keys
+        self._select = keys.row_selector()
+
+    def __call__(self, tagged: TaggedUnion) -> Any:
+        return self._select(tagged[1])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._keys,)
+
+
+class WindowJoinOperator(TwoInputs, WindowOperator):
+    """Both inputs in one window; calling this class makes the right one of its two subclasses.
+
+    `side_keys`: of the first and of the second input. Else as WindowOperator.
+    """
+
+    def __new__(cls, **kwargs: Any) -> Self:
+        if cls is not WindowJoinOperator:
+            return super().__new__(cls, **kwargs)
+        is_grid = issubclass(cls.engine_for(**kwargs), GridWindowOperator)
+        engine: Any = GridWindowJoinOperator if is_grid else RecordWindowJoinOperator
+        made: Self = super().__new__(engine, **kwargs)
+        return made
+
+    def __init__(self, *, side_keys: tuple[KeySelection, KeySelection], **kwargs: Any) -> None:
+        self.side_keys = (_of_tagged(side_keys[0]), _of_tagged(side_keys[1]))
+        super().__init__(keys=self.side_keys[0], **kwargs)
+
+    def process(self, batch: Batch, input_index: int) -> Emitted:
+        rows = rows_of(batch)
+        self.keys = self.side_keys[input_index]
+        tagged = list(map(TaggedUnion, repeat(input_index), rows.values))
+        return super().process(RowBatch(tagged, rows.timestamps), 0)
+
+
+class GridWindowJoinOperator(WindowJoinOperator, GridWindowOperator):
+    """Tumbling and sliding event-time windows with the default trigger."""
+
+
+class RecordWindowJoinOperator(WindowJoinOperator, RecordWindowOperator):
+    """Any assigner, trigger and evictor."""
+
+
+def _of_tagged(keys: KeySelection) -> KeySelection:
+    return KeySelection(_ValueKey(keys), keys.key_type)

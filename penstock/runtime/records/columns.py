@@ -1,0 +1,426 @@
+"""Column expressions: `col("price") * 2 > lit(100)`, computed by Arrow, no Python object per record.
+
+An expression is plain data (an operation and its arguments), so it is picklable. Knows no operator.
+Source: the column APIs of PySpark and Polars, in the small; differs: what Arrow's compute functions do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.model.types import TypeInformation
+from penstock.runtime.codecs.convert import arrow_schema
+
+
+class Column:
+    """An expression over the columns of a batch. Operators and methods make larger ones."""
+
+    __slots__ = ("_name", "args", "operation")
+
+    def __init__(self, operation: str, args: tuple[Any, ...], name: str | None = None) -> None:
+        self.operation = operation
+        self.args = args
+        self._name = name
+
+    @property
+    def column_name(self) -> str | None:
+        """The column's name when this is a plain reference, else None."""
+        return str(self.args[0]) if self.operation == "col" and self._name is None else None
+
+    @property
+    def output_name(self) -> str:
+        """How the result is called in `select`: its alias, its column, or its own text."""
+        return self._name or self.column_name or str(self)
+
+    def columns_read(self) -> set[str]:
+        """Names of the columns that it needs."""
+        if self.operation == "col":
+            return {self.args[0]}
+        found: set[str] = set()
+        for arg in self.args if self.operation != "lit" else ():
+            for part in arg if isinstance(arg, tuple | list) else (arg,):
+                found |= part.columns_read() if isinstance(part, Column) else set()
+        return found
+
+    def alias(self, name: str) -> Column:
+        """The same with a name."""
+        return Column(self.operation, self.args, name)
+
+    def evaluate(self, data: pa.RecordBatch) -> Any:
+        """An Arrow array, or a scalar where no column takes part.
+
+        Raises: KeyError for an unknown column; Arrow's errors for types that do not go together.
+        """
+        if self.operation == "col":
+            name = self.args[0]
+            if name not in data.schema.names:
+                raise KeyError(
+                    f"column {name!r} is not in this stream; its columns are {data.schema.names}"
+                )
+            return data.column(name)
+        if self.operation == "lit":
+            return pa.scalar(self.args[0])
+        args = [arg.evaluate(data) if isinstance(arg, Column) else arg for arg in self.args]
+        return _OPERATIONS[self.operation](*args)
+
+    def array(self, data: pa.RecordBatch) -> pa.Array:
+        """`evaluate` with scalars repeated for every row."""
+        value = self.evaluate(data)
+        if isinstance(value, pa.Scalar):
+            return pa.repeat(value, data.num_rows)
+        return value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
+
+    def __add__(self, other: Any) -> Column:
+        return _binary("add", self, other)
+
+    def __radd__(self, other: Any) -> Column:
+        return _binary("add", other, self)
+
+    def __sub__(self, other: Any) -> Column:
+        return _binary("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Column:
+        return _binary("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Column:
+        return _binary("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Column:
+        return _binary("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Column:
+        return _binary("true_divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Column:
+        return _binary("true_divide", other, self)
+
+    def __floordiv__(self, other: Any) -> Column:
+        return _binary("floor_divide", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Column:
+        return _binary("floor_divide", other, self)
+
+    def __mod__(self, other: Any) -> Column:
+        return _binary("modulo", self, other)
+
+    def __rmod__(self, other: Any) -> Column:
+        return _binary("modulo", other, self)
+
+    def __neg__(self) -> Column:
+        return Column("negate", (self,))
+
+    def __eq__(self, other: object) -> Column:  # type: ignore[override] # an expression, as in PySpark
+        return _binary("equal", self, other)
+
+    def __ne__(self, other: object) -> Column:  # type: ignore[override]
+        return _binary("not_equal", self, other)
+
+    def __lt__(self, other: Any) -> Column:
+        return _binary("less", self, other)
+
+    def __le__(self, other: Any) -> Column:
+        return _binary("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Column:
+        return _binary("greater", self, other)
+
+    def __ge__(self, other: Any) -> Column:
+        return _binary("greater_equal", self, other)
+
+    def __and__(self, other: Any) -> Column:
+        return _binary("and", self, other)
+
+    def __rand__(self, other: Any) -> Column:
+        return _binary("and", other, self)
+
+    def __or__(self, other: Any) -> Column:
+        return _binary("or", self, other)
+
+    def __ror__(self, other: Any) -> Column:
+        return _binary("or", other, self)
+
+    def __invert__(self) -> Column:
+        return Column("invert", (self,))
+
+    __hash__ = None  # type: ignore[assignment] # == makes an expression
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"the column expression {self} has no truth value; use &, | and ~ instead of and, or, not"
+        )
+
+    def is_null(self) -> Column:
+        return Column("is_null", (self,))
+
+    def is_not_null(self) -> Column:
+        return Column("is_not_null", (self,))
+
+    def is_in(self, values: Sequence[Any]) -> Column:
+        return Column("is_in", (self, tuple(values)))
+
+    def between(self, low: Any, high: Any) -> Column:
+        """Both ends included."""
+        return _binary("and", self >= low, self <= high)
+
+    def coalesce(self, *others: Any) -> Column:
+        """The first value that is not null."""
+        return Column("coalesce", (self, *map(_column, others)))
+
+    def if_else(self, then: Any, otherwise: Any) -> Column:
+        """`then` where this is true, else `otherwise`."""
+        return Column("if_else", (self, _column(then), _column(otherwise)))
+
+    def cast(self, to: TypeInformation | pa.DataType) -> Column:
+        """To another type; a value that does not fit fails the job."""
+        return Column("cast", (self, to))
+
+    def abs(self) -> Column:
+        return Column("abs", (self,))
+
+    def round(self, digits: int = 0) -> Column:
+        return Column("round", (self, digits))
+
+    def upper(self) -> Column:
+        return Column("upper", (self,))
+
+    def lower(self) -> Column:
+        return Column("lower", (self,))
+
+    def strip(self) -> Column:
+        return Column("strip", (self,))
+
+    def length(self) -> Column:
+        """Characters, count."""
+        return Column("length", (self,))
+
+    def contains(self, text: str) -> Column:
+        return Column("contains", (self, text))
+
+    def starts_with(self, text: str) -> Column:
+        return Column("starts_with", (self, text))
+
+    def ends_with(self, text: str) -> Column:
+        return Column("ends_with", (self, text))
+
+    def matches(self, pattern: str) -> Column:
+        """Whether the regular expression (RE2) is found."""
+        return Column("matches", (self, pattern))
+
+    def replace(self, old: str, new: str) -> Column:
+        return Column("replace", (self, old, new))
+
+    def substring(self, start: int, length: int | None = None) -> Column:
+        """From position `start` (from 0)."""
+        return Column("substring", (self, start, length))
+
+    def concat(self, *others: Any) -> Column:
+        return Column("concat", (self, *map(_column, others)))
+
+    def to_timestamp(self) -> Column:
+        """Epoch ms to a UTC timestamp."""
+        return Column("to_timestamp", (self,))
+
+    def to_epoch_ms(self) -> Column:
+        """A timestamp to epoch ms."""
+        return Column("to_epoch_ms", (self,))
+
+    def year(self) -> Column:
+        return Column("year", (self,))
+
+    def month(self) -> Column:
+        return Column("month", (self,))
+
+    def day(self) -> Column:
+        return Column("day", (self,))
+
+    def hour(self) -> Column:
+        return Column("hour", (self,))
+
+    def minute(self) -> Column:
+        return Column("minute", (self,))
+
+    def second(self) -> Column:
+        return Column("second", (self,))
+
+    def __repr__(self) -> str:
+        if self._name is not None:
+            return f"{Column(self.operation, self.args)!r}.alias({self._name!r})"
+        if self.operation in {"col", "lit"}:
+            return f"{self.operation}({self.args[0]!r})"
+        return f"{self.operation}({', '.join(map(repr, self.args))})"
+
+
+def col(name: str) -> Column:
+    """The column of that name."""
+    if not isinstance(name, str):
+        raise TypeError(f"col takes a column's name, got {name!r}")
+    return Column("col", (name,))
+
+
+def lit(value: Any) -> Column:
+    """A constant."""
+    return Column("lit", (value,))
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnAggregate:
+    """An aggregate of a window over columns. `column` None: counts records."""
+
+    kind: str
+    column: str | None = None
+    name: str | None = None
+
+    @property
+    def output_name(self) -> str:
+        """The result's column: `count`, `sum_price`, or the alias."""
+        if self.name is not None:
+            return self.name
+        return self.kind if self.column is None else f"{self.kind}_{self.column}"
+
+    def alias(self, name: str) -> ColumnAggregate:
+        """The same with a name."""
+        return replace(self, name=name)
+
+
+def count() -> ColumnAggregate:
+    """Records, count."""
+    return ColumnAggregate("count")
+
+
+def sum_(column: str | Column) -> ColumnAggregate:
+    """Sum; nulls count nothing."""
+    return ColumnAggregate("sum", _plain_name(column))
+
+
+def min_(column: str | Column) -> ColumnAggregate:
+    """Smallest value."""
+    return ColumnAggregate("min", _plain_name(column))
+
+
+def max_(column: str | Column) -> ColumnAggregate:
+    """Largest value."""
+    return ColumnAggregate("max", _plain_name(column))
+
+
+def avg(column: str | Column) -> ColumnAggregate:
+    """Mean, as a float."""
+    return ColumnAggregate("avg", _plain_name(column))
+
+
+def first(column: str | Column) -> ColumnAggregate:
+    """The value of the record that came first."""
+    return ColumnAggregate("first", _plain_name(column))
+
+
+def last(column: str | Column) -> ColumnAggregate:
+    """The value of the record that came last."""
+    return ColumnAggregate("last", _plain_name(column))
+
+
+def _plain_name(column: str | Column) -> str:
+    if isinstance(column, str):
+        return column
+    name = column.column_name if isinstance(column, Column) else None
+    if name is None:
+        raise TypeError(
+            f"an aggregate takes a column's name, got {column!r}; make expressions a column with "
+            "select(...) first"
+        )
+    return name
+
+
+def _column(value: Any) -> Column:
+    return value if isinstance(value, Column) else lit(value)
+
+
+def _binary(operation: str, left: Any, right: Any) -> Column:
+    return Column(operation, (_column(left), _column(right)))
+
+
+def _true_divide(left: Any, right: Any) -> Any:
+    return pc.divide(pc.cast(left, pa.float64()), pc.cast(right, pa.float64()))
+
+
+def _is_integer(value: Any) -> bool:
+    return bool(pa.types.is_integer(value.type))
+
+
+def _floor_divide(left: Any, right: Any) -> Any:
+    """Towards minus infinity, as in Python; Arrow's own division goes towards zero."""
+    if not (_is_integer(left) and _is_integer(right)):
+        return pc.floor(_true_divide(left, right))
+    quotient = pc.divide_checked(left, right)
+    rest = pc.subtract(left, pc.multiply(quotient, right))
+    zero = pa.scalar(0)
+    is_off = pc.and_(pc.not_equal(rest, zero), pc.xor(pc.less(rest, zero), pc.less(right, zero)))
+    return pc.subtract(quotient, pc.cast(is_off, pa.int64()))
+
+
+def _modulo(left: Any, right: Any) -> Any:
+    return pc.subtract(left, pc.multiply(_floor_divide(left, right), right))
+
+
+def _cast(value: Any, to: Any) -> Any:
+    kind = arrow_schema(to).field(0).type if isinstance(to, TypeInformation) else to
+    return pc.cast(value, kind)
+
+
+def _substring(value: Any, start: int, length: int | None) -> Any:
+    return pc.utf8_slice_codeunits(value, start, None if length is None else start + length)
+
+
+def _to_epoch_ms(value: Any) -> Any:
+    in_ms = pc.cast(value, pa.timestamp("ms", tz=value.type.tz), safe=False)
+    return pc.cast(in_ms, pa.int64())
+
+
+_OPERATIONS: Final[dict[str, Callable[..., Any]]] = {
+    "add": pc.add_checked,
+    "subtract": pc.subtract_checked,
+    "multiply": pc.multiply_checked,
+    "true_divide": _true_divide,
+    "floor_divide": _floor_divide,
+    "modulo": _modulo,
+    "negate": pc.negate_checked,
+    "abs": pc.abs_checked,
+    "round": lambda value, digits: pc.round(value, ndigits=digits),
+    "equal": pc.equal,
+    "not_equal": pc.not_equal,
+    "less": pc.less,
+    "less_equal": pc.less_equal,
+    "greater": pc.greater,
+    "greater_equal": pc.greater_equal,
+    "and": pc.and_kleene,
+    "or": pc.or_kleene,
+    "invert": pc.invert,
+    "is_null": pc.is_null,
+    "is_not_null": pc.is_valid,
+    "is_in": lambda value, values: pc.is_in(value, value_set=pa.array(values, value.type)),
+    "coalesce": pc.coalesce,
+    "if_else": pc.if_else,
+    "cast": _cast,
+    "upper": pc.utf8_upper,
+    "lower": pc.utf8_lower,
+    "strip": pc.utf8_trim_whitespace,
+    "length": pc.utf8_length,
+    "contains": pc.match_substring,
+    "starts_with": pc.starts_with,
+    "ends_with": pc.ends_with,
+    "matches": pc.match_substring_regex,
+    "replace": pc.replace_substring,
+    "substring": _substring,
+    "concat": lambda *values: pc.binary_join_element_wise(*values, ""),
+    "to_timestamp": lambda value: pc.cast(pc.cast(value, pa.int64()), pa.timestamp("ms", tz="UTC")),
+    "to_epoch_ms": _to_epoch_ms,
+    "year": pc.year,
+    "month": pc.month,
+    "day": pc.day,
+    "hour": pc.hour,
+    "minute": pc.minute,
+    "second": pc.second,
+}

@@ -1,0 +1,116 @@
+"""Columns of records that nothing can change any more: copied flat where that is enough, else pickled on the spot.
+
+What cannot change (numbers, text, tuples of them, lists and dicts of those, once copied, and Rows of them) is kept as it is.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+from itertools import chain
+from operator import attrgetter
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.model.row import Row, RowKind
+from penstock.model.time import Instant
+from penstock.runtime.windowing.windows import Window
+
+Dumps: TypeAlias = Callable[[object], bytes]
+
+
+Loads: TypeAlias = Callable[[bytes], Any]
+
+
+IMMUTABLE_KINDS: Final = frozenset({
+    int, float, complex, str, bytes, bool, type(None), Decimal, Instant, pa.Table,
+    dt.date, dt.datetime, dt.time, dt.timedelta,
+})  # fmt: skip
+
+
+_PICKLED_TOGETHER: Final = 4096
+
+
+_ATOM_BASES: Final = (Enum, np.generic, Window)
+
+
+@dataclass(frozen=True, slots=True)
+class Pickled:
+    """A column as it was when the snapshot was taken, in pickled lists of a few thousand values."""
+
+    chunks: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenRows:
+    """A column of Rows that have the same fields and kind, as tuples of what cannot change."""
+
+    fields: tuple[str, ...] | None
+    row_kind: RowKind
+    values: list[tuple[Any, ...]]
+
+
+Column: TypeAlias = "Sequence[Any] | Pickled | FrozenRows"
+
+
+def plain_dumps(value: object) -> bytes:
+    """Pickle protocol 5: for objects whose classes can be imported."""
+    return pickle.dumps(value, protocol=5)
+
+
+def frozen(column: Column, dumps: Dumps) -> Column:
+    """A column that nothing can change."""
+    if isinstance(column, Pickled | FrozenRows):
+        return column
+    kinds = set(map(type, column))
+    if kinds == {list} and is_immutable(list(chain.from_iterable(column))):
+        return list(map(list.copy, column))
+    if kinds == {dict} and (tables := _frozen_tables(column)) is not None:
+        return tables
+    if kinds == {Row} and (rows := _frozen_rows(column)) is not None:
+        return rows
+    if is_immutable(column):
+        return column
+    # In pieces: what a pickler remembers of a million objects costs more than the objects.
+    starts = range(0, len(column), _PICKLED_TOGETHER)
+    return Pickled(tuple(dumps(list(column[i : i + _PICKLED_TOGETHER])) for i in starts))
+
+
+def _frozen_tables(column: Sequence[dict[Any, Any]]) -> list[dict[Any, Any]] | None:
+    """Copies of tables that hold what cannot change, or lists of that; None of others."""
+    if not is_immutable(list(chain.from_iterable(column))):
+        return None
+    values = list(chain.from_iterable(map(dict.values, column)))
+    if set(map(type, values)) == {list} and is_immutable(list(chain.from_iterable(values))):
+        return [dict(zip(table, map(list.copy, table.values()), strict=True)) for table in column]
+    return list(map(dict.copy, column)) if is_immutable(values) else None
+
+
+def _frozen_rows(column: Sequence[Row]) -> FrozenRows | None:
+    """None when they differ in more than their values, or hold what can change."""
+    fields = set(map(attrgetter("_fields"), column))
+    row_kinds = set(map(attrgetter("_row_kind"), column))
+    if len(fields) > 1 or len(row_kinds) > 1:
+        return None
+    values = list(map(attrgetter("_values"), column))
+    return FrozenRows(fields.pop(), row_kinds.pop(), values) if is_immutable(values) else None
+
+
+def is_immutable(values: Sequence[Any]) -> bool:
+    """Whether nothing can change any of these. Level by level, in C."""
+    while values:
+        kinds = set(map(type, values))
+        others = kinds - IMMUTABLE_KINDS - {tuple}
+        if not all(issubclass(kind, _ATOM_BASES) for kind in others):
+            return False
+        if tuple not in kinds:
+            return True
+        tuples = values if kinds == {tuple} else [v for v in values if type(v) is tuple]
+        values = list(chain.from_iterable(tuples))
+    return True

@@ -1,0 +1,111 @@
+"""OutputTag: the name of a side output; and what goes to one taken out of an operator's results. Knows no operator.
+
+Source: Flink OutputTag, PyFlink pyflink.datastream.output_tag; differs: in nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from penstock.model.types import PickledBytesTypeInfo, RowTypeInfo, TypeInformation
+from penstock.runtime.elements import Element, RowBatch, Tagged
+from penstock.runtime.records.emissions import own_copy
+
+
+class OutputTag:
+    """Two tags are equal when their ids are. `type_info` None: pickled; a list: a ROW of those types."""
+
+    __slots__ = ("tag_id", "type_info")
+
+    def __init__(
+        self, tag_id: str, type_info: TypeInformation | list[TypeInformation] | None = None
+    ) -> None:
+        if not isinstance(tag_id, str) or not tag_id:
+            raise ValueError(f"an OutputTag needs a non-empty string as id, got {tag_id!r}")
+        self.tag_id = tag_id
+        if type_info is None:
+            self.type_info: TypeInformation = PickledBytesTypeInfo()
+        elif isinstance(type_info, list):
+            self.type_info = RowTypeInfo(type_info)
+        elif isinstance(type_info, TypeInformation):
+            self.type_info = type_info
+        else:
+            raise TypeError(
+                f"OutputTag {tag_id!r}: type_info must be a TypeInformation or a list of them, got "
+                f"{type(type_info).__name__}"
+            )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OutputTag) and other.tag_id == self.tag_id
+
+    def __hash__(self) -> int:
+        return hash(self.tag_id)
+
+    def __repr__(self) -> str:
+        return f"OutputTag({self.tag_id!r}, {self.type_info})"
+
+
+def is_tagged(value: Any) -> bool:
+    """Whether a result is meant for a side output: (tag, value)."""
+    return type(value) is tuple and len(value) == 2 and isinstance(value[0], OutputTag)
+
+
+class AsideCollector:
+    """What goes to side outputs beside a batch of results, each with its timestamp."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, tuple[list[Any], list[int]]] = {}
+
+    def add(self, tag_id: str, value: Any, stamp: int) -> None:
+        values, stamps = self._held.setdefault(tag_id, ([], []))
+        values.append(value)
+        stamps.append(stamp)
+
+    def untagged(self, results: Iterable[Any], stamp: int) -> Iterator[Any]:
+        """The results for the main output, while the others are collected."""
+        for result in results:
+            if is_tagged(result):
+                self.add(result[0].tag_id, own_copy(result[1]), stamp)
+            else:
+                yield result
+
+    def take(self, tags: tuple[str, ...]) -> Iterator[Tagged]:
+        """What was collected for these tags; what for others is dropped."""
+        held, self._held = self._held, {}
+        for tag_id, (values, stamps) in held.items():
+            if tag_id in tags:
+                yield Tagged(tag_id, RowBatch(values, np.array(stamps, np.int64)))
+
+
+def separated(
+    batches: Iterable[RowBatch], tags: tuple[str, ...]
+) -> Iterable[Element | Tagged | None]:
+    """Tagged tuples out of the main output, if anybody reads a side output; tags not read are dropped."""
+    if not tags:
+        return batches
+    return _separate(batches, tags)
+
+
+def _separate(
+    batches: Iterable[RowBatch], tags: tuple[str, ...]
+) -> Iterable[Element | Tagged | None]:
+    for batch in batches:
+        sides: dict[str | None, list[int]] = {}
+        for index, value in enumerate(batch.values):
+            if is_tagged(value):
+                sides.setdefault(value[0].tag_id, []).append(index)
+            else:
+                sides.setdefault(None, []).append(index)
+        if set(sides) == {None}:
+            yield batch
+            continue
+        for tag, indexes in sides.items():
+            stamps = None if batch.timestamps is None else batch.timestamps[np.array(indexes)]
+            values = [batch.values[index] for index in indexes]
+            if tag is None:
+                yield RowBatch(values, stamps)
+            elif tag in tags:
+                yield Tagged(tag, RowBatch([value[1] for value in values], stamps))

@@ -1,0 +1,1 @@
+"""What a source is, and the operator that reads it."""

@@ -1,0 +1,265 @@
+"""SourceOperator: head of a chain that reads from outside. Source: Flink SourceOperator.
+
+Drives a SourceReader, stamps records, keeps one watermark generator per split and emits the combined
+watermark and latency markers; waits when it is ahead of its alignment group. `poll` returns what to emit; waiting is
+the task's affair. Differs: batches, and modes are a few booleans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from penstock.model.checkpoints import RedistributionMode
+from penstock.model.errors import EngineBug
+from penstock.runtime.codecs.convert import to_rows
+from penstock.runtime.elements import (
+    MAX_WATERMARK,
+    MIN_WATERMARK,
+    Batch,
+    ColumnBatch,
+    Element,
+    EndOfData,
+    LatencyMarker,
+)
+from penstock.runtime.operator import Accepts, Emitted, Operator
+from penstock.runtime.sources.contract import (
+    ReaderStatus,
+    Source,
+    SourceReader,
+    SplitBatch,
+    SplitFinished,
+)
+from penstock.runtime.state.snapshot import ListPart, OperatorSnapshot
+from penstock.runtime.watermarks.by_split import SplitWatermarks
+from penstock.runtime.watermarks.strategy import WatermarkStrategy
+
+SPLITS: Final = "splits"
+
+
+class SourceClock(Protocol):
+    """Clocks of the host, in ms."""
+
+    def now_ms(self) -> int:
+        """Wall clock, which other hosts share roughly."""
+
+    def monotonic_ms(self) -> int: ...
+
+    def active_ms(self) -> int:
+        """Monotonic, without the time in which a full output kept the source from reading."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """What a source needs of the configuration and of its place in the job.
+
+    Intervals of 0: no periodic watermarks but the last one; no latency markers.
+    """
+
+    watermark_interval_ms: int = 200
+    latency_interval_ms: int = 0
+    operator_id: str = ""
+    subtask: int = 0
+    may_leave_splits_unaligned: bool = False
+    takes_checkpoints: bool = False
+
+
+class SourceOperator(Operator):
+    """Built in the driver; `start` makes it live on a TaskManager."""
+
+    accepts = Accepts.ANY
+
+    def __init__(self, source: Source, watermark_strategy: WatermarkStrategy) -> None:
+        self.source = source
+        self.watermark_strategy = watermark_strategy
+        self.records_out = 0
+        self.is_finished = False
+        self._reader: SourceReader | None = None
+        self._stop: EndOfData | None = None
+        self._due_ms: dict[str, int] = {}
+        self._restored_splits: list[Any] = []
+
+    def in_batch(self) -> SourceOperator:
+        return SourceOperator(self.source.in_batch(), self.watermark_strategy.in_batch())
+
+    def start(
+        self,
+        reader: SourceReader,
+        clock: SourceClock,
+        settings: SourceSettings,
+        report_watermark: Callable[[int], None] = lambda _ms: None,
+    ) -> None:
+        """`report_watermark`: tells the coordinator of the alignment group."""
+        self._reader = reader
+        self._clock = clock
+        self._settings = settings
+        self._report = report_watermark
+        self._watermarks = SplitWatermarks(self.watermark_strategy)
+        self._allowed_ms = MAX_WATERMARK
+        self._paused_splits: set[Hashable] = set()
+        self._waiting_since: int | None = None
+        self._waited_ms = 0
+        now_ms = clock.monotonic_ms()
+        if settings.watermark_interval_ms > 0:
+            self._due_ms["watermark"] = now_ms + settings.watermark_interval_ms
+        if settings.latency_interval_ms > 0:
+            self._due_ms["latency"] = now_ms
+        if self.watermark_strategy.alignment is not None:
+            self._due_ms["report"] = now_ms + self.watermark_strategy.alignment.update_interval_ms
+        splits, self._restored_splits = self._restored_splits, []
+        if splits:
+            self.add_splits(splits)
+
+    @property
+    def next_wake_ms(self) -> int | None:
+        """When `poll` has to be called although the reader has nothing, on the monotonic clock."""
+        return min(self._due_ms.values(), default=None)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Ahead of its alignment group: nothing is read."""
+        return self._allowed_ms < self._watermarks.watermark_ms
+
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        """Splits for the reader; those that are read side by side hold the watermark back until their first record."""
+        if self._reader is None:
+            raise EngineBug("a source was given splits before it was started")
+        self._reader.add_splits(splits)
+        for split_id in self._reader.split_ids(splits):
+            self._watermarks.register(split_id)
+
+    def allow(self, watermark_ms: int) -> None:
+        """The alignment group lets its sources run up to this watermark."""
+        self._allowed_ms = watermark_ms
+        self._align()
+
+    def stop(self, *, drain: bool) -> None:
+        """Read no more, because the job stops: the end comes next. `drain`: as if there were no more records."""
+        self._stop = EndOfData(drain=drain)
+
+    def poll(self) -> Sequence[Element]:
+        """What the reader has, and what is due; empty: nothing for now."""
+        if self._reader is None:
+            raise EngineBug("a source was polled before it was started")
+        if self.is_finished:
+            return ()
+        if self._stop is not None:
+            return self._ended(self._stop)
+        elements: list[Element] = []
+        polled = ReaderStatus.NOTHING_AVAILABLE if self.is_waiting else self._reader.poll_next()
+        while isinstance(polled, SplitFinished):  # nobody would wake us for what comes behind it
+            self._watermarks.unregister(polled.split_id)
+            self._paused_splits.discard(polled.split_id)
+            polled = self._reader.poll_next()
+        if isinstance(polled, SplitBatch):
+            self.records_out += len(polled.batch)
+            batch = self._as_wanted(polled.batch)
+            elements.extend(self._watermarks.on_batch(polled.split_id, batch))
+        elif polled is ReaderStatus.END_OF_INPUT:
+            return self._ended(EndOfData(drain=True))
+        elements.extend(self._what_is_due())
+        return elements
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+
+    def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> Emitted:
+        if self._reader is not None:
+            self._reader.before_checkpoint(checkpoint_id)
+        return ()
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        if self._reader is not None:
+            self._reader.notify_checkpoint_complete(checkpoint_id)
+
+    def snapshot(self) -> OperatorSnapshot:
+        """The splits still to read, with their positions."""
+        if self._reader is None:
+            return OperatorSnapshot()
+        splits = list(self._reader.snapshot_state())
+        return OperatorSnapshot(lists={SPLITS: ListPart(RedistributionMode.SPLIT, splits)})
+
+    def restore(self, snapshot: OperatorSnapshot) -> None:
+        """The splits that the reader begins with: it has them before it registers."""
+        self._restored_splits = list(snapshot.elements(SPLITS))
+
+    def _as_wanted(self, batch: Batch) -> Batch:
+        """An assigner that looks at records needs Python objects."""
+        if isinstance(batch, ColumnBatch) and not self.watermark_strategy.takes_any_batch:
+            return to_rows(batch, self.source.produced_type)
+        return batch
+
+    def _ended(self, end: EndOfData) -> Sequence[Element]:
+        self.is_finished = True
+        if "report" in self._due_ms:
+            self._report(MAX_WATERMARK)
+        self._due_ms.clear()
+        return [*self._watermarks.on_end(MAX_WATERMARK), end] if end.drain else [end]
+
+    # ------------------------------------------------------------------ what time brings
+
+    def _what_is_due(self) -> Sequence[Element]:
+        if not self._due_ms:
+            return ()
+        now_ms = self._clock.monotonic_ms()
+        elements: list[Element] = []
+        if self._is_due("latency", now_ms, self._settings.latency_interval_ms):
+            marked_at_ms = self._clock.now_ms()
+            settings = self._settings
+            elements.append(LatencyMarker(marked_at_ms, settings.operator_id, settings.subtask))
+        if self._is_due("watermark", now_ms, self._settings.watermark_interval_ms):
+            elements.extend(self._watermarks.on_periodic(self._idle_clock_ms()))
+            if self.watermark_strategy.alignment is not None:
+                self._align()
+        alignment = self.watermark_strategy.alignment
+        if alignment is not None and self._is_due("report", now_ms, alignment.update_interval_ms):
+            self._tell()
+        return elements
+
+    def _is_due(self, what: str, now_ms: int, interval_ms: int) -> bool:
+        if now_ms < self._due_ms.get(what, MAX_WATERMARK):
+            return False
+        self._due_ms[what] = now_ms + interval_ms
+        return True
+
+    def _idle_clock_ms(self) -> int:
+        """The clock that idleness goes by: it stands while the source may not read."""
+        now_ms = self._clock.active_ms()
+        paused_at = now_ms if self._waiting_since is None else self._waiting_since
+        return paused_at - self._waited_ms
+
+    # ------------------------------------------------------------------ alignment
+
+    def _tell(self) -> None:
+        """An idle source holds nobody back; one without a watermark says nothing."""
+        if self._watermarks.is_idle:
+            self._report(MAX_WATERMARK)
+        elif self._watermarks.watermark_ms > MIN_WATERMARK:
+            self._report(self._watermarks.watermark_ms)
+
+    def _align(self) -> None:
+        """Wait as a whole, or pause the splits that are ahead."""
+        now_ms = self._clock.active_ms()
+        if self.is_waiting and self._waiting_since is None:
+            self._waiting_since = now_ms
+        elif not self.is_waiting and self._waiting_since is not None:
+            self._waited_ms += now_ms - self._waiting_since
+            self._waiting_since = None
+        ahead = self._watermarks.splits_ahead_of(self._allowed_ms)
+        to_pause, to_resume = ahead - self._paused_splits, self._paused_splits - ahead
+        if not to_pause and not to_resume:
+            return
+        assert self._reader is not None
+        try:
+            self._reader.pause_or_resume_splits(list(to_pause), list(to_resume))
+        except NotImplementedError:
+            if not self._settings.may_leave_splits_unaligned:
+                raise
+            return
+        self._paused_splits = ahead
+        for split in to_pause:
+            self._watermarks.pause(split, self._idle_clock_ms())
+        for split in to_resume:
+            self._watermarks.resume(split, self._idle_clock_ms())

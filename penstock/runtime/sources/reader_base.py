@@ -1,0 +1,123 @@
+"""SourceReaderBase: a reader whose splits are read by a blocking SplitReader on a fetcher's thread.
+
+Takes over what the fetcher has (at most two results ahead), gives it out batch by batch, keeps each split's position,
+and ends when no split can come and none is left. Knows no thread: the fetcher is a port of the ReaderContext.
+Source: Flink SourceReaderBase, SingleThreadFetcherManager (spec 11.1); differs: whole batches, one fetcher.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from penstock.runtime.elements import Batch
+from penstock.runtime.sources.contract import (
+    Polled,
+    ReaderContext,
+    ReaderStatus,
+    SourceReader,
+    SplitBatch,
+    SplitFetcher,
+    SplitFinished,
+    SplitReader,
+)
+
+
+class SourceReaderBase(SourceReader):
+    """A subclass makes the SplitReader; with positions it also defines `advanced`, or its SplitReader says `SplitBatch.behind`."""
+
+    def __init__(self, context: ReaderContext) -> None:
+        self.context = context
+        self._fetcher: SplitFetcher | None = None
+        self._can_pause = True
+        self._open: dict[Hashable, Any] = {}
+        self._ready: deque[SplitBatch | SplitFinished] = deque()
+        self._has_no_more = False
+
+    @abstractmethod
+    def create_split_reader(self) -> SplitReader:
+        """Called once, with the first split."""
+
+    def split_id(self, split: Any) -> Hashable:
+        """What the SplitReader calls a split; by default the split itself."""
+        found: Hashable = split
+        return found
+
+    def advanced(self, split: Any, batch: Batch) -> Any:
+        """The split with its position behind `batch`; by default it is read again from its start."""
+        return split
+
+    def start(self) -> None:
+        self.context.send_split_request()
+
+    def poll_next(self) -> Polled:
+        while self._ready or self._take_over():
+            element = self._ready.popleft()
+            if isinstance(element, SplitFinished):
+                self._open.pop(element.split_id, None)
+                if not self._open and not self._has_no_more:
+                    self.context.send_split_request()
+                return element
+            self.note_read(element)
+            if len(element.batch):
+                return element
+        is_over = self._has_no_more and not self._open
+        return ReaderStatus.END_OF_INPUT if is_over else ReaderStatus.NOTHING_AVAILABLE
+
+    def note_read(self, read: SplitBatch) -> None:
+        """It is given out now; if it is empty it is not, and only moves the position."""
+        split = self._open.get(read.split_id)
+        if split is not None:
+            behind = read.behind
+            self._open[read.split_id] = (
+                self.advanced(split, read.batch) if behind is None else behind
+            )
+
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        self._open.update((self.split_id(split), split) for split in splits)
+        if self._fetcher is None:
+            split_reader = self.create_split_reader()
+            pause = getattr(type(split_reader), "pause_or_resume_splits", None)
+            self._can_pause = pause is not SplitReader.pause_or_resume_splits
+            self._fetcher = self.context.start_fetcher(split_reader)
+        self._fetcher.add_splits(splits)
+
+    def split_ids(self, splits: Sequence[Any]) -> Sequence[Any]:
+        return [self.split_id(split) for split in splits]
+
+    def notify_no_more_splits(self) -> None:
+        self._has_no_more = True
+
+    def pause_or_resume_splits(self, to_pause: Sequence[Any], to_resume: Sequence[Any]) -> None:
+        """What was fetched already still comes. Raises: NotImplementedError: here, where the caller may allow it, and
+        not on the fetcher's thread.
+        """
+        if not self._can_pause:
+            super().pause_or_resume_splits(to_pause, to_resume)
+        if self._fetcher is not None:
+            self._fetcher.pause_or_resume_splits(to_pause, to_resume)
+
+    def run_on_fetcher(self, order: Callable[[], None]) -> None:
+        """Between two fetches, if there is a SplitReader: what its client must not be asked from this thread."""
+        if self._fetcher is not None:
+            self._fetcher.run(order)
+
+    def snapshot_state(self) -> Sequence[Any]:
+        """The open splits behind what `poll_next` gave; what was fetched ahead is fetched again."""
+        return list(self._open.values())
+
+    def close(self) -> None:
+        fetcher, self._fetcher = self._fetcher, None
+        if fetcher is not None:
+            fetcher.close()
+
+    def _take_over(self) -> bool:
+        """Whether there is something to give out now."""
+        fetched = self._fetcher.poll() if self._fetcher is not None else None
+        if fetched is None:
+            return False
+        self._ready.extend(fetched.batches)
+        self._ready.extend(SplitFinished(split_id) for split_id in fetched.finished)
+        return bool(self._ready)

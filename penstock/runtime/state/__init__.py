@@ -1,0 +1,1 @@
+"""Keyed and operator state: its contract, its backends, and how it is written and read."""

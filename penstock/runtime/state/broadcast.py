@@ -1,0 +1,117 @@
+"""Broadcast state: maps that are the same in every subtask, because all of them see the same broadcast elements.
+
+Source: Flink BroadcastState, HeapBroadcastState; differs: values are live objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from penstock.model.checkpoints import RedistributionMode
+from penstock.model.errors import UserError
+from penstock.runtime.state.contract import State
+from penstock.runtime.state.descriptors import MapStateDescriptor
+from penstock.runtime.state.snapshot import ListPart
+
+_ROLE: Final = "broadcast/"
+
+
+class ReadOnlyBroadcastState(State):
+    """What the side that is not broadcast may do with it."""
+
+    def __init__(self, table: dict[Any, Any]) -> None:
+        self._table = table
+
+    def get(self, key: Any) -> Any:
+        """None when there is no such key."""
+        return self._table.get(key)
+
+    def contains(self, key: Any) -> bool:
+        return key in self._table
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        return list(self._table.items())
+
+    def keys(self) -> Iterable[Any]:
+        return list(self._table)
+
+    def values(self) -> Iterable[Any]:
+        return list(self._table.values())
+
+    def is_empty(self) -> bool:
+        return not self._table
+
+    def clear(self) -> None:
+        raise UserError(
+            "broadcast state can be changed in process_broadcast_element only: there every subtask sees the "
+            "same elements, so that all stay equal."
+        )
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.get(key)
+
+    def __contains__(self, key: Any) -> bool:
+        return self.contains(key)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.keys())
+
+
+class BroadcastState(ReadOnlyBroadcastState):
+    """As the broadcast side sees it."""
+
+    def put(self, key: Any, value: Any) -> None:
+        self._table[key] = value
+
+    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
+        self._table.update(dict_value)
+
+    def remove(self, key: Any) -> None:
+        """Without effect when there is no such key."""
+        self._table.pop(key, None)
+
+    def clear(self) -> None:
+        self._table.clear()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        self.remove(key)
+
+
+class BroadcastStates:
+    """All broadcast states of one operator, by the names that `broadcast(...)` was given."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._tables: dict[str, dict[Any, Any]] = {name: {} for name in names}
+
+    def read_only(self, descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState:
+        return ReadOnlyBroadcastState(self._table(descriptor))
+
+    def writable(self, descriptor: MapStateDescriptor) -> BroadcastState:
+        return BroadcastState(self._table(descriptor))
+
+    def snapshot(self) -> dict[str, ListPart]:
+        """Every subtask has the same: one element each, the whole map."""
+        return {
+            f"{_ROLE}{name}": ListPart(RedistributionMode.BROADCAST, [dict(table)])
+            for name, table in self._tables.items()
+        }
+
+    def restore(self, lists: Mapping[str, ListPart]) -> None:
+        for name, part in lists.items():
+            if name.startswith(_ROLE):
+                kept = self._tables.setdefault(name.removeprefix(_ROLE), {})
+                for table in part.elements:
+                    kept.update(table)
+
+    def _table(self, descriptor: MapStateDescriptor) -> dict[Any, Any]:
+        name = descriptor.get_name()
+        if name not in self._tables:
+            raise UserError(
+                f"there is no broadcast state {name!r}; this stream was broadcast with {sorted(self._tables)}. "
+                "Check the descriptor's name, or add it to broadcast(...)."
+            )
+        return self._tables[name]

@@ -1,0 +1,38 @@
+"""Keyed state that tells on threads which must not touch it. For debugging; a task's own thread notices nothing.
+
+Knows no thread: who asks is found out by the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.runtime.state.heap import HeapKeyedStateBackend
+
+
+class CheckedKeyedStateBackend(HeapKeyedStateBackend):
+    """Every access to a state looks up the current namespace, which calls `check`; it raises if it must."""
+
+    def __init__(
+        self,
+        max_parallelism: int = 128,
+        now_ms: Callable[[], int] = lambda: 0,
+        *,
+        is_int32: bool = False,
+        check: Callable[[], None],
+    ) -> None:
+        self._check = check
+        self._namespace: Any = None
+        super().__init__(max_parallelism, now_ms, is_int32=is_int32)
+
+    @property
+    def namespace(self) -> Any:
+        """The current one. A state looks it up before anything else."""
+        self._check()
+        return self._namespace
+
+    @namespace.setter
+    def namespace(self, namespace: Any) -> None:
+        self._check()
+        self._namespace = namespace

@@ -1,0 +1,281 @@
+"""Keyed state as operators and users see it: state objects by kind, and the backend that makes them.
+
+Scoped to (current key, current namespace). Knows no storage: `heap_state` keeps live objects in memory, and another
+backend (RocksDB) implements the same classes. Source: Flink KeyedStateBackend, InternalKvState; PyFlink's names.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from penstock.model.errors import EngineBug, UserError
+from penstock.model.parametrised import Parametrised
+from penstock.runtime.keys.hashing import key_group, state_key
+from penstock.runtime.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    StateTtlConfig,
+    ValueStateDescriptor,
+)
+from penstock.runtime.state.snapshot import KeyedPart, RestoredDatabase, StateInfo
+from penstock.runtime.state.timer_queues import TimerQueue
+from penstock.runtime.state.window_tables import Fold, WindowTables
+
+__all__ = [
+    "AggregatingState",
+    "AggregatingStateDescriptor",
+    "AppendingState",
+    "KeyTable",
+    "KeyedStateBackend",
+    "ListState",
+    "ListStateDescriptor",
+    "MakeKeyedStateBackend",
+    "MapState",
+    "MapStateDescriptor",
+    "MergingState",
+    "ReducingState",
+    "ReducingStateDescriptor",
+    "State",
+    "StateDescriptor",
+    "StateTtlConfig",
+    "ValueState",
+    "ValueStateDescriptor",
+]
+
+Snapshot: TypeAlias = "dict[str, KeyedPart]"
+"""State by name and key group: (key, namespace, value)."""
+
+
+class State(Parametrised, ABC):
+    """Base of all kinds. Every call is about the current key and namespace."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Forget the value."""
+
+
+class ValueState(State):
+    """One value; None when unset."""
+
+    @abstractmethod
+    def value(self) -> Any: ...
+
+    @abstractmethod
+    def update(self, value: Any) -> None:
+        """None clears, as in Flink."""
+
+
+class AppendingState(State):
+    """`get` and `add`."""
+
+    @abstractmethod
+    def get(self) -> Any: ...
+
+    @abstractmethod
+    def add(self, value: Any) -> None: ...
+
+
+class MergingState(AppendingState):
+    """Can take over the values of other namespaces (merging windows)."""
+
+    @abstractmethod
+    def has_value(self) -> bool:
+        """Whether there is a value, whatever it is."""
+
+    @abstractmethod
+    def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
+        """Move what the current key has in `sources` into `target`."""
+
+
+class ListState(MergingState):
+    """A list; TTL counts per element."""
+
+    @abstractmethod
+    def get(self) -> list[Any]:
+        """A copy of the list; empty when unset."""
+
+    @abstractmethod
+    def add_all(self, values: list[Any]) -> None: ...
+
+    @abstractmethod
+    def update(self, values: list[Any]) -> None: ...
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.get())
+
+
+class ReducingState(MergingState):
+    """One value, reduced with each added one; `get` gives None when unset."""
+
+
+class AggregatingState(MergingState):
+    """An accumulator; `get` gives its result, None when unset."""
+
+
+class MapState(State):
+    """A map; TTL counts per entry."""
+
+    @abstractmethod
+    def get(self, key: Any) -> Any:
+        """None when there is no entry."""
+
+    @abstractmethod
+    def put(self, key: Any, value: Any) -> None: ...
+
+    @abstractmethod
+    def put_all(self, dict_value: Mapping[Any, Any]) -> None: ...
+
+    @abstractmethod
+    def remove(self, key: Any) -> None:
+        """Does nothing when there is no entry."""
+
+    @abstractmethod
+    def contains(self, key: Any) -> bool: ...
+
+    @abstractmethod
+    def items(self) -> list[tuple[Any, Any]]: ...
+
+    def keys(self) -> list[Any]:
+        return [key for key, _ in self.items()]  # ruff: ignore[incorrect-dict-iterator] - not a dict's
+
+    def values(self) -> list[Any]:
+        return [value for _, value in self.items()]  # ruff: ignore[incorrect-dict-iterator] - not a dict's
+
+    def is_empty(self) -> bool:
+        return not self.items()
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.get(key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        self.remove(key)
+
+    def __contains__(self, key: Any) -> bool:
+        return self.contains(key)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.keys())
+
+
+class KeyTable(Protocol):
+    """One value for each key, for an operator that needs no namespaces and goes through a batch by itself. By state key."""
+
+    def get(self, skey: Any, default: Any, /) -> Any: ...
+    def __setitem__(self, skey: Any, value: Any, /) -> None: ...
+
+
+class KeyedStateBackend(ABC):
+    """All keyed state of one operator. `skey` (see `state_key`), `key` and `namespace` are the context."""
+
+    def __init__(
+        self,
+        max_parallelism: int = 128,
+        now_ms: Callable[[], int] = lambda: 0,
+        *,
+        is_int32: bool = False,
+    ) -> None:
+        """`now_ms`: for TTL. `is_int32`: keys are hashed as Flink hashes a Java int.
+
+        `owner`, set later: uid of the operator, for error texts.
+        """
+        self.key: Any = None
+        self.skey: Any = None
+        self.namespace: Any = None
+        self.now_ms = now_ms
+        self.max_parallelism = max_parallelism
+        self.is_int32 = is_int32
+        self.owner = ""
+
+    def set_key(self, key: Any) -> None:
+        """One key; batches set `key` and `skey` themselves."""
+        self.key = key
+        self.skey = state_key(key)
+
+    def group_of(self, key: Any) -> int:
+        return key_group(key, self.max_parallelism, is_int32=self.is_int32)
+
+    @abstractmethod
+    def of(self, descriptor: StateDescriptor) -> State:
+        """The state that a descriptor asks for, whatever its kind.
+
+        Raises: UserError when the name is taken by a state of another kind or type.
+        """
+
+    @abstractmethod
+    def get_state(self, descriptor: ValueStateDescriptor) -> ValueState: ...
+
+    @abstractmethod
+    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState: ...
+
+    @abstractmethod
+    def get_map_state(self, descriptor: MapStateDescriptor) -> MapState: ...
+
+    @abstractmethod
+    def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState: ...
+
+    @abstractmethod
+    def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState: ...
+
+    @abstractmethod
+    def records_passed(self, count: int) -> None:
+        """So many records were processed: clean-up of expired state that goes by records gets its share."""
+
+    def forget(self) -> None:
+        """All values of all keys. In BATCH jobs, where no key comes again; their state is on the heap."""
+        raise EngineBug(f"{type(self).__name__} keeps what it has: keys end in BATCH jobs only")
+
+    @abstractmethod
+    def snapshot(self) -> Snapshot:
+        """Everything that has not expired, by state: columns are namespaces and raw values."""
+
+    @abstractmethod
+    def restore(self, snapshot: Snapshot) -> None:
+        """What `snapshot` gave, of any number of backends: only key groups of this subtask, and nothing twice.
+
+        Before anything is asked of a state. In any number of calls.
+        Raises: UserError: keys were put into key groups by another rule.
+        """
+
+    def restore_databases(self, databases: Sequence[RestoredDatabase]) -> Mapping[str, StateInfo]:
+        """Before anything is asked of a state. Returns the states that have values in them.
+
+        Raises: UserError: this backend keeps state in memory.
+        """
+        if databases:
+            raise UserError(
+                f"operator {self.owner!r} cannot restore its keyed state: an incremental checkpoint has the files of "
+                "RocksDB, and state.backend.type is now 'hashmap'. Set it to 'rocksdb', or go on from a savepoint, "
+                "which either backend reads."
+            )
+        return {}
+
+    @abstractmethod
+    def table(self, name: str, info: StateInfo) -> KeyTable:
+        """Once for each name. Its part of a snapshot has one column, the values; so has what is restored into it."""
+
+    @abstractmethod
+    def timer_queue(self, name: str) -> TimerQueue:
+        """Once for each name, with what was restored of it."""
+
+    @abstractmethod
+    def window_tables(self, name: str, info: StateInfo, fold: Fold) -> WindowTables:
+        """Once for each name, with what was restored of it. `info`: of a kind in WINDOW_KINDS."""
+
+    def close(self) -> None:
+        """The operator has ended: what lies on disk is removed."""
+
+
+class MakeKeyedStateBackend(Protocol):
+    """A kind of backend: makes one for each operator."""
+
+    def __call__(
+        self, max_parallelism: int, now_ms: Callable[[], int], *, is_int32: bool
+    ) -> KeyedStateBackend: ...

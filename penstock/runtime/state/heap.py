@@ -1,0 +1,350 @@
+"""HeapKeyedStateBackend: keyed state as live Python objects. Each state is a table: namespace -> state key -> value.
+
+Knows no operator and no clock: the time for TTL comes through a port. With TTL a raw value is (value, last access ms);
+of a list each element is, of a map each entry. Expired ones are dropped when they are read, in snapshots, and bit by bit
+whenever the state is used (`cleanup_incrementally`, the default) or a record is processed.
+Source: Flink HeapKeyedStateBackend, TtlStateFactory, TtlIncrementalCleanup; differs: values are live objects (of which a ValueState copies the outermost), key
+groups are computed when a snapshot is made, a round of the incremental clean-up goes over the keys of its start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any, Final
+
+from penstock.model.row import CHANGEABLE, copied
+from penstock.runtime.records.frozen import Column
+from penstock.runtime.state.contract import Snapshot, ValueState
+from penstock.runtime.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    ValueStateDescriptor,
+)
+from penstock.runtime.state.heap_cleanup import IncrementalCleanup, cleanup_of
+from penstock.runtime.state.raw import (
+    MISSING,
+    RawAggregatingState,
+    RawKeyedStateBackend,
+    RawListState,
+    RawMapState,
+    RawReducingState,
+    RawState,
+)
+from penstock.runtime.state.snapshot import KeyedPart, StateInfo, check_key_hash, check_restored
+from penstock.runtime.state.timer_queues import TIMERS, HeapTimerQueue
+from penstock.runtime.state.window_tables import Fold, HeapWindowTables
+
+_LOOK_UP_ABOVE: Final = 2
+"""Times as many entries as may be wanted: then each is looked up, instead of all looked at."""
+
+
+class HeapKeyedStateBackend(RawKeyedStateBackend):
+    """All keyed state of one operator, in memory."""
+
+    def __init__(
+        self,
+        max_parallelism: int = 128,
+        now_ms: Callable[[], int] = lambda: 0,
+        *,
+        is_int32: bool = False,
+    ) -> None:
+        super().__init__(max_parallelism, now_ms, is_int32=is_int32)
+        self._cleaned_by_record: list[IncrementalCleanup] = []
+        self._tables: dict[str, tuple[StateInfo, dict[Any, Any]]] = {}
+        self._timers: dict[str, HeapTimerQueue] = {}
+        self._windows: dict[str, HeapWindowTables] = {}
+        self._restored: dict[str, list[KeyedPart]] = {}
+
+    def records_passed(self, count: int) -> None:
+        for cleanup in self._cleaned_by_record:
+            cleanup.run(count)
+
+    def forget(self) -> None:
+        for one in self._states.values():
+            one.tables.clear()
+
+    def snapshot(self) -> Snapshot:
+        kept = {
+            name: self._part(one.info, one.alive_tables()) for name, one in self._states.items()
+        }
+        for name, (info, table) in self._tables.items():
+            keys, values = list(table), list(table.values())
+            kept[name] = KeyedPart(info, self.max_parallelism, self.is_int32, keys, [values])
+        for name, queue in self._timers.items():
+            kept[name] = queue.part(self.max_parallelism, is_int32=self.is_int32)
+        for name, windows in self._windows.items():
+            kept[name] = windows.part(self.max_parallelism, is_int32=self.is_int32)
+        for name, parts in self._restored.items():  # nobody has asked for these yet
+            kept[name] = _whole(parts)
+        return kept
+
+    def table(self, name: str, info: StateInfo) -> dict[Any, Any]:
+        table: dict[Any, Any] = {}
+        for part in self._take_restored(name, info):
+            table.update(part.rows())
+        self._tables[name] = info, table
+        return table
+
+    def timer_queue(self, name: str) -> HeapTimerQueue:
+        queue = self._timers[name] = HeapTimerQueue()
+        for part in self._take_restored(name, TIMERS):
+            queue.put_back(part)
+        return queue
+
+    def window_tables(self, name: str, info: StateInfo, fold: Fold) -> HeapWindowTables:
+        restored = self._take_restored(name, info)
+        made = HeapWindowTables(info, fold, _whole(restored) if restored else None)
+        self._windows[name] = made
+        return made
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Kept until the state of that name is asked for."""
+        for name, part in snapshot.items():
+            check_key_hash(self.owner, name, part, is_int32=self.is_int32)
+            self._restored.setdefault(name, []).append(part)
+
+    def _take_restored(self, name: str, info: StateInfo) -> list[KeyedPart]:
+        """What was restored of a state that is asked for now. Raises: UserError: it was something else."""
+        for part in self._restored.get(name, ()):
+            check_restored(self.owner, name, part.info, info)
+        return self._restored.pop(name, [])
+
+    def _part(self, info: StateInfo, by_namespace: Mapping[Any, dict[Any, Any]]) -> KeyedPart:
+        keys: list[Any] = []
+        namespaces: list[Any] = []
+        values: list[Any] = []
+        for namespace, table in by_namespace.items():
+            keys += table
+            values += table.values()
+            namespaces += [namespace] * len(table)
+        columns: list[Column] = [namespaces, values]
+        return KeyedPart(info, self.max_parallelism, self.is_int32, keys, columns)
+
+    def _made(self, name: str, state: HeapState) -> None:
+        state.put_back(self._take_restored(name, state.info))
+        if state.cleanup is not None and state.cleanup.runs_for_every_record:
+            self._cleaned_by_record.append(state.cleanup)
+
+
+class HeapState(RawState):
+    """Base: the table, and what cleans it up."""
+
+    _backend: HeapKeyedStateBackend
+
+    def __init__(self, backend: HeapKeyedStateBackend, descriptor: Any) -> None:
+        super().__init__(backend, descriptor)
+        self.tables: dict[Any, dict[Any, Any]] = {}
+        self.cleanup = None if self._ttl is None else cleanup_of(self, self._ttl)
+
+    def clear(self) -> None:
+        backend = self._backend
+        self.drop(backend.namespace, backend.skey)
+
+    def drop(self, namespace: Any, skey: Any) -> None:
+        """Forget one value."""
+        table = self.tables.get(namespace)
+        if table is not None and table.pop(skey, None) is not None and not table:
+            del self.tables[namespace]
+
+    def alive_tables(self) -> dict[Any, dict[Any, Any]]:
+        """By namespace: state key -> raw value of what has not expired."""
+        if self._ttl is None:
+            return self.tables
+        found = {}
+        for namespace, table in self.tables.items():
+            alive = ((skey, self.alive(raw)) for skey, raw in table.items())
+            found[namespace] = {skey: raw for skey, raw in alive if raw is not MISSING}
+        return found
+
+    def put_back(self, parts: Sequence[KeyedPart]) -> None:
+        """What was restored. In one go where it can be: between other work the table would leave the processor's cache."""
+        if all(_namespaces(part).count(None) == len(part.keys) for part in parts):  # no windows
+            keys = chain.from_iterable(part.keys for part in parts)
+            raws = chain.from_iterable(_raws(part) for part in parts)
+            if table := dict(zip(keys, raws, strict=True)):
+                self.tables[None] = table
+            return
+        for part in parts:
+            for skey, namespace, raw in part.rows():
+                own = self.tables.get(namespace)
+                if own is None:
+                    own = self.tables[namespace] = {}
+                own[skey] = raw
+
+    def drop_expired(self, namespace: Any, skey: Any) -> None:
+        """Incremental clean-up looks at one value, if it is there still."""
+        table = self.tables.get(namespace)
+        raw = MISSING if table is None else table.get(skey, MISSING)
+        if table is None or raw is MISSING:
+            return
+        alive = self.alive(raw)
+        if alive is MISSING:
+            self.drop(namespace, skey)
+        elif alive is not raw:
+            table[skey] = alive
+
+    def _raw(self) -> Any:
+        if self.cleanup is not None:
+            self.cleanup.run(1)
+        return self._found()
+
+    def _found(self) -> Any:
+        """As `_raw`; is no access that cleans up."""
+        backend = self._backend
+        table = self.tables.get(backend.namespace)
+        return MISSING if table is None else table.get(backend.skey, MISSING)
+
+    def _put(self, raw: Any) -> None:
+        backend = self._backend
+        table = self.tables.get(backend.namespace)
+        if table is None:
+            table = self.tables[backend.namespace] = {}
+        table[backend.skey] = raw
+
+
+class HeapValueState(HeapState, ValueState):
+    """One value."""
+
+    kind = "Value"
+    _plain: type = int
+    """The kind that was kept last, if there is nothing to copy of it: asked for each record."""
+
+    def value(self) -> Any:
+        if self._ttl is not None:
+            found = self._load()
+            return None if found is MISSING else found
+        backend = self._backend  # written out: this is called for every record
+        table = self.tables.get(backend.namespace)
+        return None if table is None else table.get(backend.skey)
+
+    def update(self, value: Any) -> None:
+        if value is None:
+            self.clear()
+            return
+        if value.__class__ is not self._plain:
+            value = self._own(value)
+        if self.cleanup is not None:
+            self.cleanup.run(1)
+        backend = self._backend
+        table = self.tables.get(backend.namespace)
+        if table is None:
+            table = self.tables[backend.namespace] = {}
+        table[backend.skey] = value if self._ttl is None else (value, backend.now_ms())
+
+    def _own(self, value: Any) -> Any:
+        """The function may emit the value now, and change what the state has with the next record."""
+        if type(value) in CHANGEABLE:
+            return copied(value)
+        self._plain = type(value)
+        return value
+
+
+class HeapListState(HeapState, RawListState):
+    """A list."""
+
+    def add_all(self, values: list[Any]) -> None:
+        items = self._stamped(values)
+        raw = self._raw()
+        if raw is MISSING:
+            if items:
+                self._put(items)
+        else:
+            raw.extend(items)
+
+    def update(self, values: list[Any]) -> None:
+        if values:
+            self._put(self._stamped(values))
+        else:
+            self.clear()
+
+    def _absorb(self, raw: Any) -> None:
+        mine = self._raw()
+        self._put(raw if mine is MISSING else mine + raw)
+
+
+class HeapReducingState(HeapState, RawReducingState):
+    """One value, reduced with each added one."""
+
+
+class HeapAggregatingState(HeapState, RawAggregatingState):
+    """An accumulator."""
+
+
+class HeapMapState(HeapState, RawMapState):
+    """A map."""
+
+    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
+        entries = self._stamped(dict_value)
+        raw = self._raw()
+        if raw is MISSING:
+            if entries:
+                self._put(dict(entries))
+        else:
+            raw.update(entries)
+
+    def remove(self, key: Any) -> None:
+        if self.cleanup is not None:
+            self.cleanup.run(1)
+        self._drop(key)
+
+    def _entry(self, key: Any) -> Any:
+        raw = self._raw()
+        return MISSING if raw is MISSING else raw.get(key, MISSING)
+
+    def _entries(self) -> list[tuple[Any, Any]]:
+        raw = self._raw()
+        return [] if raw is MISSING else list(raw.items())
+
+    def between(self, first: int, last: int) -> list[tuple[int, Any]]:
+        """Without a copy; by looking keys up where that is less than to look at all."""
+        if self._ttl is not None:
+            return super().between(first, last)
+        raw = self._raw()
+        if raw is MISSING:
+            return []
+        if len(raw) > _LOOK_UP_ABOVE * (last - first + 1):
+            return [(key, raw[key]) for key in range(first, last + 1) if key in raw]
+        return [(key, raw[key]) for key in sorted([key for key in raw if first <= key <= last])]
+
+    def _put_entry(self, key: Any, raw: Any) -> None:
+        self._found()[key] = raw
+
+    def _drop(self, key: Any) -> None:
+        found = self._found()
+        if found is not MISSING and found.pop(key, MISSING) is not MISSING and not found:
+            self.clear()
+
+
+def _whole(parts: Sequence[KeyedPart]) -> KeyedPart:
+    """A copy of all of them."""
+    first = parts[0]
+    columns: list[Column] = [[] for _ in first.columns]
+    whole = replace(first, keys=[], columns=columns)
+    for part in parts:
+        whole.extend(part)
+    return whole
+
+
+def _namespaces(part: KeyedPart) -> list[Any]:
+    namespaces = part.columns[0]
+    assert isinstance(namespaces, list), "it was read, not frozen"
+    return namespaces
+
+
+def _raws(part: KeyedPart) -> list[Any]:
+    raws = part.columns[1]
+    assert isinstance(raws, list), "it was read, not frozen"
+    return raws
+
+
+HeapKeyedStateBackend.kinds = {
+    ValueStateDescriptor: HeapValueState,
+    ListStateDescriptor: HeapListState,
+    MapStateDescriptor: HeapMapState,
+    ReducingStateDescriptor: HeapReducingState,
+    AggregatingStateDescriptor: HeapAggregatingState,
+}

@@ -1,0 +1,331 @@
+"""States by raw values: what TTL, reducing, aggregating and merging do, wherever the raw values lie.
+
+With TTL a raw value is (value, last access ms); of a list each element is, of a map each entry. A storage says how the raw
+value of the current key and namespace is read and written (`RawState`), and which class keeps which kind
+(`RawKeyedStateBackend.kinds`). Knows no table and no file.
+Source: Flink TtlStateFactory, AbstractKeyedStateBackend.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
+from typing import Any, ClassVar, Final, cast
+
+from penstock.model.errors import UserError
+from penstock.model.row import copied
+from penstock.runtime.state.contract import (
+    AggregatingState,
+    KeyedStateBackend,
+    ListState,
+    MapState,
+    MergingState,
+    ReducingState,
+    State,
+    ValueState,
+)
+from penstock.runtime.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    StateTtlConfig,
+    ValueStateDescriptor,
+)
+from penstock.runtime.state.snapshot import StateInfo
+
+MISSING: Final = object()
+"""There is no value."""
+
+
+class RawState(State):
+    """Base: raw access, and what TTL asks for."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, backend: KeyedStateBackend, descriptor: Any) -> None:
+        self._backend = backend
+        self._ttl: StateTtlConfig | None = descriptor.ttl_config
+        self.info = StateInfo(self.kind, str(descriptor.type_info), self._ttl is not None)
+
+    @abstractmethod
+    def _raw(self) -> Any:
+        """Raw value of the current key and namespace, or MISSING."""
+
+    @abstractmethod
+    def _put(self, raw: Any) -> None: ...
+
+    def has_value(self) -> bool:
+        """Whether the current key and namespace have a value, whatever it is."""
+        return self._raw() is not MISSING
+
+    def alive(self, raw: Any) -> Any:
+        """With TTL: what is left of a raw value, or MISSING."""
+        return MISSING if self._is_expired(raw[1]) else raw
+
+    def _is_expired(self, last_access_ms: int) -> bool:
+        assert self._ttl is not None
+        return last_access_ms + self._ttl.ttl_ms <= self._backend.now_ms()
+
+    def _shows_expired(self) -> bool:
+        assert self._ttl is not None
+        visible = self._ttl.get_state_visibility()
+        return visible is StateTtlConfig.StateVisibility.ReturnExpiredIfNotCleanedUp
+
+    def _renews_on_read(self) -> bool:
+        assert self._ttl is not None
+        return self._ttl.get_update_type() is StateTtlConfig.UpdateType.OnReadAndWrite
+
+    def _load(self) -> Any:
+        """The value, or MISSING; does what the TTL demands of a read."""
+        raw = self._raw()
+        if self._ttl is None or raw is MISSING:
+            return raw
+        value, last_access_ms = raw
+        if self._is_expired(last_access_ms):
+            self.clear()
+            return value if self._shows_expired() else MISSING
+        if self._renews_on_read():
+            self._put((value, self._backend.now_ms()))
+        return value
+
+    def _store(self, value: Any) -> None:
+        self._put(value if self._ttl is None else (value, self._backend.now_ms()))
+
+
+class RawMergingState(RawState, MergingState):
+    """Moves raw values between namespaces."""
+
+    def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
+        backend = self._backend
+        kept = backend.namespace
+        try:
+            for source in sources:
+                backend.namespace = source
+                raw = self._raw()
+                if raw is not MISSING:
+                    self.clear()
+                    backend.namespace = target
+                    self._absorb(raw)
+        finally:
+            backend.namespace = kept
+
+    @abstractmethod
+    def _absorb(self, raw: Any) -> None:
+        """Another namespace's raw value comes to that of the current one."""
+
+
+class RawReducingState(RawMergingState, ReducingState):
+    """One value, reduced with each added one."""
+
+    kind = "Reducing"
+
+    def __init__(self, backend: KeyedStateBackend, descriptor: ReducingStateDescriptor) -> None:
+        super().__init__(backend, descriptor)
+        self._reduce = descriptor.reduce
+
+    def get(self) -> Any:
+        found = self._load()
+        return None if found is MISSING else found
+
+    def add(self, value: Any) -> None:
+        found = self._load()
+        # The function may change its first argument in place, and the record is not only ours.
+        self._store(copied(value) if found is MISSING else self._reduce(found, value))
+
+    def _absorb(self, raw: Any) -> None:
+        self.add(raw if self._ttl is None else raw[0])
+
+
+class RawAggregatingState(RawMergingState, AggregatingState):
+    """An accumulator."""
+
+    kind = "Aggregating"
+
+    def __init__(self, backend: KeyedStateBackend, descriptor: AggregatingStateDescriptor) -> None:
+        super().__init__(backend, descriptor)
+        self._function = descriptor.get_agg_function()
+
+    def get(self) -> Any:
+        found = self._load()
+        return None if found is MISSING else self._function.get_result(found)
+
+    def add(self, value: Any) -> None:
+        found = self._load()
+        if found is MISSING:
+            found = self._function.create_accumulator()
+        self._store(self._function.add(value, found))
+
+    def _absorb(self, raw: Any) -> None:
+        other = raw if self._ttl is None else raw[0]
+        mine = self._load()
+        self._store(other if mine is MISSING else self._function.merge(mine, other))
+
+
+class RawListState(RawMergingState, ListState):
+    """A list; with TTL of (element, last access ms)."""
+
+    kind = "List"
+
+    def get(self) -> list[Any]:
+        raw = self._raw()
+        if raw is MISSING:
+            return []
+        if self._ttl is None:
+            return list(raw)
+        alive = [item for item in raw if not self._is_expired(item[1])]
+        if not alive:
+            self.clear()
+        elif self._renews_on_read():
+            self._put(self._stamped(value for value, _ in alive))
+        elif len(alive) < len(raw):
+            self._put(alive)
+        return [value for value, _ in (raw if self._shows_expired() else alive)]
+
+    def add(self, value: Any) -> None:
+        self.add_all([value])
+
+    def alive(self, raw: Any) -> Any:
+        kept = [item for item in raw if not self._is_expired(item[1])]
+        if not kept:
+            return MISSING
+        return raw if len(kept) == len(raw) else kept
+
+    def _stamped(self, values: Iterable[Any]) -> list[Any]:
+        """Raw elements that are accessed now."""
+        if self._ttl is None:
+            return list(values)
+        now_ms = self._backend.now_ms()
+        return [(value, now_ms) for value in values]
+
+
+class RawMapState(RawState, MapState):
+    """A map; with TTL to (value, last access ms). A storage says how one raw entry is read, written and dropped."""
+
+    kind = "Map"
+
+    @abstractmethod
+    def _entry(self, key: Any) -> Any:
+        """Raw entry, or MISSING."""
+
+    @abstractmethod
+    def _entries(self) -> list[tuple[Any, Any]]:
+        """(key, raw entry) of all, in a list of the caller's own."""
+
+    @abstractmethod
+    def _put_entry(self, key: Any, raw: Any) -> None:
+        """In place of one that is there."""
+
+    @abstractmethod
+    def _drop(self, key: Any) -> None:
+        """Nothing happens where there is none."""
+
+    def get(self, key: Any) -> Any:
+        found = self._value_of(key)
+        return None if found is MISSING else found
+
+    def put(self, key: Any, value: Any) -> None:
+        self.put_all({key: value})
+
+    def contains(self, key: Any) -> bool:
+        return self._value_of(key) is not MISSING
+
+    def items(self) -> list[tuple[Any, Any]]:
+        entries = self._entries()
+        if self._ttl is None:
+            return entries
+        found = [(key, self._seen(key, entry)) for key, entry in entries]
+        return [(key, value) for key, value in found if value is not MISSING]
+
+    def between(self, first: int, last: int) -> list[tuple[int, Any]]:
+        """(key, value) of the entries whose keys, integers here, are in [first, last], in order. For operators of ours."""
+        found = [(key, value) for key, value in self.items() if first <= key <= last]
+        return sorted(found, key=itemgetter(0))  # the values may have no order
+
+    def alive(self, raw: Any) -> Any:
+        kept = {key: entry for key, entry in raw.items() if not self._is_expired(entry[1])}
+        if not kept:
+            return MISSING
+        return raw if len(kept) == len(raw) else kept
+
+    def _stamped(self, entries: Mapping[Any, Any]) -> Mapping[Any, Any]:
+        """Raw entries that are accessed now."""
+        if self._ttl is None:
+            return entries
+        now_ms = self._backend.now_ms()
+        return {key: (value, now_ms) for key, value in entries.items()}
+
+    def _value_of(self, key: Any) -> Any:
+        entry = self._entry(key)
+        return entry if self._ttl is None or entry is MISSING else self._seen(key, entry)
+
+    def _seen(self, key: Any, entry: tuple[Any, int]) -> Any:
+        """Value of an entry under TTL, or MISSING; renews or drops it."""
+        value, last_access_ms = entry
+        if self._is_expired(last_access_ms):
+            self._drop(key)
+            return value if self._shows_expired() else MISSING
+        if self._renews_on_read():
+            self._put_entry(key, (value, self._backend.now_ms()))
+        return value
+
+
+class RawKeyedStateBackend(KeyedStateBackend):
+    """Knows by name which states there are. `kinds`: the class for each kind of descriptor."""
+
+    kinds: ClassVar[Mapping[type[StateDescriptor], Any]]
+
+    def __init__(
+        self,
+        max_parallelism: int = 128,
+        now_ms: Callable[[], int] = lambda: 0,
+        *,
+        is_int32: bool = False,
+    ) -> None:
+        super().__init__(max_parallelism, now_ms, is_int32=is_int32)
+        self._states: dict[str, Any] = {}
+        self._types: dict[str, tuple[str, Any]] = {}
+
+    def get_state(self, descriptor: ValueStateDescriptor) -> ValueState:
+        return cast("ValueState", self.of(descriptor))
+
+    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState:
+        return cast("ListState", self.of(descriptor))
+
+    def get_map_state(self, descriptor: MapStateDescriptor) -> MapState:
+        return cast("MapState", self.of(descriptor))
+
+    def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState:
+        return cast("ReducingState", self.of(descriptor))
+
+    def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState:
+        return cast("AggregatingState", self.of(descriptor))
+
+    def of(self, descriptor: StateDescriptor) -> State:
+        for kind, state in self.kinds.items():
+            if isinstance(descriptor, kind):
+                return self._state(descriptor, state)
+        raise TypeError(
+            f"expected a state descriptor such as ValueStateDescriptor, got {descriptor!r}"
+        )
+
+    def _state(self, descriptor: StateDescriptor, kind: type[RawState]) -> State:
+        identity = (f"{kind.kind}State", descriptor.type_info)
+        known = self._types.get(descriptor.name, identity)
+        if known != identity:
+            raise UserError(
+                f"state {descriptor.name!r} is declared twice: as {known[0]} of {known[1]}, and as "
+                f"{identity[0]} of {identity[1]}; give one of them another name"
+            )
+        state: RawState | None = self._states.get(descriptor.name)
+        if state is None:
+            state = kind(self, descriptor)
+            self._made(descriptor.name, state)
+            self._states[descriptor.name] = state
+            self._types[descriptor.name] = identity
+        return state
+
+    def _made(self, name: str, state: Any) -> None:
+        """A state was asked for, for the first time. Raises: UserError: another one of that name was restored."""

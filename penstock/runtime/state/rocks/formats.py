@@ -1,0 +1,120 @@
+"""A raw value as rows, and back, for each kind of state. Knows no database and no current key.
+
+A value, a reduced value and an accumulator are one row. A map has a row for each entry: (key, value). A list has a row for
+each `add` or `add_all`, numbered in order, so that adding reads nothing. With TTL the last access stands in front of what
+was pickled, as 8 bytes, so that clean-up need not unpickle.
+Source: Flink RocksDBValueState, RocksDBListState, RocksDBMapState; differs: RocksDB merges nothing, lists are rows.
+"""
+
+from __future__ import annotations
+
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeAlias
+
+from penstock.runtime.records.frozen import Dumps, Loads
+from penstock.runtime.state.rocks.encoding import encode_plain
+from penstock.runtime.state.snapshot import StateInfo
+from penstock.runtime.state.timer_queues import TIMERS
+from penstock.runtime.state.window_tables import LIST_WINDOWS, WINDOW_KINDS
+
+Row: TypeAlias = tuple[bytes, bytes]
+
+_STAMP: Final = struct.Struct(">q")
+_NUMBER: Final = struct.Struct(">Q")
+_STATES: Final = frozenset({"Value", "List", "Map", "Reducing", "Aggregating"})
+
+
+class RowFormat(ABC):
+    """Of one state."""
+
+    def __init__(self, dumps: Dumps, loads: Loads, *, has_ttl: bool) -> None:
+        self._dumps, self._loads = dumps, loads
+        self._skipped = _STAMP.size if has_ttl else 0
+
+    @abstractmethod
+    def rows(self, prefix: bytes, raw: Any, next_number: Callable[[], int]) -> Iterator[Row]:
+        """The rows that keep a raw value. `prefix`: of its key and namespace."""
+
+    @abstractmethod
+    def raw(self, rows: Sequence[Row]) -> Any:
+        """Of all its rows: (what stands behind the prefix, content)."""
+
+    @abstractmethod
+    def _stamp(self, content: Any) -> int:
+        """With TTL: when all of a row's content has expired."""
+
+    def pack(self, content: Any) -> bytes:
+        """Of one row."""
+        if not self._skipped:
+            return self._dumps(content)
+        return _STAMP.pack(self._stamp(content)) + self._dumps(content)
+
+    def unpack(self, data: bytes) -> Any:
+        """What `pack` was given."""
+        return self._loads(data[self._skipped :] if self._skipped else data)
+
+
+def columns_of(info: StateInfo) -> int:
+    """Of a snapshot, besides the keys: namespaces and values, or values alone of what is no user's state; of windows and timers
+    see there.
+    """
+    if info.kind in WINDOW_KINDS:
+        return 3
+    return 2 if info.kind in _STATES or info == TIMERS else 1
+
+
+def stamp_of(data: bytes) -> int:
+    """Last access of a row of a state with TTL, without unpickling."""
+    stamp: int = _STAMP.unpack_from(data)[0]
+    return stamp
+
+
+class SingleRow(RowFormat):
+    """Value, reduced value, accumulator."""
+
+    def rows(self, prefix: bytes, raw: Any, next_number: Callable[[], int]) -> Iterator[Row]:
+        yield prefix, self.pack(raw)
+
+    def raw(self, rows: Sequence[Row]) -> Any:
+        return self.unpack(rows[0][1])
+
+    def _stamp(self, content: Any) -> int:
+        stamp: int = content[1]
+        return stamp
+
+
+class ListRows(RowFormat):
+    """Some elements in each row."""
+
+    def rows(self, prefix: bytes, raw: Any, next_number: Callable[[], int]) -> Iterator[Row]:
+        yield prefix + _NUMBER.pack(next_number()), self.pack(raw)
+
+    def raw(self, rows: Sequence[Row]) -> Any:
+        return [item for _, data in rows for item in self.unpack(data)]
+
+    def _stamp(self, content: Any) -> int:
+        latest: int = max(stamp for _, stamp in content)
+        return latest
+
+
+class MapRows(RowFormat):
+    """An entry in each row."""
+
+    def rows(self, prefix: bytes, raw: Any, next_number: Callable[[], int]) -> Iterator[Row]:
+        for key, entry in raw.items():
+            yield prefix + encode_plain(key), self.pack((key, entry))
+
+    def raw(self, rows: Sequence[Row]) -> Any:
+        return dict(self.unpack(data) for _, data in rows)
+
+    def _stamp(self, content: Any) -> int:
+        stamp: int = content[1][1]
+        return stamp
+
+
+def format_of(info: StateInfo, dumps: Dumps, loads: Loads) -> RowFormat:
+    """By the kind of state."""
+    kinds: dict[str, type[RowFormat]] = {"List": ListRows, LIST_WINDOWS: ListRows, "Map": MapRows}
+    return kinds.get(info.kind, SingleRow)(dumps, loads, has_ttl=info.has_ttl)

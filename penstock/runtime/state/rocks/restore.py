@@ -1,0 +1,120 @@
+"""What former subtasks had becomes the database of a restored one: their databases, or rows that any backend has written.
+
+Source: Flink RocksDBIncrementalRestoreOperation, RocksDBFullRestoreOperation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.runtime.state.rocks.database import Database
+from penstock.runtime.state.rocks.encoding import (
+    GROUP,
+    decode_plain,
+    group_start,
+    group_time_row,
+    head_of,
+    split,
+    window_row,
+)
+from penstock.runtime.state.rocks.formats import columns_of, format_of
+from penstock.runtime.state.rocks.windows import MARKS, RestoredWindows
+from penstock.runtime.state.snapshot import KeyedPart, RestoredDatabase
+from penstock.runtime.state.timer_queues import TIMERS
+from penstock.runtime.state.window_tables import WINDOW_KINDS
+
+if TYPE_CHECKING:
+    from penstock.runtime.state.rocks.backend import RocksKeyedStateBackend
+
+
+def is_whole(restored: RestoredDatabase) -> bool:
+    """It has just the key groups that are wanted of it."""
+    return (restored.handle.first_group, restored.handle.last_group) == restored.groups
+
+
+def fetch(restored: RestoredDatabase, directory: str) -> None:
+    """Write its files. Raises: what reading raises; OSError."""
+    folder = Path(directory)
+    folder.mkdir()
+    for name, handle in restored.handle.files:
+        (folder / Path(name).name).write_bytes(restored.read(handle))
+
+
+def copy_groups(source: Database, target: Database, groups: tuple[int, int]) -> None:
+    """All rows of the key groups `groups`, first and last."""
+    for name, info in source.infos.items():
+        target.note_info(name, info)
+        if info.kind in WINDOW_KINDS:
+            _copy_windows(source, target, name, groups)
+            continue
+        family = target.family(name)
+        for row, data in _rows_of(source.family(name), groups):
+            family.put(row, data)
+    target.next_number = max(target.next_number, source.next_number)
+
+
+def _copy_windows(source: Database, target: Database, name: str, groups: tuple[int, int]) -> None:
+    windows, marks = RestoredWindows(target, name), target.family(name + MARKS)
+    waiting, fired = map(set, source.windows(name))
+    for start in fired:
+        windows.has_fired(start)
+    family = target.family(name)
+    for row, data in _rows_of(source.family(name), groups):
+        head = head_of(row)
+        if (start := decode_plain(split(head)[0])) in waiting:
+            windows.waits(start, head)
+        family.put(row, data)
+    for row, data in _rows_of(source.family(name + MARKS), groups):
+        marks.put(row, data)
+    windows.close()
+
+
+def _rows_of(family: Any, groups: tuple[int, int]) -> Iterator[tuple[bytes, bytes]]:
+    first, last = groups
+    found = family.iter()
+    found.seek(group_start(first))
+    while found.valid() and GROUP.unpack_from(row := found.key())[0] <= last:
+        yield row, found.value()
+        found.next()
+
+
+def put_back(backend: RocksKeyedStateBackend, name: str, part: KeyedPart) -> None:
+    """Rows of a state, which nobody has asked for yet."""
+    database, info = backend.database, part.info
+    database.note_info(name, info)
+    family = database.family(name)
+    if info == TIMERS:
+        for skey, timestamp, namespace in part.rows():
+            group = backend.group_of_state_key(skey)
+            family.put(group_time_row(group, timestamp, skey, namespace), b"")
+        return
+    form = format_of(info, backend.dumps, backend.loads)
+    found = _window_rows(backend, name, part) if info.kind in WINDOW_KINDS else _rows(backend, part)
+    for prefix, raw in found:
+        for row, data in form.rows(prefix, raw, backend.next_number):
+            family.put(row, data)
+
+
+def _rows(backend: RocksKeyedStateBackend, part: KeyedPart) -> Iterator[tuple[bytes, Any]]:
+    if columns_of(part.info) == 1:
+        for skey, raw in part.rows():
+            yield backend.prefix_of(skey, None), raw
+    else:
+        for skey, namespace, raw in part.rows():
+            yield backend.prefix_of(skey, namespace), raw
+
+
+def _window_rows(
+    backend: RocksKeyedStateBackend, name: str, part: KeyedPart
+) -> Iterator[tuple[bytes, Any]]:
+    windows = RestoredWindows(backend.database, name)
+    for skey, start, is_fired, kept in part.rows():
+        row = window_row(backend.group_of_state_key(skey), start, skey)
+        if is_fired:
+            windows.has_fired(start)
+        else:
+            windows.waits(start, row)
+        yield row, kept
+    windows.close()

@@ -1,0 +1,155 @@
+"""A backend's state as it was when a snapshot was taken, for the thread that writes it: read group by group.
+
+What a snapshot costs the task is the flush of what is in memory: files are linked, not copied. Source: Flink
+RocksFullSnapshotStrategy, FullSnapshotAsyncWriter (spec 9).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from penstock.model.checkpoints import StateHandle
+from penstock.runtime.records.frozen import Dumps, Loads
+from penstock.runtime.state.raw import MISSING
+from penstock.runtime.state.rocks.database import Database, SlotMemory, groups_in, rows_with
+from penstock.runtime.state.rocks.encoding import (
+    decode_namespace,
+    decode_plain,
+    group_start,
+    group_time_row_parts,
+    head_of,
+    split,
+)
+from penstock.runtime.state.rocks.formats import columns_of, format_of
+from penstock.runtime.state.rocks.uploads import Uploads
+from penstock.runtime.state.rocks.windows import fired_rows
+from penstock.runtime.state.snapshot import Add, Sharing, StateInfo
+from penstock.runtime.state.timer_queues import TIMERS
+from penstock.runtime.state.window_tables import WINDOW_KINDS
+
+_TABLE: Final = ".sst"
+_LOG: Final = ".log"  # without content: nothing is written to it
+
+Alive: TypeAlias = Callable[[Any], Any]
+
+
+@dataclass(eq=False, slots=True)
+class RocksSnapshot:
+    """Files of a database at one moment. Until `close`, which removes them, it may be read, by one thread.
+
+    `alive`: for states with TTL, what is left of a raw value, or MISSING.
+    """
+
+    directory: str
+    infos: Mapping[str, StateInfo]
+    alive: Mapping[str, Alive]
+    memory: SlotMemory
+    dumps: Dumps
+    loads: Loads
+    uploads: Uploads
+    _opened: Database | None = None
+    _is_uploading: bool = False
+
+    @property
+    def database(self) -> Database:
+        """Opened when it is first needed."""
+        if self._opened is None:
+            self._opened = Database(self.directory, self.memory)
+        return self._opened
+
+    def close(self, *, is_kept: bool) -> None:
+        """Nobody reads any more. A second call does nothing."""
+        if self._is_uploading:
+            self._is_uploading = False
+            self.uploads.end(is_kept=is_kept)
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def write_files(self, sharing: Sharing, add: Add) -> Iterator[tuple[str, StateHandle]]:
+        """Tables, which never change, are shared; what says which tables there are belongs to this checkpoint."""
+        self.uploads.begin()
+        self._is_uploading = True
+        for entry in sorted(os.scandir(self.directory), key=lambda entry: entry.name):
+            if entry.name.endswith(_TABLE):
+                upload = partial(_upload, entry.path, sharing.share)
+                yield entry.name, self.uploads.handle_of(entry.name, upload, sharing.is_ours)
+            elif not entry.name.endswith(_LOG):
+                yield entry.name, _upload(entry.path, add)
+
+    def groups(self, name: str) -> Iterator[int]:
+        """Key groups in which a state has rows, in order."""
+        return groups_in(self.database.family(name))
+
+    def sizes(self, name: str) -> Iterator[tuple[int, int, int]]:
+        """(key group, rows, bytes) of a state, without unpickling; what has expired counts."""
+        for group in self.groups(name):
+            rows = size = 0
+            last = None
+            for row, data in rows_with(self.database.family(name), group_start(group)):
+                head = head_of(row)
+                rows += head != last
+                last = head
+                size += len(row) + len(data)
+            yield group, rows, size
+
+    def columns(self, name: str, group: int) -> list[list[Any]]:
+        """Keys, namespaces (where there are any) and raw values of one key group: what is alive of them.
+
+        Of windows: keys, starts, whether they have fired for the key, what is kept. Of timers: keys, times, namespaces.
+        """
+        family = self.database.family(name)
+        if self.infos[name] == TIMERS:
+            return _timers(family, group)
+        rows = format_of(self.infos[name], self.dumps, self.loads)
+        alive = self.alive.get(name)
+        is_windows = self.infos[name].kind in WINDOW_KINDS
+        decode_other = decode_plain if is_windows else decode_namespace
+        columns: list[list[Any]] = [[], [], []]
+        have_fired: list[bool] = []
+        fired = fired_rows(self.database, name) if is_windows else None
+        of_one = groupby(rows_with(family, group_start(group)), lambda row: head_of(row[0]))
+        for head, found in of_one:
+            raw = rows.raw(list(found))
+            if alive is not None and (raw := alive(raw)) is MISSING:
+                continue
+            key, namespace = split(head)
+            columns[0].append(decode_plain(key))
+            columns[1].append(decode_other(namespace))
+            columns[2].append(raw)
+            if fired is not None:
+                have_fired.append(fired(head, columns[0][-1]))
+        if is_windows:
+            starts, skeys, kept = columns
+            return [skeys, starts, have_fired, kept]
+        return columns if columns_of(self.infos[name]) == 2 else [columns[0], columns[2]]
+
+
+def _timers(family: Any, group: int) -> list[list[Any]]:
+    columns: list[list[Any]] = [[], [], []]
+    for row, _ in rows_with(family, group_start(group)):
+        timestamp, key, namespace = group_time_row_parts(row)
+        for column, value in zip(columns, (key, timestamp, namespace), strict=True):
+            column.append(value)
+    return columns
+
+
+def snapshot_at(
+    directory: str, memory: SlotMemory, dumps: Dumps, loads: Loads, uploads: Uploads
+) -> RocksSnapshot:
+    """Of the files of a checkpoint that lie in a directory."""
+    made = RocksSnapshot(directory, {}, {}, memory, dumps, loads, uploads)
+    made.infos = made.database.infos
+    return made
+
+
+def _upload(path: str, add: Add) -> StateHandle:
+    return add(Path(path).read_bytes())

@@ -1,0 +1,174 @@
+"""The kinds of keyed state on a column family of RocksDB; `formats` says how they lie in rows.
+
+Unlike on the heap, what a state gives is a copy. Source: Flink AbstractRocksDBState, RocksDBMapState, TtlStateFactory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from penstock.runtime.state.contract import ValueState
+from penstock.runtime.state.raw import (
+    MISSING,
+    RawAggregatingState,
+    RawListState,
+    RawMapState,
+    RawReducingState,
+    RawState,
+)
+from penstock.runtime.state.rocks.cleanup import RocksCleanup, cleanup_of
+from penstock.runtime.state.rocks.database import rows_with
+from penstock.runtime.state.rocks.encoding import encode_plain
+from penstock.runtime.state.rocks.formats import format_of, stamp_of
+from penstock.runtime.state.snapshot import StateInfo
+
+if TYPE_CHECKING:
+    from penstock.runtime.state.rocks.backend import RocksKeyedStateBackend
+
+
+class RocksState(RawState):
+    """Base: one row for each key and namespace."""
+
+    _backend: RocksKeyedStateBackend
+
+    def __init__(self, backend: RocksKeyedStateBackend, descriptor: Any) -> None:
+        super().__init__(backend, descriptor)
+        self._family = backend.family_of(descriptor.name, self.info)
+        self._format = format_of(self.info, backend.dumps, backend.loads)
+        self.cleanup: RocksCleanup | None = None
+        if self._ttl is not None:
+            self.cleanup = cleanup_of(self._family, self._ttl, self.is_row_expired)
+
+    def clear(self) -> None:
+        self._family.delete(self._backend.prefix())
+
+    def is_row_expired(self, data: bytes) -> bool:
+        """With TTL, without unpickling."""
+        return self._is_expired(stamp_of(data))
+
+    def _raw(self) -> Any:
+        self._used()
+        data = self._family.get(self._backend.prefix())
+        return MISSING if data is None else self._format.unpack(data)
+
+    def _put(self, raw: Any) -> None:
+        self._family.put(self._backend.prefix(), self._format.pack(raw))
+
+    def _write(self, prefix: bytes, raw: Any) -> None:
+        for row, data in self._format.rows(prefix, raw, self._backend.next_number):
+            self._family.put(row, data)
+
+    def _used(self) -> None:
+        if self.cleanup is not None:
+            self.cleanup.run(1)
+
+
+class RocksTable:
+    """One value for each key."""
+
+    def __init__(self, backend: RocksKeyedStateBackend, name: str, info: StateInfo) -> None:
+        self._prefix_of = backend.prefix_of
+        self._family = backend.family_of(name, info)
+        self._dumps, self._loads = backend.dumps, backend.loads
+
+    def get(self, skey: Any, default: Any, /) -> Any:
+        data = self._family.get(self._prefix_of(skey, None))
+        return default if data is None else self._loads(data)
+
+    def __setitem__(self, skey: Any, value: Any, /) -> None:
+        self._family.put(self._prefix_of(skey, None), self._dumps(value))
+
+
+class RocksValueState(RocksState, ValueState):
+    """One value."""
+
+    kind = "Value"
+
+    def value(self) -> Any:
+        found = self._load()
+        return None if found is MISSING else found
+
+    def update(self, value: Any) -> None:
+        if value is None:
+            self.clear()
+            return
+        self._used()
+        self._store(value)
+
+
+class RocksReducingState(RocksState, RawReducingState):
+    """One value, reduced with each added one."""
+
+
+class RocksAggregatingState(RocksState, RawAggregatingState):
+    """An accumulator."""
+
+
+class _RowsState(RocksState):
+    """Base: several rows for each key and namespace."""
+
+    def clear(self) -> None:
+        for row, _ in list(rows_with(self._family, self._backend.prefix())):
+            self._family.delete(row)
+
+    def has_value(self) -> bool:
+        return any(True for _ in rows_with(self._family, self._backend.prefix()))
+
+    def _raw(self) -> Any:
+        self._used()
+        found = list(rows_with(self._family, self._backend.prefix()))
+        return self._format.raw(found) if found else MISSING
+
+    def _put(self, raw: Any) -> None:
+        self.clear()
+        self._write(self._backend.prefix(), raw)
+
+
+class RocksListState(_RowsState, RawListState):
+    """A list."""
+
+    def add_all(self, values: list[Any]) -> None:
+        self._used()
+        if values:
+            self._write(self._backend.prefix(), self._stamped(values))
+
+    def update(self, values: list[Any]) -> None:
+        self.clear()
+        self.add_all(values)
+
+    def _absorb(self, raw: Any) -> None:
+        self._write(self._backend.prefix(), raw)
+
+
+class RocksMapState(_RowsState, RawMapState):
+    """A map. Entries are in the order of their keys' bytes."""
+
+    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
+        self._used()
+        self._write(self._backend.prefix(), self._stamped(dict_value))
+
+    def remove(self, key: Any) -> None:
+        self._drop(key)
+
+    def _entry(self, key: Any) -> Any:
+        self._used()
+        data = self._family.get(self._row(key))
+        if data is None:
+            return MISSING
+        _, entry = self._format.unpack(data)
+        return entry
+
+    def _entries(self) -> list[tuple[Any, Any]]:
+        self._used()
+        rows = list(rows_with(self._family, self._backend.prefix()))
+        return [self._format.unpack(data) for _, data in rows]
+
+    def _put_entry(self, key: Any, raw: Any) -> None:
+        self._write(self._backend.prefix(), {key: raw})
+
+    def _drop(self, key: Any) -> None:
+        self._family.delete(self._row(key))
+
+    def _row(self, key: Any) -> bytes:
+        return self._backend.prefix() + encode_plain(key)

@@ -1,0 +1,174 @@
+"""Timers on a column family of RocksDB: rows by key group and time, of which the first few of each key group are in memory.
+
+So what timers need of memory does not grow with their number. Ties are in the order of key groups and keys.
+Source: Flink RocksDBCachingPriorityQueueSet, KeyGroupPartitionedPriorityQueue.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.runtime.keys.hashing import original_key, state_key
+from penstock.runtime.state.rocks.database import groups_in, rows_with
+from penstock.runtime.state.rocks.encoding import (
+    GROUP,
+    group_start,
+    group_time_row,
+    group_time_row_parts,
+    time_of,
+)
+from penstock.runtime.state.timer_queues import TIMERS, TimerQueue
+
+if TYPE_CHECKING:
+    from penstock.runtime.state.rocks.backend import RocksKeyedStateBackend
+
+_CACHED: Final = 128
+"""Most timers of a key group that are in memory, as in Flink."""
+_HEADS_MIN: Final = 64
+
+
+class RocksTimerQueue(TimerQueue):
+    """Of one operator. The family is made with the first timer."""
+
+    def __init__(self, backend: RocksKeyedStateBackend, name: str) -> None:
+        self._backend = backend
+        self._name = name
+        self._family: Any = None
+        self._firsts: dict[int, _First] = {}
+        self._heads: list[tuple[bytes, int]] = []
+        if backend.has_state(name):
+            self._open()
+            for group in list(groups_in(self._family)):
+                first = self._firsts[group] = _First(self._family, group)
+                first.refill(group_start(group))
+                self._push(group)
+
+    def add(self, timestamp: int, skey: Any, namespace: Any) -> None:
+        if self._family is None:
+            self._open()
+        group = self._backend.group_of_state_key(skey)
+        row = group_time_row(group, timestamp, skey, namespace)
+        first = self._firsts.get(group)
+        if first is None:
+            first = self._firsts[group] = _First(self._family, group)
+        self._family.put(row, b"")
+        if first.insert(row):
+            self._push(group)
+
+    def remove(self, timestamp: int, skey: Any, namespace: Any) -> None:
+        group = self._backend.group_of_state_key(skey)
+        if group in self._firsts:
+            self._drop(group, group_time_row(group, timestamp, skey, namespace))
+
+    def head(self) -> int | None:
+        row = self._first_row()
+        return None if row is None else time_of(row)
+
+    def pop_due(self, until: int) -> tuple[int, Any, Any] | None:
+        row = self._first_row()
+        if row is None or time_of(row) > until:
+            return None
+        self._drop(GROUP.unpack_from(row)[0], row)
+        timestamp, key, namespace = group_time_row_parts(row)
+        return timestamp, state_key(key), namespace
+
+    def entries(self) -> list[tuple[int, Any, Any]]:
+        found = [
+            group_time_row_parts(row)
+            for group in self._firsts
+            for row, _ in rows_with(self._family, group_start(group))
+        ]
+        triples = [(stamp, original_key(key), namespace) for stamp, key, namespace in found]
+        return sorted(triples, key=lambda entry: entry[0])
+
+    def clear(self) -> None:
+        for group in self._firsts:
+            self._family.delete_range(group_start(group), group_start(group + 1))
+        self._firsts.clear()
+        self._heads.clear()
+
+    def _open(self) -> None:
+        self._family = self._backend.family_of(self._name, TIMERS)
+
+    def _drop(self, group: int, row: bytes) -> None:
+        self._family.delete(row)
+        first = self._firsts[group]
+        if first.remove(row) and first.rows:
+            self._push(group)
+
+    def _push(self, group: int) -> None:
+        """Its first timer is another one than before. Former ones stay among the heads until they come up."""
+        heappush(self._heads, (self._firsts[group].rows[0][GROUP.size :], group))
+        if len(self._heads) > _HEADS_MIN + 4 * len(self._firsts):
+            self._heads = [
+                (first.rows[0][GROUP.size :], at)
+                for at, first in self._firsts.items()
+                if first.rows
+            ]
+            heapify(self._heads)
+
+    def _first_row(self) -> bytes | None:
+        heads = self._heads
+        while heads:
+            row, group = heads[0]
+            first = self._firsts.get(group)
+            if first is not None and first.rows and first.rows[0][GROUP.size :] == row:
+                return first.rows[0]
+            heappop(heads)
+        return None
+
+
+class _First:
+    """The earliest timers of a key group, in order; all that are not here are later. None is here: there is none."""
+
+    __slots__ = ("_family", "_group", "_has_others", "rows")
+
+    def __init__(self, family: Any, group: int) -> None:
+        """Of a key group without timers."""
+        self._family = family
+        self._group = group
+        self._has_others = False
+        self.rows: list[bytes] = []
+
+    def insert(self, row: bytes) -> bool:
+        """Whether it is the first one now."""
+        rows = self.rows
+        if self._has_others and row > rows[-1]:
+            return False
+        place = bisect_left(rows, row)
+        if place < len(rows) and rows[place] == row:
+            return False
+        rows.insert(place, row)
+        if len(rows) > _CACHED:
+            rows.pop()
+            self._has_others = True
+        return place == 0
+
+    def remove(self, row: bytes) -> bool:
+        """Of one that was deleted: whether it was the first one."""
+        rows = self.rows
+        place = bisect_left(rows, row)
+        if place == len(rows) or rows[place] != row:
+            return False
+        del rows[place]
+        if not rows and self._has_others:
+            self.refill(row)
+        return place == 0
+
+    def refill(self, begin: bytes) -> None:
+        """No timer lies before `begin`: rows that were deleted there need not be passed over."""
+        rows = _rows_from(self._family, begin, self._group)
+        self.rows = list(islice(rows, _CACHED))
+        self._has_others = next(rows, None) is not None
+
+
+def _rows_from(family: Any, begin: bytes, group: int) -> Iterator[bytes]:
+    found = family.iter()
+    found.seek(begin)
+    while found.valid() and GROUP.unpack_from(row := found.key())[0] == group:
+        yield row
+        found.next()

@@ -1,0 +1,112 @@
+"""Timers of one time domain, by time: what a queue of them does, and the one in memory. `rocks.timers` has the one on disk.
+
+Set semantics on (timestamp, key, namespace). Know no clock and fire nothing. Source: Flink KeyGroupedInternalPriorityQueue,
+HeapPriorityQueueSet; differs: one heap with a set beside it instead of a queue per key group; deleted timers stay in the heap
+until they come up.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from heapq import heapify, heappop, heappush
+from operator import itemgetter
+from typing import Any, Final
+
+from penstock.runtime.keys.hashing import original_key
+from penstock.runtime.state.snapshot import KeyedPart, StateInfo
+
+TIMERS: Final = StateInfo("Timers")
+"""Of a queue in a snapshot: columns are timestamps and namespaces."""
+
+_COMPACT_ABOVE: Final = 1024
+
+
+class TimerQueue(ABC):
+    """Timers of one time domain."""
+
+    @abstractmethod
+    def add(self, timestamp: int, skey: Any, namespace: Any) -> None:
+        """Nothing changes when this timer is there already."""
+
+    @abstractmethod
+    def remove(self, timestamp: int, skey: Any, namespace: Any) -> None:
+        """Nothing changes when there is no such timer."""
+
+    @abstractmethod
+    def head(self) -> int | None:
+        """Timestamp of the earliest timer."""
+
+    @abstractmethod
+    def pop_due(self, until: int) -> tuple[int, Any, Any] | None:
+        """Remove and return the earliest timer at or before `until`: (timestamp, state key, namespace)."""
+
+    @abstractmethod
+    def entries(self) -> list[tuple[int, Any, Any]]:
+        """(timestamp, key, namespace) of all, by time."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Remove all."""
+
+
+class HeapTimerQueue(TimerQueue):
+    """An entry: (timestamp, number, state key, namespace). Ties are in the order in which they were set."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Any, Any]] = []
+        self._live: dict[tuple[int, Any, Any], int] = {}
+        self._count = 0
+
+    def add(self, timestamp: int, skey: Any, namespace: Any) -> None:
+        triple = (timestamp, skey, namespace)
+        if triple not in self._live:
+            self._count += 1
+            self._live[triple] = self._count
+            heappush(self._heap, (timestamp, self._count, skey, namespace))
+
+    def remove(self, timestamp: int, skey: Any, namespace: Any) -> None:
+        if self._live.pop((timestamp, skey, namespace), None) is None:
+            return
+        if len(self._heap) > _COMPACT_ABOVE and len(self._heap) > 2 * len(self._live):
+            live = self._live
+            self._heap = [entry for entry in self._heap if live.get(_triple(entry)) == entry[1]]
+            heapify(self._heap)
+
+    def head(self) -> int | None:
+        heap, live = self._heap, self._live
+        while heap:
+            if live.get(_triple(heap[0])) == heap[0][1]:
+                return heap[0][0]
+            heappop(heap)
+        return None
+
+    def pop_due(self, until: int) -> tuple[int, Any, Any] | None:
+        head = self.head()
+        if head is None or head > until:
+            return None
+        timestamp, _, skey, namespace = heappop(self._heap)
+        del self._live[timestamp, skey, namespace]
+        return timestamp, skey, namespace
+
+    def entries(self) -> list[tuple[int, Any, Any]]:
+        by_time = sorted(self._live, key=itemgetter(0))
+        return [(stamp, original_key(skey), namespace) for stamp, skey, namespace in by_time]
+
+    def clear(self) -> None:
+        self._heap.clear()
+        self._live.clear()
+
+    def part(self, max_parallelism: int, *, is_int32: bool) -> KeyedPart:
+        """For a snapshot, in the order in which they were set."""
+        columns: list[list[Any]] = [list(column) for column in zip(*self._live, strict=True)]
+        stamps, skeys, namespaces = columns or ([], [], [])
+        return KeyedPart(TIMERS, max_parallelism, is_int32, skeys, [stamps, namespaces])
+
+    def put_back(self, part: KeyedPart) -> None:
+        """What was restored."""
+        for skey, timestamp, namespace in part.rows():
+            self.add(timestamp, skey, namespace)
+
+
+def _triple(entry: tuple[int, int, Any, Any]) -> tuple[int, Any, Any]:
+    return entry[0], entry[2], entry[3]

@@ -1,0 +1,486 @@
+"""OperatorChain: the operators of one task as a tree, run one batch at a time.
+
+Source: Flink OperatorChain, ChainingOutput, RecordWriterOutput. Differs: operators return what they emit,
+so the chain is a generator: it can be left at any `yield` (time is up, an output is full) and resumed.
+An operator sees a whole batch before the next one does.
+
+Knows no channel: it yields `(output index, element)`, and None where it may be left.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, TypeAlias
+
+from penstock.model.checkpoints import RedistributionMode
+from penstock.model.errors import EngineBug
+from penstock.model.graph.chain import ChainedOperator, ChainSpec, ChainTarget
+from penstock.model.messages import LatencySummary
+from penstock.runtime.codecs.convert import enforce, to_columns
+from penstock.runtime.elements import (
+    MAX_WATERMARK,
+    Batch,
+    ColumnBatch,
+    Element,
+    EndOfData,
+    EndOfKeys,
+    LatencyMarker,
+    RowBatch,
+    Tagged,
+    Watermark,
+    WatermarkStatus,
+)
+from penstock.runtime.operator import Accepts, Emitted, Operator, OperatorContext
+from penstock.runtime.records.frozen import Dumps, plain_dumps
+from penstock.runtime.records.shared_records import Sharing
+from penstock.runtime.state.snapshot import IN_HAND, ListPart, OperatorSnapshot, check_all_taken
+from penstock.runtime.task.latency import Granularity, LatencyStats
+from penstock.runtime.task.user_errors import PASSED_ON, user_code_error
+
+Routed: TypeAlias = "tuple[int, Element] | None"
+
+_USER_ERRORS: Final = (Exception, SystemExit)
+"""sys.exit() in a function is its failure, not our end."""
+
+
+class CountingMetric:
+    """A counter on the mailbox thread."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def inc(self, count: int = 1) -> None:
+        self.count += count
+
+
+class OperatorTimer:
+    """The one physical processing-time timer of an operator; the chain asks when it is due."""
+
+    __slots__ = ("_clock_ms", "due_ms")
+
+    def __init__(self, clock_ms: Callable[[], int]) -> None:
+        self._clock_ms = clock_ms
+        self.due_ms: int | None = None
+
+    def now_ms(self) -> int:
+        return self._clock_ms()
+
+    def schedule(self, at_ms: int) -> None:
+        self.due_ms = at_ms
+
+    def cancel(self) -> None:
+        self.due_ms = None
+
+
+@dataclass(slots=True)
+class _Node:
+    """One operator with the places its output goes to."""
+
+    spec: ChainedOperator
+    operator: Operator
+    timer: OperatorTimer
+    input_types: tuple[Any, ...]
+    targets: tuple[ChainTarget, ...] = ()
+    outputs: tuple[int, ...] = ()
+    tagged_targets: dict[str, tuple[ChainTarget, ...]] = field(default_factory=dict)
+    tagged_outputs: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    is_announced_idle: bool = False
+    late_records_dropped: CountingMetric = field(default_factory=CountingMetric)
+    latency: LatencyStats | None = None
+    restored: OperatorSnapshot | None = None
+
+
+class OperatorChain:
+    """Built once per attempt, on the mailbox thread."""
+
+    begins_finished: ClassVar[bool] = False
+    """Its operators had finished before this attempt: none of them is there."""
+
+    def __init__(
+        self,
+        spec: ChainSpec,
+        clock_ms: Callable[[], int],
+        enter_operator: Callable[[str], None] = lambda _name: None,
+        choose: Callable[[int], int] = lambda _count: 0,
+        latency_granularity: Granularity = Granularity.OPERATOR,
+        dumps: Dumps = plain_dumps,
+    ) -> None:
+        """`choose(n)`: one of n outputs, by chance, for a latency marker. `dumps`: for objects in snapshots."""
+        self.spec = spec
+        self._dumps = dumps
+        self._enter_operator = enter_operator
+        self._choose = choose
+        self._clock_ms = clock_ms
+        self._latency_granularity = latency_granularity
+        self._has_ended_data = False
+        self.fresh_head: Callable[[], Operator] = _no_other_head
+        self._sharing = Sharing(spec, dumps)
+        self._nodes = [_node(spec, index, clock_ms) for index in range(len(spec.operators))]
+
+    @property
+    def head(self) -> Operator:
+        return self._nodes[0].operator
+
+    @property
+    def operators(self) -> list[Operator]:
+        """Head to tail."""
+        return [node.operator for node in self._nodes]
+
+    @property
+    def takes_rows(self) -> bool:
+        """Some operator loops over Python objects, so long batches must be sliced."""
+        return any(node.operator.accepts is Accepts.ROWS for node in self._nodes)
+
+    @property
+    def is_in_record(self) -> bool:
+        """Inside one record's output: timers and barriers must wait."""
+        return any(node.operator.is_in_record for node in self._nodes)
+
+    @property
+    def takes_input(self) -> bool:
+        """Whether the head can be fed."""
+        return self._nodes[0].operator.takes_input
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether nothing is outstanding at the head, so that `finish` may run."""
+        return self._nodes[0].operator.is_drained
+
+    @property
+    def has_put_off(self) -> bool:
+        """Whether an operator has to try something again before the task may end."""
+        return any(node.operator.has_put_off for node in self._nodes)
+
+    @property
+    def latencies(self) -> tuple[LatencySummary, ...]:
+        """Of all operators that saw a latency marker."""
+        return tuple(
+            summary
+            for node in self._nodes
+            if node.latency is not None
+            for summary in node.latency.summaries(node.spec.uid)
+        )
+
+    @property
+    def late_records_dropped(self) -> int:
+        return sum(node.late_records_dropped.count for node in self._nodes)
+
+    def open(
+        self, context_for: Callable[[ChainedOperator, OperatorTimer], OperatorContext]
+    ) -> None:
+        """Tail to head."""
+        self._context_for = context_for
+        for node in reversed(self._nodes):
+            self._open(node)
+
+    def _open(self, node: _Node) -> None:
+        context = self._context_for(node.spec, node.timer)
+        context.input_types = node.input_types
+        context.late_records_dropped = node.late_records_dropped
+        self._guard(node, functools.partial(node.operator.open, context))
+        if node.restored is not None:
+            check_all_taken(node.spec.uid, type(node.operator).__name__, node.restored)
+            node.restored = None
+
+    def close(self) -> None:
+        """Tail to head, each whatever the others do; the first error is raised at the end.
+
+        Also when one is interrupted by a cancel: what the others hold must be given back all the same.
+        """
+        first: BaseException | None = None
+        for node in reversed(self._nodes):
+            try:
+                self._guard(node, node.operator.close)
+            except BaseException as error:
+                first = first or error
+        if first is not None:
+            raise first
+
+    # ------------------------------------------------------------------ elements through the tree
+
+    def feed(self, element: Element, input_index: int = 0) -> Iterator[Routed]:
+        """An element into the head."""
+        if isinstance(element, EndOfKeys):
+            return self.end_keys()
+        return self._feed(0, element, input_index)
+
+    def emit_from_head(self, element: Element) -> Iterator[Routed]:
+        """What a source head made."""
+        return self._route(self._nodes[0], element)
+
+    def end_data(self) -> None:
+        """Nothing is emitted any more: from now on only what was put off has timers."""
+        self._has_ended_data = True
+
+    def next_timer_ms(self) -> int | None:
+        due = [node.timer.due_ms for node in self._timed_nodes() if node.timer.due_ms is not None]
+        return min(due, default=None)
+
+    def fire_timers(self, now_ms: int) -> Iterator[Routed]:
+        """All due processing-time timers, head first."""
+        for node in self._timed_nodes():
+            if node.timer.due_ms is not None and node.timer.due_ms <= now_ms:
+                node.timer.due_ms = None
+                fire = functools.partial(node.operator.on_processing_time, now_ms)
+                yield from self._run(node, fire)
+
+    def _timed_nodes(self) -> Sequence[_Node]:
+        if not self._has_ended_data:
+            return self._nodes
+        return [node for node in self._nodes if node.operator.has_put_off]
+
+    def end_input(self, input_index: int) -> Iterator[Routed]:
+        """A logical input of the head has no more records."""
+        head = self._nodes[0]
+        yield from self._run(head, lambda: head.operator.end_input(input_index))
+
+    def end_keys(self) -> Iterator[Routed]:
+        """In a BATCH job: the head ends as with its input, for the keys so far, and a fresh one takes those that follow."""
+        head = self._nodes[0]
+        yield from self._run(head, functools.partial(_end_time, head.operator))
+        yield from self._run(head, functools.partial(head.operator.end_input, 0))
+        yield from self._run(head, head.operator.finish)
+        self._guard(head, head.operator.close)
+        head.operator = self.fresh_head()
+        self._open(head)
+
+    def finish(self) -> Iterator[Routed]:
+        """All inputs ended: head to tail, each emits what it still holds."""
+        for index, node in enumerate(self._nodes):
+            if index > 0:
+                yield from self._run(node, functools.partial(node.operator.end_input, 0))
+            yield from self._run(node, node.operator.finish)
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> Iterator[Routed]:
+        """Head to tail: what goes out before the barrier."""
+        for node in self._nodes:
+            prepare = node.operator.prepare_snapshot_pre_barrier
+            yield from self._run(node, functools.partial(prepare, checkpoint_id))
+
+    def restore(self, states: Mapping[str, OperatorSnapshot]) -> None:
+        """Before `open`: by uid what the operators had."""
+        for node in self._nodes:
+            state = states.get(node.spec.uid)
+            if state is not None:
+                node.restored = state
+                self._guard(node, functools.partial(node.operator.restore, state))
+
+    def snapshot(self, in_hand: Sequence[tuple[int, Element]] = ()) -> dict[str, OperatorSnapshot]:
+        """State of each operator that has any, by its uid, frozen. Tail to head; no element may be under way.
+
+        `in_hand`: (input, element) that were read and not yet processed: a list state of the head, IN_HAND.
+        """
+        states: dict[str, OperatorSnapshot] = {}
+
+        def take(node: _Node) -> None:
+            state = node.operator.snapshot()
+            if in_hand and node is self._nodes[0]:
+                state.lists[IN_HAND] = ListPart(RedistributionMode.SPLIT, list(in_hand))
+            if state:
+                states[node.spec.uid] = state.freeze(self._dumps)
+
+        for node in reversed(self._nodes):
+            self._guard(node, functools.partial(take, node))
+        return states
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Tail to head."""
+        for node in reversed(self._nodes):
+            notify = node.operator.notify_checkpoint_complete
+            self._guard(node, functools.partial(notify, checkpoint_id))
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """Tail to head."""
+        for node in reversed(self._nodes):
+            notify = node.operator.notify_checkpoint_aborted
+            self._guard(node, functools.partial(notify, checkpoint_id))
+
+    # ------------------------------------------------------------------ one element, one operator
+
+    def _feed(self, index: int, element: Element, input_index: int) -> Iterator[Routed]:
+        node = self._nodes[index]
+        operator = node.operator
+        if isinstance(element, (RowBatch, ColumnBatch)):
+            return self._run(node, lambda: _process(node, element, input_index))
+        if isinstance(element, Watermark):
+            return self._run(node, lambda: operator.process_watermark(element, input_index))
+        if isinstance(element, WatermarkStatus):
+            return self._run(node, lambda: operator.process_status(element, input_index))
+        if isinstance(element, LatencyMarker):
+            if node.latency is None:
+                node.latency = LatencyStats(self._latency_granularity)
+            node.latency.report(element, self._clock_ms())
+            return self._run(node, lambda: operator.process_latency_marker(element))
+        raise EngineBug(f"operators are not fed {element!r}")
+
+    def _run(self, node: _Node, call: Callable[[], Emitted]) -> Iterator[Routed]:
+        self._enter_operator(node.spec.name)
+        try:
+            for emitted in call():
+                if emitted is None:
+                    yield None
+                    continue
+                yield from self._route(node, emitted)
+                self._enter_operator(node.spec.name)
+        except PASSED_ON:
+            raise
+        except _USER_ERRORS as error:
+            raise user_code_error(node.spec, node.operator, error) from error
+
+    def _route(self, node: _Node, emitted: Element | Tagged) -> Iterator[Routed]:
+        if isinstance(emitted, Tagged):
+            outputs = node.tagged_outputs.get(emitted.tag, ())
+            targets = node.tagged_targets.get(emitted.tag, ())
+            copies = self._sharing.copies(emitted.batch, outputs, targets)
+            for output in outputs:
+                yield output, next(copies)
+            for target in targets:
+                element = _enforced(node, next(copies), target)
+                yield from self._feed(target.operator_index, element, 0)
+            return
+        if not isinstance(emitted, (RowBatch, ColumnBatch)):
+            if isinstance(emitted, LatencyMarker):
+                yield from self._route_marker(node, emitted)
+                return
+            if not _announces(node, emitted):
+                return
+            yield from self._to_tagged(node, emitted)
+        elif not len(emitted):
+            return
+        copies = self._sharing.copies(emitted, node.outputs, node.targets)
+        for output in node.outputs:
+            yield output, next(copies)
+        for target in node.targets:
+            own, is_kept = next(copies), node.operator.keeps_records
+            element = own if is_kept else _enforced(node, own, target)
+            yield from self._feed(target.operator_index, element, 0)
+
+    def _route_marker(self, node: _Node, marker: LatencyMarker) -> Iterator[Routed]:
+        """To one of all outputs: copies on every way would measure themselves."""
+        outputs = [*node.outputs, *itertools.chain(*node.tagged_outputs.values())]
+        targets = [*node.targets, *itertools.chain(*node.tagged_targets.values())]
+        count = len(outputs) + len(targets)
+        if not count:
+            return
+        chosen = self._choose(count) if count > 1 else 0
+        if chosen < len(outputs):
+            yield outputs[chosen], marker
+        else:
+            yield from self._feed(targets[chosen - len(outputs)].operator_index, marker, 0)
+
+    def _to_tagged(self, node: _Node, event: Element) -> Iterator[Routed]:
+        """Watermarks and statuses go along side outputs too."""
+        for outputs in node.tagged_outputs.values():
+            for output in outputs:
+                yield output, event
+        for targets in node.tagged_targets.values():
+            for target in targets:
+                yield from self._feed(target.operator_index, event, 0)
+
+    def _guard(self, node: _Node, call: Callable[[], None]) -> None:
+        self._enter_operator(node.spec.name)
+        try:
+            call()
+        except PASSED_ON:
+            raise
+        except _USER_ERRORS as error:
+            raise user_code_error(node.spec, node.operator, error) from error
+
+
+def _no_other_head() -> Operator:
+    raise EngineBug("keys end in BATCH jobs only")
+
+
+def _end_time(operator: Operator) -> Emitted:
+    """What the last watermark brings about, without the watermark: time goes on behind this operator."""
+    emitted = operator.process_watermark(Watermark(MAX_WATERMARK), 0)
+    return (one for one in emitted if not isinstance(one, Watermark))
+
+
+def _enforced(producer: _Node, element: Element, target: ChainTarget) -> Element:
+    """A declared type holds inside a chain too: checked, rounded and named as its coder would."""
+    if target.element_type is None or not isinstance(element, RowBatch):
+        return element
+    try:
+        return enforce(element, target.element_type)
+    except PASSED_ON:
+        raise
+    except Exception as error:  # its current record is the batch's last one, whichever was wrong
+        raise user_code_error(producer.spec, None, error) from error
+
+
+def _announces(node: _Node, event: Element) -> bool:
+    """Whether the event may pass: no watermark while IDLE is announced, a status only when it changes."""
+    if isinstance(event, Watermark):
+        return not node.is_announced_idle
+    if isinstance(event, WatermarkStatus):
+        if event.idle == node.is_announced_idle:
+            return False
+        node.is_announced_idle = event.idle
+        return True
+    return not isinstance(event, EndOfData)
+
+
+def _process(node: _Node, batch: Batch, input_index: int) -> Emitted:
+    """Convert, then process: what does not convert is this operator's error, with its line."""
+    operator = node.operator
+    try:
+        converted = _converted(batch, operator, node.input_types, input_index)
+    except PASSED_ON:
+        raise
+    except Exception as error:  # its current record is one of an earlier batch
+        raise user_code_error(node.spec, None, error) from error
+    return operator.process(converted, input_index)
+
+
+def _converted(batch: Batch, operator: Operator, types: Sequence[Any], input_index: int) -> Batch:
+    """The kind that the operator takes. The only conversion inside a task."""
+    declared = types[input_index] if input_index < len(types) else None
+    accepts = operator.accepts
+    if isinstance(batch, ColumnBatch):
+        if accepts is Accepts.ROWS:
+            return operator.rows_from(batch, declared, input_index)
+        return batch
+    return to_columns(batch, declared) if accepts is Accepts.COLUMNS else batch
+
+
+def _node(spec: ChainSpec, index: int, clock_ms: Callable[[], int]) -> _Node:
+    chained = spec.operators[index]
+    if not isinstance(chained.operator, Operator):
+        raise EngineBug(f"{chained.name}: {chained.operator!r} is no Operator")
+    node = _Node(chained, chained.operator, OperatorTimer(clock_ms), _input_types(spec, index))
+    for target in chained.targets:
+        if target.tag is None:
+            node.targets += (target,)
+        else:
+            known = node.tagged_targets.get(target.tag, ())
+            node.tagged_targets[target.tag] = (*known, target)
+    for place, output in enumerate(spec.outputs):
+        if output.operator_index != index:
+            continue
+        if output.tag is None:
+            node.outputs += (place,)
+        else:
+            node.tagged_outputs[output.tag] = (*node.tagged_outputs.get(output.tag, ()), place)
+    return node
+
+
+def _input_types(spec: ChainSpec, index: int) -> tuple[Any, ...]:
+    """Declared types of an operator's inputs: the gates' for the head, else its producer's output."""
+    if index == 0:
+        by_input: dict[int, Any] = {}
+        for gate in spec.inputs:
+            by_input.setdefault(gate.input_index, gate.element_type)
+        return tuple(by_input[i] for i in sorted(by_input))
+    for producer in spec.operators:
+        for target in producer.targets:
+            if target.operator_index == index:
+                return (target.element_type,)
+    return (None,)

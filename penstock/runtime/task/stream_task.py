@@ -1,0 +1,414 @@
+"""StreamTask: input -> chain -> result partitions, one bounded step at a time.
+
+Source: Flink StreamTask, StreamInputProcessor, MailboxDefaultAction. Single-threaded: every method runs on
+the task's mailbox thread. Waiting is the host's affair.
+
+A step spends at most `max_step_ns` of user code (slices adapt to that), then returns, so that mails, timers,
+flushes and cancellation get their turn. Timers fire only between slices, when no operator of the chain is
+in the middle of a batch: what an operator emitted before its timer stays before it downstream.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
+
+from penstock.model.errors import EngineBug
+from penstock.runtime.checkpoint.notifications import Completed, Notification
+from penstock.runtime.checkpoint.subtask import SubtaskCheckpoints
+from penstock.runtime.elements import (
+    MIN_WATERMARK,
+    Batch,
+    CancelCheckpointMarker,
+    CheckpointBarrier,
+    ColumnBatch,
+    Element,
+    EndOfData,
+    RowBatch,
+    Watermark,
+)
+from penstock.runtime.state.snapshot import OperatorSnapshot
+from penstock.runtime.task.chain import OperatorChain, Routed
+from penstock.runtime.task.input_status import InputStatus
+from penstock.runtime.task.outputs import OutputWriter, TaskOutputs
+
+FIRST_SLICE: Final = 1
+MAX_SLICE: Final = 8192
+
+
+class TaskInput(Protocol):
+    """Where the chain's elements come from: gates or a source."""
+
+    is_source: bool
+
+    @property
+    def inputs(self) -> int:
+        """How many logical ones."""
+        ...
+
+    def poll(self) -> tuple[int, Sequence[Element]] | None: ...
+    def poll_priority(self) -> tuple[int, Sequence[Element]] | None:
+        """Barriers that overtake what the task is at, or what is to be read in its turn; None: nothing overtakes."""
+        ...
+
+    @property
+    def held(self) -> Sequence[tuple[int, Element]]:
+        """What was read and not given out yet."""
+        ...
+
+    @property
+    def has_read_all(self) -> bool:
+        """No record is on its way to here: what is left is `held`, or with the task. Of a source always: it keeps its position."""
+        ...
+
+    @property
+    def is_finished(self) -> bool: ...
+    @property
+    def records_in(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSnapshot:
+    """Synchronous part of a checkpoint. `operators`: state by uid. `in_hand`: records that were read and not yet processed, by
+    input; they come first after a restore. They are in `operators` too, as a list state of the head. `sync_ns`: what it took.
+    `is_at_end`: the operators have finished.
+    """
+
+    barrier: CheckpointBarrier
+    operators: dict[str, OperatorSnapshot]
+    in_hand: tuple[tuple[int, Batch], ...]
+    sync_ns: int = 0
+    is_at_end: bool = False
+
+
+TakeSnapshot: TypeAlias = Callable[[TaskSnapshot], None]
+
+
+class SliceSizer:
+    """How many rows to run at once so that a step stays near its time, from what the last one took."""
+
+    __slots__ = ("_target_ns", "rows")
+
+    def __init__(self, target_ns: int) -> None:
+        self._target_ns = target_ns
+        self.rows = FIRST_SLICE
+
+    def took(self, rows: int, elapsed_ns: int) -> None:
+        """Grow at most twofold a slice, shrink at once."""
+        if elapsed_ns > self._target_ns:
+            self.rows = max(1, min(self.rows, rows * self._target_ns // elapsed_ns))
+        elif rows >= self.rows and elapsed_ns * 2 < self._target_ns:
+            self.rows = min(MAX_SLICE, self.rows * 2)
+
+
+@dataclass(slots=True)
+class _Remainder:
+    """What is left of the batch in hand."""
+
+    input_index: int
+    batch: Batch
+    offset: int = 0
+
+
+class StreamTask:
+    """Args: buffer_timeout_ns: upper bound on how long written records stay invisible under load.
+
+    `has_ended_data`: its operators finish, or have. `is_done`: it has come to its end, and takes no more checkpoints.
+    """
+
+    def __init__(
+        self,
+        chain: OperatorChain,
+        task_input: TaskInput,
+        outputs: Sequence[OutputWriter],
+        clock_ns: Callable[[], int],
+        now_ms: Callable[[], int],
+        max_step_ns: int,
+        buffer_timeout_ns: int,
+    ) -> None:
+        self.chain = chain
+        self.input = task_input
+        self.outputs = outputs
+        self._out = TaskOutputs(outputs, clock_ns, buffer_timeout_ns)
+        self._clock_ns = clock_ns
+        self._now_ms = now_ms
+        self._max_step_ns = max_step_ns
+        self._sizer = SliceSizer(max_step_ns)
+        self._slices_columns = chain.takes_rows
+        self._inbox: deque[tuple[int, Element]] = deque()
+        self._remainder: _Remainder | None = None
+        self._current: Iterator[Routed] | None = None
+        self._slice_rows = 0
+        self._slice_started_ns = 0
+        self._left_at_ns = 0
+        self._ended_inputs: set[int] = set()
+        self._watermarks: dict[int, int] = {}
+        self._has_priority = False
+        self.checkpoints = SubtaskCheckpoints()
+        self.on_snapshot: TakeSnapshot | None = None
+        self._has_fired = False
+        self._is_drained = True
+        self.has_ended_data = False
+        self.is_done = False
+
+    def process_input(self) -> InputStatus:
+        """The default action: run until the step's time is over, or nothing can be done.
+
+        MORE_AVAILABLE with an output that has no room: go on when it has.
+        """
+        deadline = self._clock_ns() + self._max_step_ns
+        while not self.is_done:
+            if self._has_priority and self._current is None:
+                self._begin_priority()
+            if not self._out.is_available:
+                self._out.flush_when_due()  # other consumers need not wait for the one that is slow
+                return InputStatus.MORE_AVAILABLE
+            if self._current is None and not self._begin_next():
+                self._out.flush()
+                return InputStatus.NOTHING_AVAILABLE
+            if not self._advance(deadline):
+                self._out.flush_when_due()
+                return InputStatus.MORE_AVAILABLE
+        return InputStatus.END_OF_INPUT
+
+    @property
+    def buffer_timeout_ns(self) -> int:
+        return self._out.timeout_ns
+
+    @property
+    def is_output_available(self) -> bool:
+        """Room for what comes next."""
+        return self._out.is_available
+
+    def notice_priority(self) -> None:
+        """A barrier that overtakes has come, or an alignment has taken too long."""
+        self._has_priority = True
+        self._out.overdraw(is_needed=True)
+
+    def next_timer_ms(self) -> int | None:
+        """When `process_input` has to be called although no input came, on the `now_ms` clock."""
+        return self.chain.next_timer_ms()
+
+    @property
+    def watermark_ms(self) -> int:
+        """Lowest of the inputs' last watermarks, -2^63 before the first; of a source the last that it made."""
+        if len(self._watermarks) < self.input.inputs:
+            return MIN_WATERMARK
+        return min(self._watermarks.values())
+
+    def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
+        """For a task none of whose producers run; a source that is to stop with it was told so before."""
+        self.checkpoints.trigger(barrier)
+        if barrier.is_unaligned or barrier.is_timeoutable:
+            self.notice_priority()
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """All tasks have acknowledged it, and it is written."""
+        self._tell(self.checkpoints.on_complete(checkpoint_id))
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed: int) -> None:
+        """It will not be. `latest_completed`: -1: none."""
+        self._tell(self.checkpoints.on_abort(checkpoint_id, latest_completed))
+
+    def _tell(self, notifications: Iterable[Notification]) -> None:
+        for one in notifications:
+            if isinstance(one, Completed):
+                self.chain.notify_checkpoint_complete(one.checkpoint_id)
+            else:
+                self.chain.notify_checkpoint_aborted(one.checkpoint_id)
+
+    def restore_in_hand(self, elements: Iterable[tuple[int, Element]]) -> None:
+        """Before the first turn: what a snapshot found read and not yet processed."""
+        self._inbox.extend(elements)
+
+    def _advance(self, deadline: int) -> bool:
+        """Run the current generator; False when the time is over first."""
+        write = self._out.write
+        assert self._current is not None
+        if self._left_at_ns:  # the wait since then, for room or for mails, is not the slice's time
+            self._slice_started_ns += self._clock_ns() - self._left_at_ns
+            self._left_at_ns = 0
+        for routed in self._current:
+            if routed is not None and not write(*routed):
+                self._left_at_ns = self._clock_ns()
+                return False
+            if (now := self._clock_ns()) >= deadline:
+                self._left_at_ns = now
+                return False
+        self._current = None
+        now = self._clock_ns()
+        if self._slice_rows:
+            self._sizer.took(self._slice_rows, now - self._slice_started_ns)
+            self._slice_rows = 0
+        return now < deadline
+
+    def _begin_priority(self) -> None:
+        if self._begin_trigger():
+            return
+        while (polled := self.input.poll_priority()) is not None:
+            input_index, elements = polled
+            if isinstance(elements[0], (CheckpointBarrier, CancelCheckpointMarker)):
+                self._current = self._overtaking(elements)
+                break
+            self._inbox.extend((input_index, element) for element in elements)
+        self._has_priority = self._current is not None
+        self._out.overdraw(is_needed=self._has_priority)
+
+    def _overtaking(self, elements: Sequence[Element]) -> Iterator[Routed]:
+        """Barriers and markers, before what is in hand."""
+        for element in elements:
+            if isinstance(element, CheckpointBarrier):
+                yield from self._checkpoint(element)
+            else:
+                assert isinstance(element, CancelCheckpointMarker), "only barriers overtake"
+                self.checkpoints.give_up(element.checkpoint_id)
+                yield from self._out.to_all(element)
+
+    def _begin_next(self) -> bool:
+        """Choose what runs next: due timers, a checkpoint, the rest of the batch in hand, the next element."""
+        due = self.chain.next_timer_ms()
+        if due is not None and not self._has_fired and due <= self._now_ms():
+            # Then input has its turn: timers that set timers must not starve it.
+            self._has_fired = True
+            self._current = self.chain.fire_timers(self._now_ms())
+            return True
+        self._has_fired = False
+        if self._begin_trigger():
+            return True
+        if not self.chain.takes_input:
+            return False
+        # The end of the data comes before what follows it: operators have finished in the checkpoint behind it.
+        is_at_end = self._ended_inputs and self._is_at_end and not self.has_ended_data
+        if self._remainder is None and not self._inbox and (is_at_end or not self._poll()):
+            return self._begin_end()
+        if self._remainder is not None:
+            self._current = self._next_slice(self._remainder)
+            return True
+        self._begin_element(*self._inbox.popleft())
+        return True
+
+    def _begin_trigger(self) -> bool:
+        barrier = self.checkpoints.next_trigger(has_read_all=self.input.has_read_all)
+        if barrier is None:
+            return False
+        self._current = self._triggered(barrier)
+        return True
+
+    def _begin_element(self, input_index: int, element: Element) -> None:
+        if isinstance(element, (RowBatch, ColumnBatch)):
+            if input_index in self._ended_inputs:
+                raise EngineBug(f"input {input_index} has ended, but {len(element)} records came")
+            self._remainder = _Remainder(input_index, element)
+            self._current = self._next_slice(self._remainder)
+        elif isinstance(element, CheckpointBarrier):
+            self._current = self._checkpoint(element)
+        elif isinstance(element, CancelCheckpointMarker):
+            self.checkpoints.give_up(element.checkpoint_id)
+            self._current = self._out.to_all(element)
+        elif isinstance(element, EndOfData):
+            self._ended_inputs.add(input_index)
+            self._is_drained = self._is_drained and element.drain
+            is_told = element.drain and not self.input.is_source
+            self._current = self.chain.end_input(input_index) if is_told else iter(())
+        else:
+            if isinstance(element, Watermark):
+                self._watermarks[input_index] = element.timestamp_ms
+            self._current = self._into_chain(element, input_index)
+
+    def _poll(self) -> bool:
+        polled = self.input.poll()
+        if polled is None:
+            return False
+        input_index, elements = polled
+        self._inbox.extend((input_index, element) for element in elements)
+        return bool(self._inbox)
+
+    def _next_slice(self, remainder: _Remainder) -> Iterator[Routed]:
+        batch = remainder.batch
+        rows = len(batch)
+        if isinstance(batch, ColumnBatch) and not self._slices_columns:
+            stop = rows
+        else:
+            stop = min(rows, remainder.offset + self._sizer.rows)
+        piece = batch if stop - remainder.offset == rows else batch.slice(remainder.offset, stop)
+        self._slice_rows = len(piece)
+        self._slice_started_ns = self._clock_ns()
+        if stop >= rows:
+            self._remainder = None
+        else:
+            remainder.offset = stop
+        return self._into_chain(piece, remainder.input_index)
+
+    def _into_chain(self, element: Element, input_index: int) -> Iterator[Routed]:
+        if self.input.is_source:
+            return self.chain.emit_from_head(element)
+        return self.chain.feed(element, input_index)
+
+    def _checkpoint(self, barrier: CheckpointBarrier) -> Iterator[Routed]:
+        """What operators send ahead, the barrier to all, then the snapshot: nothing is processed in between."""
+        if not self.checkpoints.is_news(barrier):
+            return
+        if not self.checkpoints.begin(barrier):
+            yield from self._out.to_all(CancelCheckpointMarker(barrier.checkpoint_id))
+            return
+        yield from self.chain.prepare_snapshot_pre_barrier(barrier.checkpoint_id)
+        yield from self._out.to_all(barrier)
+        if self.on_snapshot is not None:
+            started_ns = self._clock_ns()
+            in_hand = self._in_hand()
+            operators = self.chain.snapshot(in_hand)
+            sync_ns = self._clock_ns() - started_ns
+            has_finished = self.has_ended_data and self._is_drained
+            is_at_end = has_finished or self.chain.begins_finished
+            self.on_snapshot(TaskSnapshot(barrier, operators, in_hand, sync_ns, is_at_end))
+
+    def _triggered(self, barrier: CheckpointBarrier) -> Iterator[Routed]:
+        """A checkpoint from outside, then what waited for its snapshot."""
+        yield from self._checkpoint(barrier)
+        self.checkpoints.on_taken()
+
+    def _in_hand(self) -> tuple[tuple[int, Batch], ...]:
+        """Records only: watermarks are made anew, the end comes again."""
+        found: list[tuple[int, Batch]] = []
+        if self._remainder is not None:
+            rest = self._remainder
+            found.append((rest.input_index, rest.batch.slice(rest.offset, len(rest.batch))))
+        for input_index, element in (*self._inbox, *self.input.held):
+            if isinstance(element, (RowBatch, ColumnBatch)):
+                found.append((input_index, element))
+        return tuple(found)
+
+    # ------------------------------------------------------------------ the end
+
+    @property
+    def _is_at_end(self) -> bool:
+        return len(self._ended_inputs) >= self.input.inputs or self.input.is_finished
+
+    def _begin_end(self) -> bool:
+        """Nothing is at hand. First the end of the data; barriers may follow it, and then the end of everything."""
+        if not self.has_ended_data:
+            if not self._is_at_end or not self.chain.is_drained:
+                return False
+            self._current = self._end_data()
+            return True
+        is_over = self.input.is_finished and not self.chain.has_put_off
+        if not is_over or not self.checkpoints.may_finish:
+            return False
+        self._current = self._end_partitions()
+        return True
+
+    def _end_data(self) -> Iterator[Routed]:
+        """Operators finish, unless the job was only stopped; consumers hear that no more records come."""
+        self.has_ended_data = True
+        if self._is_drained:
+            yield from self.chain.finish()
+        yield from self._out.to_all(EndOfData(drain=self._is_drained))
+        self.chain.end_data()
+        self.checkpoints.on_end_of_data()
+
+    def _end_partitions(self) -> Iterator[Routed]:
+        self._out.finish()
+        self.is_done = True
+        yield from ()  # a generator, as all that runs

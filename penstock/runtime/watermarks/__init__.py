@@ -1,0 +1,1 @@
+"""Where watermarks come from, and how those of several channels make one."""

@@ -1,0 +1,201 @@
+"""Watermarks of a source with several splits: one generator each, combined to one output.
+
+Knows no reader. Source: Flink WatermarkOutputMultiplexer, SourceOutputWithWatermarks,
+WatermarkToDataOutput; differs: outputs are returned, not called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from penstock.runtime.elements import (
+    ACTIVE,
+    IDLE,
+    MIN_WATERMARK,
+    Batch,
+    Element,
+    Watermark,
+    WatermarkStatus,
+)
+from penstock.runtime.watermarks.strategy import (
+    WatermarkGenerator,
+    WatermarkStrategy,
+    timestamp_max,
+)
+
+
+class WatermarkMultiplexer:
+    """Minimum over the splits that are not idle.
+
+    Immediate updates recompute it at once, deferred ones at the next `periodic`. Says IDLE on every
+    recomputation while all splits are idle: `StatusOutput` removes the repetitions.
+    """
+
+    def __init__(self) -> None:
+        self._watermarks: dict[Hashable, int] = {}
+        self._idle: dict[Hashable, bool] = {}
+        self._combined = MIN_WATERMARK
+
+    def register(self, split: Hashable) -> None:
+        """A new split holds the output where it is until it has a watermark."""
+        self._watermarks[split] = MIN_WATERMARK
+        self._idle[split] = False
+
+    def unregister(self, split: Hashable) -> bool:
+        """Its constraint goes with the next recomputation. False: not registered."""
+        self._idle.pop(split, None)
+        return self._watermarks.pop(split, None) is not None
+
+    def __contains__(self, split: Hashable) -> bool:
+        return split in self._watermarks
+
+    def watermark_of(self, split: Hashable) -> int:
+        """What the split itself has promised."""
+        return self._watermarks[split]
+
+    def immediate(self, split: Hashable, timestamp_ms: int) -> Sequence[Element]:
+        """A watermark from an event."""
+        grew = timestamp_ms > self._watermarks[split]
+        self.deferred(split, timestamp_ms)
+        return self.periodic() if grew else ()
+
+    def deferred(self, split: Hashable, timestamp_ms: int) -> None:
+        """A watermark from a periodic call."""
+        self._idle[split] = False
+        self._watermarks[split] = max(self._watermarks[split], timestamp_ms)
+
+    def set_status(
+        self, split: Hashable, status: WatermarkStatus, *, is_immediate: bool
+    ) -> Sequence[Element]:
+        """A split became idle, or active again."""
+        self._idle[split] = status.idle
+        return self.periodic() if is_immediate and status.idle else ()
+
+    def periodic(self) -> Sequence[Element]:
+        """Recompute."""
+        if not self._watermarks:
+            return ()
+        active = [mark for split, mark in self._watermarks.items() if not self._idle[split]]
+        if not active:
+            return (IDLE,)
+        lowest = min(active)
+        if lowest <= self._combined:
+            return ()
+        self._combined = lowest
+        return (Watermark(lowest),)
+
+
+class StatusOutput:
+    """What may go out: watermarks that grow, IDLE once, ACTIVE before what follows it."""
+
+    def __init__(self) -> None:
+        self.watermark = MIN_WATERMARK
+        self.is_idle = False
+
+    def emit(self, elements: Sequence[Element]) -> list[Element]:
+        """The elements that pass, with ACTIVE where it is due. Batches are always passed."""
+        passed: list[Element] = []
+        for element in elements:
+            if isinstance(element, WatermarkStatus):
+                if element.idle != self.is_idle:
+                    self.is_idle = element.idle
+                    passed.append(element)
+                continue
+            if isinstance(element, Watermark):
+                if element.timestamp_ms <= self.watermark:
+                    continue
+                self.watermark = element.timestamp_ms
+            if self.is_idle:
+                self.is_idle = False
+                passed.append(ACTIVE)
+            passed.append(element)
+        return passed
+
+
+class SplitWatermarks:
+    """All watermark work of one source subtask.
+
+    A split that was never registered is registered with its first batch; `split` None is the split of
+    readers that do not tell them apart. A subtask without any split becomes idle after the timeout too, so that it
+    does not hold back those that have one.
+    """
+
+    def __init__(self, strategy: WatermarkStrategy) -> None:
+        self._strategy = strategy
+        self._multiplexer = WatermarkMultiplexer()
+        self._generators: dict[Hashable, WatermarkGenerator] = {}
+        self._output = StatusOutput()
+        self._without_splits = None
+        if strategy.idle_timeout_ms is not None:
+            self._without_splits = strategy.create_generator()
+        self._paused_since: dict[Hashable, int] = {}
+        self._paused_ms: dict[Hashable, int] = {}
+
+    @property
+    def watermark_ms(self) -> int:
+        """The last one that went out."""
+        return self._output.watermark
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether IDLE was the last status that went out."""
+        return self._output.is_idle
+
+    def register(self, split: Hashable) -> None:
+        """A split was added: it holds the output until it has a watermark of its own."""
+        if split not in self._generators:
+            self._generators[split] = self._strategy.create_generator()
+            self._multiplexer.register(split)
+
+    def splits_ahead_of(self, timestamp_ms: int) -> set[Hashable]:
+        """Splits whose own watermark is above this; empty for a source with one split, which waits as a whole."""
+        if len(self._generators) < 2:
+            return set()
+        watermark_of = self._multiplexer.watermark_of
+        return {split for split in self._generators if watermark_of(split) > timestamp_ms}
+
+    def pause(self, split: Hashable, now_ms: int) -> None:
+        """The split gives nothing for now, which does not make it idle: its clock stands still."""
+        self._paused_since.setdefault(split, now_ms)
+
+    def resume(self, split: Hashable, now_ms: int) -> None:
+        since = self._paused_since.pop(split, now_ms)
+        self._paused_ms[split] = self._paused_ms.get(split, 0) + now_ms - since
+
+    def unregister(self, split: Hashable) -> None:
+        """A split is finished: it no longer holds the others back."""
+        self._paused_since.pop(split, None)
+        self._paused_ms.pop(split, None)
+        self._generators.pop(split, None)
+        self._multiplexer.unregister(split)
+
+    def on_batch(self, split: Hashable, batch: Batch) -> list[Element]:
+        """The batch with timestamps, with ACTIVE before it if the source was idle."""
+        if split not in self._generators:
+            self.register(split)
+        stamped = self._strategy.assign(batch)
+        outputs = self._output.emit((stamped,))
+        self._generators[split].on_events(timestamp_max(stamped))
+        self._multiplexer.set_status(split, ACTIVE, is_immediate=False)
+        if self._without_splits is not None:
+            self._without_splits.on_events(MIN_WATERMARK)
+        return outputs
+
+    def on_periodic(self, now_ms: int) -> list[Element]:
+        """Ask every generator, then recompute once."""
+        multiplexer = self._multiplexer
+        for split, generator in self._generators.items():
+            paused_at = self._paused_since.get(split, now_ms)
+            watermark = generator.on_periodic(paused_at - self._paused_ms.get(split, 0))
+            if watermark is None:
+                multiplexer.set_status(split, IDLE, is_immediate=False)
+            elif watermark > MIN_WATERMARK:
+                multiplexer.deferred(split, watermark)
+        alone = self._without_splits
+        if not self._generators and alone is not None and alone.on_periodic(now_ms) is None:
+            return self._output.emit((IDLE,))
+        return self._output.emit(multiplexer.periodic())
+
+    def on_end(self, timestamp_ms: int) -> list[Element]:
+        """A last watermark (2^63-1 at the end of bounded input), whatever the splits say."""
+        return self._output.emit((Watermark(timestamp_ms),))

@@ -1,0 +1,85 @@
+"""Checkpoint barriers between simulated tasks: aligned over the inputs that have not ended, then a snapshot.
+
+Stands for the barrier handlers and the state of tasks. A snapshot says who made it and for which checkpoint; nothing else is
+in it. Knows no machine.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from penstock.model.checkpoints import (
+    CheckpointMetrics,
+    InlineHandle,
+    ListStateHandle,
+    OperatorSubtaskState,
+    RedistributionMode,
+    SubtaskState,
+)
+from penstock.model.ids import AttemptId, ResultPartitionId
+from penstock.model.messages import AcknowledgeCheckpoint
+from simulation.clock import SimClock
+
+if TYPE_CHECKING:
+    from simulation.tasks import SimResult, SimTask
+
+_TRAVELS_MS: Final = (0, 0, 1, 10, 200)
+_WRITES_MS: Final = (1, 5, 50, 800)
+_EMPTY_AT_END: Final = 0.6
+"""Share of the tasks that have nothing left to keep; others have output to commit."""
+
+
+def snapshot_of(
+    attempt_id: AttemptId, checkpoint_id: int, *, is_at_end: bool = False
+) -> SubtaskState:
+    data = f"{attempt_id}@{checkpoint_id}".encode()
+    handle = ListStateHandle("made", RedistributionMode.SPLIT, (0,), InlineHandle(data, 0))
+    operator = OperatorSubtaskState(lists=(handle,))
+    return SubtaskState(((attempt_id.vertex_id, operator),), is_at_end)
+
+
+class Barriers:
+    """A task that is ahead of a checkpoint takes no older one."""
+
+    def __init__(self, clock: SimClock, results: dict[ResultPartitionId, SimResult]) -> None:
+        self._clock = clock
+        self._results = results
+
+    def snapshot(self, task: SimTask, checkpoint_id: int) -> None:
+        """Barriers go out at once, the snapshot is written beside the task's work."""
+        if checkpoint_id <= task.last_checkpoint:
+            return
+        task.last_checkpoint = checkpoint_id
+        task.barriers = {i: b for i, b in task.barriers.items() if i > checkpoint_id}
+        for result_id, _, _ in task.outputs():
+            result = self._results.get(result_id)
+            for reader in result.readers.values() if result is not None else ():
+                self._send(reader, result_id, checkpoint_id)
+        if task.is_at_end and task.final_checkpoint is None:
+            task.final_checkpoint = checkpoint_id
+        state = snapshot_of(task.attempt_id, checkpoint_id, is_at_end=task.is_at_end)
+        if task.is_at_end and self._clock.chance(_EMPTY_AT_END):
+            state = SubtaskState((), is_finished=True)
+        message = AcknowledgeCheckpoint(task.attempt_id, checkpoint_id, state, CheckpointMetrics())
+        written = partial(task.host.snapshot_taken, task, message)
+        task.host.after(self._clock.random.choice(_WRITES_MS), "Written", written)
+
+    def input_ended(self, task: SimTask) -> None:
+        """What it waited for on that input it has."""
+        for checkpoint_id in sorted(task.barriers):
+            self._look(task, checkpoint_id)
+
+    def _send(self, reader: SimTask, result_id: ResultPartitionId, checkpoint_id: int) -> None:
+        arrived = partial(self._arrived, reader, result_id, checkpoint_id)
+        reader.host.after(self._clock.random.choice(_TRAVELS_MS), "Barrier", arrived)
+
+    def _arrived(self, task: SimTask, result_id: ResultPartitionId, checkpoint_id: int) -> None:
+        if checkpoint_id > task.last_checkpoint:
+            task.barriers.setdefault(checkpoint_id, set()).add(result_id)
+            self._look(task, checkpoint_id)
+
+    def _look(self, task: SimTask, checkpoint_id: int) -> None:
+        barriers = task.barriers.get(checkpoint_id)
+        if barriers is not None and barriers.issuperset(task.unread):
+            self.snapshot(task, checkpoint_id)

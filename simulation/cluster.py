@@ -1,0 +1,309 @@
+"""One job with its driver and its TaskManagers: the host that starts and stops them, and the eyes of the invariants.
+
+Stands for Spark (`TaskManagerProvider`), for the coordinators' thread and for the console. A seed runs clusters one
+after the other, where a job ends early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from penstock.hosting.observer import JobObserver
+from penstock.hosting.provider import MasterAddress, OnEnded
+from penstock.hosting.wire.addresses import Endpoint
+from penstock.machines.checkpoints.job_checkpoints import can_be_snapshotted
+from penstock.machines.job.job_master import JobMaster
+from penstock.model.graph.job_graph import JobGraph
+from penstock.model.ids import ExecutionVertexId, ResourceId, VertexId
+from penstock.model.messages import (
+    CancelTask,
+    Committable,
+    DeployTask,
+    ExecutionStateChanged,
+    FailureInfo,
+    JobStatusChanged,
+)
+from penstock.model.program import ProgramSettings
+from penstock.model.slot_size import UNSIZED, SlotSize
+from penstock.model.states import ExecutionState, JobStatus
+from simulation.checkpoints import SimCheckpoints
+from simulation.clock import SimClock
+from simulation.faults import Faults
+from simulation.invariants import Invariants, Name
+from simulation.master import DriverParts, Master
+from simulation.network import Connection
+from simulation.scenario import FaultKind, JobPlan, Moment, Scenario
+from simulation.taskmanager import SimTaskManager, Surroundings
+from simulation.tasks import DataPlane, SimTask
+from simulation.watcher import Watcher
+
+_START_MS: Final = (200, 300, 500, 1_000)
+_KILL_MS: Final = (20, 300, 3_000)
+_KILL_FAILS: Final = 0.15
+_ENDED_MS: Final = (5, 50, 1_500)
+_HOST_LOSS_NOTICED_MS: Final = 90_000
+_RESET_NOTICED_MS: Final = 10_000
+_COMMIT_MS: Final = (1, 50, 2_000)
+_LATE_MS: Final = (4_000, 15_000, 35_000)
+_EARLY: Final = 0.3
+_WORK_SHORT_MS: Final = (500, 5_000, 30_000)
+
+
+def _has_final_checkpoint(plan: JobPlan) -> bool:
+    settings = plan.settings.checkpoints
+    return settings is not None and settings.has_final_checkpoint and can_be_snapshotted(plan.graph)
+
+
+class SimHost:
+    """What `TaskManagerProvider` asks for."""
+
+    def __init__(self, cluster: Cluster, slots: int) -> None:
+        self.slots_per_taskmanager = slots
+        self._cluster = cluster
+
+    @property
+    def shares_files(self) -> bool:
+        return True
+
+    @property
+    def control_endpoint(self) -> Endpoint:
+        return Endpoint("sim")
+
+    def max_taskmanagers(self, wanted: int | None = None) -> int | None:
+        return None
+
+    def bring_files(self, program: ProgramSettings) -> None: ...
+    def describe(self) -> str:
+        return "a simulated host"
+
+    def open(self, master: MasterAddress, on_ended: OnEnded) -> None: ...
+    def registered(self, resource_id: ResourceId) -> None: ...
+    def close(self) -> None: ...
+
+    def task_slots_for(self, taskmanagers: Mapping[SlotSize, int]) -> int:
+        return 1
+
+    def start(self, resource_id: ResourceId, size: SlotSize = UNSIZED) -> None:
+        self._cluster.start_taskmanager(resource_id, size)
+
+    def stop(self, resource_id: ResourceId) -> None:
+        self._cluster.stop_taskmanager(resource_id)
+
+
+class SimObserver(JobObserver):
+    """The console's place: moves are checked here, and go into the trace."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def status_changed(self, change: JobStatusChanged) -> None:
+        self._cluster.status_changed(change)
+
+    def execution_changed(self, change: ExecutionStateChanged, job_graph: JobGraph) -> None:
+        self._cluster.watcher.task_moved(change)
+
+    def taskmanager_lost(self, resource_id: ResourceId, cause: str) -> None:
+        self._cluster.trace(f"lost {resource_id}: {cause}")
+
+
+class SimCoordinators:
+    """Takes splits back (there are none) and commits."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def reset(
+        self, vertices: Sequence[ExecutionVertexId], checkpoint_id: int | None = None
+    ) -> None:
+        self._cluster.watcher.resets += 1
+
+    def finalize(self, committables: Sequence[Committable]) -> None:
+        self._cluster.commit(tuple(committables))
+
+
+class Cluster(Surroundings):
+    """`taskmanagers`: all that ever started, by id, the ended ones included."""
+
+    def __init__(
+        self,
+        clock: SimClock,
+        scenario: Scenario,
+        plan: JobPlan,
+        faults: Faults,
+        invariants: Invariants,
+        trace: Callable[[str], None],
+    ) -> None:
+        self.clock = clock
+        self.plan = plan
+        self.trace = trace
+        self.taskmanagers: dict[ResourceId, SimTaskManager] = {}
+        self.data = DataPlane(
+            clock, self._work_ms, has_final_checkpoint=_has_final_checkpoint(plan)
+        )
+        self._scenario = scenario
+        self._faults = faults
+        self._is_endless = clock.chance(0.7)
+        self._ends_early: dict[VertexId, bool] = {}
+        self.on_moment = faults.at_moment
+        self.checkpoints = SimCheckpoints(
+            clock, lambda: self.master, invariants, faults.at_moment, trace
+        )
+        self.is_declining = self.checkpoints.is_declining
+        self.on_snapshot = self.checkpoints.on_snapshot
+        self.watcher = Watcher(
+            clock, lambda: self.master, self.taskmanagers, self.data, invariants, trace
+        )
+        self.on_step = self.watcher.taskmanager_steps
+        host = SimHost(self, plan.slots_each)
+        around = DriverParts(SimCoordinators(self), self.checkpoints, self.watcher, self._on_send)
+        self.master = Master(clock, plan, host, SimObserver(self), around)
+        self.is_deaf_to_cancel = lambda: faults.take(FaultKind.DEAF_TO_CANCEL)
+        self.can_reach = lambda resource_id: self.alive(resource_id) is not None
+
+    @property
+    def job(self) -> JobMaster:
+        return self.master.shell.job_master
+
+    @property
+    def status(self) -> JobStatus:
+        return self.master.shell.status
+
+    def alive(self, resource_id: ResourceId) -> SimTaskManager | None:
+        taskmanager = self.taskmanagers.get(resource_id)
+        return taskmanager if taskmanager is not None and taskmanager.is_alive else None
+
+    def close(self) -> None:
+        """The driver's process ends, after its job; Spark ends what it started for it."""
+        self.master.close()
+        for taskmanager in self.taskmanagers.values():
+            self.clock.later(0, "HostCloses", partial(taskmanager.end, "the application ended"))
+
+    # ------------------------------------------------------------------ the host
+
+    def start_taskmanager(self, resource_id: ResourceId, size: SlotSize) -> None:
+        delay_ms = self.clock.random.choice(_START_MS)
+        if self._faults.take(FaultKind.START_FAILS):
+            self.clock.later(delay_ms, "StartFails", lambda: self._fail_start(resource_id))
+            return
+        if self._faults.take(FaultKind.START_NEVER):
+            return
+        if self._faults.take(FaultKind.START_LATE):
+            delay_ms += self.clock.random.choice(_LATE_MS)
+        slots = 1 if size else self.plan.slots_each
+        if slots > 1 and self._faults.take(FaultKind.FEWER_SLOTS):
+            slots -= 1
+        at_ms = max(self.clock.now_ms, self._faults.no_capacity_until_ms) + delay_ms
+        taskmanager = SimTaskManager(resource_id, slots, size, self)
+        self.taskmanagers[resource_id] = taskmanager
+        self.clock.at(at_ms, "Started", lambda: self._started(taskmanager))
+
+    def _fail_start(self, resource_id: ResourceId) -> None:
+        self.master.host_ended(resource_id, "no core")
+
+    def _started(self, taskmanager: SimTaskManager) -> None:
+        if not taskmanager.is_alive:
+            return
+        if self.master.is_closed:
+            taskmanager.end("there is no driver")
+            return
+        connection = Connection(
+            self.clock,
+            taskmanager.resource_id,
+            self.master.receive,
+            taskmanager.receive,
+            self._faults.touched,
+        )
+        taskmanager.connect(connection)
+        self.on_moment(Moment.REGISTER_TO_REQUEST, taskmanager.resource_id)
+
+    def stop_taskmanager(self, resource_id: ResourceId) -> None:
+        """Most are killed soon; some are out of reach and must end by themselves."""
+        taskmanager = self.taskmanagers.get(resource_id)
+        if taskmanager is None or self.clock.chance(_KILL_FAILS):
+            return
+        delay_ms = self.clock.random.choice(_KILL_MS)
+        self.clock.later(delay_ms, "Kill", lambda: taskmanager.end("killed by its host"))
+
+    def on_ended(self, taskmanager: SimTaskManager, cause: str, is_told: bool) -> None:
+        self.trace(f"end {taskmanager.resource_id}: {cause}")
+        resource_id = taskmanager.resource_id
+        self.data.lose_host(resource_id, 0 if is_told else _RESET_NOTICED_MS)
+        delay_ms = self.clock.random.choice(_ENDED_MS) if is_told else _HOST_LOSS_NOTICED_MS
+        ended = partial(self.master.host_ended, resource_id, cause)
+        self.clock.later(delay_ms, "ProcessEnds", ended)
+
+    # ------------------------------------------------------------------ tasks and results
+
+    def on_task(self, taskmanager: SimTaskManager, task: SimTask) -> None:
+        self.watcher.task_changed(taskmanager, task)
+
+    def _work_ms(self, task: SimTask) -> int:
+        """A task whose results are waited for is done soon; of an endless job most others work until its end."""
+        is_waited_for = any(made.result_type.is_blocking for made in task.deployment.partitions)
+        vertex_id = task.attempt_id.vertex_id
+        if vertex_id not in self._ends_early:
+            self._ends_early[vertex_id] = self.clock.chance(_EARLY)
+        if is_waited_for or not self._is_endless or self._ends_early[vertex_id]:
+            return self.clock.random.choice(_WORK_SHORT_MS)
+        return max(self._scenario.ends_ms - self.clock.now_ms, 100)
+
+    def commit(self, committables: tuple[Committable, ...]) -> None:
+        self.watcher.committed(committables)
+        failure = None
+        if self._faults.take(FaultKind.COMMIT_FAILS):
+            failure = FailureInfo("CommitFailed", "disk full")
+        delay_ms = self.clock.random.choice(_COMMIT_MS)
+        self.clock.later(delay_ms, "Committed", lambda: self.master.finalized(failure))
+
+    # ------------------------------------------------------------------ what happens at the driver
+
+    def status_changed(self, change: JobStatusChanged) -> None:
+        self.watcher.job_moved(change)
+        if change.status is JobStatus.RESTARTING:
+            self.clock.later(0, "Moment", lambda: self.on_moment(Moment.FAIL_TO_RESTART, None))
+
+    def _on_send(self, resource_id: ResourceId, message: object) -> None:
+        self.checkpoints.on_send(message)
+        if isinstance(message, DeployTask):
+            self.watcher.deploying(message.deployment)
+            self.on_moment(Moment.DEPLOY_TO_ACK, resource_id)
+        elif isinstance(message, CancelTask):
+            self.on_moment(Moment.CANCEL_TO_END, resource_id)
+
+    def has_settled(self) -> bool:
+        """The job has ended, or runs with nothing on its way."""
+        if self.status.is_terminal:
+            return True
+        waiting = {ExecutionState.CREATED, ExecutionState.RUNNING, ExecutionState.FINISHED}
+        vertices = self.job.execution_graph.vertices
+        return self.status is JobStatus.RUNNING and all(v.state in waiting for v in vertices)
+
+    def is_given_back(self) -> bool:
+        """After the end: no need, no slot, no TaskManager is left in the books."""
+        resources = self.master.shell.resource_manager
+        left = (resources.needs, resources.taskmanagers, resources.starting)
+        return not any(left) and resources.allocated_to(self.job.job_graph.job_id) == 0
+
+    def end_is_clean(self, invariants: Invariants) -> None:
+        """Raises Violation: something of the job is left."""
+        watcher = self.watcher
+        unended = sorted(str(a) for a in watcher.unended())
+        invariants.expect(Name.ATTEMPTS_END, not unended, unended)
+        tasks = [tm.resource_id for tm in self.taskmanagers.values() if tm.tasks or tm.is_alive]
+        invariants.expect(Name.NOTHING_LEFT, not tasks, f"TaskManagers {tasks}")
+        books = self.job.books
+        left = {
+            "requests": books.slots.pool.pending,
+            "slots": books.slots.pool.slots,
+            "seats": list(books.slots.shared_slots),
+            "bulks": len(books.bulks),
+            "restarts": books.restarts._restarts,
+            "effects": len(books.journal),
+            "cancels": self.master.shell.cancelling,
+            "events": self.master.shell._events,
+            "timers": self.master.shell._timers,
+        }
+        names = [name for name, books in left.items() if books]
+        invariants.expect(Name.NOTHING_LEFT, not names, names)

@@ -1,0 +1,103 @@
+"""Runs seeds on two processes, replays one, and says what came of it. `python -m simulation --help`.
+
+The only part of the simulator with a real clock, for the time that it says at the end, and with processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+import time
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing
+from typing import Final
+
+from simulation.summary import Summary
+from simulation.world import SeedResult, run_seed
+
+PROCESSES: Final = 2
+_CHUNK: Final = 10
+_TWICE_EVERY: Final = 100
+"""Every so many seeds one is run twice, and its traces must be equal."""
+
+
+class NotRepeatable(AssertionError):
+    """The same seed gave two traces."""
+
+
+def run_checked(seed: int) -> SeedResult:
+    """One seed; some of them twice."""
+    if seed % _TWICE_EVERY:
+        return run_seed(seed)
+    first, second = (run_seed(seed, is_traced=True) for _ in range(2))
+    if first.trace != second.trace:
+        raise NotRepeatable(f"seed {seed} gave two traces")
+    first.trace = None
+    return first
+
+
+def run_seeds(seeds: Sequence[int], processes: int = PROCESSES) -> Generator[SeedResult]:
+    """In the order of the seeds."""
+    if processes <= 1:
+        yield from map(run_checked, seeds)
+        return
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(processes) as pool:
+        yield from pool.imap(run_checked, seeds, chunksize=_CHUNK)
+
+
+def summarize(results: Iterable[SeedResult]) -> Summary:
+    summary = Summary()
+    for result in results:
+        summary.add(result)
+    return summary
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code: 0 when all is well, 1 when an invariant broke, 2 when the run says too little."""
+    options = _options(arguments)
+    if options.seed is not None:
+        return _replay(options.seed, is_traced=options.trace)
+    started_s = time.monotonic()
+    with closing(run_seeds(range(options.first, options.first + options.seeds), options.processes)) as results:  # fmt: skip
+        summary = summarize(results)
+    for line in summary.lines():
+        print(line)
+    print(f"{time.monotonic() - started_s:.0f} s on {options.processes} processes")
+    for result in summary.failed:
+        assert result.violation is not None
+        print(
+            f"seed {result.seed} FAILED: {result.violation[1]}\n  replay: {_command(result.seed)}"
+        )
+    problems = summary.problems()
+    for problem in problems:
+        print(f"not good enough: {problem}")
+    if summary.failed:
+        return 1
+    return 2 if problems else 0
+
+
+def _replay(seed: int, *, is_traced: bool) -> int:
+    result = run_seed(seed, is_traced=is_traced)
+    for line in result.trace or ():
+        print(line)
+    if result.violation is None:
+        print(f"seed {seed}: every invariant held, {result.events.total()} events")
+        return 0
+    print(f"seed {seed} FAILED: {result.violation[1]}")
+    return 1
+
+
+def _command(seed: int) -> str:
+    return f"{sys.executable} -m simulation --seed {seed} --trace"
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=2000, help="how many seeds")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--processes", type=int, default=PROCESSES)
+    parser.add_argument("--seed", type=int, help="replay this one only")
+    parser.add_argument("--trace", action="store_true", help="with all that happened in it")
+    return parser.parse_args(arguments)

@@ -1,0 +1,261 @@
+"""Life of a simulated task, and the results that tasks read from each other across TaskManagers.
+
+Stands for `hosting/task/thread.py` and the data plane: no rows, but who waits for whom is as there. A task reads a
+pipelined result while it is made, a blocking one when it is complete. It is at its end when it has worked and all its pipelined
+producers are, and tells its readers so; with checkpoints it waits there for one that began after that. It ends after its
+pipelined producers, and after all that read its own pipelined results have connected. Knows no machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from penstock.model.deployment import ShuffleDescriptor, TaskDeployment
+from penstock.model.graph.job_graph import ResultPartitionType
+from penstock.model.ids import AttemptId, ExecutionVertexId, ResourceId, ResultPartitionId
+from penstock.model.messages import FailureInfo
+from penstock.model.states import ExecutionState
+from simulation.barriers import Barriers
+from simulation.clock import SimClock
+
+if TYPE_CHECKING:
+    from simulation.taskmanager import SimTaskManager
+
+REQUEST_TIMEOUT_MS: Final = 10_000
+_NOTICED_MS: Final = (0, 1, 20, 100)
+
+
+@dataclass(eq=False, slots=True)
+class SimTask:
+    """One attempt in a TaskManager. `open`: pipelined inputs that have more data; `unread`: those that have not ended yet.
+
+    `final_checkpoint`: the first that began at its end; `is_covered`: that, or a later one, is complete, or none is needed.
+    """
+
+    deployment: TaskDeployment
+    host: SimTaskManager
+    state: ExecutionState = ExecutionState.DEPLOYING
+    is_cancelled: bool = False
+    is_at_end: bool = False
+    is_covered: bool = False
+    final_checkpoint: int | None = None
+    open: dict[ResultPartitionId, None] = field(default_factory=dict)
+    unread: dict[ResultPartitionId, None] = field(default_factory=dict)
+    missing: dict[ResultPartitionId, None] = field(default_factory=dict)
+    barriers: dict[int, set[ResultPartitionId]] = field(default_factory=dict)
+    last_checkpoint: int = -1
+
+    @property
+    def attempt_id(self) -> AttemptId:
+        return self.deployment.attempt_id
+
+    def inputs(self) -> Iterator[tuple[ShuffleDescriptor, ResultPartitionType]]:
+        for gate in self.deployment.gates:
+            for channel in gate.channels:
+                yield channel, gate.result_type
+
+    def outputs(self) -> Iterator[tuple[ResultPartitionId, ResultPartitionType, int]]:
+        for made in self.deployment.partitions:
+            result_id = ResultPartitionId(made.partition_id, self.attempt_id)
+            yield result_id, made.result_type, made.subpartitions
+
+
+@dataclass(eq=False, slots=True)
+class SimResult:
+    """A result partition where it lies. `readers`: attempts that have connected; `has_read`: who finished."""
+
+    result_id: ResultPartitionId
+    result_type: ResultPartitionType
+    subpartitions: int
+    host: SimTaskManager
+    producer: SimTask
+    is_complete: bool = False
+    readers: dict[AttemptId, SimTask] = field(default_factory=dict)
+    has_read: set[ExecutionVertexId] = field(default_factory=set)
+
+
+class DataPlane:
+    """All results of all TaskManagers, and who reads them. `work_ms`: how long a task without pipelined input works.
+
+    `has_final_checkpoint`: whether tasks at their end wait for a checkpoint.
+    """
+
+    def __init__(
+        self, clock: SimClock, work_ms: Callable[[SimTask], int], *, has_final_checkpoint: bool
+    ) -> None:
+        self._clock = clock
+        self._work_ms = work_ms
+        self._has_final_checkpoint = has_final_checkpoint
+        self.results: dict[ResultPartitionId, SimResult] = {}
+        self._waiting: dict[ResultPartitionId, list[SimTask]] = {}
+        self.barriers = Barriers(clock, self.results)
+
+    # ------------------------------------------------------------------ a task's way
+
+    def start(self, task: SimTask) -> None:
+        """Its results are there to be asked for; then it asks for its inputs."""
+        for result_id, result_type, subpartitions in task.outputs():
+            self.results[result_id] = SimResult(
+                result_id, result_type, subpartitions, task.host, task
+            )
+            for consumer in self._waiting.pop(result_id, ()):
+                self._connect_later(consumer)
+        task.missing = {
+            channel.result_partition_id: None
+            for channel, _ in task.inputs()
+            if channel.result_partition_id is not None
+        }
+        task.host.after(REQUEST_TIMEOUT_MS, "RequestTimeout", lambda: self._give_up(task))
+        self.connect(task)
+
+    def connect(self, task: SimTask) -> None:
+        """Take what is there; RUNNING once nothing is missing."""
+        if task.state is not ExecutionState.INITIALIZING or task.is_cancelled:
+            return
+        for result_id in list(task.missing):
+            result = self.results.get(result_id)
+            if result is None:
+                self._wait(task, result_id)
+                continue
+            del task.missing[result_id]
+            result.readers[task.attempt_id] = task
+            if not result.result_type.is_blocking:
+                task.unread[result_id] = None
+                if not result.producer.is_at_end:
+                    task.open[result_id] = None
+                self._finish_soon(result.producer)
+        if not task.missing:
+            task.host.task_runs(task)
+            restore = task.deployment.restore
+            has_ended = bool(task.unread) or (restore is not None and restore.is_finished)
+            delay_ms = 0 if has_ended else self._work_ms(task)
+            task.host.after(delay_ms, "Work", lambda: self._end_data(task))
+
+    def _end_data(self, task: SimTask) -> None:
+        """If nothing more comes: its readers hear of it, and it waits for its final checkpoint."""
+        if task.state is not ExecutionState.RUNNING or task.open or task.is_at_end:
+            return
+        task.is_at_end = True
+        task.is_covered = not self._has_final_checkpoint
+        for result_id, _, _ in task.outputs():
+            result = self.results.get(result_id)
+            if result is None or result.result_type.is_blocking:
+                continue
+            for reader in result.readers.values():
+                told = partial(self._input_has_no_more, reader, result_id)
+                reader.host.after(self._clock.random.choice(_NOTICED_MS), "EndOfData", told)
+        if self._has_final_checkpoint:
+            task.host.wait_for_final_checkpoint(task)
+        self._finish_soon(task)
+
+    def _input_has_no_more(self, task: SimTask, result_id: ResultPartitionId) -> None:
+        task.open.pop(result_id, None)
+        self._end_data(task)
+
+    def checkpoint_completed(self, task: SimTask, checkpoint_id: int) -> None:
+        """The task was told so."""
+        if task.final_checkpoint is not None and checkpoint_id >= task.final_checkpoint:
+            task.is_covered = True
+            self._finish_soon(task)
+
+    def _wait(self, task: SimTask, result_id: ResultPartitionId) -> None:
+        where = next(
+            (c.location for c, _ in task.inputs() if c.result_partition_id == result_id), None
+        )
+        waiting = self._waiting.setdefault(result_id, [])
+        if task not in waiting:
+            waiting.append(task)
+        if where is None or not task.host.can_reach(where.resource_id):
+            self._break(task, result_id, "PartitionConnectionError")
+
+    def _give_up(self, task: SimTask) -> None:
+        if task.missing and task.state is ExecutionState.INITIALIZING:
+            self._break(task, next(iter(task.missing)), "PartitionNotFound")
+
+    def _connect_later(self, task: SimTask) -> None:
+        task.host.after(
+            self._clock.random.choice(_NOTICED_MS), "Connect", lambda: self.connect(task)
+        )
+
+    def _finish_soon(self, task: SimTask) -> None:
+        task.host.after(
+            self._clock.random.choice(_NOTICED_MS), "Finish", lambda: self._finish(task)
+        )
+
+    def _finish(self, task: SimTask) -> None:
+        """If nothing holds it any more: its inputs have ended, its results have reached their readers, its end is covered."""
+        if task.state is not ExecutionState.RUNNING or not task.is_at_end or task.unread:
+            return
+        if not task.is_covered:
+            return
+        made = [self.results[result_id] for result_id, _, _ in task.outputs()]
+        pipelined = [result for result in made if not result.result_type.is_blocking]
+        if any(len(result.readers) < result.subpartitions for result in pipelined):
+            return
+        for result in made:
+            result.is_complete = True
+        for channel, _ in task.inputs():
+            read = channel.result_partition_id and self.results.get(channel.result_partition_id)
+            if read:
+                read.has_read.add(task.attempt_id.execution_vertex_id)
+        task.host.end_task(task, ExecutionState.FINISHED)
+        for result in pipelined:
+            del self.results[result.result_id]
+            for reader in result.readers.values():
+                reader.unread.pop(result.result_id, None)
+                self.barriers.input_ended(reader)
+                self._finish_soon(reader)
+
+    # ------------------------------------------------------------------ ends and breaks
+
+    def drop(self, task: SimTask) -> None:
+        """The task did not finish: what it made is gone, and its readers see that."""
+        for result_id, _, _ in task.outputs():
+            self.release(result_id)
+
+    def release(self, result_id: ResultPartitionId) -> None:
+        result = self.results.pop(result_id, None)
+        if result is None:
+            return
+        for reader in result.readers.values():
+            if not result.is_complete:
+                self._break_later(reader, result_id)
+
+    def lose_host(self, resource_id: ResourceId, noticed_ms: int) -> None:
+        """Everything on it is gone; readers elsewhere notice after a while."""
+        lost = [r for r in self.results.values() if r.host.resource_id == resource_id]
+        for result in lost:
+            del self.results[result.result_id]
+            for reader in result.readers.values():
+                if reader.host.resource_id != resource_id and result.result_id in reader.unread:
+                    self._break_later(reader, result.result_id, noticed_ms)
+
+    def break_one(self) -> bool:
+        """One connection between two tasks breaks by itself. False: there is none."""
+        pairs = [
+            (reader, result.result_id)
+            for result in self.results.values()
+            for reader in result.readers.values()
+            if reader.state is ExecutionState.RUNNING and result.result_id in reader.unread
+        ]
+        if not pairs:
+            return False
+        reader, result_id = self._clock.random.choice(pairs)
+        self._break_later(reader, result_id)
+        return True
+
+    def _break_later(self, task: SimTask, result_id: ResultPartitionId, delay_ms: int = 0) -> None:
+        delay_ms += self._clock.random.choice(_NOTICED_MS)
+        call = partial(self._break, task, result_id, "PartitionConnectionError")
+        task.host.after(delay_ms, "DataBroken", call)
+
+    def _break(self, task: SimTask, result_id: ResultPartitionId, kind: str) -> None:
+        if task.state.is_terminal or task.is_cancelled:
+            return
+        failure = FailureInfo(
+            kind, f"cannot read {result_id}", lost_partition=result_id.partition_id
+        )
+        task.host.end_task(task, ExecutionState.FAILED, failure)

@@ -1,0 +1,256 @@
+"""Looks at one cluster after every event and feeds the invariants; writes the trace.
+
+Knows machines and TaskManagers; changes nothing of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from penstock.model.deployment import TaskDeployment
+from penstock.model.ids import AttemptId, ExecutionVertexId, ResourceId, ResultPartitionId
+from penstock.model.messages import (
+    Committable,
+    ExecutionStateChanged,
+    FinalCheckpointAwaited,
+    JobEvent,
+    JobStatusChanged,
+    ResourceEvent,
+    ResourceTick,
+    SlotsOffered,
+    TaskManagerEffect,
+    TaskManagerEvent,
+    TaskManagerGone,
+    TaskReported,
+    TimerFired,
+)
+from penstock.model.states import ExecutionState, JobStatus
+from simulation.clock import SimClock
+from simulation.invariants import Invariants, Name
+from simulation.scenario import HEARTBEAT_TIMEOUT_MS
+from simulation.taskmanager import SimTaskManager
+from simulation.tasks import DataPlane, SimTask
+
+if TYPE_CHECKING:
+    from simulation.master import Master
+
+_NOTICE_MS: Final = 3_000
+
+
+class Watcher:
+    """`is_touched`: a TaskManager's tasks or slots have changed since the last look."""
+
+    def __init__(
+        self,
+        clock: SimClock,
+        master: Callable[[], Master],
+        taskmanagers: dict[ResourceId, SimTaskManager],
+        data: DataPlane,
+        invariants: Invariants,
+        trace: Callable[[str], None],
+    ) -> None:
+        self.resets = 0
+        self.registered_most = 0
+        self.is_touched = False
+        self._clock = clock
+        self._master = master
+        self._taskmanagers = taskmanagers
+        self._data = data
+        self._invariants = invariants
+        self._trace = trace
+        self._state: dict[AttemptId, ExecutionState] = {}
+        self._newest: dict[ExecutionVertexId, int] = {}
+        self._deployed: set[AttemptId] = set()
+        self._finished: set[AttemptId] = set()
+        self._at_end: set[AttemptId] = set()
+        self._status = JobStatus.CREATED
+        self._commits = 0
+
+    # ------------------------------------------------------------------ machines
+
+    def after_job_step(self, event: JobEvent) -> None:
+        self._trace(f"job {_brief(event)}")
+        shell = self._master().shell
+        self._invariants.after_job_step(shell.job_master, self._clock.now_ms)
+        if isinstance(event, FinalCheckpointAwaited):
+            self._at_end.add(event.attempt_id)
+            self._last_is_taken_at_once()
+
+    def _last_is_taken_at_once(self) -> None:
+        """When all that run wait for it, a checkpoint is under way, or waits for another one or for its pause."""
+        job = self._master().shell.job_master
+        coordinator = job.checkpoints.coordinator
+        vertices = job.execution_graph.vertices
+        waiting = [v for v in vertices if v.execution.attempt_id in self._at_end]
+        are_all = all(v in waiting or v.state is ExecutionState.FINISHED for v in vertices)
+        if coordinator is None or not coordinator.is_active or not are_all:
+            return
+        is_taken = bool(coordinator.pending) or len(coordinator._queue) > 0
+        self._invariants.expect(Name.LAST_AT_ONCE, is_taken, [str(vertex) for vertex in waiting])
+
+    def after_resource_step(self, event: ResourceEvent) -> None:
+        if not isinstance(event, ResourceTick):
+            self._trace(f"resources {type(event).__name__}")
+        resources = self._master().shell.resource_manager
+        self._invariants.after_resource_step(resources)
+        self.registered_most = max(self.registered_most, len(resources.taskmanagers))
+        if isinstance(event, ResourceTick):
+            self._silence_is_noticed()
+
+    def _silence_is_noticed(self) -> None:
+        """Who is still in the books has been heard within the timeout, or the driver itself was away."""
+        now_ms = self._clock.now_ms
+        if now_ms < self._master().paused_until_ms + _NOTICE_MS:
+            return
+        for resource_id in self._master().shell.resource_manager.taskmanagers:
+            silent_ms = now_ms - self._master().heard_ms.get(resource_id, now_ms)
+            is_good = silent_ms <= HEARTBEAT_TIMEOUT_MS + _NOTICE_MS
+            self._invariants.expect(
+                Name.SILENCE_NOTICED,
+                is_good,
+                (resource_id, silent_ms),
+                is_trivial=silent_ms < _NOTICE_MS,
+            )
+
+    # ------------------------------------------------------------------ moves
+
+    def task_moved(self, change: ExecutionStateChanged) -> None:
+        attempt_id = change.attempt_id
+        self._trace(f"{attempt_id} {change.old}->{change.new} {change.cause}")
+        before = self._state.get(attempt_id, ExecutionState.CREATED)
+        if attempt_id not in self._state:
+            self._is_new(attempt_id)
+        self._invariants.task_moved(change, before)
+        self._state[attempt_id] = change.new
+        if change.new is ExecutionState.DEPLOYING:
+            self._is_deployed(attempt_id)
+
+    def _is_new(self, attempt_id: AttemptId) -> None:
+        """The first that is heard of an attempt: those before it have ended, and none is left out."""
+        vertex_id = attempt_id.execution_vertex_id
+        expected = self._newest.get(vertex_id, -1) + 1
+        is_next = attempt_id.attempt == expected
+        former = AttemptId(vertex_id, expected - 1)
+        has_ended = expected == 0 or self._state[former].is_terminal
+        self._invariants.expect(
+            Name.RISING_ATTEMPTS, is_next and has_ended, attempt_id, is_trivial=expected == 0
+        )
+        self._newest[vertex_id] = attempt_id.attempt
+
+    def _is_deployed(self, attempt_id: AttemptId) -> None:
+        vertex = self._master().shell.job_master.execution_graph.current(attempt_id)
+        location = vertex.execution.location if vertex is not None else None
+        is_there = location is not None and location.resource_id in self._master().shell.links
+        self._invariants.expect(Name.NO_GHOSTS, is_there, (attempt_id, location))
+
+    def deploying(self, deployment: TaskDeployment) -> None:
+        """What a TaskManager is about to be told."""
+        attempt_id = deployment.attempt_id
+        self._invariants.expect(Name.RISING_ATTEMPTS, attempt_id not in self._deployed, attempt_id)
+        self._deployed.add(attempt_id)
+        for gate in deployment.gates:
+            for channel in gate.channels:
+                result_id, location = channel.result_partition_id, channel.location
+                if result_id is None or location is None:
+                    self._invariants.expect(Name.KNOWN_PRODUCERS, False, (attempt_id, channel))
+                    return
+                self._invariants.expect(Name.KNOWN_PRODUCERS, True)
+                if gate.result_type.is_blocking:
+                    self._result_is_there(attempt_id, result_id, location.resource_id)
+
+    def _result_is_there(
+        self, reader: AttemptId, result_id: ResultPartitionId, resource_id: ResourceId
+    ) -> None:
+        """A TaskManager that is lost, or about to be, takes its results with it: that is no fault of ours."""
+        taskmanager = self._taskmanagers.get(resource_id)
+        if taskmanager is None or not taskmanager.is_alive:
+            return
+        result = self._data.results.get(result_id)
+        is_there = result is not None and result.is_complete
+        self._invariants.expect(Name.RESULT_IS_THERE, is_there, f"{reader} is to read {result_id}")
+
+    def job_moved(self, change: JobStatusChanged) -> None:
+        self._trace(f"job is {change.status} {change.failure.kind if change.failure else ''}")
+        self._invariants.job_moved(change, self._status)
+        self._status = change.status
+        if change.status is JobStatus.FAILED:
+            self._invariants.job_failed(self._master().shell.job_master, change)
+
+    # ------------------------------------------------------------------ TaskManagers
+
+    def let_go(self, resource_id: ResourceId) -> None:
+        """The ResourceManager has no use for it: nothing may run there."""
+        taskmanager = self._taskmanagers.get(resource_id)
+        if taskmanager is None:
+            return
+        tasks = list(taskmanager.tasks)
+        self._invariants.expect(Name.IDLE_IS_IDLE, not tasks, (resource_id, tasks))
+        if not self._status.is_terminal:
+            wanted = self._wanted_of(resource_id)
+            self._invariants.expect(Name.KEPT_FOR_READERS, not wanted, (resource_id, wanted))
+
+    def _wanted_of(self, resource_id: ResourceId) -> list[str]:
+        """Results there that the job's books call good, and that some reader has not read to the end even once."""
+        graph = self._master().shell.job_master.execution_graph
+        found = []
+        for result in self._data.results.values():
+            partition = graph.partitions[result.result_id.partition_id]
+            is_current = partition.producer.execution.attempt_id == result.result_id.producer
+            is_read = len(result.has_read) >= result.subpartitions
+            if result.host.resource_id == resource_id and is_current and not is_read:
+                found.append(str(result.result_id))
+        return found
+
+    def taskmanager_steps(
+        self, taskmanager: SimTaskManager, event: TaskManagerEvent
+    ) -> Callable[[list[TaskManagerEffect]], None]:
+        """Told before each step of its machine."""
+        return self._invariants.taskmanager_steps(taskmanager, event)
+
+    def task_changed(self, taskmanager: SimTaskManager, task: SimTask) -> None:
+        self._trace(f"{taskmanager.resource_id} {task.attempt_id} {task.state}")
+        if task.state is ExecutionState.FINISHED:
+            self._finished.add(task.attempt_id)
+        self.is_touched = True
+
+    def after_event(self) -> None:
+        """What TaskManagers that are not over run now."""
+        if not self.is_touched:
+            return
+        self.is_touched = False
+        links = self._master().shell.links
+        there = [
+            tm for tm in self._taskmanagers.values() if tm.is_alive and tm.resource_id in links
+        ]
+        self._invariants.after_task_event(there)
+
+    # ------------------------------------------------------------------ the end
+
+    def committed(self, committables: tuple[Committable, ...]) -> None:
+        vertices = self._master().shell.job_master.execution_graph.vertices
+        current = [vertex.execution.attempt_id for vertex in vertices]
+        made = sorted(committable.payload.decode() for committable in committables)
+        self._commits += 1
+        is_once = self._commits == 1 and made == sorted(map(str, current))
+        is_finished = all(attempt_id in self._finished for attempt_id in current)
+        self._invariants.expect(Name.COMMITTED_ONCE, is_once and is_finished, made)
+
+    def unended(self) -> list[AttemptId]:
+        """Attempts that were heard of and never ended."""
+        return [attempt_id for attempt_id, state in self._state.items() if not state.is_terminal]
+
+
+def _brief(event: JobEvent) -> str:
+    """Enough of an event to follow a run."""
+    name = type(event).__name__
+    if isinstance(event, TaskReported):
+        return f"{name} {event.report.attempt_id} {event.report.state}"
+    if isinstance(event, TimerFired):
+        return f"{name} {event.timer}"
+    if isinstance(event, TaskManagerGone):
+        return f"{name} {event.resource_id}"
+    if isinstance(event, SlotsOffered):
+        offers = ", ".join(f"{o.allocation_id}@{o.slot_index}" for o in event.offers)
+        return f"{name} {event.location.resource_id} {offers}"
+    return name

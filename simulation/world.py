@@ -1,0 +1,181 @@
+"""One seed from start to end: jobs one after the other, faults, recovery, and an end that leaves nothing.
+
+`run_seed` is the only way in. What it returns is plain data, so that it can cross processes.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Final
+
+from penstock.model.errors import EngineBug
+from penstock.model.ids import JobId
+from penstock.model.states import JobStatus
+from simulation.clock import SimClock, SimLoop, installed
+from simulation.cluster import Cluster
+from simulation.faults import Faults
+from simulation.invariants import Invariants, Name, Violation
+from simulation.scenario import RECOVERY_MS, job_plan, scenario_of
+
+_GIVE_BACK_MS: Final = 120_000
+_LOOK_MS: Final = 1_000
+_LAST_START_MS: Final = 40_000
+_DRAIN_MS: Final = 600_000
+
+
+@dataclass(slots=True)
+class SeedResult:
+    """`violation`: name and text of the invariant that broke, None: all held. `events`: by kind."""
+
+    seed: int
+    violation: tuple[str, str] | None = None
+    simulated_ms: int = 0
+    jobs: int = 0
+    regions: int = 0
+    tasks: int = 0
+    taskmanagers: int = 0
+    events: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    moments: Counter[str] = field(default_factory=Counter)
+    messages_touched: Counter[str] = field(default_factory=Counter)
+    evaluated: Counter[str] = field(default_factory=Counter)
+    endings: Counter[str] = field(default_factory=Counter)
+    restarts: int = 0
+    trace: list[str] | None = None
+
+
+def run_seed(seed: int, *, is_traced: bool = False, is_calm: bool = False) -> SeedResult:
+    """Run one seed; a calm one has no faults. What breaks, invariant or driver, is in the result; it is not raised."""
+    world = World(seed, is_traced=is_traced, is_calm=is_calm)
+    result = world.result
+    try:
+        world.run()
+    except Violation as violation:
+        result.violation = (violation.name, str(violation))
+    except EngineBug as error:
+        result.violation = (type(error).__name__, str(error))
+    except Exception as error:  # whatever it is: it would end the driver
+        text = "".join(traceback.format_exception(error))
+        result.violation = (type(error).__name__, text)
+    result.simulated_ms = world.clock.now_ms
+    result.faults = Counter({kind.value: n for kind, n in world.faults.fired.items()})
+    result.moments = Counter({kind.value: n for kind, n in world.faults.moments.items()})
+    result.messages_touched = world.faults.messages_touched
+    result.evaluated = Counter({name.value: n for name, n in world.invariants.evaluated.items()})
+    return result
+
+
+class World:
+    """Events until nothing is left."""
+
+    def __init__(self, seed: int, *, is_traced: bool = False, is_calm: bool = False) -> None:
+        self.clock = SimClock(seed)
+        self.invariants = Invariants()
+        self.result = SeedResult(seed, trace=[] if is_traced else None)
+        plans = Random(seed)  # what is planned does not depend on what happens
+        self.scenario = scenario_of(seed, plans)
+        if is_calm:
+            self.scenario = replace(self.scenario, faults=(), cancel_ms=None)
+        self.faults = Faults(self.clock, self.scenario, self.trace)
+        self._plans = plans
+        self._cluster: Cluster | None = None
+        self._clusters: list[Cluster] = []
+        self._has_recovered = False
+
+    def run(self) -> None:
+        """Raises Violation, or what a machine raises."""
+        with installed(self.clock, SimLoop(self.clock, lambda _, call: call)):
+            self._start_job()
+            self.clock.at(self.scenario.faults_end_ms + RECOVERY_MS, "Recovered", self._recovered)
+            if self.scenario.cancel_ms is not None:
+                self.clock.at(self.scenario.cancel_ms, "Cancel", self._cancel)
+            while (event := self.clock.next()) is not None:
+                if event.kind != "Look":  # that is ours
+                    self.result.events[event.kind] += 1
+                call, event.call = event.call, None
+                if call is not None:
+                    call()
+                self._look()
+                if self.clock.now_ms > self.scenario.ends_ms + _DRAIN_MS:
+                    self._fail_to_end()
+        self._end()
+
+    def trace(self, line: str) -> None:
+        if self.result.trace is not None:
+            self.result.trace.append(f"{self.clock.now_ms:>8} {line}")
+
+    # ------------------------------------------------------------------ private
+
+    def _start_job(self) -> None:
+        job_id = JobId(f"job-{len(self._clusters)}")
+        plan = job_plan(self._plans, job_id, self.scenario.faults)
+        cluster = Cluster(self.clock, self.scenario, plan, self.faults, self.invariants, self.trace)
+        self._cluster = self.faults.cluster = cluster
+        self._clusters.append(cluster)
+        self.trace(f"start {job_id}: {', '.join(map(str, plan.graph.vertices))}")
+        cluster.master.start()
+        self.clock.later(_LOOK_MS, "Look", self._look_for_end)
+
+    def _look(self) -> None:
+        cluster = self._cluster
+        if cluster is None:
+            return
+        cluster.watcher.after_event()
+        if not self._has_recovered and self.clock.now_ms >= self.scenario.faults_end_ms:
+            self._has_recovered = cluster.has_settled()
+
+    def _recovered(self) -> None:
+        status = self._cluster.status if self._cluster else "no job"
+        self.invariants.expect(Name.RECOVERS, self._has_recovered, f"the job is {status}")
+
+    def _cancel(self) -> None:
+        if self._cluster is not None:
+            self._cluster.master.cancel()
+
+    def _look_for_end(self, ended_ms: int | None = None) -> None:
+        """After its end a job gives everything back; then its driver ends, and another job may start."""
+        cluster = self._cluster
+        assert cluster is not None
+        if not cluster.status.is_terminal:
+            self.clock.later(_LOOK_MS, "Look", self._look_for_end)
+            return
+        since_ms = self.clock.now_ms if ended_ms is None else ended_ms
+        # a deposed driver waits for no task's end, and one that is deaf has nobody who ends its TaskManager
+        is_suspended = cluster.status is JobStatus.SUSPENDED
+        if not cluster.is_given_back():
+            is_late = self.clock.now_ms - since_ms > _GIVE_BACK_MS
+            resources = cluster.master.shell.resource_manager
+            what = (
+                resources.needs,
+                list(resources.taskmanagers),
+                list(resources.starting.since_ms),
+            )
+            if not (is_late and is_suspended):
+                self.invariants.expect(Name.GIVEN_BACK, not is_late, what, is_trivial=True)
+                self.clock.later(_LOOK_MS, "Look", lambda: self._look_for_end(since_ms))
+                return
+        self.invariants.expect(Name.GIVEN_BACK, True, is_trivial=is_suspended)
+        cluster.close()
+        self._cluster = self.faults.cluster = None
+        if self.clock.now_ms < self.scenario.ends_ms - _LAST_START_MS:
+            self.clock.later(1, "NextJob", self._start_job)
+
+    def _fail_to_end(self) -> None:
+        status = self._cluster.status if self._cluster else "no job"
+        waiting = sorted(set(self.clock.waiting()))
+        raise Violation(Name.NOTHING_LEFT, f"the world does not end; job {status}, {waiting}")
+
+    def _end(self) -> None:
+        result = self.result
+        for cluster in self._clusters:
+            cluster.end_is_clean(self.invariants)
+            result.endings[cluster.status.value] += 1
+            result.restarts += cluster.watcher.resets
+        result.jobs = len(self._clusters)
+        result.taskmanagers = max(c.watcher.registered_most for c in self._clusters)
+        graphs = [cluster.job for cluster in self._clusters]
+        result.regions = min(len(job.regions) for job in graphs)
+        result.tasks = min(len(job.execution_graph.vertices) for job in graphs)
