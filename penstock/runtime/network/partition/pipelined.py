@@ -11,6 +11,7 @@ out, `as_unaligned()`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from penstock.model.errors import EngineBug, PartitionConnectionError, ProducerFailed
