@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING, Final
 
 from penstock.model.ids import ResourceId
 from penstock.model.messages import FailureInfo
 from penstock.model.states import ExecutionState
 from simulation.clock import SimClock
+from simulation.deposed import late_words
 from simulation.network import Connection, Pipe
 from simulation.scenario import Fault, FaultKind, Moment, Scenario
 from simulation.taskmanager import SimTaskManager
@@ -49,6 +51,7 @@ class Faults:
         self.cluster: Cluster | None = None
         self.no_capacity_until_ms = 0
         self._clock = clock
+        self._aside = Random(scenario.seed)
         self._end_ms = scenario.faults_end_ms
         self._trace = trace
         self._at_moment: list[Fault] = []
@@ -117,15 +120,30 @@ class Faults:
         if cluster is None or cluster.master.is_closed:
             return False
         until_ms = min(self._end_ms, self._clock.now_ms + fault.duration_ms)
+        if fault.kind is FaultKind.DEPOSED:
+            return self._speak_as_deposed(cluster)
         if fault.kind in _NOISE:
             return self._make_noise(fault.kind, cluster, resource_id, until_ms)
-        if self._strike_driver(fault.kind, cluster, until_ms):
+        has_struck = self._strike_driver(fault.kind, cluster, until_ms)
+        if not has_struck:
+            victim = self._victim(cluster, resource_id)
+            has_struck = victim is not None and self._strike_one(
+                fault.kind, cluster, victim, until_ms
+            )
+        if has_struck:
             self._happened(fault.kind)
-            return True
-        victim = self._victim(cluster, resource_id)
-        if victim is None or not self._strike_one(fault.kind, cluster, victim, until_ms):
+        return has_struck
+
+    def _speak_as_deposed(self, cluster: Cluster) -> bool:
+        """Draws aside: where nothing comes of it, the seed goes on as without it."""
+        registered = [
+            tm for tm in cluster.taskmanagers.values() if tm.is_alive and tm.executor.leader
+        ]
+        if not registered:
             return False
-        self._happened(fault.kind)
+        victim = self._aside.choice(registered)
+        victim.receive(late_words(victim, self._aside))
+        self._happened(FaultKind.DEPOSED)
         return True
 
     def _victim(self, cluster: Cluster, resource_id: ResourceId | None) -> SimTaskManager | None:
@@ -142,6 +160,8 @@ class Faults:
         if kind is FaultKind.NO_CAPACITY:
             self.no_capacity_until_ms = until_ms
             return True
+        if kind is FaultKind.LOST_LEAD:
+            return cluster.master.lose_lead()
         if kind is FaultKind.DATA_CONNECTION:
             return cluster.data.break_one()
         return False

@@ -63,8 +63,14 @@ class DataPlane:
         credentials: Credentials,
         network: NetworkSettings | None = None,
         max_buffer_bytes: int = 1 << 20,
+        *,
+        on_error: Callable[[ResultPartition, Exception], Exception] = lambda _, error: error,
+        on_broken: Callable[[], None] = lambda: None,
     ) -> None:
-        """`max_buffer_bytes`: most that a frame of several records holds. `port`: what others dial."""
+        """`max_buffer_bytes`: most that a frame of several records holds. `on_error`: told of a record that could not be
+        encoded on its way out, it says which error its consumer gets. `on_broken`: told when the network thread is over
+        for an error; both on that thread.
+        """
         self.resource_id = resource_id
         self.network = network or NetworkSettings()
         self.memory = NetworkMemory(
@@ -74,8 +80,8 @@ class DataPlane:
             max_buffer_bytes=max_buffer_bytes,
         )
         self.registry = PartitionRegistry(self.network.request_timeout_ms / 1000)
-        self.on_broken: Callable[[], None] = lambda: None
-        self.on_error: Callable[[ResultPartition, Exception], Exception] = lambda _, error: error
+        self._on_error = on_error
+        self._on_broken = on_broken
         self._servers = [listen(endpoint, DATA_PORT)]
         own_port: int = self._servers[0].getsockname()[1]
         self.port = endpoint.port or own_port
@@ -113,7 +119,7 @@ class DataPlane:
             self._loop()
         except Exception:  # of any kind
             traceback.print_exc()  # a TaskManager without its network thread is of no use to anybody
-            self.on_broken()
+            self._on_broken()
 
     def _loop(self) -> None:
         next_expiry = time.monotonic() + 1.0
@@ -262,7 +268,7 @@ class DataPlane:
     ) -> None:
         def failed(error: Exception) -> None:
             """The producer may have ended: its consumer is told too, and is the one to fail then."""
-            text = str(self.on_error(partition, error)).encode()
+            text = str(self._on_error(partition, error)).encode()
             connection.send(FrameType.FAILED, channel, [text], (FailureKind.RECORD, 0, 0))
 
         view = RemoteView(

@@ -194,9 +194,16 @@ class BuiltTask:
         ):  # else one that had finished: it waits for nobody
             self.task.input.allow_watermark(watermark_ms)
 
-    def next_poll_ms(self) -> int | None:
+    def seconds_to_wait(self, most_s: float) -> float:
+        """Until a timer or the source's reader wants a turn, if no input comes before."""
+        due_s = most_s
+        timer_ms = self.task.next_timer_ms()
+        if timer_ms is not None:
+            due_s = min(due_s, (timer_ms - wall_ms()) / 1000 + 0.0005)
         source = self.task.input
-        return source.wake_at_ms if isinstance(source, SourceInput) else None
+        if isinstance(source, SourceInput) and source.wake_at_ms is not None:
+            due_s = min(due_s, source.wake_at_ms / 1000 - time.monotonic())
+        return max(0.0, due_s)
 
     @property
     def bytes_in(self) -> int:

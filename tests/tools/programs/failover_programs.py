@@ -77,7 +77,7 @@ def holding(name: str):
 
 def pause(client):
     """As by SIGSTOP, for what leads to effects: nothing is renewed and nothing done. Returns what resumes it."""
-    keeper = client._control.manager.guard
+    keeper = client._control.manager.parts.guard
     trust = doubt(client)
     keeper._renew = lambda: None
 
@@ -90,7 +90,7 @@ def pause(client):
 
 def doubt(client):
     """The driver does not trust its lease. Returns what makes it do so again."""
-    keeper = client._control.manager.guard
+    keeper = client._control.manager.parts.guard
     keeper.may_act, keeper.lost = lambda: False, lambda: None
 
     def trust():
