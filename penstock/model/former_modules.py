@@ -10,6 +10,14 @@ from collections.abc import Mapping
 from typing import Final
 
 _CLASSES: Final[Mapping[tuple[str, str], str]] = {
+    (
+        "penstock.runtime.checkpoint.state_format",
+        "_ByGroup",
+    ): "penstock.runtime.state.snapshot_writer",
+    (
+        "penstock.runtime.checkpoint.state_format",
+        "_StoredByGroup",
+    ): "penstock.runtime.state.snapshot_writer",
     ("penstock.runtime.task", "SliceSizer"): "penstock.runtime.task.slices",
     ("penstock.runtime.context", "Counter"): "penstock.runtime.user_metrics",
     ("penstock.runtime.context", "Distribution"): "penstock.runtime.user_metrics",
@@ -178,7 +186,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "penstock.runtime.chain": "penstock.runtime.task.chain",
     "penstock.runtime.checked_state": "penstock.runtime.state.checked",
     "penstock.runtime.checkpoint.snapshot": "penstock.runtime.state.snapshot",
-    "penstock.runtime.checkpoint.state_format": "penstock.runtime.state.snapshot_format",
+    "penstock.runtime.checkpoint.state_format": "penstock.runtime.state.snapshot_reader",
     "penstock.runtime.codec": "penstock.runtime.codecs.codec",
     "penstock.runtime.codec_base": "penstock.runtime.codecs.base",
     "penstock.runtime.codecs": "penstock.runtime.codecs.by_type",

@@ -21,7 +21,7 @@ from penstock.runtime.operators import (
 )
 from penstock.runtime.operators.windowed.records import RecordWindowOperator
 from penstock.runtime.records.frozen import plain_dumps
-from penstock.runtime.state.snapshot_format import Beside
+from penstock.runtime.state.snapshot_reader import Beside
 from tests.tools.programs.user_functions import running_sum
 from tests.tools.runtime.async_calls import AsyncHarness
 from tests.tools.runtime.restored_subtasks import (
