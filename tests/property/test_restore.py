@@ -28,8 +28,8 @@ from penstock.runtime.operators import (
     ListContents,
     ReduceContents,
     ReduceOperator,
-    WindowJoinOperator,
-    WindowOperator,
+    window_join_operator,
+    window_operator,
 )
 from penstock.runtime.operators.windowed.records import RecordWindowOperator
 from penstock.runtime.records.columns import count, first, last, sum_
@@ -113,13 +113,13 @@ def sides(left, right):
     return [(tuple(sorted(left)), tuple(sorted(right)))]
 
 
-def window(assigner, contents, engine=WindowOperator, lateness=0):
+def window(assigner, contents, engine=window_operator, lateness=0):
     return engine(keys=KEY, assigner=assigner, contents=contents, allowed_lateness_ms=lateness)
 
 
 def window_join(assigner):
     function = CoGroupFunction(UserFunction(sides))
-    return WindowJoinOperator(
+    return window_join_operator(
         side_keys=BOTH,
         assigner=assigner,
         contents=ListContents(),

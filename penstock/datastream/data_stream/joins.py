@@ -190,7 +190,7 @@ class WithWindow:
         CoGroupFunction or `(list of first, list of second) -> iterable`.
         """
         window_function = self._streams._window_function(function)  # ruff: ignore[private-member-access]
-        operator = ops.WindowJoinOperator(
+        operator = ops.window_join_operator(
             side_keys=_side_keys(self._keyed),
             assigner=self._assigner,
             trigger=self._trigger,

@@ -118,7 +118,7 @@ class _Windowed:
                 window_function = UserFunction(folded.process, folded)
             contents = ops.ListContents(evicting=self._evictor)
         environment = self.get_execution_environment()
-        return ops.WindowOperator(
+        return ops.window_operator(
             assigner=self._assigner,
             trigger=self._trigger or self._assigner.get_default_trigger(environment),
             allowed_lateness_ms=self._lateness_ms,

@@ -47,7 +47,6 @@ from penstock.runtime.operators.two_input import (
     KeyedCoMapOperator,
     KeyedCoProcessOperator,
 )
-from penstock.runtime.operators.windowed.base import WindowOperator
 from penstock.runtime.operators.windowed.columns import ColumnWindowOperator
 from penstock.runtime.operators.windowed.functions import (
     AggregateContents,
@@ -60,7 +59,10 @@ from penstock.runtime.operators.windowed.join import (
     CoGroupFunction,
     JoinFunction,
     TaggedUnion,
-    WindowJoinOperator,
+)
+from penstock.runtime.operators.windowed.window_operator import (
+    window_join_operator,
+    window_operator,
 )
 
 __all__ = [
@@ -111,6 +113,6 @@ __all__ = [
     "TimestampsAndWatermarksOperator",
     "ToSchemaOperator",
     "WindowContext",
-    "WindowJoinOperator",
-    "WindowOperator",
+    "window_join_operator",
+    "window_operator",
 ]

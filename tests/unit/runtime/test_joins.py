@@ -15,7 +15,7 @@ from penstock.runtime.operators import (
     JoinFunction,
     ListContents,
     TaggedUnion,
-    WindowJoinOperator,
+    window_join_operator,
 )
 from penstock.runtime.operators.windowed.join import (
     GridWindowJoinOperator,
@@ -43,7 +43,7 @@ def sizes(left, right):
     return [(len(left), len(right))]
 
 
-def window_join(function, engine=WindowJoinOperator, **given):
+def window_join(function, engine=window_join_operator, **given):
     given = {**NO_TRIGGER, "contents": ListContents(), **given}
     function = UserFunction(function.apply, function)
     return OperatorHarness(engine(side_keys=SIDE_KEYS, function=function, **given))
@@ -56,10 +56,10 @@ def both_marks(op, watermark):
 
 def test_the_fast_engine_is_chosen_where_it_can_and_survives_pickling():
     given = {**NO_TRIGGER, "side_keys": SIDE_KEYS}
-    grid = WindowJoinOperator(contents=ListContents(), **given)
+    grid = window_join_operator(contents=ListContents(), **given)
     assert type(pickle.loads(pickle.dumps(grid))) is GridWindowJoinOperator
     evicting = ListContents(evicting=CountEvictor(1))
-    assert type(WindowJoinOperator(contents=evicting, **given)) is RecordWindowJoinOperator
+    assert type(window_join_operator(contents=evicting, **given)) is RecordWindowJoinOperator
 
 
 @pytest.mark.parametrize("engine", ENGINES)
