@@ -10,6 +10,14 @@ from collections.abc import Mapping
 from typing import Final
 
 _CLASSES: Final[Mapping[tuple[str, str], str]] = {
+    (
+        "penstock.datastream.data_stream.data_stream",
+        "_same",
+    ): "penstock.datastream.building.stream_plumbing",
+    (
+        "penstock.datastream.data_stream.keyed_stream",
+        "_KeyedRow",
+    ): "penstock.datastream.building.stream_plumbing",
     ("penstock.runtime.context", "Counter"): "penstock.runtime.user_metrics",
     ("penstock.runtime.context", "Distribution"): "penstock.runtime.user_metrics",
     ("penstock.runtime.context", "Meter"): "penstock.runtime.user_metrics",

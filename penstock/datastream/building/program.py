@@ -51,6 +51,12 @@ class Cache(Protocol):
 
     sink_id: int
 
+    def open(self, folder: str) -> None:
+        """The next job keeps its records there."""
+
+    def computed_by(self, job: JobControl) -> None:
+        """They count when this job has finished."""
+
     def source(self) -> Source | None:
         """Gives the records that an earlier job has kept; None: there are none."""
 

@@ -193,7 +193,7 @@ def test_a_source_has_the_type_of_its_schema_and_one_subtask_unless_set():
     stream.print()
     wide = env.add_source(source).set_parallelism(3)
     wide.print()
-    nodes = [node for node in env.stream_graph().nodes.values() if node.is_source]
+    nodes = [node for node in env.plumbing.stream_graph().nodes.values() if node.is_source]
     assert sorted(node.parallelism for node in nodes) == [1, 3]
 
 
