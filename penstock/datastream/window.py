@@ -41,12 +41,7 @@ from penstock.runtime.windowing.triggers import (
     Trigger,
     TriggerResult,
 )
-from penstock.runtime.windowing.windows import (
-    CountWindow,
-    GlobalWindow,
-    TimeWindow,
-    Window,
-)
+from penstock.runtime.windows import CountWindow, GlobalWindow, TimeWindow, Window
 
 __all__ = [
     "ContinuousEventTimeTrigger",

@@ -276,9 +276,19 @@ _MODULES: Final[Mapping[str, str]] = {
     "penstock.runtime.watermark_valve": "penstock.runtime.watermarks.valve",
     "penstock.runtime.watermarks": "penstock.runtime.watermarks.strategy",
     "penstock.runtime.window_tables": "penstock.runtime.state.window_tables",
+    "penstock.runtime.windowing.windows": "penstock.runtime.windows",
+    "penstock.runtime.batch.sizes": "penstock.runtime.records.sizes",
     "penstock.runtime.writers": "penstock.runtime.task.writers",
 }
 """Former module -> its present name."""
+
+
+_FIRST: Final = {present: former for former, present in _MODULES.items()}
+
+
+def first_module(module: str) -> str:
+    """The name that a present module had first. Keys of other classes are hashed by it, so that they stay in their key groups."""
+    return _FIRST.get(module, module)
 
 
 def present_module(module: str, name: str) -> str:

@@ -19,7 +19,7 @@ from penstock.runtime.state.contract import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
-from penstock.runtime.windowing.windows import TimeWindow
+from penstock.runtime.windows import TimeWindow
 from tests.unit.runtime.keyed_backends import GROUPS, Backends, through_bytes
 from tests.unit.runtime.test_state import Average
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from penstock.runtime.keys.hashing import original_key, state_key
 from penstock.runtime.state.rocks import timers as rocks_timers
-from penstock.runtime.windowing.windows import TimeWindow
+from penstock.runtime.windows import TimeWindow
 from tests.unit.runtime.keyed_backends import GROUPS, KINDS, Backends, through_bytes
 
 NAME = "timers/event"

@@ -24,6 +24,7 @@ from penstock.hosting.batch.shuffle_output import (
     Outbox,
     ShuffleOutput,
 )
+from penstock.hosting.clock import wall_ms
 from penstock.hosting.dataframes.source import StageFrameSource
 from penstock.hosting.shipping.pickling import deserialize, dumps_records
 from penstock.hosting.task.async_calls import AsyncCallThreads
@@ -154,12 +155,12 @@ class BatchTask:
         self._outbox = Outbox()
         self._committables: list[tuple[int, bytes]] = []
         spec: ChainSpec = deserialize(orders.chain)
-        self._chain = OperatorChain(spec, _now_ms, dumps=dumps_records)
+        self._chain = OperatorChain(spec, wall_ms, dumps=dumps_records)
         self._chain.fresh_head = self._fresh_head
         self._input = self._input_of(spec, records)
         outputs = [self._output(spec, output) for output in spec.outputs]
         self._task = StreamTask(
-            self._chain, self._input, outputs, time.perf_counter_ns, _now_ms, _STEP_NS, 1 << 62
+            self._chain, self._input, outputs, time.perf_counter_ns, wall_ms, _STEP_NS, 1 << 62
         )
 
     def run(self) -> Iterator[tuple[int, bytes]]:
@@ -187,7 +188,7 @@ class BatchTask:
         wait_s = _LONGEST_WAIT_S
         due_ms = self._task.next_timer_ms()
         if due_ms is not None:
-            wait_s = min(wait_s, (due_ms - _now_ms()) / 1000)
+            wait_s = min(wait_s, (due_ms - wall_ms()) / 1000)
         if isinstance(self._input, SourceInput) and self._input.wake_at_ms is not None:
             due_s = (self._input.wake_at_ms - self._input.monotonic_ms()) / 1000
             wait_s = min(wait_s, due_s)
@@ -284,7 +285,3 @@ class BatchTask:
 
 def _nothing() -> None:
     """A mail that only wakes."""
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

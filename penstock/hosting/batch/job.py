@@ -6,10 +6,8 @@ One thread for the master; each stage that runs has one more, which waits for it
 from __future__ import annotations
 
 import functools
-import queue
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -19,6 +17,7 @@ from penstock.hosting.batch.plan import Plan, Stage
 from penstock.hosting.batch.runner import StageError, StageOrder, StageRunner, failure_of
 from penstock.hosting.batch.shuffle_output import driver_records
 from penstock.hosting.batch.splits import splits_of
+from penstock.hosting.clock import monotonic_ms
 from penstock.hosting.coordinators.coordinators import commit_all, committers_of, job_prefix_of
 from penstock.hosting.dataframes.source import FrameSource
 from penstock.hosting.ha.election import SubmittedJob
@@ -26,6 +25,7 @@ from penstock.hosting.jobmanager.driver_streams import PRINT_STREAM, write_text
 from penstock.hosting.observer import JobObserver, guarded
 from penstock.hosting.shipping.pickling import loads_records
 from penstock.hosting.waiting import wait_for_end
+from penstock.hosting.worker_thread import WorkerThreads
 from penstock.machines.batch.master import BatchMaster
 from penstock.model.checkpoint_statistics import CheckpointStatistics
 from penstock.model.checkpoints import CheckpointType
@@ -71,19 +71,17 @@ class BatchJob:
         self._runner = runner
         self._memory = memory
         self._observer = guarded(observer)
-        self._master = BatchMaster(job.graph, _now_ms(), plan.places)
-        self._events: queue.SimpleQueue[Callable[[], Sequence[BatchEffect]]] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="penstock-batch", daemon=True)
+        self._master = BatchMaster(job.graph, monotonic_ms(), plan.places)
+        self._worker = WorkerThreads("penstock-batch", on_error=self._broke)
         self._ended = threading.Event()
         self._outcome: JobOutcome | None = None
-        self._started_ms = _now_ms()
+        self._started_ms = monotonic_ms()
         self._committables: list[Committable] = []
         self._reports: dict[tuple[VertexId, int], Report] = {}
         self._collected: dict[str, list[bytes]] = {}
 
     def start(self) -> None:
-        self._events.put(lambda: self._master.start(_now_ms()))
-        self._thread.start()
+        self._feed(lambda: self._master.start(monotonic_ms()))
 
     # ------------------------------------------------------------------ JobControl
 
@@ -111,7 +109,7 @@ class BatchJob:
         return self._outcome
 
     def cancel(self) -> None:
-        self._events.put(lambda: self._master.cancel(_now_ms()))
+        self._feed(lambda: self._master.cancel(monotonic_ms()))
 
     def start_savepoint(
         self, kind: CheckpointType, directory: str | None
@@ -152,24 +150,30 @@ class BatchJob:
 
     # ------------------------------------------------------------------ the master's thread
 
-    def _run(self) -> None:
-        try:
-            while not self._master.status.is_terminal:
-                for effect in self._events.get()():
-                    self._carry_out(effect)
-        except Exception as error:  # a bug of ours: the job ends, and says so
-            self._observer.engine_failed(error)
-            text = "".join(traceback.format_exception(error))
-            self._end(JobStatus.FAILED, FailureInfo(type(error).__name__, text))
-        else:
+    def _feed(self, event: Callable[[], Sequence[BatchEffect]]) -> None:
+        self._worker.put(lambda: self._step(event))
+
+    def _step(self, event: Callable[[], Sequence[BatchEffect]]) -> None:
+        if self._ended.is_set():
+            return
+        for effect in event():
+            self._carry_out(effect)
+        if self._master.status.is_terminal:
             self._end(self._master.status, self._master.failure)
+
+    def _broke(self, error: BaseException) -> None:
+        """A bug of ours: the job ends, and says so."""
+        self._observer.engine_failed(error)
+        text = "".join(traceback.format_exception(error))
+        self._end(JobStatus.FAILED, FailureInfo(type(error).__name__, text))
 
     def _end(self, status: JobStatus, failure: FailureInfo | None) -> None:
         if status is not JobStatus.FINISHED:
             self._drop_leftovers()
         self._runner.close()
         text = None if failure is None else failure.text
-        self._outcome = JobOutcome(status, _now_ms() - self._started_ms, text)
+        self._outcome = JobOutcome(status, monotonic_ms() - self._started_ms, text)
+        self._worker.close(drops=True)
         self._ended.set()
 
     def _carry_out(self, effect: BatchEffect) -> None:
@@ -190,7 +194,7 @@ class BatchJob:
                 self._observer.status_changed(effect)
 
     def _tell(self, event: BatchEvent) -> None:
-        self._events.put(lambda: self._master.handle(event, _now_ms()))
+        self._feed(lambda: self._master.handle(event, monotonic_ms()))
 
     def _commit(self) -> None:
         """On a thread of its own: file systems and databases may take their time."""
@@ -201,7 +205,7 @@ class BatchJob:
             self._print()
         except Exception as error:  # of a file system or a database: the job fails with it
             failure = failure_of(error)
-        self._events.put(lambda: self._master.committed(_now_ms(), failure))
+        self._feed(lambda: self._master.committed(monotonic_ms(), failure))
 
     def _print(self) -> None:
         for payload in self._collected.pop(PRINT_STREAM, ()):
@@ -234,7 +238,7 @@ class BatchJob:
         try:
             result = self._runner.run(self.order_of(stage, ranges))
             told = list(driver_records(result.for_driver))
-            self._events.put(lambda: self._note(stage.vertex_id, told))
+            self._feed(lambda: self._note(stage.vertex_id, told))
             event = StageFinished(stage.vertex_id, result.bytes_by_partition)
         except StageError as error:
             event = StageFailed(stage.vertex_id, error.failure)
@@ -283,7 +287,3 @@ class BatchJob:
 
 def _start(name: str, run: Callable[[], None]) -> None:
     threading.Thread(target=run, name=f"penstock-{name}", daemon=True).start()
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -23,11 +23,11 @@ from penstock.hosting.batch.shuffle_records import (
     sorting_size_of,
 )
 from penstock.runtime.batch.record_order import KeyNumbers, Piece, in_order, merged
-from penstock.runtime.batch.sizes import sorting_size
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
 from penstock.runtime.keys import ChannelCache, KeySelection
 from penstock.runtime.keys.hashing import is_int32_type
 from penstock.runtime.network.partitioner import Hash
+from penstock.runtime.records.sizes import sorting_size
 
 BUCKETS: Final = 256
 _SPREAD: Final = 32_749

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from penstock.hosting.shipping.pickling import dumps_records, loads_records
-from penstock.runtime.batch.sizes import sorting_size
 from penstock.runtime.codecs.codec import ChannelDecoder, ChannelEncoder, can_join, concat, size_of
 from penstock.runtime.elements import Batch, Element
+from penstock.runtime.records.sizes import sorting_size
 
 RECORD_BYTES: Final = 512 << 10
 """A record is closed when it has as much: Spark moves few, and a task holds one for each subpartition that it writes."""

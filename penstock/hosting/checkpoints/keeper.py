@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ from penstock.hosting.checkpoints.port import Coordination, Keeping
 from penstock.hosting.checkpoints.storage import CheckpointStorage
 from penstock.hosting.coordinators.coordinators import Coordinators
 from penstock.hosting.file_systems import parted
+from penstock.hosting.worker_thread import WorkerThreads
 from penstock.model.completed_checkpoint import CompletedCheckpoint
 from penstock.model.errors import ExternalError
 from penstock.model.ids import JobId
@@ -104,8 +104,8 @@ class CheckpointKeeper:
         self._unanswered = 0
         self._waiting: dict[str, Future[str]] = {}
         self._is_closed = False
-        self._writer = _Worker("penstock-checkpoint-writer")
-        self._cleaner = _Worker("penstock-checkpoint-cleaner")
+        self._writer = WorkerThreads("penstock-checkpoint-writer", on_error=_left_behind)
+        self._cleaner = WorkerThreads("penstock-checkpoint-cleaner", on_error=_left_behind)
         if place.is_taken_over:
             ids = [one.checkpoint_id for one in place.completed]
             least = max(ids) + 1 if ids else place.first_id
@@ -199,10 +199,10 @@ class CheckpointKeeper:
         for future in waiting.values():
             future.set_exception(SavepointFailed("no savepoint was taken: the job has ended"))
         deadline = time.monotonic() + CLOSE_TIMEOUT_S
-        self._writer.close(deadline)
+        self._writer.close(max(0.0, deadline - time.monotonic()))
         if is_over:
             self._cleaner.put(functools.partial(self._clean_up, kept))
-        self._cleaner.close(deadline)
+        self._cleaner.close(max(0.0, deadline - time.monotonic()))
 
     # ------------------------------------------------------------------ on the threads
 
@@ -297,28 +297,5 @@ def _pointers_of(kept: Sequence[CompletedCheckpoint]) -> Pointers:
     return tuple((one.checkpoint_id, one.location) for one in kept if one.location is not None)
 
 
-class _Worker:
-    """Calls in order on one thread, which is started with the first. What a call raises is its own affair."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._work: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-
-    def put(self, call: Callable[[], object]) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            self._thread.start()
-        self._work.put(call)
-
-    def close(self, deadline_s: float) -> None:
-        """What was put before is done, if the time suffices. `deadline_s`: on the monotonic clock."""
-        if self._thread is not None:
-            self._work.put(None)
-            self._thread.join(max(0.0, deadline_s - time.monotonic()))
-
-    def _run(self) -> None:
-        while (call := self._work.get()) is not None:
-            # a removal that fails leaves an orphan, which the next clean-up finds
-            with contextlib.suppress(Exception):
-                call()
+def _left_behind(_error: BaseException) -> None:
+    """A removal that fails leaves an orphan, which the next clean-up finds."""

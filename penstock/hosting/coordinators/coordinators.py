@@ -8,7 +8,6 @@ said, so that a split that was assigned after a snapshot reaches its reader behi
 from __future__ import annotations
 
 import functools
-import queue
 import threading
 import time
 import traceback
@@ -17,6 +16,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from penstock.hosting.coordinators.source_coordinator import CoordinatedVertex, SourceCoordinator
 from penstock.hosting.shipping.pickling import deserialize
+from penstock.hosting.worker_thread import WorkerThreads
 from penstock.machines.sources.watermark_alignment import WatermarkAlignment
 from penstock.model.ids import AttemptId, ExecutionVertexId, JobId, VertexId
 from penstock.model.messages import (
@@ -54,10 +54,7 @@ class Coordinators:
     ) -> None:
         self._job_prefix = job_prefix_of(job_id)
         self._callbacks = callbacks
-        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        # A daemon: an enumerator that blocks for ever must not keep the program from ending.
-        self._thread = threading.Thread(target=self._run, name="penstock-coordinator", daemon=True)
-        self._thread.start()
+        self._worker = WorkerThreads("penstock-coordinator")
         self._is_closed = False
         self._timers: set[threading.Timer] = set()
         self._sources: dict[int, SourceCoordinator] = {}
@@ -109,7 +106,7 @@ class Coordinators:
         if self._is_closed:
             answer((), "the job is ending")
         else:
-            self._work.put(lambda: self._snapshot(checkpoint_id, answer))
+            self._worker.put(lambda: self._snapshot(checkpoint_id, answer))
 
     def checkpoint_ended(self, checkpoint_id: int, *, is_completed: bool) -> None:
         """One that was aborted leaves its assignments with those before the next."""
@@ -129,15 +126,10 @@ class Coordinators:
         self._is_closed = True
         for timer in list(self._timers):
             timer.cancel()
-        self._work.put(functools.partial(self._close_all, is_committed=is_committed))
-        self._work.put(None)
-        self._thread.join(_CLOSE_TIMEOUT_S)
+        self._worker.put(functools.partial(self._close_all, is_committed=is_committed))
+        self._worker.close(_CLOSE_TIMEOUT_S)
 
     # ------------------------------------------------------------------ on the coordinators' thread
-
-    def _run(self) -> None:
-        while (work := self._work.get()) is not None:
-            work()
 
     def _snapshot(self, checkpoint_id: int, answer: Answer) -> None:
         states: list[tuple[str, bytes]] = []
@@ -175,7 +167,7 @@ class Coordinators:
                 failure = FailureInfo(type(error).__name__, f"{text}\n{where}", is_user_code=True)
                 self._callbacks.fail_job(failure)
 
-        self._work.put(guarded)
+        self._worker.put(guarded)
 
     # ------------------------------------------------------------------ Surroundings of source coordinators
 

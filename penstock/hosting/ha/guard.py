@@ -10,16 +10,16 @@ import contextlib
 import json
 import math
 import pickle
-import queue
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Final
 
+from penstock.hosting.clock import monotonic_ms, wall_ms
 from penstock.hosting.ha.store import Ended, Entry, JobStore, LeaseTaken
+from penstock.hosting.worker_thread import WorkerThreads
 from penstock.machines.leases.leadership import Instant, Leadership, Lease, Standing
 from penstock.model.messages import Committable
 from penstock.model.states import JobStatus
@@ -38,7 +38,7 @@ class RecordedResult:
 
 
 def read_instant() -> Instant:
-    return Instant(time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000)
+    return Instant(monotonic_ms(), wall_ms())
 
 
 class JobGuard:
@@ -95,11 +95,10 @@ class LeaseKeeper(JobGuard):
         self._leadership = leadership
         self.silence_s = leadership.silence_ms / 1000
         self._lock = threading.Lock()
-        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="penstock-lease", daemon=True)
+        self._worker = WorkerThreads("penstock-lease", tick=(renew_ms / 1000, self._beat))
 
     def start(self) -> None:
-        self._thread.start()
+        self._worker.start()
 
     # ------------------------------------------------------------------ the JobManager's side
 
@@ -133,13 +132,13 @@ class LeaseKeeper(JobGuard):
             except LeaseTaken:
                 return
             except OSError:  # the leadership knows: tried again with the renewals, until it is lost
-                retry = threading.Timer(self._renew_ms / 1000, self._work.put, (record,))
+                retry = threading.Timer(self._renew_ms / 1000, self._worker.put, (record,))
                 retry.daemon = True
                 retry.start()
                 return
             commit()
 
-        self._work.put(record)
+        self._worker.put(record)
 
     def record_checkpoints(self, pointers: tuple[tuple[int, str], ...]) -> None:
         """On the thread that calls: the lease must go on being renewed while a slow disk writes."""
@@ -178,8 +177,7 @@ class LeaseKeeper(JobGuard):
         self._stop()
 
     def _stop(self) -> None:
-        self._work.put(None)
-        self._thread.join(self._lease.duration_ms / 1000)
+        self._worker.close(self._lease.duration_ms / 1000)
 
     def _ask(self, step: Callable[[], None]) -> str | None:
         """Take a step on the keeper's thread; why it could not be, if so."""
@@ -193,7 +191,7 @@ class LeaseKeeper(JobGuard):
             else:
                 done.set_result(None)
 
-        self._work.put(take)
+        self._worker.put(take)
         try:
             done.result(max(_END_WAIT_MIN_S, self._lease.duration_ms / 1000))
         except Exception as error:  # in time or not: the step may not be taken as done
@@ -202,22 +200,14 @@ class LeaseKeeper(JobGuard):
 
     # ------------------------------------------------------------------ the keeper's thread
 
-    def _run(self) -> None:
-        next_s = time.monotonic()
-        while True:
-            work: Callable[[], None] | None = self._renew
-            with contextlib.suppress(queue.Empty):
-                work = self._work.get(timeout=max(0.0, next_s - time.monotonic()))
-            if work is None:
-                return
-            if work == self._renew:
-                next_s = time.monotonic() + self._renew_ms / 1000
-            work()
+    def _beat(self) -> None:
+        """What comes of it the leadership knows."""
+        with contextlib.suppress(LeaseTaken, OSError):
+            self._renew()
 
     def _renew(self) -> None:
         self._lease = replace(self._lease, renewals=self._lease.renewals + 1)
-        with contextlib.suppress(LeaseTaken, OSError):
-            self._prove(lambda: self._store.renew(self.entry, self._lease))
+        self._prove(lambda: self._store.renew(self.entry, self._lease))
 
     def _put(self, result: RecordedResult) -> None:
         self._prove(lambda: self._store.put_result(self.entry, pickle.dumps(result, protocol=5)))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import math
 import pickle
-import queue
 import sys
 import threading
 from collections import deque
@@ -16,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TextIO
 
+from penstock.hosting.worker_thread import WorkerThreads
 from penstock.model.errors import JobExecutionError
 from penstock.model.ids import AttemptId, ExecutionVertexId
 from penstock.model.messages import DriverCredit, DriverData
@@ -42,29 +42,21 @@ class PrintConsole:
 
     def __init__(self, grant: Grant) -> None:
         self._grant = grant
-        self._queue: queue.SimpleQueue[DriverData | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._worker = WorkerThreads("penstock-print")
 
     def put(self, data: DriverData) -> None:
         """Bounded by the senders' credit."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="penstock-print", daemon=True)
-            self._thread.start()
-        self._queue.put(data)
+        self._worker.put(lambda: self._write(data))
 
     def close(self) -> None:
         """Returns when everything put before is written."""
-        if self._thread is not None:
-            self._queue.put(None)
-            self._thread.join()
-            self._thread = None
+        self._worker.close()
 
-    def _run(self) -> None:
-        while (data := self._queue.get()) is not None:
-            lines: list[str] = pickle.loads(data.payload)
-            with contextlib.suppress(OSError, ValueError):  # a closed console must not stop the job
-                write_text(sys.stdout, "\n".join(lines) + "\n")
-            self._grant(DriverCredit(data.stream, data.attempt_id, 1))
+    def _write(self, data: DriverData) -> None:
+        lines: list[str] = pickle.loads(data.payload)
+        with contextlib.suppress(OSError, ValueError):  # a closed console must not stop the job
+            write_text(sys.stdout, "\n".join(lines) + "\n")
+        self._grant(DriverCredit(data.stream, data.attempt_id, 1))
 
 
 @dataclass(slots=True)

@@ -6,12 +6,11 @@ Bounded: what does not fit is dropped, and how much is said at the end.
 from __future__ import annotations
 
 import contextlib
-import queue
 import sys
-import threading
 from typing import Final, TextIO
 
 from penstock.hosting.jobmanager.driver_streams import write_text
+from penstock.hosting.worker_thread import WorkerThreads
 
 _WAITING_MAX: Final = 10_000
 _CLOSE_TIMEOUT_S: Final = 5.0
@@ -21,27 +20,20 @@ class LineWriter:
     """`put` returns at once; `close` waits a bounded time for the console."""
 
     def __init__(self) -> None:
-        self._queue: queue.Queue[tuple[TextIO, str] | None] = queue.Queue(_WAITING_MAX)
+        self._worker = WorkerThreads("penstock-console", capacity=_WAITING_MAX)
         self._dropped = 0
-        self._thread = threading.Thread(target=self._run, name="penstock-console", daemon=True)
-        self._thread.start()
 
     def put(self, stream: TextIO, text: str) -> None:
-        try:
-            self._queue.put_nowait((stream, text))
-        except queue.Full:
+        if not self._worker.put(lambda: _write(stream, text)):
             self._dropped += 1
 
     def close(self) -> None:
         if self._dropped:
             text = f"penstock: {self._dropped} messages were dropped: the console is too slow\n"
-            with contextlib.suppress(queue.Full):
-                self._queue.put((sys.stderr, text), timeout=_CLOSE_TIMEOUT_S)
-        with contextlib.suppress(queue.Full):
-            self._queue.put(None, timeout=_CLOSE_TIMEOUT_S)
-        self._thread.join(_CLOSE_TIMEOUT_S)
+            self._worker.put(lambda: _write(sys.stderr, text), overdraws=True)
+        self._worker.close(_CLOSE_TIMEOUT_S)
 
-    def _run(self) -> None:
-        while (entry := self._queue.get()) is not None:
-            with contextlib.suppress(OSError, ValueError):  # a closed console is nobody's loss
-                write_text(*entry)
+
+def _write(stream: TextIO, text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):  # a closed console is nobody's loss
+        write_text(stream, text)

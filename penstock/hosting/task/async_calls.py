@@ -8,13 +8,14 @@ mail. Threads are daemons: a call that never ends must not keep a TaskManager al
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
-import queue
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
 from penstock.hosting.interrupts import UninterruptibleLock
+from penstock.hosting.worker_thread import WorkerThreads
 from penstock.runtime.interruption import uninterruptible
 from penstock.runtime.operator import Outcome
 
@@ -164,47 +165,27 @@ class _Pool:
     ) -> None:
         self._function = function
         self._done = done
-        self._is_over = False
         self._cancelled: set[int] = set()
-        self._calls: queue.SimpleQueue[tuple[int, Any] | None] = queue.SimpleQueue()
-        self._max_threads = threads
-        self._name = name
-        self._threads: list[threading.Thread] = []
+        self._workers = WorkerThreads(name, threads)
 
     def submit(self, calls: Sequence[tuple[int, Any]]) -> None:
-        for call in calls:
-            self._calls.put(call)
-        missing = min(self._max_threads - len(self._threads), self._calls.qsize())
-        for _ in range(missing):
-            name = f"{self._name}-{len(self._threads)}"
-            thread = threading.Thread(target=self._run, name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        for number, value in calls:
+            self._workers.put(functools.partial(self._call, number, value))
 
     def cancel(self, number: int) -> None:
         self._cancelled.add(number)
 
     def close(self) -> None:
-        self._is_over = True
-        for _ in self._threads:
-            self._calls.put(None)
-        for thread in self._threads:
-            thread.join(CLOSE_TIMEOUT_S / len(self._threads))  # all of them together in that time
+        self._workers.close(CLOSE_TIMEOUT_S, drops=True)
 
-    def _run(self) -> None:
-        while (call := self._calls.get()) is not None:
-            if self._is_over:
-                continue
-            number, value = call
-            if number in self._cancelled:
-                self._cancelled.discard(number)
-                continue
+    def _call(self, number: int, value: Any) -> None:
+        if number not in self._cancelled:
             try:
                 outcome = Outcome(number, _no_coroutine(self._function(value)))
             except BaseException as error:
                 outcome = _failed(number, error)
-            self._cancelled.discard(number)
             self._done(outcome)
+        self._cancelled.discard(number)
 
 
 def _failed(number: int, error: BaseException) -> Outcome:

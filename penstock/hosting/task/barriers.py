@@ -5,11 +5,11 @@ Source: Flink InputProcessorUtil.createCheckpointBarrierHandler.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from penstock.hosting.clock import wall_ms
 from penstock.hosting.shipping.pickling import dumps_records
 from penstock.hosting.task.outputs_in_flight import OutputsInFlight, Place
 from penstock.model.checkpoints import TaskCheckpointing
@@ -107,14 +107,14 @@ def _take_barriers(
         return SingleBarrierHandler(channels, alignment, checkpoints_after_finish=is_finish_allowed)
 
     def time_out_later(at_ms: int) -> None:
-        delay_ms = max(0, at_ms - _now_ms()) + 1
+        delay_ms = max(0, at_ms - wall_ms()) + 1
         thread.host.data_plane.call_later(delay_ms, partial(notice_priority, thread))
 
     def on_in_flight(checkpoint_id: int, channels: Mapping[int, bytes]) -> None:
         places = {_edge_of(thread, inputs, channel): data for channel, data in channels.items()}
         checkpoints.on_inputs_in_flight(checkpoint_id, places)
 
-    taken = take_barriers(inputs, handler_of, _now_ms, dumps_records)
+    taken = take_barriers(inputs, handler_of, wall_ms, dumps_records)
     taken.on_abort = checkpoints.decline
     taken.on_in_flight = on_in_flight
     taken.on_timer_set = time_out_later
@@ -124,7 +124,3 @@ def _take_barriers(
 def _edge_of(thread: TaskThread, inputs: Sequence[NetworkInput], channel: int) -> Place:
     gate, place = place_of(inputs, channel)
     return thread.deployment.gates[gate].data_set_id, place
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

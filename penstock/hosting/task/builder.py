@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from penstock.hosting.clock import wall_ms
 from penstock.hosting.network.consumer_side import TaskChannelHost
 from penstock.hosting.shipping.pickling import dumps_records, loads_records
 from penstock.hosting.task.async_calls import AsyncCallThreads
@@ -68,10 +69,6 @@ from penstock.runtime.task.writers import PartitionWriter
 
 if TYPE_CHECKING:
     from penstock.hosting.task.thread import TaskThread
-
-
-def wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class BuiltTask:
@@ -266,7 +263,7 @@ class BuiltTask:
             restored_checkpoint_id=None if restore is None else restore.checkpoint_id,
             has_final_checkpoint=is_final_awaited(thread),
             keyed_state=_keyed_state(thread),
-            active_ms=lambda: wall_clock_ms() - thread.backpressured_ms,
+            active_ms=lambda: wall_ms() - thread.backpressured_ms,
             async_calls=AsyncCallThreads(
                 functools.partial(
                     thread.mail_to_operator, spec.name, self.chain.spec.operators.index(spec)
@@ -308,7 +305,7 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
         task_input,
         outputs,
         time.perf_counter_ns,
-        wall_clock_ms,
+        wall_ms,
         max_step_ns=int(host.task_settings.max_step_ms * 1e6),
         buffer_timeout_ns=(timeout_ms if timeout_ms >= 0 else 100) * 1_000_000,
     )
@@ -319,10 +316,10 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
 def _chain(thread: TaskThread, spec: ChainSpec) -> OperatorChain:
     restore = thread.deployment.restore
     if restore is not None and restore.is_finished:
-        return FinishedChain(spec, wall_clock_ms)
+        return FinishedChain(spec, wall_ms)
     return OperatorChain(
         spec,
-        wall_clock_ms,
+        wall_ms,
         thread,
         random.randrange,
         thread.host.task_settings.latency_granularity,

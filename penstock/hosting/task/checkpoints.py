@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.hosting.checkpoints.storage import CheckpointStorage
+from penstock.hosting.clock import wall_ms
 from penstock.hosting.file_systems import CheckpointIoError
 from penstock.hosting.shipping.pickling import dumps_records, loads_records
 from penstock.hosting.task.outputs_in_flight import OutputsInFlight, Place
@@ -180,7 +181,7 @@ class TaskCheckpoints:
         metrics = CheckpointMetrics(
             alignment_ms=0 if inputs is None else inputs.alignment_ms,
             sync_ms=snapshot.sync_ns / 1e6,
-            start_delay_ms=max(0, _now_ms() - barrier.timestamp_ms),
+            start_delay_ms=max(0, wall_ms() - barrier.timestamp_ms),
         )
         head_first = list(reversed(snapshot.operators.items()))
         writing = Writing(barrier, head_first, metrics, snapshot.is_at_end)
@@ -227,7 +228,7 @@ class TaskCheckpoints:
             thread.mail_to_built(lambda _: outputs.time_out(checkpoint_id), description)
 
         late_ms = barrier.timestamp_ms + (barrier.aligned_timeout_ms or 0)
-        thread.host.data_plane.call_later(max(0, late_ms - _now_ms()), time_out)
+        thread.host.data_plane.call_later(max(0, late_ms - wall_ms()), time_out)
 
     @property
     def is_settled(self) -> bool:
@@ -326,7 +327,3 @@ def _taken_in_hand(head_first: list[tuple[str, OperatorSnapshot]]) -> list[bytes
         if in_hand is not None:
             return in_hand.elements
     return []
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -5,11 +5,11 @@ Source: Flink StreamTaskSourceInput, SourceReaderContext.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from penstock.hosting.clock import monotonic_ms, wall_ms
 from penstock.hosting.task.split_fetcher import FetcherThread
 from penstock.model.graph.chain import ChainedOperator
 from penstock.runtime.elements import Element
@@ -123,10 +123,10 @@ class SourceInput:
         return self._host.parallelism
 
     def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
+        return wall_ms()
 
     def monotonic_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000
+        return monotonic_ms()
 
     def active_ms(self) -> int:
         return self.monotonic_ms() - self._host.backpressured_ms()

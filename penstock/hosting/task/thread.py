@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol
 
+from penstock.hosting.clock import wall_ms
 from penstock.hosting.interrupts import CancelSignal, interrupt
 from penstock.hosting.network.data_plane import DataPlane
 from penstock.hosting.shipping.pickling import deserialize, dumps_records
@@ -291,7 +292,7 @@ class TaskThread:
         due = MAX_WAIT_S
         timer = built.task.next_timer_ms()
         if timer is not None:
-            due = min(due, max(0.0, (timer - time.time_ns() // 1_000_000) / 1000 + 0.0005))
+            due = min(due, max(0.0, (timer - wall_ms()) / 1000 + 0.0005))
         wake_at = built.next_poll_ms()
         if wake_at is not None:
             due = min(due, max(0.0, wake_at / 1000 - time.monotonic()))

@@ -17,7 +17,6 @@ import numpy as np
 
 from penstock.model.row import Row, make_row
 from penstock.model.types import RowTypeInfo
-from penstock.runtime.batch.sizes import objects_size, sorting_size
 from penstock.runtime.context import RuntimeContext, UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, Batch, ColumnBatch, Int64s, RowBatch
 from penstock.runtime.keys import KeySelection, original_key, state_keys
@@ -33,6 +32,7 @@ from penstock.runtime.operators.column_reduce import ColumnReduction
 from penstock.runtime.operators.keyed import KeyTaker, new_backend, restore_backend
 from penstock.runtime.operators.stateless import rows_of
 from penstock.runtime.records.emissions import own_copy, same
+from penstock.runtime.records.sizes import objects_size, sorting_size
 from penstock.runtime.state.contract import KeyedStateBackend, KeyTable
 from penstock.runtime.state.snapshot import OperatorSnapshot, StateInfo
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from penstock.model.row import Row, RowKind
 from penstock.model.time import Instant
-from penstock.runtime.windowing.windows import Window
+from penstock.runtime.windows import Window
 
 Dumps: TypeAlias = Callable[[object], bytes]
 

@@ -29,13 +29,7 @@ from penstock.runtime.windowing.triggers import (
     Trigger,
     TriggerResult,
 )
-from penstock.runtime.windowing.windows import (
-    CountWindow,
-    GlobalWindow,
-    MergingWindowSet,
-    TimeWindow,
-    Window,
-)
+from penstock.runtime.windows import CountWindow, GlobalWindow, MergingWindowSet, TimeWindow, Window
 
 __all__ = [
     "ContinuousEventTimeTrigger",

@@ -27,7 +27,7 @@ from penstock.runtime.windowing.triggers import (
     PurgingTrigger,
     Trigger,
 )
-from penstock.runtime.windowing.windows import CountWindow, GlobalWindow, TimeWindow, Window
+from penstock.runtime.windows import CountWindow, GlobalWindow, TimeWindow, Window
 
 
 class WindowAssigner(Parametrised, ABC):

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from typing import Any, BinaryIO, Final
 
 from penstock.model.parametrised import Parametrised
-from penstock.runtime.windowing.windows import CountWindow, GlobalWindow, TimeWindow
+from penstock.runtime.windows import CountWindow, GlobalWindow, TimeWindow
 
 _LONG: Final = struct.Struct(">q")
 _TIMES: Final = struct.Struct(">qq")

@@ -436,7 +436,7 @@ def test_writers_take_a_bounded_number_and_end():
     assert not writers.submit(job)
 
 
-def test_a_job_that_raises_does_not_end_its_writer(capfd):
+def test_a_job_that_raises_does_not_end_its_writer(caplog):
     writers = SnapshotWriters(1)
     done = threading.Event()
 
@@ -447,4 +447,4 @@ def test_a_job_that_raises_does_not_end_its_writer(capfd):
     assert writers.submit(done.set)
     assert done.wait(30)
     writers.close()
-    assert "a bug in a job" in capfd.readouterr().err
+    assert "a bug in a job" in caplog.text

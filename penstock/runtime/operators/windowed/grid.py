@@ -32,7 +32,7 @@ from penstock.runtime.operators.stateless import StampedCollector, rows_of
 from penstock.runtime.operators.windowed.base import GRID, WindowOperator
 from penstock.runtime.state.snapshot import StateInfo
 from penstock.runtime.windowing.assigners import _TimeGrid, checked_timestamp
-from penstock.runtime.windowing.windows import TimeWindow
+from penstock.runtime.windows import TimeWindow
 
 
 class GridWindowOperator(WindowOperator):

@@ -21,7 +21,7 @@ from penstock.runtime.records.emissions import own_copy
 from penstock.runtime.state.descriptors import StateDescriptor, ValueStateDescriptor
 from penstock.runtime.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from penstock.runtime.windowing.triggers import Trigger, checked_result
-from penstock.runtime.windowing.windows import MergingWindowSet
+from penstock.runtime.windows import MergingWindowSet
 
 
 class _AssignerContext(WindowAssigner.WindowAssignerContext):

@@ -22,7 +22,7 @@ from penstock.model.former_modules import present_module
 from penstock.model.row import Row
 from penstock.model.time import Instant
 from penstock.runtime.keys.hashing import OtherKey, canonical_bytes
-from penstock.runtime.windowing.windows import TimeWindow
+from penstock.runtime.windows import TimeWindow
 
 GROUP: Final = struct.Struct(">H")
 _LENGTH: Final = struct.Struct(">I")

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from penstock.common import Row, Types
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.runtime.batch.graph import in_batch
-from penstock.runtime.batch.sizes import objects_size, sorting_size
 from penstock.runtime.codecs.convert import to_rows
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, ColumnBatch, RowBatch
@@ -20,6 +19,7 @@ from penstock.runtime.keys import KeySelection
 from penstock.runtime.operators import reduce as module
 from penstock.runtime.operators.column_reduce import ColumnReduction
 from penstock.runtime.operators.reduce import KeyedAggregateOperator, ReduceOperator
+from penstock.runtime.records.sizes import objects_size, sorting_size
 from tests.unit.runtime.harness import OperatorHarness
 
 TYPE = Types.ROW_NAMED(["key", "other", "n"], [Types.STRING(), Types.LONG(), Types.LONG()])
