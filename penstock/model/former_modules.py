@@ -1,6 +1,7 @@
 """Where classes of ours stood when savepoints and entries of high availability of earlier releases were written. Knows no class.
 
-A pickle names the module of each class. Who moves a module adds a line here, and who moves a class alone a line to `_CLASSES`:
+A pickle names the module of each class. Who moves a module adds a line here, who moves a class alone a line to `_CLASSES`, and who renames
+one a line to `_RENAMED`:
 what was written before must be readable for ever. `tests/former` restores what commit 5e53c48 wrote.
 """
 
@@ -283,6 +284,31 @@ _MODULES: Final[Mapping[str, str]] = {
 """Former module -> its present name."""
 
 
+_RENAMED: Final[Mapping[tuple[str, str], str]] = {
+    ("penstock.datastream.connectors.kafka.client", "Cluster"): "KafkaCluster",
+    ("penstock.datastream.connectors.kafka.enumerator", "Subscription"): "KafkaSubscription",
+    ("penstock.datastream.connectors.kafka.enumerator", "Topics"): "KafkaTopics",
+    ("penstock.datastream.connectors.kafka.reader", "ReaderSettings"): "KafkaReaderSettings",
+    ("penstock.datastream.connectors.kafka.sink", "SinkSettings"): "KafkaSinkSettings",
+    ("penstock.datastream.connectors.kafka.source", "SourceSettings"): "KafkaSourceSettings",
+    ("penstock.datastream.connectors.kafka.staging", "CommitterSettings"): "KafkaCommitterSettings",
+    ("penstock.datastream.connectors.kafka.staging", "Staging"): "KafkaStaging",
+    ("penstock.datastream.connectors.pulsar.client", "Cluster"): "PulsarCluster",
+    ("penstock.datastream.connectors.pulsar.enumerator", "Subscription"): "PulsarSubscription",
+    ("penstock.datastream.connectors.pulsar.enumerator", "Topics"): "PulsarTopics",
+    ("penstock.datastream.connectors.pulsar.reader", "ReaderSettings"): "PulsarReaderSettings",
+    ("penstock.datastream.connectors.pulsar.sink", "SinkSettings"): "PulsarSinkSettings",
+    ("penstock.datastream.connectors.pulsar.source", "SourceSettings"): "PulsarSourceSettings",
+    (
+        "penstock.datastream.connectors.pulsar.staging",
+        "CommitterSettings",
+    ): "PulsarCommitterSettings",
+    ("penstock.datastream.connectors.pulsar.staging", "Staging"): "PulsarStaging",
+    ("penstock.datastream.connectors.rabbitmq.reader", "ReaderSettings"): "RMQReaderSettings",
+}
+"""(former module, former name of a class) -> its present name."""
+
+
 _FIRST: Final = {present: former for former, present in _MODULES.items()}
 
 
@@ -295,3 +321,8 @@ def present_module(module: str, name: str) -> str:
     """Where the class `name` of the former `module` is now; for all others the module itself."""
     found = _CLASSES.get((module, name))
     return _MODULES.get(module, module) if found is None else found
+
+
+def present_name(module: str, name: str) -> str:
+    """What the class `name` of the former `module` is called now."""
+    return _RENAMED.get((module, name), name)

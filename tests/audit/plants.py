@@ -106,7 +106,7 @@ def commit_only_the_newest(patch):
 
 def rows_stay_in_the_writer(patch):
     """The SQL sink does not flush before the barrier."""
-    patch.setattr(sql_sink._StagingWriter, "_flush", lambda self: None)
+    patch.setattr(sql_sink._SqlStagingWriter, "_flush", lambda self: None)
 
 
 def completions_count_twice(patch):

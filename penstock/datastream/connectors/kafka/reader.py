@@ -39,7 +39,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class ReaderSettings:
+class KafkaReaderSettings:
     """`properties`: as set, with Flink's own. `has_stops`: some partitions end."""
 
     properties: Mapping[str, str]
@@ -55,7 +55,7 @@ class ReaderSettings:
 class KafkaReader(CommittingReader):
     """Positions are those behind what `poll_next` gave; they are committed to the group when their checkpoint is complete."""
 
-    def __init__(self, context: ReaderContext, settings: ReaderSettings) -> None:
+    def __init__(self, context: ReaderContext, settings: KafkaReaderSettings) -> None:
         super().__init__(context, commits=settings.commits_on_checkpoint)
         self._settings = settings
 
@@ -79,7 +79,7 @@ class KafkaSplitReader(CommittingSplitReader):
     The consumer is for one thread alone: one that calls it while another waits in it never comes back.
     """
 
-    def __init__(self, settings: ReaderSettings, subtask: int) -> None:
+    def __init__(self, settings: KafkaReaderSettings, subtask: int) -> None:
         self._where = f"KafkaSource, subtask {subtask}"
         self._kafka = import_kafka(self._where)
         self._schema = settings.schema

@@ -139,7 +139,7 @@ def place_of(message_id: Any) -> Place:
     return message_id.ledger_id(), message_id.entry_id(), message_id.batch_index()
 
 
-class Cluster:
+class PulsarCluster:
     """Topics, partitions and places of a cluster, for the driver. One thread; a request waits at most
     `pulsar.client.operationTimeoutMs` (30 s).
     """

@@ -34,7 +34,7 @@ class ReadIds:
 
 
 @dataclass(frozen=True, slots=True)
-class ReaderSettings:
+class RMQReaderSettings:
     """What a RMQSource was made of."""
 
     config: RMQConnectionConfig
@@ -46,7 +46,7 @@ class ReaderSettings:
 class RMQReader(SourceReader):
     """Has no splits: all subtasks read one queue, and the broker shares it out."""
 
-    def __init__(self, context: ReaderContext, settings: ReaderSettings) -> None:
+    def __init__(self, context: ReaderContext, settings: RMQReaderSettings) -> None:
         self._context = context
         self._settings = settings
         self._acknowledges = context.takes_checkpoints()
