@@ -12,6 +12,18 @@ from typing import Final
 
 _CLASSES: Final[Mapping[tuple[str, str], str]] = {
     (
+        "penstock.datastream.connectors.rabbitmq.channel_thread",
+        "_parameters",
+    ): "penstock.datastream.connectors.rabbitmq.client",
+    (
+        "penstock.datastream.connectors.rabbitmq.channel_thread",
+        "_text",
+    ): "penstock.datastream.connectors.rabbitmq.client",
+    (
+        "penstock.datastream.connectors.rabbitmq.channel_thread",
+        "import_pika",
+    ): "penstock.datastream.connectors.rabbitmq.client",
+    (
         "penstock.datastream.data_stream.data_stream",
         "_same",
     ): "penstock.datastream.building.stream_plumbing",
@@ -304,6 +316,8 @@ _RENAMED: Final[Mapping[tuple[str, str], str]] = {
         "CommitterSettings",
     ): "PulsarCommitterSettings",
     ("penstock.datastream.connectors.pulsar.staging", "Staging"): "PulsarStaging",
+    ("penstock.datastream.connectors.rabbitmq.channel_thread", "_parameters"): "parameters_of",
+    ("penstock.datastream.connectors.rabbitmq.channel_thread", "_text"): "text_of",
     ("penstock.datastream.connectors.rabbitmq.reader", "ReaderSettings"): "RMQReaderSettings",
 }
 """(former module, former name of a class) -> its present name."""

@@ -18,6 +18,7 @@ from penstock.datastream.connectors.base import (
     SplitBatch,
 )
 from penstock.datastream.connectors.messaging.records import batch_of
+from penstock.datastream.connectors.rabbitmq.client import PikaClient
 from penstock.datastream.connectors.rabbitmq.config import HEARTBEAT_S, RMQConnectionConfig
 from penstock.datastream.connectors.rabbitmq.consumer import Place, QueueConsumer, Taken
 from penstock.runtime.elements import Batch
@@ -51,10 +52,12 @@ class RMQReader(SourceReader):
         self._settings = settings
         self._acknowledges = context.takes_checkpoints()
         self._uses_ids = settings.uses_ids and self._acknowledges
+        where = f"RMQSource, subtask {context.subtask()}"
         self._consumer = QueueConsumer(
+            PikaClient.of(settings.config, where),
             settings.config,
             settings.queue,
-            f"RMQSource, subtask {context.subtask()}",
+            where,
             context.wake,
             acknowledges=self._acknowledges,
             uses_ids=self._uses_ids,

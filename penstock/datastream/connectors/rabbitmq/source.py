@@ -16,12 +16,12 @@ from penstock.datastream.connectors.base import (
     SourceReader,
     SplitEnumerator,
 )
-from penstock.datastream.connectors.rabbitmq.channel_thread import import_pika
 from penstock.datastream.connectors.rabbitmq.checks import (
     checked_config,
     checked_queue,
     checked_schema,
 )
+from penstock.datastream.connectors.rabbitmq.client import import_pika
 from penstock.datastream.connectors.rabbitmq.config import RMQConnectionConfig
 from penstock.datastream.connectors.rabbitmq.reader import RMQReader, RMQReaderSettings
 from penstock.model.errors import ConfigurationError
