@@ -35,7 +35,11 @@ from penstock.runtime.network.gate.network_input import NetworkInput, WakeListen
 from penstock.runtime.network.gate.ports import GateContext
 from penstock.runtime.network.gate.single import SingleInputGate
 from penstock.runtime.network.network_settings import NetworkSettings
-from penstock.runtime.network.partition.result_partition import pipelined_partition, pool_of
+from penstock.runtime.network.partition.result_partition import (
+    PartitionHooks,
+    pipelined_partition,
+    pool_of,
+)
 from penstock.runtime.network.partitioner import make_partitioner
 from penstock.runtime.task.writers import PartitionWriter
 
@@ -86,7 +90,7 @@ def _produce(pipe: Connection, count: int, subpartitions: int) -> None:
 def _write(plane: DataPlane, number: int, subpartitions: int) -> None:
     waker = Waker()
     partition = pipelined_partition(
-        result_id(number), subpartitions, FRAME_BYTES, waker.wake, threading.Lock
+        result_id(number), subpartitions, FRAME_BYTES, PartitionHooks(waker.wake), threading.Lock
     )
     partition.setup(plane.registry, pool_of(partition, plane.memory, plane.network))
     partitioning = Partitioning(ShipStrategy.REBALANCE)

@@ -27,7 +27,7 @@ from penstock.runtime.network.network_memory import (
     output_buffers,
 )
 from penstock.runtime.network.network_settings import NetworkSettings
-from penstock.runtime.network.partition.result_partition import pipelined_partition
+from penstock.runtime.network.partition.result_partition import PartitionHooks, pipelined_partition
 from tests.conformance.compare import differences
 from tests.unit.runtime.gate.tools import (
     HERE,
@@ -239,7 +239,7 @@ class _Connection:
 
 def _sender(given: Given) -> Given:
     connection = _Connection()
-    part = pipelined_partition(result_id(0), 1, 1 << 20, lambda: None, threading.Lock)
+    part = pipelined_partition(result_id(0), 1, 1 << 20, PartitionHooks(), threading.Lock)
     sub = part.subpartitions[0]
     for number, word in enumerate(given["queue"]):
         if word == "data":

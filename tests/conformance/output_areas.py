@@ -67,11 +67,10 @@ class _Pipelined:
     """One subpartition, ops in words. Each record of a batch stands for a byte and says the batch's name."""
 
     def __init__(self, *, has_reader: bool) -> None:
-        self.partition = pipelined()
+        self.checkpoints = Checkpoints()
+        self.partition = pipelined(output_state=self.checkpoints)
         self.sub = self.partition.subpartitions[0]
         self.listener = Listener()
-        self.checkpoints = Checkpoints()
-        self.sub.output_state = self.checkpoints
         self.view: Any = None
         self.polled: list[Any] = []
         self.blocked: bool | None = None

@@ -28,6 +28,7 @@ from penstock.runtime.network.network_settings import NetworkSettings
 from penstock.runtime.network.partition.blocking import BlockingFormat
 from penstock.runtime.network.partition.bounded_data import FileData
 from penstock.runtime.network.partition.result_partition import (
+    PartitionHooks,
     blocking_partition,
     pipelined_partition,
     pool_of,
@@ -46,7 +47,7 @@ from penstock.runtime.task.writers import PartitionWriter
 from tests.property.remote import Remote
 from tests.unit.runtime.gate.tools import Host, Listener
 from tests.unit.runtime.partition.tools import Manager
-from tests.unit.runtime.tasks import MS, Clock, ListInput, Remembering
+from tests.unit.runtime.tasks import Clock, ListInput, Remembering, timing_of
 
 FRAME_BYTES = 256
 ROUNDS = 20_000
@@ -158,11 +159,19 @@ class Subtask:
             self.chain,
             self._input(),
             outputs,
-            self.clock.now_ns,
-            self.clock.now_ms,
-            5 * MS,
-            100 * MS,
+            timing_of(self.clock),
+            self.make_checkpoints(),
+            self.on_snapshot,
         )
+
+    on_snapshot = None
+    """Takes the task's snapshots, where it makes some."""
+
+    def make_checkpoints(self):
+        return None
+
+    def make_hooks(self, output):
+        return PartitionHooks(may_be_overtaken=output.may_be_overtaken)
 
     def make_chain(self):
         return OperatorChain(self.spec, self.clock.now_ms)
@@ -250,18 +259,22 @@ class Subtask:
 
     def _partition(self, part):
         partition_id = ResultPartitionId(part.partition_id, self.deployment.attempt_id)
+        edge = part.partition_id.data_set_id
+        (output,) = [one for one in self.spec.outputs if one.data_set_id == edge]
         if not part.result_type.is_blocking:
             made = pipelined_partition(
                 partition_id,
                 part.subpartitions,
                 self.job.frame_bytes,
-                lambda: None,
+                self.make_hooks(output),
                 threading.Lock,
                 part.result_type,
             )
         else:
             form = BlockingFormat(pickle.dumps, pickle.loads, FRAME_BYTES, 4096, None)
-            made = blocking_partition(partition_id, part.subpartitions, self._data, form)
+            made = blocking_partition(
+                partition_id, part.subpartitions, self._data, form, hooks=self.make_hooks(output)
+            )
         self.job.partitions[partition_id] = made
         return made
 
@@ -283,7 +296,6 @@ class Subtask:
             output.partitioning, channels, self.vertex.subtask, part.consumer_max_parallelism, 0
         )
         producer = self.spec.operators[output.operator_index]
-        partition.may_be_overtaken = output.may_be_overtaken
         return PartitionWriter(partition, partitioner, output.element_type, producer)
 
     def _context_for(self, spec, timer) -> OperatorContext:

@@ -21,6 +21,7 @@ from penstock.runtime.state.snapshot import ListPart, OperatorSnapshot
 from penstock.runtime.task.input_processor import StreamOneInputProcessor
 from penstock.runtime.task.writers import PartitionWriter
 from tests.property.test_exchange import (
+    NO_HOOKS,
     PRODUCER,
     Remote,
     batches,
@@ -78,8 +79,8 @@ class AlignedRemote(Remote):
 class Producer:
     """A task without inputs that numbers its checkpoints; `positions`: rows out at each, by checkpoint."""
 
-    def __init__(self, index, rows, cuts, consumers) -> None:
-        self.partition = result_partition(index, consumers)
+    def __init__(self, index, rows, cuts, consumers, hooks=NO_HOOKS) -> None:
+        self.partition = result_partition(index, consumers, hooks)
         keys = KeySelection(lambda value: value)
         hashed = Partitioning(ShipStrategy.HASH, keys)
         writer = PartitionWriter(
@@ -88,9 +89,8 @@ class Producer:
         source = ListInput(*((0, b) for b in batches(rows, cuts)), (0, EndOfData()), is_closed=True)
         self.emitted = Collecting()
         operators = [MapOperator(UserFunction(plus_one)), self.emitted]
-        self.task = task_of(operators, source, [writer], Clock())
         self.snapshots: dict = {}
-        self.task.on_snapshot = self.on_snapshot
+        self.task = task_of(operators, source, [writer], Clock(), on_snapshot=self.on_snapshot)
 
     def on_snapshot(self, snapshot) -> None:
         in_hand = [v for _, e in snapshot.in_hand if isinstance(e, RowBatch) for v in e.values]
@@ -115,11 +115,14 @@ class Consumer:
     def __init__(self, index, producers, where) -> None:
         network = connected(index, producers, where)
         take_barriers([network], handler, lambda: 0)
-        self.task = task_of(
-            [Collecting()], StreamOneInputProcessor(network), [Remembering()], Clock()
-        )
         self.snapshots: dict = {}
-        self.task.on_snapshot = self.on_snapshot
+        self.task = task_of(
+            [Collecting()],
+            StreamOneInputProcessor(network),
+            [Remembering()],
+            Clock(),
+            on_snapshot=self.on_snapshot,
+        )
 
     def on_snapshot(self, snapshot) -> None:
         assert snapshot.in_hand == ()

@@ -27,7 +27,11 @@ from penstock.runtime.elements import (
     WatermarkStatus,
 )
 from penstock.runtime.keys import KeySelection
-from penstock.runtime.network.partition.result_partition import ResultPartition, pipelined_partition
+from penstock.runtime.network.partition.result_partition import (
+    PartitionHooks,
+    ResultPartition,
+    pipelined_partition,
+)
 from penstock.runtime.network.partitioner import make_partitioner
 from penstock.runtime.operators import MapOperator
 from penstock.runtime.task.input_processor import StreamOneInputProcessor
@@ -80,10 +84,13 @@ def plus_one(value):
     return value + 1
 
 
-def result_partition(producer, consumers) -> ResultPartition:
+NO_HOOKS = PartitionHooks()
+
+
+def result_partition(producer, consumers, hooks=NO_HOOKS) -> ResultPartition:
     attempt = AttemptId(ExecutionVertexId(VertexId("p"), producer), 0)
     partition_id = ResultPartitionId(PartitionId(DataSetId("d"), producer), attempt)
-    return pipelined_partition(partition_id, consumers, 512, lambda: None)
+    return pipelined_partition(partition_id, consumers, 512, hooks)
 
 
 def producing_task(index, given_batches, consumers, strategy):

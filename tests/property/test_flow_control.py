@@ -23,7 +23,11 @@ from penstock.runtime.network.gate.remote_channel import RemoteInputChannel
 from penstock.runtime.network.gate.single import SingleInputGate
 from penstock.runtime.network.network_memory import NetworkMemory
 from penstock.runtime.network.network_settings import NetworkSettings
-from penstock.runtime.network.partition.result_partition import pipelined_partition, pool_of
+from penstock.runtime.network.partition.result_partition import (
+    PartitionHooks,
+    pipelined_partition,
+    pool_of,
+)
 from tests.unit.runtime.gate.tools import HERE, THERE, Listener, descriptor, result_id
 
 BUFFER = 4096
@@ -109,7 +113,7 @@ class World:
             gate.setup()
             for place in range(channels):
                 part = pipelined_partition(
-                    result_id(len(self.parts)), 1, BUFFER, lambda: None, threading.Lock
+                    result_id(len(self.parts)), 1, BUFFER, PartitionHooks(), threading.Lock
                 )
                 part.setup(Manager(), pool_of(part, self.there, network))
                 self.parts.append(part)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from penstock.model.errors import EngineBug
 from penstock.runtime.elements import EndOfPartition, RowBatch, Watermark
-from penstock.runtime.network.partition.result_partition import pipelined_partition
+from penstock.runtime.network.partition.result_partition import PartitionHooks, pipelined_partition
 from tests.unit.runtime.partition.tools import (
     Barrier,
     Checkpoints,
@@ -135,9 +135,8 @@ class Pair:
     """The product and the model, given the same."""
 
     def __init__(self) -> None:
-        self.part = pipelined()
+        self.part = pipelined(output_state=Checkpoints())
         self.sub = self.part.subpartitions[0]
-        self.sub.output_state = Checkpoints()
         self.listener = Listener()
         self.view = self.part.create_view(0, self.listener)
         self.model = Model()
@@ -248,7 +247,9 @@ class Woken(Listener):
 
 def test_between_two_threads_nothing_is_lost_and_nobody_waits_for_ever():
     rows, room = 50_000, threading.Semaphore(0)
-    part = pipelined_partition(result_partition_id(), 1, 1 << 20, room.release, threading.Lock)
+    part = pipelined_partition(
+        result_partition_id(), 1, 1 << 20, PartitionHooks(room.release), threading.Lock
+    )
     listener, got = Woken(), []
     view = part.create_view(0, listener)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.checkpoints import CheckpointOptions, RedistributionMode
-from penstock.runtime.checkpoint.subtask import SubtaskCheckpoints
+from penstock.runtime.checkpoint.subtask import EndHooks, SubtaskCheckpoints
 from penstock.runtime.elements import (
     CancelCheckpointMarker,
     CheckpointBarrier,
@@ -58,13 +58,13 @@ def elements(batches):
     return [*found, EndOfData()]
 
 
-def started(given_elements, ms_each, out, state=None, restored_id=None):
+def started(given_elements, ms_each, out, state=None, restored_id=None, **parts):
     clock = Clock()
     source = ListInput(is_closed=True, is_source=True)
     source.elements = deque((0, one) for one in given_elements)
     running = Running(clock, ms_each)
-    task = task_of([Head(), running], source, [out], clock)
-    task.checkpoints = SubtaskCheckpoints(restored_id)
+    parts.setdefault("checkpoints", SubtaskCheckpoints(restored_id))
+    task = task_of([Head(), running], source, [out], clock, **parts)
     if state is not None:
         head, tail = state
         task.restore_in_hand(head.elements(IN_HAND))
@@ -86,8 +86,12 @@ def test_a_restored_task_goes_on_where_its_snapshot_was_taken(batches, ms_each, 
 
     taken = []
     out = Remembering(room=1 if is_slow else None)
-    task = started(elements(batches), ms_each, out)
-    task.on_snapshot = lambda snapshot: taken.append((snapshot, list(task.input.elements)))
+    task = started(
+        elements(batches),
+        ms_each,
+        out,
+        on_snapshot=lambda snapshot: taken.append((snapshot, list(task.input.elements))),
+    )
     for _ in range(turns):
         task.process_input()
         if is_slow and not task.is_output_available:
@@ -119,9 +123,10 @@ def test_a_restored_task_goes_on_where_its_snapshot_was_taken(batches, ms_each, 
 )
 def test_each_checkpoint_is_taken_at_most_once_and_in_order(events):
     out, taken = Remembering(), []
-    task = started([], 1.0, out)
+    task = started(
+        [], 1.0, out, on_snapshot=lambda snapshot: taken.append(snapshot.barrier.checkpoint_id)
+    )
     task.input.is_closed = False
-    task.on_snapshot = lambda snapshot: taken.append(snapshot.barrier.checkpoint_id)
     aborted = set()
     for kind, number in events:
         if kind == "trigger":
@@ -143,9 +148,13 @@ def test_each_checkpoint_is_taken_at_most_once_and_in_order(events):
 @given(BATCHES, st.integers(0, 5))
 def test_a_task_with_a_final_checkpoint_ends_after_it_and_not_before(batches, early):
     out = Remembering()
-    task = started(elements(batches), 0.01, out)
-    task.checkpoints = SubtaskCheckpoints(has_final_checkpoint=True)
-    task.on_snapshot = lambda snapshot: pickle.dumps(snapshot.operators)
+    task = started(
+        elements(batches),
+        0.01,
+        out,
+        checkpoints=SubtaskCheckpoints(has_final_checkpoint=True),
+        on_snapshot=lambda snapshot: pickle.dumps(snapshot.operators),
+    )
     for number in range(early):
         task.trigger_checkpoint(CheckpointBarrier(number + 1, 0))
         task.process_input()
@@ -172,8 +181,7 @@ def test_a_task_that_has_read_all_takes_what_is_overdue_with_what_it_has_in_hand
     """Its output stands still; what it is triggered for does not wait for that (spec 10.6)."""
     clock, out, taken = Clock(), Remembering(room=1), []
     rows = ListInput((0, RowBatch([1, 1, 1])), is_closed=True)
-    task = task_of([Running(clock, 0.01)], rows, [out], clock)
-    task.on_snapshot = taken.append
+    task = task_of([Running(clock, 0.01)], rows, [out], clock, on_snapshot=taken.append)
     assert task.process_input() is InputStatus.MORE_AVAILABLE
     assert out.values == [1] and not task.is_output_available
     task.trigger_checkpoint(CheckpointBarrier(1, 0, CheckpointOptions(is_unaligned=True)))
@@ -185,8 +193,8 @@ def test_a_task_that_has_read_all_takes_what_is_overdue_with_what_it_has_in_hand
 
 def test_a_task_ends_when_its_consumers_have_read_everything():
     out, are_read = Remembering(), []
-    task = started(elements([[1]]), 0.01, out)
-    task.checkpoints.are_records_read = lambda: bool(are_read)
+    hooks = EndHooks(are_records_read=lambda: bool(are_read))
+    task = started(elements([[1]]), 0.01, out, checkpoints=SubtaskCheckpoints(hooks=hooks))
     assert run_while_there_is_something(task) is InputStatus.NOTHING_AVAILABLE
     assert out.written[-1] == EndOfData() and not out.is_ended
     are_read.append(True)
@@ -232,8 +240,8 @@ def test_a_task_at_its_end_waits_for_commits_that_were_put_off():
     clock, out = Clock(), Remembering()
     source = ListInput((0, EndOfData()), is_closed=True, is_source=True)
     committer = PuttingOff()
-    task = task_of([Head(), committer], source, [out], clock)
-    task.checkpoints = SubtaskCheckpoints(has_final_checkpoint=True)
+    final = SubtaskCheckpoints(has_final_checkpoint=True)
+    task = task_of([Head(), committer], source, [out], clock, checkpoints=final)
     assert task.process_input() is InputStatus.NOTHING_AVAILABLE
     task.trigger_checkpoint(CheckpointBarrier(1, 0))
     task.process_input()
@@ -258,8 +266,8 @@ def test_other_timers_are_silent_behind_the_end_of_the_data():
 
     clock, out = Clock(), Remembering()
     source = ListInput((0, EndOfData()), is_closed=True, is_source=True)
-    task = task_of([Head(), Ticking()], source, [out], clock)
-    task.checkpoints = SubtaskCheckpoints(has_final_checkpoint=True)
+    final = SubtaskCheckpoints(has_final_checkpoint=True)
+    task = task_of([Head(), Ticking()], source, [out], clock, checkpoints=final)
     task.process_input()
     clock.spend_ms(10)
     assert task.next_timer_ms() is None
@@ -280,9 +288,8 @@ class Overtaking(ListInput):
 def test_a_barrier_passes_a_full_output_and_takes_what_is_in_hand_along():
     clock, out = Clock(), Remembering(room=1)
     given = Overtaking((0, RowBatch([1, 2, 3, 4])))
-    task = task_of([Running(clock, 0.01)], given, [out], clock)
     taken = []
-    task.on_snapshot = taken.append
+    task = task_of([Running(clock, 0.01)], given, [out], clock, on_snapshot=taken.append)
     task.process_input()
     assert not task.is_output_available
     unaligned = CheckpointBarrier(1, 0, CheckpointOptions(is_unaligned=True))

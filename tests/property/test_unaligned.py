@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from penstock.model.checkpoints import CheckpointOptions
 from penstock.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
 from penstock.runtime.checkpoint.in_flight import replayed
+from penstock.runtime.checkpoint.input_checkpoints import InputHooks
 from penstock.runtime.elements import CheckpointBarrier
 from penstock.runtime.network.gate.network_input import take_barriers
+from penstock.runtime.network.partition.result_partition import PartitionHooks
 from penstock.runtime.records.frozen import plain_dumps
 from penstock.runtime.task.input_processor import StreamOneInputProcessor
 from tests.property.test_alignment import (
@@ -52,11 +54,9 @@ class PriorityRemote(AlignedRemote):
 
 class Sending(Producer):
     def __init__(self, index, rows, cuts, consumers) -> None:
-        super().__init__(index, rows, cuts, consumers)
         self.overtaken = Overtaken()
+        super().__init__(index, rows, cuts, consumers, PartitionHooks(output_state=self.overtaken))
         self.last = 0
-        for subpartition in self.partition.subpartitions:
-            subpartition.output_state = self.overtaken
 
 
 class Reading:
@@ -65,15 +65,20 @@ class Reading:
     def __init__(self, index, producers, where, room) -> None:
         network = connected(index, producers, where, PriorityRemote)
         self.now_ms = 0
-        taken = take_barriers([network], handler, lambda: self.now_ms, plain_dumps)
+        hooks = InputHooks(on_in_flight=self.on_in_flight)
+        taken = take_barriers([network], handler, lambda: self.now_ms, plain_dumps, hooks)
         self.in_flight: dict = {}
-        taken.on_in_flight = self.on_in_flight
         self.out = Remembering(room)
-        self.task = task_of([Collecting()], StreamOneInputProcessor(network), [self.out], Clock())
         self.snapshots: dict = {}
         self.whole: set = set()
         self.taken = taken
-        self.task.on_snapshot = self.on_snapshot
+        self.task = task_of(
+            [Collecting()],
+            StreamOneInputProcessor(network),
+            [self.out],
+            Clock(),
+            on_snapshot=self.on_snapshot,
+        )
 
     def on_snapshot(self, snapshot) -> None:
         checkpoint_id = snapshot.barrier.checkpoint_id

@@ -10,7 +10,11 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 from penstock.hosting.task import restore as task_restore
-from penstock.hosting.task.outputs_in_flight import OutputsInFlight
+from penstock.hosting.task.outputs_in_flight import (
+    OutputsInFlight,
+    forget_barriers,
+    time_out_barriers,
+)
 from penstock.machines.checkpoints.restore import RestorePlan
 from penstock.model.checkpoints import (
     ChannelStateHandle,
@@ -21,15 +25,17 @@ from penstock.model.checkpoints import (
 from penstock.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
 from penstock.model.ids import JobId
 from penstock.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
-from penstock.runtime.checkpoint.subtask import SubtaskCheckpoints
+from penstock.runtime.checkpoint.input_checkpoints import InputHooks
+from penstock.runtime.checkpoint.subtask import EndHooks, SubtaskCheckpoints
 from penstock.runtime.elements import CheckpointBarrier
 from penstock.runtime.network.gate.network_input import place_of, take_barriers
+from penstock.runtime.network.partition.result_partition import PartitionHooks
 from penstock.runtime.records.frozen import plain_dumps
 from penstock.runtime.sources.operator import SourceOperator
 from penstock.runtime.state.snapshot import IN_HAND
 from penstock.runtime.state.snapshot_format import write_operator
 from penstock.runtime.task.finished_chain import FinishedChain, FinishedSource
-from penstock.runtime.task.stream_task import SliceSizer
+from penstock.runtime.task.slices import SliceSizer
 from tests.property.remote import Remote
 from tests.property.stepped_job import SteppedJob, Subtask
 from tests.unit.runtime.tasks import values_of
@@ -120,7 +126,8 @@ class UnalignedJob(SteppedJob):
         self.aborted.add(checkpoint_id)
         for task in self.tasks:
             if task.outputs is not None:
-                task.outputs.abort(checkpoint_id)
+                task.outputs.forget(checkpoint_id)
+                forget_barriers(task.partitions, checkpoint_id)
             if task.barriers is not None:
                 task.barriers.forget(checkpoint_id)
             if not task.is_done:
@@ -135,7 +142,7 @@ class UnalignedJob(SteppedJob):
                 if barrier.is_timeoutable:
                     late_ms = barrier.timestamp_ms + barrier.aligned_timeout_ms
                     if self.now_ms >= late_ms:
-                        task.outputs.time_out(checkpoint_id)
+                        time_out_barriers(task.partitions, checkpoint_id)
 
     def give_room(self, room) -> None:
         """The driver takes so many batches more from each task; None: all."""
@@ -220,24 +227,37 @@ class UnalignedSubtask(Subtask):
 
     def __init__(self, job, vertex) -> None:
         self.restored = vertex.execution.restore
-        super().__init__(job, vertex)
+        self.outputs: OutputsInFlight | None = None
         self.taken: dict = {}
         self.left: dict = {}
         self.in_flight: dict = {}
         self.states: dict = {}
         self.done_at: int | None = None
-        self.outputs = OutputsInFlight(self.partitions, lambda one: None, lambda one, cause: None)
-        self.task.on_snapshot = self.on_snapshot
-        self.task._sizer = OneByOne(0)
-        restored_id = None if self.restored is None else self.restored.checkpoint_id
-        self.task.checkpoints = SubtaskCheckpoints(restored_id)
-        self.task.checkpoints.are_records_read = lambda: all(
-            partition.is_read_whole for partition in self.partitions
-        )
+        super().__init__(job, vertex)
+        self.task._slices._sizer = OneByOne(0)
         self.barriers = None
         if self.inputs:
-            self.barriers = take_barriers(self.inputs, handler, lambda: job.now_ms, plain_dumps)
-            self.barriers.on_in_flight = self.on_in_flight
+            hooks = InputHooks(on_in_flight=self.on_in_flight)
+            self.barriers = take_barriers(
+                self.inputs, handler, lambda: job.now_ms, plain_dumps, hooks
+            )
+
+    def make_checkpoints(self):
+        restored_id = None if self.restored is None else self.restored.checkpoint_id
+        hooks = EndHooks(are_records_read=lambda: all(one.is_read_whole for one in self.partitions))
+        return SubtaskCheckpoints(restored_id, hooks=hooks)
+
+    def make_hooks(self, output):
+        if self.outputs is None:
+            overtaken = {one.data_set_id for one in self.spec.outputs if one.may_be_overtaken}
+            channels = sum(
+                part.subpartitions
+                for part in self.deployment.partitions
+                if part.partition_id.data_set_id in overtaken and not part.result_type.is_blocking
+            )
+            self.outputs = OutputsInFlight(channels, lambda one: None, lambda one, cause: None)
+        state = self.outputs.of_edge(output.data_set_id) if output.may_be_overtaken else None
+        return PartitionHooks(may_be_overtaken=output.may_be_overtaken, output_state=state)
 
     @property
     def is_finished(self) -> bool:
@@ -269,8 +289,8 @@ class UnalignedSubtask(Subtask):
         )
         backend = SimpleNamespace(is_rocks=False)
         host = SimpleNamespace(task_settings=SimpleNamespace(state_backend=backend))
-        thread = SimpleNamespace(deployment=self.deployment, checkpoints=checkpoints, host=host)
-        task_restore.restore_task(thread, self.task, self.inputs)
+        attempt = SimpleNamespace(deployment=self.deployment, host=host)
+        task_restore.restore_task(attempt, checkpoints, self.task, self.inputs)
 
     def on_snapshot(self, snapshot) -> None:
         checkpoint_id = snapshot.barrier.checkpoint_id
@@ -300,7 +320,7 @@ class UnalignedSubtask(Subtask):
             return None
         barrier, outputs = snapshot.barrier, {}
         if barrier.is_unaligned or barrier.is_timeoutable:
-            outputs = self.outputs.of(checkpoint_id)
+            outputs = {} if self.outputs is None else self.outputs.of(checkpoint_id)
             if outputs is None:
                 return None
         in_hand = []

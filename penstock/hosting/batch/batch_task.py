@@ -40,6 +40,7 @@ from penstock.runtime.task.chain import OperatorChain
 from penstock.runtime.task.chain_node import OperatorTimer
 from penstock.runtime.task.input_status import InputStatus
 from penstock.runtime.task.outputs import OutputWriter
+from penstock.runtime.task.slices import TaskTiming
 from penstock.runtime.task.stream_task import StreamTask
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -155,13 +156,11 @@ class BatchTask:
         self._outbox = Outbox()
         self._committables: list[tuple[int, bytes]] = []
         spec: ChainSpec = deserialize(orders.chain)
-        self._chain = OperatorChain(spec, wall_ms, dumps=dumps_records)
-        self._chain.fresh_head = self._fresh_head
+        self._chain = OperatorChain(spec, wall_ms, dumps=dumps_records, fresh_head=self._fresh_head)
         self._input = self._input_of(spec, records)
         outputs = [self._output(spec, output) for output in spec.outputs]
-        self._task = StreamTask(
-            self._chain, self._input, outputs, time.perf_counter_ns, wall_ms, _STEP_NS, 1 << 62
-        )
+        timing = TaskTiming(time.perf_counter_ns, wall_ms, _STEP_NS, 1 << 62)
+        self._task = StreamTask(self._chain, self._input, outputs, timing)
 
     def run(self) -> Iterator[tuple[int, bytes]]:
         """(reduce partition, record) of everything, the report last, for the driver. Raises: UserCodeError; what is ours."""

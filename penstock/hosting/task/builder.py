@@ -10,33 +10,37 @@ import functools
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from penstock.hosting.clock import wall_ms
 from penstock.hosting.network.consumer_side import TaskChannelHost
 from penstock.hosting.shipping.pickling import dumps_records, loads_records
 from penstock.hosting.task.async_calls import AsyncCallThreads
 from penstock.hosting.task.barriers import (
+    input_checkpoints,
     is_final_awaited,
     notice_priority,
+    output_barriers,
     read_announcements,
-    take_part,
+    subtask_checkpoints,
 )
-from penstock.hosting.task.driver_writer import DriverWriter
+from penstock.hosting.task.checkpoints import TaskCheckpoints
 from penstock.hosting.task.held_off_gc import COLLECTOR_HELD_OFF
+from penstock.hosting.task.outputs import result_partitions, writer_of
+from penstock.hosting.task.outputs_in_flight import forget_barriers, time_out_barriers
+from penstock.hosting.task.ports import TaskAttempt
 from penstock.hosting.task.restore import restore_task
 from penstock.hosting.task.source_input import SourceInput
 from penstock.hosting.task.source_of_task import SourceOfTask
 from penstock.model.checkpoints import CheckpointType
 from penstock.model.deployment import (
     InputGateDeployment,
-    PartitionDeployment,
     ShuffleDescriptor,
     TaskDeployment,
 )
 from penstock.model.errors import EngineBug
-from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
+from penstock.model.graph.chain import ChainedOperator, ChainSpec
 from penstock.model.ids import DataSetId, ResultPartitionId
 from penstock.model.messages import CheckpointFailureReason
 from penstock.runtime.elements import CheckpointBarrier
@@ -45,14 +49,10 @@ from penstock.runtime.network.gate.network_input import NetworkInput, WakeListen
 from penstock.runtime.network.gate.ports import GateContext
 from penstock.runtime.network.gate.producer_check import ProducerAnswer
 from penstock.runtime.network.gate.single import SingleInputGate
-from penstock.runtime.network.partition.blocking import BlockingFormat
 from penstock.runtime.network.partition.result_partition import (
     ResultPartition,
-    blocking_partition,
-    pipelined_partition,
     pool_of,
 )
-from penstock.runtime.network.partitioner import Partitioner, make_partitioner
 from penstock.runtime.operator import OperatorContext
 from penstock.runtime.sources.operator import SourceOperator
 from penstock.runtime.state.contract import MakeKeyedStateBackend
@@ -63,12 +63,8 @@ from penstock.runtime.task.input_processor import (
     StreamMultipleInputProcessor,
     StreamOneInputProcessor,
 )
-from penstock.runtime.task.outputs import OutputWriter
+from penstock.runtime.task.slices import TaskTiming
 from penstock.runtime.task.stream_task import StreamTask, TaskInput
-from penstock.runtime.task.writers import PartitionWriter
-
-if TYPE_CHECKING:
-    from penstock.hosting.task.thread import TaskThread
 
 
 class BuiltTask:
@@ -77,7 +73,8 @@ class BuiltTask:
     def __init__(
         self,
         task: StreamTask,
-        thread: TaskThread,
+        attempt: TaskAttempt,
+        checkpoints: TaskCheckpoints,
         gates: Sequence[SingleInputGate],
         partitions: Sequence[ResultPartition],
         inputs: Sequence[NetworkInput] = (),
@@ -85,13 +82,14 @@ class BuiltTask:
         """`gates`: one for each gate of the deployment. `inputs`: what reads them."""
         self.task = task
         self.chain = task.chain
-        self._thread = thread
+        self._attempt = attempt
+        self._checkpoints = checkpoints
         self._gates = gates
         self._partitions = partitions
         self._inputs = inputs
         self.debloating: list[GateDebloating] = []
         self._readers: dict[DataSetId, list[tuple[SingleInputGate, InputGateDeployment]]] = {}
-        for gate, deployed in zip(gates, thread.deployment.gates, strict=True):
+        for gate, deployed in zip(gates, attempt.deployment.gates, strict=True):
             self._readers.setdefault(deployed.data_set_id, []).append((gate, deployed))
 
     def start(self) -> None:
@@ -100,14 +98,14 @@ class BuiltTask:
         Partitions first: an operator may take its time to open, and consumers wait for a partition only so long.
         """
         for partition in self._partitions:
-            plane = self._thread.host.data_plane
+            plane = self._attempt.host.data_plane
             partition.setup(plane.registry, pool_of(partition, plane.memory, plane.network))
         for gate in self._gates:
             gate.setup()
-        with COLLECTOR_HELD_OFF if self._thread.deployment.restore else contextlib.nullcontext():
-            restore_task(self._thread, self.task, self._inputs)
+        with COLLECTOR_HELD_OFF if self._attempt.deployment.restore else contextlib.nullcontext():
+            restore_task(self._attempt, self._checkpoints, self.task, self._inputs)
             self.chain.open(self._context_for)
-        for deployed in self._thread.deployment.gates:
+        for deployed in self._attempt.deployment.gates:
             self.connect(deployed.channels)
         for gate in self._gates:
             gate.request_partitions()
@@ -128,15 +126,23 @@ class BuiltTask:
         one that ends without a checkpoint of its end: what its sinks then hand over goes with the end, and is in no state.
         """
         source, kind = self.task.input, barrier.options.type
-        is_last_past = self.task.has_ended_data and not is_final_awaited(self._thread)
+        is_last_past = self.task.has_ended_data and not is_final_awaited(self._attempt)
         if self.task.is_done or (is_last_past and not kind.is_synchronous):
             text = "the task is coming to its end. Try again when it is FINISHED"
             reason = CheckpointFailureReason.TASK_CLOSING
-            self._thread.checkpoints.decline(barrier.checkpoint_id, reason, text)
+            self._checkpoints.decline(barrier.checkpoint_id, reason, text)
             return
         if kind.is_synchronous and isinstance(source, SourceInput):
             source.stop(drain=kind is CheckpointType.STOP_DRAIN)
         self.task.trigger_checkpoint(barrier)
+
+    def time_out_barriers(self, checkpoint_id: int) -> None:
+        """Its aligned barriers have waited long enough on their way out, and overtake."""
+        time_out_barriers(self._partitions, checkpoint_id)
+
+    def forget_barriers(self, checkpoint_id: int) -> None:
+        """Nobody waits for what they overtake."""
+        forget_barriers(self._partitions, checkpoint_id)
 
     def connect(self, descriptors: Iterable[ShuffleDescriptor]) -> None:
         """Known producers: turn unknown channels into local or remote ones."""
@@ -148,13 +154,13 @@ class BuiltTask:
                     gate.update_channel(place, descriptor, deployed.subpartition_index)
 
     def _start_debloating(self) -> None:
-        network = self._thread.host.data_plane.network
+        network = self._attempt.host.data_plane.network
         debloat = network.debloat
         if not debloat.is_enabled or not self._gates:
             return
         target = DebloatTarget(
             target_ms=debloat.target_ms,
-            max_bytes=self._thread.host.task_settings.frame_bytes,
+            max_bytes=self._attempt.host.task_settings.frame_bytes,
             min_bytes=network.min_segment_bytes,
             threshold_percent=debloat.threshold_percent,
             samples=debloat.samples,
@@ -164,14 +170,14 @@ class BuiltTask:
 
     def _debloat(self, period_ms: int) -> None:
         """Now and in a while again, as long as the task takes mails."""
-        thread = self._thread
+        attempt = self._attempt
         for one in self.debloating:
-            one.tick(time.perf_counter_ns(), thread.processor.idle_ns)
+            one.tick(time.perf_counter_ns(), attempt.processor.idle_ns)
 
         def again() -> None:
-            thread.mail(lambda: self._debloat(period_ms), "debloat the input buffers")
+            attempt.mail(lambda: self._debloat(period_ms), "debloat the input buffers")
 
-        thread.host.data_plane.call_later(period_ms, again)
+        attempt.host.data_plane.call_later(period_ms, again)
 
     def add_splits(self, splits: Sequence[Any]) -> None:
         """Splits that came behind the trigger of a checkpoint are in its enumerator's state, not in the reader's."""
@@ -236,12 +242,12 @@ class BuiltTask:
 
     def _source_input(self) -> SourceInput:
         if not isinstance(self.task.input, SourceInput):
-            raise EngineBug(f"{self._thread.deployment.vertex_name} has no source, but got splits")
+            raise EngineBug(f"{self._attempt.deployment.vertex_name} has no source, but got splits")
         return self.task.input
 
     def _context_for(self, spec: ChainedOperator, timer: OperatorTimer) -> OperatorContext:
-        thread, deployment = self._thread, self._thread.deployment
-        settings = thread.host.task_settings
+        attempt, deployment = self._attempt, self._attempt.deployment
+        settings = attempt.host.task_settings
         job_prefix = deployment.job_id[:16]
         restore = deployment.restore
         return OperatorContext(
@@ -258,27 +264,28 @@ class BuiltTask:
             output_type=spec.output_type,
             watermark_interval_ms=settings.watermark_interval_ms,
             job_id=deployment.job_id,
-            report_committable=lambda payload: thread.report_committable(spec.node_id, payload),
+            report_committable=lambda payload: attempt.report_committable(spec.node_id, payload),
             file_prefix=job_prefix,
             restored_checkpoint_id=None if restore is None else restore.checkpoint_id,
-            has_final_checkpoint=is_final_awaited(thread),
-            keyed_state=_keyed_state(thread),
-            active_ms=lambda: wall_ms() - thread.backpressured_ms,
+            has_final_checkpoint=is_final_awaited(attempt),
+            keyed_state=_keyed_state(attempt),
+            active_ms=lambda: wall_ms() - attempt.backpressured_ms,
             async_calls=AsyncCallThreads(
                 functools.partial(
-                    thread.mail_to_operator, spec.name, self.chain.spec.operators.index(spec)
+                    attempt.mail_to_operator, spec.name, self.chain.spec.operators.index(spec)
                 ),
                 f"penstock-async-{spec.name[:40]}",
             ),
         )
 
 
-def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
+def build_task(attempt: TaskAttempt, checkpoints: TaskCheckpoints, spec: ChainSpec) -> BuiltTask:
     """Everything of one attempt, not yet opened."""
-    host = thread.host
-    chain = _chain(thread, spec)
-    partitions = _result_partitions(thread)
-    outputs = [_writer(thread, spec, output, partitions) for output in spec.outputs]
+    chain = _chain(attempt, spec)
+    barriers = output_barriers(attempt, spec, checkpoints)
+    by_edge = result_partitions(attempt, barriers)
+    partitions = list(by_edge.values())
+    outputs = [writer_of(attempt, spec, output, by_edge) for output in spec.outputs]
     head = spec.operators[0].operator
     gates: Sequence[SingleInputGate] = ()
     inputs: Sequence[NetworkInput] = ()
@@ -286,43 +293,49 @@ def build_task(thread: TaskThread, spec: ChainSpec) -> BuiltTask:
     if not isinstance(head, SourceOperator):
         reader = None if chain.begins_finished else head
         inputs, gates = build_gates(
-            thread.deployment,
-            _gate_context(thread),
-            thread.processor.notify_input,
-            functools.partial(notice_priority, thread),
-            functools.partial(read_announcements, thread),
+            attempt.deployment,
+            _gate_context(attempt),
+            attempt.processor.notify_input,
+            functools.partial(notice_priority, attempt),
+            functools.partial(read_announcements, attempt),
         )
         task_input = _input_processor(inputs, reader)
     elif chain.begins_finished:
         task_input = FinishedSource()
     else:
         task_input = SourceInput(
-            head, spec.operators[0], SourceOfTask(thread, spec.operators[0]), thread
+            head, spec.operators[0], SourceOfTask(attempt, spec.operators[0]), attempt
         )
+    checkpoints.take_part(input_checkpoints(attempt, checkpoints, inputs), barriers.in_flight)
+    checkpointing, timing = checkpoints.settings, _timing(attempt, spec)
+    if checkpointing is None:
+        task = StreamTask(chain, task_input, outputs, timing)
+    else:
+        own = subtask_checkpoints(attempt, checkpointing, partitions)
+        task = StreamTask(chain, task_input, outputs, timing, own, checkpoints.on_snapshot)
+    return BuiltTask(task, attempt, checkpoints, gates, partitions, inputs)
+
+
+def _timing(attempt: TaskAttempt, spec: ChainSpec) -> TaskTiming:
     timeout_ms = min((output.buffer_timeout_ms for output in spec.outputs), default=100)
-    task = StreamTask(
-        chain,
-        task_input,
-        outputs,
+    return TaskTiming(
         time.perf_counter_ns,
         wall_ms,
-        max_step_ns=int(host.task_settings.max_step_ms * 1e6),
+        max_step_ns=int(attempt.host.task_settings.max_step_ms * 1e6),
         buffer_timeout_ns=(timeout_ms if timeout_ms >= 0 else 100) * 1_000_000,
     )
-    take_part(thread, task, inputs, list(partitions.values()))
-    return BuiltTask(task, thread, gates, list(partitions.values()), inputs)
 
 
-def _chain(thread: TaskThread, spec: ChainSpec) -> OperatorChain:
-    restore = thread.deployment.restore
+def _chain(attempt: TaskAttempt, spec: ChainSpec) -> OperatorChain:
+    restore = attempt.deployment.restore
     if restore is not None and restore.is_finished:
         return FinishedChain(spec, wall_ms)
     return OperatorChain(
         spec,
         wall_ms,
-        thread,
+        attempt,
         random.randrange,
-        thread.host.task_settings.latency_granularity,
+        attempt.host.task_settings.latency_granularity,
         dumps_records,
     )
 
@@ -355,109 +368,22 @@ def _input_processor(inputs: Sequence[NetworkInput], head: object) -> TaskInput:
     return StreamMultipleInputProcessor(inputs, next_selection)
 
 
-def _gate_context(thread: TaskThread) -> GateContext:
-    plane, consumer = thread.host.data_plane, thread.attempt_id
+def _gate_context(attempt: TaskAttempt) -> GateContext:
+    plane, consumer = attempt.host.data_plane, attempt.attempt_id
 
     def ask(partition_id: ResultPartitionId, answered: Callable[[ProducerAnswer], None]) -> None:
-        thread.host.questions.ask(consumer, partition_id, answered)
+        attempt.host.questions.ask(consumer, partition_id, answered)
 
     return GateContext(
         plane.resource_id,
         plane.network,
         plane.memory,
-        TaskChannelHost(plane, thread, ask),
+        TaskChannelHost(plane, attempt, ask),
         threading.Lock,
         loads_records,
     )
 
 
-def _result_partitions(thread: TaskThread) -> dict[DataSetId, ResultPartition]:
-    """All or none: those before one that cannot be made are released."""
-    made: dict[DataSetId, ResultPartition] = {}
-    try:
-        for part in thread.deployment.partitions:
-            made[part.partition_id.data_set_id] = _result_partition(thread, part)
-    except BaseException:
-        for partition in made.values():
-            partition.release()
-        raise
-    return made
-
-
-def _result_partition(thread: TaskThread, part: PartitionDeployment) -> ResultPartition:
-    host = thread.host
-    partition_id = ResultPartitionId(part.partition_id, thread.deployment.attempt_id)
-    frame_bytes = host.task_settings.frame_bytes
-    if not part.result_type.is_released_by_scheduler:
-        return pipelined_partition(
-            partition_id,
-            part.subpartitions,
-            frame_bytes,
-            thread.processor.notify_output,
-            threading.Lock,
-            part.result_type,
-            delivers_empty=host.task_settings.network.buffers_per_channel == 0,
-        )
-    blocking = host.task_settings.blocking
-    return blocking_partition(
-        partition_id,
-        part.subpartitions,
-        lambda: blocking.make_data(host.io_directories.new_path()),
-        BlockingFormat(
-            dumps_records,
-            loads_records,
-            frame_bytes,
-            blocking.buffer_bytes,
-            blocking.make_compressor(),
-        ),
-        threading.Lock,
-        part.result_type,
-    )
-
-
-def _writer(
-    thread: TaskThread,
-    spec: ChainSpec,
-    output: ChainOutput,
-    partitions: Mapping[DataSetId, ResultPartition],
-) -> OutputWriter:
-    producer = spec.operators[output.operator_index]
-    if output.data_set_id is None:
-        return _driver_writer(thread, output, producer)
-    (part,) = [
-        part
-        for part in thread.deployment.partitions
-        if part.partition_id.data_set_id == output.data_set_id
-    ]
-    partitioner = _partitioner(thread, output, part)
-    partition = partitions[output.data_set_id]
-    partition.may_be_overtaken = output.may_be_overtaken
-    writer = PartitionWriter(
-        partition, partitioner, output.element_type, producer, dumps_records, thread
-    )
-    writer.choose = random.randrange
-    return writer
-
-
-def _keyed_state(thread: TaskThread) -> MakeKeyedStateBackend:
-    check = thread.check_is_mine if thread.host.task_settings.checks_threads else None
-    return thread.host.state_backends.of_slot(thread.deployment.allocation_id, check)
-
-
-def _partitioner(thread: TaskThread, output: ChainOutput, part: PartitionDeployment) -> Partitioner:
-    return make_partitioner(
-        output.partitioning,
-        part.subpartitions,
-        thread.attempt_id.subtask,
-        part.consumer_max_parallelism,
-        random.randrange(max(1, part.subpartitions)),
-    )
-
-
-def _driver_writer(
-    thread: TaskThread, output: ChainOutput, producer: ChainedOperator
-) -> DriverWriter:
-    stream = output.driver_stream
-    if stream is None:
-        raise EngineBug(f"{thread.deployment.vertex_name}: an output leads nowhere")
-    return DriverWriter(stream, thread.attempt_id, output.element_type, thread.host.send, producer)
+def _keyed_state(attempt: TaskAttempt) -> MakeKeyedStateBackend:
+    check = attempt.check_is_mine if attempt.host.task_settings.checks_threads else None
+    return attempt.host.state_backends.of_slot(attempt.deployment.allocation_id, check)

@@ -12,13 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from penstock.hosting.checkpoints.storage import CheckpointStorage
 from penstock.hosting.clock import wall_ms
 from penstock.hosting.file_systems import CheckpointIoError
 from penstock.hosting.shipping.pickling import dumps_records, loads_records
 from penstock.hosting.task.outputs_in_flight import OutputsInFlight, Place
+from penstock.hosting.task.ports import Built, TaskAttempt
 from penstock.hosting.task.restore import groups_of
 from penstock.hosting.task.snapshots_under_way import Abandoned, SnapshotsUnderWay, Writing
 from penstock.hosting.task_services.local_copies import LocalCopies, Owner, SnapshotFiles
@@ -48,20 +48,14 @@ from penstock.runtime.state.snapshot_format import write_operator
 from penstock.runtime.task.mailbox import MAX_PRIORITY
 from penstock.runtime.task.stream_task import TaskSnapshot
 
-if TYPE_CHECKING:
-    from penstock.hosting.task.builder import BuiltTask
-    from penstock.hosting.task.thread import TaskThread
-
 
 class TaskCheckpoints:
-    """Of one attempt. `inputs`: what takes its barriers, None: it has no inputs. `outputs`: what they overtake on their
-    way out, None: they overtake nothing.
-    """
+    """Of one attempt."""
 
-    def __init__(self, thread: TaskThread) -> None:
-        self.inputs: InputCheckpoints | None = None
-        self.outputs: OutputsInFlight | None = None
-        self._thread = thread
+    def __init__(self, attempt: TaskAttempt) -> None:
+        self._attempt = attempt
+        self._inputs: InputCheckpoints | None = None
+        self._outputs: OutputsInFlight | None = None
         self._storage: CheckpointStorage | None = None
         self._under_way = SnapshotsUnderWay()
         self._inputs_in_flight: dict[int, Mapping[Place, bytes]] = {}
@@ -72,17 +66,24 @@ class TaskCheckpoints:
     @property
     def settings(self) -> TaskCheckpointing | None:
         """None: the job has no checkpoints."""
-        return self._thread.host.task_settings.checkpointing
+        return self._attempt.host.task_settings.checkpointing
 
     @property
     def _copies(self) -> LocalCopies | None:
         settings = self.settings
-        return self._thread.host.local_copies if settings and settings.has_local_copies else None
+        return self._attempt.host.local_copies if settings and settings.has_local_copies else None
 
     @property
     def _owner(self) -> Owner:
-        deployment = self._thread.deployment
+        deployment = self._attempt.deployment
         return Owner(deployment.allocation_id, deployment.attempt_id.execution_vertex_id)
+
+    def take_part(self, inputs: InputCheckpoints | None, outputs: OutputsInFlight | None) -> None:
+        """The task is built. `inputs`: what takes its barriers, None: it has no inputs. `outputs`: what they overtake on
+        their way out, None: they overtake nothing.
+        """
+        self._inputs = inputs
+        self._outputs = outputs
 
     # ------------------------------------------------------------------ from the driver: any thread
 
@@ -93,14 +94,14 @@ class TaskCheckpoints:
             self.decline(message.checkpoint_id, *refusal)
             return
         barrier = CheckpointBarrier(message.checkpoint_id, message.timestamp_ms, message.options)
-        self._thread.mail_to_built(
+        self._attempt.mail_to_built(
             lambda built: built.trigger_checkpoint(barrier),
             f"trigger checkpoint {message.checkpoint_id}",
         )
 
     def completed(self, message: NotifyCheckpointComplete) -> None:
         self._forget_copies(lambda one: one < message.checkpoint_id)
-        self._thread.mail_to_built(
+        self._attempt.mail_to_built(
             lambda built: built.task.notify_checkpoint_complete(message.checkpoint_id),
             f"checkpoint {message.checkpoint_id} is complete",
             MAX_PRIORITY,
@@ -111,23 +112,24 @@ class TaskCheckpoints:
         self._under_way.abort(checkpoint_id)
         self._forget_copies(lambda one: one == checkpoint_id)
 
-        def abort(built: BuiltTask) -> None:
-            if self.outputs is not None:
-                self.outputs.abort(checkpoint_id)
-            if self.inputs is not None:
-                self.inputs.forget(checkpoint_id)
+        def abort(built: Built) -> None:
+            if self._outputs is not None:
+                self._outputs.forget(checkpoint_id)
+                built.forget_barriers(checkpoint_id)
+            if self._inputs is not None:
+                self._inputs.forget(checkpoint_id)
             self._inputs_in_flight.pop(checkpoint_id, None)
             built.task.notify_checkpoint_aborted(checkpoint_id, latest)
 
         description = f"checkpoint {checkpoint_id} is aborted"
-        self._thread.mail_to_built(abort, description, MAX_PRIORITY)
+        self._attempt.mail_to_built(abort, description, MAX_PRIORITY)
 
     def _forget_copies(self, is_over: Callable[[int], bool]) -> None:
         if self._copies is not None:
             self._copies.forget(self._owner, is_over)
 
     def _refusal(self) -> tuple[CheckpointFailureReason, str] | None:
-        state = self._thread.state
+        state = self._attempt.state
         if state is not ExecutionState.RUNNING:
             return CheckpointFailureReason.TASK_NOT_READY, f"the task is {state}"
         if self.settings is None:
@@ -138,8 +140,8 @@ class TaskCheckpoints:
     def decline(self, checkpoint_id: int, reason: CheckpointFailureReason, text: str = "") -> None:
         """Any thread. The task has no part in it: what waits to be written of it goes."""
         self._under_way.abandon(lambda one: one == checkpoint_id)
-        message = DeclineCheckpoint(self._thread.attempt_id, checkpoint_id, reason, text)
-        self._thread.host.send(message)
+        message = DeclineCheckpoint(self._attempt.attempt_id, checkpoint_id, reason, text)
+        self._attempt.host.send(message)
 
     # ------------------------------------------------------------------ mailbox thread
 
@@ -152,7 +154,7 @@ class TaskCheckpoints:
             )
         with self._lock:
             if self._storage is None:
-                job_id = self._thread.deployment.job_id
+                job_id = self._attempt.deployment.job_id
                 self._storage = CheckpointStorage(settings.directory, job_id)
             return self._storage
 
@@ -165,7 +167,7 @@ class TaskCheckpoints:
 
         Raises: CheckpointDamaged, naming the file; CheckpointIoError; CancelSignal.
         """
-        self._thread.check_goes_on()
+        self._attempt.check_goes_on()
         data = None if self._copies is None else self._copies.read(handle)
         if data is not None:
             self.restored_local_bytes += len(data)
@@ -176,7 +178,7 @@ class TaskCheckpoints:
 
     def on_snapshot(self, snapshot: TaskSnapshot) -> None:
         """The task has frozen its state and goes on."""
-        barrier, inputs = snapshot.barrier, self.inputs
+        barrier, inputs = snapshot.barrier, self._inputs
         checkpoint_id = barrier.checkpoint_id
         metrics = CheckpointMetrics(
             alignment_ms=0 if inputs is None else inputs.alignment_ms,
@@ -191,12 +193,12 @@ class TaskCheckpoints:
         found = self._inputs_in_flight.pop(checkpoint_id, {})
         writing.inputs = None if is_recording else found
         self._inputs_in_flight.clear()
-        if self.outputs is None or not (barrier.is_unaligned or barrier.is_timeoutable):
+        if self._outputs is None or not (barrier.is_unaligned or barrier.is_timeoutable):
             writing.outputs = {}
         if not self._under_way.add(writing):
             return
-        if barrier.is_timeoutable and self.outputs is not None:
-            self._time_out_later(barrier, self.outputs)
+        if barrier.is_timeoutable and self._outputs is not None:
+            self._time_out_later(barrier)
         self.go_on(checkpoint_id)
 
     def on_inputs_in_flight(self, checkpoint_id: int, channels: Mapping[Place, bytes]) -> None:
@@ -208,27 +210,27 @@ class TaskCheckpoints:
 
     def go_on(self, checkpoint_id: int) -> None:
         """Write it, when all data in flight is there. Any thread."""
-        outputs = None if self.outputs is None else self.outputs.of(checkpoint_id)
+        outputs = None if self._outputs is None else self._outputs.of(checkpoint_id)
         writing = self._under_way.submit(checkpoint_id, outputs)
         if writing is None:
             return
-        if self.outputs is not None:
-            self.outputs.forget(checkpoint_id)
-        if not self._thread.host.snapshot_writers.submit(lambda: self._write(writing)):
+        if self._outputs is not None:
+            self._outputs.forget(checkpoint_id)
+        if not self._attempt.host.snapshot_writers.submit(lambda: self._write(writing)):
             self._under_way.ended(writing, is_kept=False)
             text = f"{MAX_WAITING} snapshots wait to be written on this TaskManager already"
             self.decline(checkpoint_id, CheckpointFailureReason.ASYNC_EXCEPTION, text)
 
-    def _time_out_later(self, barrier: CheckpointBarrier, outputs: OutputsInFlight) -> None:
+    def _time_out_later(self, barrier: CheckpointBarrier) -> None:
         """Aligned barriers that have not left by then overtake."""
-        thread, checkpoint_id = self._thread, barrier.checkpoint_id
+        attempt, checkpoint_id = self._attempt, barrier.checkpoint_id
 
         def time_out() -> None:
             description = f"checkpoint {checkpoint_id} is late"
-            thread.mail_to_built(lambda _: outputs.time_out(checkpoint_id), description)
+            attempt.mail_to_built(lambda built: built.time_out_barriers(checkpoint_id), description)
 
         late_ms = barrier.timestamp_ms + (barrier.aligned_timeout_ms or 0)
-        thread.host.data_plane.call_later(max(0, late_ms - wall_ms()), time_out)
+        attempt.host.data_plane.call_later(max(0, late_ms - wall_ms()), time_out)
 
     @property
     def is_settled(self) -> bool:
@@ -257,8 +259,10 @@ class TaskCheckpoints:
                 bytes_in_flight=in_flight,
                 written_bytes=writing.written_bytes,
             )
-            attempt_id = self._thread.attempt_id
-            self._thread.host.send(AcknowledgeCheckpoint(attempt_id, checkpoint_id, state, metrics))
+            attempt_id = self._attempt.attempt_id
+            self._attempt.host.send(
+                AcknowledgeCheckpoint(attempt_id, checkpoint_id, state, metrics)
+            )
         except Abandoned:
             pass
         except BaseException as error:  # whatever it was, the driver waits for an answer
@@ -266,7 +270,7 @@ class TaskCheckpoints:
             self.decline(checkpoint_id, CheckpointFailureReason.ASYNC_EXCEPTION, text)
         finally:
             self._under_way.ended(writing, is_kept=is_kept)
-            self._thread.waker.wake()
+            self._attempt.wake()
 
     def _written(self, writing: Writing) -> SubtaskState:
         """Everything is durable, or nothing is left. Raises: Abandoned; what writing raises."""
@@ -278,7 +282,7 @@ class TaskCheckpoints:
         files = SnapshotFiles(writer, self._copies, writing.check_wanted)
         sharing = None
         if settings.is_incremental and not barrier.options.type.is_savepoint:
-            groups = groups_of(self._thread.deployment)
+            groups = groups_of(self._attempt.deployment)
             sharing = Sharing(groups, files.share, storage.is_shared_here)
         try:
             states = [
@@ -307,16 +311,19 @@ class TaskCheckpoints:
         add: Callable[[bytes], StateHandle],
     ) -> None:
         """To the state of the head: it stands for the task."""
-        kept: tuple[list[ChannelStateHandle], list[ChannelStateHandle]] = ([], [])
+        inputs: list[ChannelStateHandle] = []
+        outputs: list[ChannelStateHandle] = []
         for is_input, edge, channel, data in writing.in_flight:
-            kept[is_input].append(ChannelStateHandle(edge, channel, add(data)))
-        if not any(kept):
+            kept = inputs if is_input else outputs
+            kept.append(ChannelStateHandle(edge, channel, add(data)))
+        if not inputs and not outputs:
             return
-        head = self._thread.head_uid
+        head = self._attempt.head_uid
         if not states or states[0][0] != head:
             states.insert(0, (head, OperatorSubtaskState()))
-        outputs, inputs = map(tuple, kept)
-        of_head = replace(states[0][1], inputs_in_flight=inputs, outputs_in_flight=outputs)
+        of_head = replace(
+            states[0][1], inputs_in_flight=tuple(inputs), outputs_in_flight=tuple(outputs)
+        )
         states[0] = head, of_head
 
 

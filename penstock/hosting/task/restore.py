@@ -6,9 +6,10 @@ On the task's own thread, before its operators are opened. Source: Flink StreamT
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from penstock.hosting.shipping.pickling import loads_records
+from penstock.hosting.task.ports import TaskAttempt
 from penstock.hosting.task.restore_in_flight import recover_in_flight
 from penstock.model.checkpoints import StateHandle
 from penstock.model.completed_checkpoint import TaskRestore
@@ -20,9 +21,6 @@ from penstock.runtime.state.snapshot import IN_HAND, KeyedPart, OperatorSnapshot
 from penstock.runtime.state.snapshot_format import Beside, read_operator
 from penstock.runtime.task.stream_task import StreamTask
 
-if TYPE_CHECKING:
-    from penstock.hosting.task.thread import TaskThread
-
 _Read = Callable[[StateHandle], bytes]
 
 
@@ -32,8 +30,16 @@ def groups_of(deployment: TaskDeployment) -> tuple[int, int]:
     return key_group_range(deployment.max_parallelism, deployment.parallelism, subtask)
 
 
+class RestoredFrom(Protocol):
+    """The checkpoint that an attempt begins with."""
+
+    def begin_with(self, checkpoint_id: int) -> None: ...
+    def read(self, handle: StateHandle) -> bytes: ...
+
+
 def restore_task(
-    thread: TaskThread,
+    attempt: TaskAttempt,
+    checkpoint: RestoredFrom,
     task: StreamTask,
     inputs: Sequence[NetworkInput],
 ) -> None:
@@ -41,13 +47,13 @@ def restore_task(
 
     Raises: CheckpointDamaged, naming the file; CheckpointIoError; UserError: values that cannot be made again; CancelSignal.
     """
-    deployment = thread.deployment
+    deployment = attempt.deployment
     restore = deployment.restore
     if restore is None or not (restore.operators or restore.in_flight):
         return
-    thread.checkpoints.begin_with(restore.checkpoint_id)
-    read = thread.checkpoints.read
-    pieces = Beside.READ_AGAIN if thread.host.task_settings.state_backend.is_rocks else Beside.HELD
+    checkpoint.begin_with(restore.checkpoint_id)
+    read = checkpoint.read
+    pieces = Beside.READ_AGAIN if attempt.host.task_settings.state_backend.is_rocks else Beside.HELD
     states = _read_states(deployment, restore, read, pieces)
     for state in states.values():
         in_hand = state.lists.pop(IN_HAND, None)

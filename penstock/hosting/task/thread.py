@@ -12,25 +12,19 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final
 
 from penstock.hosting.clock import wall_ms
 from penstock.hosting.interrupts import CancelSignal, interrupt
-from penstock.hosting.network.data_plane import DataPlane
 from penstock.hosting.shipping.pickling import deserialize, dumps_records
 from penstock.hosting.task.builder import BuiltTask, build_task
 from penstock.hosting.task.checkpoints import TaskCheckpoints
 from penstock.hosting.task.driver_writer import DriverWriter
 from penstock.hosting.task.failures import failure_info
 from penstock.hosting.task.metrics import TaskMetrics
+from penstock.hosting.task.ports import Built, TaskAttempt, TaskHost
 from penstock.hosting.task.waker import Waker
-from penstock.hosting.task_services.io_directories import IoDirectories
-from penstock.hosting.task_services.local_copies import LocalCopies
-from penstock.hosting.task_services.producer_questions import ProducerQuestions
-from penstock.hosting.task_services.snapshot_writers import SnapshotWriters
-from penstock.hosting.task_services.state_backends import StateBackends
 from penstock.hosting.task_services.user_output import end_thread
-from penstock.hosting.task_settings import TaskSettings
 from penstock.machines.taskmanager.task_lifecycle import TaskLifecycle
 from penstock.model.deployment import TaskDeployment
 from penstock.model.errors import UserError
@@ -46,23 +40,7 @@ MAX_WAIT_S: Final = 1.0
 _MIN_WAIT_S: Final = 0.001
 
 
-class TaskHost(Protocol):
-    """The TaskManager as its tasks see it. `send` may be called from any thread."""
-
-    data_plane: DataPlane
-    io_directories: IoDirectories
-    task_settings: TaskSettings
-    host_name: str
-    questions: ProducerQuestions
-    snapshot_writers: SnapshotWriters
-    state_backends: StateBackends
-    local_copies: LocalCopies
-
-    def send(self, message: object) -> None: ...
-    def task_ended(self, task: TaskThread) -> None: ...
-
-
-class TaskThread:
+class TaskThread(TaskAttempt):
     """Methods but `_...` may be called from any thread."""
 
     def __init__(self, deployment: TaskDeployment, chain_blob: bytes, host: TaskHost) -> None:
@@ -84,9 +62,13 @@ class TaskThread:
         self._is_closed = False
         self._is_awaiting_consumers = False
         self._metrics: TaskMetrics | None = None
-        mailbox = TaskMailbox(threading.Lock(), self.waker.wake, self.waker.wait, self._is_mine)
-        self.processor = MailboxProcessor(mailbox, self._process_input, self.waker.wake, self._is_mine, time.perf_counter_ns)  # fmt: skip
-        self._thread = threading.Thread(target=self._run, name=f"penstock-{deployment.vertex_name[:40]}-{deployment.attempt_id.subtask}", daemon=True)  # fmt: skip
+        wake = self.waker.wake
+        mailbox = TaskMailbox(threading.Lock(), wake, self.waker.wait, self._is_mine)
+        self.processor = MailboxProcessor(
+            mailbox, self._process_input, wake, self._is_mine, time.perf_counter_ns
+        )
+        name = f"penstock-{deployment.vertex_name[:40]}-{deployment.attempt_id.subtask}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     # ------------------------------------------------------------------ from outside
 
@@ -161,9 +143,12 @@ class TaskThread:
 
         self.mail(act, f"outcomes of {operator}", priority)
 
+    def wake(self) -> None:
+        self.waker.wake()
+
     def mail_to_built(
         self,
-        action: Callable[[BuiltTask], None],
+        action: Callable[[Built], None],
         description: str = "a mail to the task",
         priority: int = MIN_PRIORITY,
     ) -> None:
@@ -171,7 +156,7 @@ class TaskThread:
         self.mail(lambda: self._with_built(action), description, priority)
 
     def driver_credit(self, stream: str, frames: int) -> None:
-        def grant(built: BuiltTask) -> None:
+        def grant(built: Built) -> None:
             for output in built.task.outputs:
                 if isinstance(output, DriverWriter) and output.stream == stream:
                     output.on_credit(frames)
@@ -228,7 +213,7 @@ class TaskThread:
         self._advance(ExecutionState.DEPLOYING)
         spec: ChainSpec = deserialize(self._chain_blob)
         self.head_uid = spec.operators[0].uid
-        self._built = build_task(self, spec)
+        self._built = build_task(self, self.checkpoints, spec)
         self._metrics = TaskMetrics(self._built, self.processor, self.checkpoints, self.mail)
         self._advance(ExecutionState.INITIALIZING)
         self._built.start()

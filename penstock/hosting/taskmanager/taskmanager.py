@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from penstock.hosting.network.data_plane import DataPlane
 from penstock.hosting.shipping.pickling import deserialize
-from penstock.hosting.task.builder import BuiltTask
 from penstock.hosting.task.failures import failure_info
+from penstock.hosting.task.ports import Built, TaskAttempt
 from penstock.hosting.task.thread import TaskThread
 from penstock.hosting.task_services.io_directories import IoDirectories
 from penstock.hosting.task_services.local_copies import LocalCopies
@@ -250,7 +250,7 @@ class TaskManager:
             except OSError:
                 pass  # the reading side sees it and ends the TaskManager
 
-    def task_ended(self, task: TaskThread) -> None:
+    def task_ended(self, task: TaskAttempt) -> None:
         """The task's own thread, before its last report."""
         self._ended_tasks_progress += task.progress
         self._tasks.pop(task.attempt_id, None)
@@ -277,8 +277,8 @@ class TaskManager:
 
     def _partition_error(self, partition: ResultPartition, error: Exception) -> Exception:
         """A record could not be encoded on the way out: the producing task fails if it is there still."""
-        if partition.producer is not None:
-            error = user_code_error(partition.producer, None, error)
+        if partition.hooks.producer is not None:
+            error = user_code_error(partition.hooks.producer, None, error)
         task = self._tasks.get(partition.partition_id.producer)
         if task is not None:
             task.fail(error)
@@ -402,7 +402,7 @@ def _to_task(action: Callable[[TaskThread, Any], None]) -> Callable[[TaskManager
     return handle
 
 
-def _to_built(action: Callable[[BuiltTask, Any], None]) -> Callable[[TaskManager, Any], None]:
+def _to_built(action: Callable[[Built, Any], None]) -> Callable[[TaskManager, Any], None]:
     """As `_to_task`, on the task's own thread."""
     return _to_task(lambda task, message: task.mail_to_built(lambda built: action(built, message)))
 

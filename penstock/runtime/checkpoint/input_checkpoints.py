@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from penstock.model.messages import CheckpointFailureReason
 from penstock.runtime.checkpoint.actions import (
@@ -28,7 +28,6 @@ from penstock.runtime.records.frozen import Dumps, plain_dumps
 OnAbort: TypeAlias = Callable[[int, CheckpointFailureReason], None]
 OnInFlight: TypeAlias = Callable[[int, Mapping[int, bytes]], None]
 Overtaken: TypeAlias = Callable[[], Sequence[Batch]]
-Recovered: TypeAlias = Callable[[], Iterable[tuple[int, Batch]]]
 
 
 class BarrierHandler(Protocol):
@@ -54,6 +53,52 @@ def _nothing_overtaken() -> Sequence[Batch]:
     return ()
 
 
+class InputChannels(Protocol):
+    """All channels of a task's inputs, numbered through."""
+
+    def resume(self, channel: int) -> None:
+        """Its producer may send on."""
+        ...
+
+    def prioritize(self, channel: int, sequence: int) -> None:
+        """A barrier that was announced overtakes."""
+        ...
+
+    def recovered(self) -> Iterable[tuple[int, Batch]]:
+        """(channel, batch), what inputs were restored with and have not given to the task: in flight still, while another
+        input has a barrier already.
+        """
+        ...
+
+
+def _tell_nobody(_checkpoint_id: int, _reason: CheckpointFailureReason) -> None:
+    """Who reads the elements sees the marker."""
+
+
+def _keep_nothing(_checkpoint_id: int, _channels: Mapping[int, bytes]) -> None:
+    """For a job whose checkpoints are all aligned."""
+
+
+def _never(_at_ms: int) -> None:
+    """Nothing is timed."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputHooks:
+    """Who is told of what the barriers bring about.
+
+    `on_abort`: of a checkpoint that this task will not take part in. `on_in_flight`: by channel what was in flight of an
+    unaligned one, when all of its barriers are there. `on_timer_set`: when `on_timer` has to be called, on the `now_ms` clock.
+    """
+
+    on_abort: OnAbort = _tell_nobody
+    on_in_flight: OnInFlight = _keep_nothing
+    on_timer_set: Callable[[int], None] = _never
+
+
+TOLD_TO_NOBODY: Final = InputHooks()
+
+
 @dataclass(slots=True)
 class _Collecting:
     """A checkpoint whose barriers come in. `channels`: those that have delivered it."""
@@ -66,32 +111,25 @@ class _Collecting:
 class InputCheckpoints:
     """Channels are numbered through all inputs of the task. Mailbox thread.
 
-    `alignment_ms`: of the newest checkpoint that a snapshot was asked for, from its first barrier until then. `on_abort`: told
-    of a checkpoint that this task will not take part in. `on_in_flight`: told by channel what was in flight of an unaligned
-    one, when all of its barriers are there. `in_flight`: what is being recorded; None: nothing. `on_timer_set`: told when
-    `on_timer` has to be called, on the `now_ms` clock. `prioritize(channel, sequence)`: a barrier that was announced
-    overtakes. `recovered`: (channel, batch), what inputs were restored with and have not given to the task: in flight still,
-    while another input has a barrier already.
+    `alignment_ms`: of the newest checkpoint that a snapshot was asked for, from its first barrier until then. `in_flight`: what
+    is being recorded; None: nothing.
     """
 
     def __init__(
         self,
         handler: BarrierHandler,
         now_ms: Callable[[], int],
-        resume: Callable[[int], None],
+        channels: InputChannels,
+        hooks: InputHooks,
         dumps: Dumps = plain_dumps,
     ) -> None:
-        """`resume(channel)`: its producer may send on. `dumps`: for records in flight."""
+        """`dumps`: for records in flight."""
         self.alignment_ms = 0
-        self.on_abort: OnAbort = _tell_nobody
-        self.on_in_flight: OnInFlight = _keep_nothing
-        self.on_timer_set: Callable[[int], None] = _never
         self.in_flight: InputsInFlight | None = None
-        self.recovered: Recovered = _nothing_recovered
-        self.prioritize: Callable[[int, int], None] = _keeps_its_turn
         self._handler = handler
         self._now_ms = now_ms
-        self._resume = resume
+        self._channels = channels
+        self._hooks = hooks
         self._dumps = dumps
         self._barriers: dict[int, _Collecting] = {}
         self._last_id = -1
@@ -136,7 +174,7 @@ class InputCheckpoints:
         timer_ms = self._handler.timer_ms
         if timer_ms is not None and timer_ms != self._timer_ms:
             self._timer_ms = timer_ms
-            self.on_timer_set(timer_ms)
+            self._hooks.on_timer_set(timer_ms)
 
     @property
     def is_overtaking(self) -> bool:
@@ -171,16 +209,16 @@ class InputCheckpoints:
         for action in actions:
             if isinstance(action, Resume):
                 for channel in action.channels:
-                    self._resume(channel)
+                    self._channels.resume(channel)
             elif isinstance(action, Trigger):
                 elements.append(self._collected(action))
             elif isinstance(action, Prioritize):
                 for channel, sequence in action.announced:
-                    self.prioritize(channel, sequence)
+                    self._channels.prioritize(channel, sequence)
             elif isinstance(action, PersistStart):
                 arrived = self._barriers[action.checkpoint_id].channels
                 self.in_flight = InputsInFlight(action.checkpoint_id, arrived, self._dumps)
-                for channel, batch in self.recovered():
+                for channel, batch in self._channels.recovered():
                     self.in_flight.keep(channel, batch)
             elif isinstance(action, PersistStop):
                 if record is not None:
@@ -188,7 +226,7 @@ class InputCheckpoints:
                 self._stop_recording(action.checkpoint_id, aborted)
             elif isinstance(action, Abort):
                 self._barriers.pop(action.checkpoint_id, None)
-                self.on_abort(action.checkpoint_id, action.reason)
+                self._hooks.on_abort(action.checkpoint_id, action.reason)
                 elements.append(CancelCheckpointMarker(action.checkpoint_id))
         return elements
 
@@ -206,25 +244,4 @@ class InputCheckpoints:
         recorded, self.in_flight = self.in_flight, None
         is_this = recorded is not None and recorded.checkpoint_id == checkpoint_id
         if recorded is not None and is_this and checkpoint_id not in aborted:
-            self.on_in_flight(checkpoint_id, recorded.channels())
-
-
-def _nothing_recovered() -> Iterable[tuple[int, Batch]]:
-    """The task began without data in flight."""
-    return ()
-
-
-def _keeps_its_turn(_channel: int, _sequence: int) -> None:
-    """Where nothing was announced."""
-
-
-def _tell_nobody(_checkpoint_id: int, _reason: CheckpointFailureReason) -> None:
-    """Who reads the elements sees the marker."""
-
-
-def _keep_nothing(_checkpoint_id: int, _channels: Mapping[int, bytes]) -> None:
-    """For a job whose checkpoints are all aligned."""
-
-
-def _never(_at_ms: int) -> None:
-    """Nothing is timed."""
+            self._hooks.on_in_flight(checkpoint_id, recorded.channels())

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from penstock.model.checkpoints import CheckpointType
 from penstock.runtime.checkpoint.notifications import (
@@ -22,13 +23,41 @@ from penstock.runtime.checkpoint.notifications import (
 from penstock.runtime.elements import CheckpointBarrier
 
 
+def _all_are() -> bool:
+    """No barrier overtakes."""
+    return True
+
+
+def _nobody() -> None:
+    """There is nobody who could take one sooner."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndHooks:
+    """What a task tells and asks at its end.
+
+    `tell_waiting`: called when it has come to its end, and waits for one more checkpoint. `are_records_read`: whether consumers
+    have read everything. A checkpoint whose barriers overtake needs the task until then: what is on its way is in nobody else's
+    snapshot.
+    """
+
+    tell_waiting: Callable[[], None] = _nobody
+    are_records_read: Callable[[], bool] = _all_are
+
+
 class SubtaskCheckpoints:
     """Mailbox thread. The default is for a task of a job that takes none."""
 
     def __init__(
-        self, restored_id: int | None = None, *, has_final_checkpoint: bool = False
+        self,
+        restored_id: int | None = None,
+        *,
+        has_final_checkpoint: bool = False,
+        hooks: EndHooks | None = None,
     ) -> None:
-        """`restored_id`: of the checkpoint that the attempt begins with; None: it begins with nothing."""
+        """`restored_id`: of the checkpoint that the attempt begins with; None: it begins with nothing. `hooks`: None: nobody
+        has to know of its end.
+        """
         restored = NO_CHECKPOINT if restored_id is None else restored_id
         self._notifications = CheckpointNotifications(restored)
         self._final = FinalCheckpoint(is_needed=has_final_checkpoint)
@@ -37,11 +66,7 @@ class SubtaskCheckpoints:
         self._behind: deque[Callable[[], None]] = deque()
         self._is_taking = False
         self._is_at_end = False
-        self.tell_waiting: Callable[[], None] = _nobody
-        """Called when the task has come to its end, and waits for one more checkpoint."""
-        self.are_records_read: Callable[[], bool] = _all_are
-        """Whether consumers have read everything. A checkpoint whose barriers overtake needs the task until then: what is on
-        its way is in nobody else's snapshot."""
+        self._hooks = hooks or EndHooks()
 
     # ------------------------------------------------------------------ what to take
 
@@ -117,18 +142,9 @@ class SubtaskCheckpoints:
         self._is_at_end = True
         self._final.on_end_of_data()
         if not self._final.may_finish:
-            self.tell_waiting()
+            self._hooks.tell_waiting()
 
     @property
     def may_finish(self) -> bool:
         """All that the task has written is in a checkpoint, or none will be taken."""
-        return self._final.may_finish and not self._triggers and self.are_records_read()
-
-
-def _all_are() -> bool:
-    """No barrier overtakes."""
-    return True
-
-
-def _nobody() -> None:
-    """There is nobody who could take one sooner."""
+        return self._final.may_finish and not self._triggers and self._hooks.are_records_read()

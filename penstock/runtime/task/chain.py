@@ -62,9 +62,10 @@ class OperatorChain:
         choose: Callable[[int], int] = lambda _count: 0,
         latency_granularity: Granularity = Granularity.OPERATOR,
         dumps: Dumps = plain_dumps,
+        fresh_head: Callable[[], Operator] | None = None,
     ) -> None:
         """`calls`: is told when an operator's code begins and ends. `choose(n)`: one of n outputs, by chance, for a
-        latency marker. `dumps`: for objects in snapshots.
+        latency marker. `dumps`: for objects in snapshots. `fresh_head`: makes another head for the next keys of a BATCH job.
         """
         self.spec = spec
         self._dumps = dumps
@@ -73,7 +74,7 @@ class OperatorChain:
         self._clock_ms = clock_ms
         self._latency_granularity = latency_granularity
         self._has_ended_data = False
-        self.fresh_head: Callable[[], Operator] = _no_other_head
+        self._fresh_head = fresh_head
         self.user_metrics = UserMetrics()
         self._sharing = Sharing(spec, dumps)
         self._nodes = [node_of(spec, index, clock_ms) for index in range(len(spec.operators))]
@@ -196,7 +197,8 @@ class OperatorChain:
         yield from self._run(head, functools.partial(head.operator.end_input, 0))
         yield from self._run(head, head.operator.finish)
         self._guard(head, head.operator.close)
-        head.operator = self.fresh_head()
+        assert self._fresh_head is not None, "keys end in BATCH jobs only"
+        head.operator = self._fresh_head()
         self._open(head)
 
     def finish(self) -> Iterator[Routed]:
@@ -348,10 +350,6 @@ class OperatorChain:
             raise user_code_error(node.spec, node.operator, error) from error
         finally:
             self._calls.left()
-
-
-def _no_other_head() -> Operator:
-    raise EngineBug("keys end in BATCH jobs only")
 
 
 def _end_time(operator: Operator) -> Emitted:

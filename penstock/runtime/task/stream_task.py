@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from penstock.model.errors import EngineBug
 from penstock.runtime.checkpoint.notifications import Completed, Notification
@@ -33,9 +33,7 @@ from penstock.runtime.state.snapshot import OperatorSnapshot
 from penstock.runtime.task.chain import OperatorChain, Routed
 from penstock.runtime.task.input_status import InputStatus
 from penstock.runtime.task.outputs import OutputWriter, TaskOutputs
-
-FIRST_SLICE: Final = 1
-MAX_SLICE: Final = 8192
+from penstock.runtime.task.slices import Slices, TaskTiming
 
 
 class TaskInput(Protocol):
@@ -86,68 +84,35 @@ class TaskSnapshot:
 TakeSnapshot: TypeAlias = Callable[[TaskSnapshot], None]
 
 
-class SliceSizer:
-    """How many rows to run at once so that a step stays near its time, from what the last one took."""
-
-    __slots__ = ("_target_ns", "rows")
-
-    def __init__(self, target_ns: int) -> None:
-        self._target_ns = target_ns
-        self.rows = FIRST_SLICE
-
-    def took(self, rows: int, elapsed_ns: int) -> None:
-        """Grow at most twofold a slice, shrink at once."""
-        if elapsed_ns > self._target_ns:
-            self.rows = max(1, min(self.rows, rows * self._target_ns // elapsed_ns))
-        elif rows >= self.rows and elapsed_ns * 2 < self._target_ns:
-            self.rows = min(MAX_SLICE, self.rows * 2)
-
-
-@dataclass(slots=True)
-class _Remainder:
-    """What is left of the batch in hand."""
-
-    input_index: int
-    batch: Batch
-    offset: int = 0
-
-
 class StreamTask:
-    """Args: buffer_timeout_ns: upper bound on how long written records stay invisible under load.
-
-    `has_ended_data`: its operators finish, or have. `is_done`: it has come to its end, and takes no more checkpoints.
-    """
+    """`has_ended_data`: its operators finish, or have. `is_done`: it has come to its end, and takes no more checkpoints."""
 
     def __init__(
         self,
         chain: OperatorChain,
         task_input: TaskInput,
         outputs: Sequence[OutputWriter],
-        clock_ns: Callable[[], int],
-        now_ms: Callable[[], int],
-        max_step_ns: int,
-        buffer_timeout_ns: int,
+        timing: TaskTiming,
+        checkpoints: SubtaskCheckpoints | None = None,
+        on_snapshot: TakeSnapshot | None = None,
     ) -> None:
+        """`checkpoints`: which it takes and when, None: of a job that takes none. `on_snapshot`: takes its snapshots, None:
+        nobody does, and it makes none.
+        """
         self.chain = chain
         self.input = task_input
         self.outputs = outputs
-        self._out = TaskOutputs(outputs, clock_ns, buffer_timeout_ns)
-        self._clock_ns = clock_ns
-        self._now_ms = now_ms
-        self._max_step_ns = max_step_ns
-        self._sizer = SliceSizer(max_step_ns)
-        self._slices_columns = chain.takes_rows
+        self.checkpoints = SubtaskCheckpoints() if checkpoints is None else checkpoints
+        self._on_snapshot = on_snapshot
+        self._out = TaskOutputs(outputs, timing.clock_ns, timing.buffer_timeout_ns)
+        self._timing = timing
+        self._clock_ns = timing.clock_ns
+        self._slices = Slices(timing, cuts_columns=chain.takes_rows)
         self._inbox: deque[tuple[int, Element]] = deque()
-        self._remainder: _Remainder | None = None
         self._current: Iterator[Routed] | None = None
-        self._slice_rows = 0
-        self._slice_started_ns = 0
-        self._left_at_ns = 0
         self._ended_inputs: set[int] = set()
         self._watermarks: dict[int, int] = {}
         self._has_priority = False
-        self.checkpoints = SubtaskCheckpoints()
-        self.on_snapshot: TakeSnapshot | None = None
         self._has_fired = False
         self._is_drained = True
         self.has_ended_data = False
@@ -158,7 +123,7 @@ class StreamTask:
 
         MORE_AVAILABLE with an output that has no room: go on when it has.
         """
-        deadline = self._clock_ns() + self._max_step_ns
+        deadline = self._clock_ns() + self._timing.max_step_ns
         while not self.is_done:
             if self._has_priority and self._current is None:
                 self._begin_priority()
@@ -227,21 +192,17 @@ class StreamTask:
         """Run the current generator; False when the time is over first."""
         write = self._out.write
         assert self._current is not None
-        if self._left_at_ns:  # the wait since then, for room or for mails, is not the slice's time
-            self._slice_started_ns += self._clock_ns() - self._left_at_ns
-            self._left_at_ns = 0
+        self._slices.resume()
         for routed in self._current:
             if routed is not None and not write(*routed):
-                self._left_at_ns = self._clock_ns()
+                self._slices.pause(self._clock_ns())
                 return False
             if (now := self._clock_ns()) >= deadline:
-                self._left_at_ns = now
+                self._slices.pause(now)
                 return False
         self._current = None
         now = self._clock_ns()
-        if self._slice_rows:
-            self._sizer.took(self._slice_rows, now - self._slice_started_ns)
-            self._slice_rows = 0
+        self._slices.end(now)
         return now < deadline
 
     def _begin_priority(self) -> None:
@@ -269,10 +230,10 @@ class StreamTask:
     def _begin_next(self) -> bool:
         """Choose what runs next: due timers, a checkpoint, the rest of the batch in hand, the next element."""
         due = self.chain.next_timer_ms()
-        if due is not None and not self._has_fired and due <= self._now_ms():
+        if due is not None and not self._has_fired and due <= self._timing.now_ms():
             # Then input has its turn: timers that set timers must not starve it.
             self._has_fired = True
-            self._current = self.chain.fire_timers(self._now_ms())
+            self._current = self.chain.fire_timers(self._timing.now_ms())
             return True
         self._has_fired = False
         if self._begin_trigger():
@@ -281,10 +242,10 @@ class StreamTask:
             return False
         # The end of the data comes before what follows it: operators have finished in the checkpoint behind it.
         is_at_end = self._ended_inputs and self._is_at_end and not self.has_ended_data
-        if self._remainder is None and not self._inbox and (is_at_end or not self._poll()):
+        if self._slices.is_empty and not self._inbox and (is_at_end or not self._poll()):
             return self._begin_end()
-        if self._remainder is not None:
-            self._current = self._next_slice(self._remainder)
+        if not self._slices.is_empty:
+            self._current = self._into_chain(*self._slices.next())
             return True
         self._begin_element(*self._inbox.popleft())
         return True
@@ -300,8 +261,7 @@ class StreamTask:
         if isinstance(element, (RowBatch, ColumnBatch)):
             if input_index in self._ended_inputs:
                 raise EngineBug(f"input {input_index} has ended, but {len(element)} records came")
-            self._remainder = _Remainder(input_index, element)
-            self._current = self._next_slice(self._remainder)
+            self._current = self._into_chain(*self._slices.take(input_index, element))
         elif isinstance(element, CheckpointBarrier):
             self._current = self._checkpoint(element)
         elif isinstance(element, CancelCheckpointMarker):
@@ -315,7 +275,7 @@ class StreamTask:
         else:
             if isinstance(element, Watermark):
                 self._watermarks[input_index] = element.timestamp_ms
-            self._current = self._into_chain(element, input_index)
+            self._current = self._into_chain(input_index, element)
 
     def _poll(self) -> bool:
         polled = self.input.poll()
@@ -325,23 +285,7 @@ class StreamTask:
         self._inbox.extend((input_index, element) for element in elements)
         return bool(self._inbox)
 
-    def _next_slice(self, remainder: _Remainder) -> Iterator[Routed]:
-        batch = remainder.batch
-        rows = len(batch)
-        if isinstance(batch, ColumnBatch) and not self._slices_columns:
-            stop = rows
-        else:
-            stop = min(rows, remainder.offset + self._sizer.rows)
-        piece = batch if stop - remainder.offset == rows else batch.slice(remainder.offset, stop)
-        self._slice_rows = len(piece)
-        self._slice_started_ns = self._clock_ns()
-        if stop >= rows:
-            self._remainder = None
-        else:
-            remainder.offset = stop
-        return self._into_chain(piece, remainder.input_index)
-
-    def _into_chain(self, element: Element, input_index: int) -> Iterator[Routed]:
+    def _into_chain(self, input_index: int, element: Element) -> Iterator[Routed]:
         if self.input.is_source:
             return self.chain.emit_from_head(element)
         return self.chain.feed(element, input_index)
@@ -355,14 +299,14 @@ class StreamTask:
             return
         yield from self.chain.prepare_snapshot_pre_barrier(barrier.checkpoint_id)
         yield from self._out.to_all(barrier)
-        if self.on_snapshot is not None:
+        if self._on_snapshot is not None:
             started_ns = self._clock_ns()
             in_hand = self._in_hand()
             operators = self.chain.snapshot(in_hand)
             sync_ns = self._clock_ns() - started_ns
             has_finished = self.has_ended_data and self._is_drained
             is_at_end = has_finished or self.chain.begins_finished
-            self.on_snapshot(TaskSnapshot(barrier, operators, in_hand, sync_ns, is_at_end))
+            self._on_snapshot(TaskSnapshot(barrier, operators, in_hand, sync_ns, is_at_end))
 
     def _triggered(self, barrier: CheckpointBarrier) -> Iterator[Routed]:
         """A checkpoint from outside, then what waited for its snapshot."""
@@ -372,9 +316,8 @@ class StreamTask:
     def _in_hand(self) -> tuple[tuple[int, Batch], ...]:
         """Records only: watermarks are made anew, the end comes again."""
         found: list[tuple[int, Batch]] = []
-        if self._remainder is not None:
-            rest = self._remainder
-            found.append((rest.input_index, rest.batch.slice(rest.offset, len(rest.batch))))
+        if (rest := self._slices.rest) is not None:
+            found.append(rest)
         for input_index, element in (*self._inbox, *self.input.held):
             if isinstance(element, (RowBatch, ColumnBatch)):
                 found.append((input_index, element))

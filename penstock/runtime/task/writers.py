@@ -19,6 +19,11 @@ from penstock.runtime.records.shared_records import shared
 from penstock.runtime.task.user_errors import PASSED_ON, user_code_error
 
 
+def _first(_count: int) -> int:
+    """Without chance: the first subpartition."""
+    return 0
+
+
 class PartitionWriter:
     """Batches by channel, events to all channels. Typed rows leave as columns: the stream's type decides."""
 
@@ -30,12 +35,13 @@ class PartitionWriter:
         producer: ChainedOperator,
         dumps: Dumps = plain_dumps,
         calls: OperatorCalls = UNWATCHED,
+        choose: Callable[[int], int] = _first,
     ) -> None:
         """`producer`: whose output this is, for what a key selector or a declared type refuses. `dumps`: for records.
-        `calls`: is told when a key selector or a partitioner of the user runs.
+        `calls`: is told when a key selector or a partitioner of the user runs. `choose(n)`: one of n subpartitions for a
+        latency marker.
         """
         self.partition = partition
-        partition.producer = producer
         self._producer = producer
         self._split = partitioner.split
         self._is_broadcast = partitioner.is_broadcast
@@ -45,7 +51,7 @@ class PartitionWriter:
             element_type if element_type is not None and is_columnar(element_type) else None
         )
         self._subpartitions = partition.subpartitions
-        self.choose: Callable[[int], int] = _first
+        self._choose = choose
 
     def write(self, element: Element) -> None:
         try:
@@ -62,7 +68,7 @@ class PartitionWriter:
             for channel, piece in self._pieces(element):
                 self._subpartitions[channel].write(piece)
         elif isinstance(element, LatencyMarker):  # a copy on each way would measure the copies
-            self._subpartitions[self.choose(len(self._subpartitions))].add(element)
+            self._subpartitions[self._choose(len(self._subpartitions))].add(element)
         elif isinstance(element, EndOfData):
             self.partition.notify_end_of_data(element)
         else:
@@ -96,8 +102,3 @@ class PartitionWriter:
     @property
     def records_out(self) -> int:
         return sum(subpartition.records for subpartition in self._subpartitions)
-
-
-def _first(_count: int) -> int:
-    """Without chance: the first subpartition."""
-    return 0

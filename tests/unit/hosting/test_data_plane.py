@@ -39,7 +39,11 @@ from penstock.runtime.network.gate.producer_check import NoState
 from penstock.runtime.network.gate.single import SingleInputGate
 from penstock.runtime.network.network_settings import NetworkSettings
 from penstock.runtime.network.partition.pipelined import MAX_QUEUED
-from penstock.runtime.network.partition.result_partition import ResultPartition, pipelined_partition
+from penstock.runtime.network.partition.result_partition import (
+    PartitionHooks,
+    ResultPartition,
+    pipelined_partition,
+)
 from tests.unit.runtime.gate.tools import shown
 
 CREDENTIALS = Credentials(b"k" * 32, "t", "c")
@@ -89,6 +93,9 @@ class Consumer:
                 assert self.woken.acquire(timeout=10), "nothing came"
 
 
+NO_HOOKS = PartitionHooks()
+
+
 @pytest.fixture(params=[True, False], ids=["unix", "tcp"])
 def planes(request):
     network = NetworkSettings(uses_local_sockets=request.param)
@@ -101,9 +108,11 @@ def planes(request):
         plane.close()
 
 
-def partition(index: int, subpartitions: int = 1) -> ResultPartition:
+def partition(
+    index: int, subpartitions: int = 1, hooks: PartitionHooks = NO_HOOKS
+) -> ResultPartition:
     partition_id = ResultPartitionId(PartitionId(DataSetId("d"), index), ATTEMPT)
-    return pipelined_partition(partition_id, subpartitions, 1 << 20, lambda: None, threading.Lock)
+    return pipelined_partition(partition_id, subpartitions, 1 << 20, hooks, threading.Lock)
 
 
 def descriptor(plane: DataPlane, part: ResultPartition) -> ShuffleDescriptor:
@@ -135,8 +144,8 @@ def test_elements_cross_in_order_and_equal(planes):
 
 def test_a_producer_hears_that_its_last_record_was_read(planes):
     here, there = planes
-    part, told = partition(0), threading.Event()
-    part.tell_read_whole = told.set
+    told = threading.Event()
+    part = partition(0, hooks=PartitionHooks(tell_read_whole=told.set))
     part.subpartitions[0].write(RowBatch([1]))
     part.broadcast_event(EndOfData())
     here.registry.register(part)

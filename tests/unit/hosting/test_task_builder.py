@@ -5,6 +5,7 @@ import threading
 from types import SimpleNamespace
 
 from penstock.hosting.task.builder import BuiltTask, build_gates
+from penstock.hosting.task.checkpoints import TaskCheckpoints
 from penstock.model.deployment import (
     InputGateDeployment,
     ShuffleDescriptor,
@@ -55,7 +56,8 @@ def built(*gates: InputGateDeployment):
     for one in made:
         one.setup()
     thread = SimpleNamespace(deployment=deployment)
-    return BuiltTask(SimpleNamespace(chain=None), thread, made, ()), inputs
+    checkpoints = TaskCheckpoints(thread)
+    return BuiltTask(SimpleNamespace(chain=None), thread, checkpoints, made, ()), inputs
 
 
 def connected(gates) -> list:

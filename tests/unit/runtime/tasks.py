@@ -13,6 +13,7 @@ from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.runtime.elements import ColumnBatch, RowBatch
 from penstock.runtime.operator import Operator, OperatorContext
 from penstock.runtime.task.chain import OperatorChain
+from penstock.runtime.task.slices import TaskTiming
 from penstock.runtime.task.stream_task import StreamTask
 
 MS = 1_000_000
@@ -140,14 +141,17 @@ def opened(operators, clock=None, **spec) -> OperatorChain:
     return chain
 
 
+def timing_of(clock, max_step_ms=5, buffer_timeout_ms=100) -> TaskTiming:
+    return TaskTiming(clock.now_ns, clock.now_ms, max_step_ms * MS, buffer_timeout_ms * MS)
+
+
 def task_of(
-    operators, task_input, outputs, clock, buffer_timeout_ms=100, max_step_ms=5, **spec
-) -> StreamTask:
+    operators, task_input, outputs, clock, *,
+    timing=None, checkpoints=None, on_snapshot=None, **spec,
+) -> StreamTask:  # fmt: skip
     chain = opened(operators, clock, **spec)
-    return StreamTask(
-        chain, task_input, outputs, clock.now_ns, clock.now_ms, max_step_ms * MS,
-        buffer_timeout_ms * MS,
-    )  # fmt: skip
+    made = timing or timing_of(clock)
+    return StreamTask(chain, task_input, outputs, made, checkpoints, on_snapshot)
 
 
 class Logging(Operator):

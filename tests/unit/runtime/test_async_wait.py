@@ -22,13 +22,13 @@ from penstock.runtime.task.stream_task import StreamTask
 from tests.unit.runtime.async_calls import AsyncHarness, FakeCalls
 from tests.unit.runtime.harness import OperatorHarness
 from tests.unit.runtime.tasks import (
-    MS,
     Clock,
     ListInput,
     Logging,
     Remembering,
     context_for,
     spec_of,
+    timing_of,
 )
 
 
@@ -304,7 +304,7 @@ def task_with_calls(capacity, *elements, is_closed=False):
 
     chain.open(context_of)
     task_input = ListInput(*elements, is_closed=is_closed)
-    task = StreamTask(chain, task_input, [out], clock.now_ns, clock.now_ms, 5 * MS, 100 * MS)
+    task = StreamTask(chain, task_input, [out], timing_of(clock))
     return task, calls, out, clock, log
 
 

@@ -80,8 +80,9 @@ def test_of_several_outputs_one_gets_the_marker():
 def test_a_network_output_sends_a_marker_to_one_subpartition():
     partition = pipelined(3)
     views = views_of(partition)
-    writer = PartitionWriter(partition, RoundRobin(3, 0), None, None)
-    writer.choose = lambda count: count - 2
+    writer = PartitionWriter(
+        partition, RoundRobin(3, 0), None, None, choose=lambda count: count - 2
+    )
     writer.write(MARKER)
     assert [drained(view) for view in views] == [[], [MARKER], []]
 

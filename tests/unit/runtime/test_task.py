@@ -10,8 +10,8 @@ from penstock.runtime.elements import MIN_WATERMARK, EndOfData, RowBatch, Waterm
 from penstock.runtime.operator import Operator
 from penstock.runtime.operators import MapOperator
 from penstock.runtime.task.input_status import InputStatus
-from penstock.runtime.task.stream_task import MAX_SLICE, SliceSizer
-from tests.unit.runtime.tasks import MS, Clock, ListInput, Logging, Remembering, task_of
+from penstock.runtime.task.slices import MAX_SLICE, SliceSizer
+from tests.unit.runtime.tasks import MS, Clock, ListInput, Logging, Remembering, task_of, timing_of
 
 
 def slow_map(clock, ms):
@@ -165,7 +165,7 @@ def test_a_full_output_suspends_a_record_that_yields_very_many():
 
 def test_one_full_output_blocks_and_the_others_are_flushed_when_their_time_is_over():
     clock, full, other = Clock(), Remembering(room=0), Remembering()
-    task = task_of([Logging()], ListInput(), [full, other], clock, buffer_timeout_ms=20)
+    task = task_of([Logging()], ListInput(), [full, other], clock, timing=timing_of(clock, 5, 20))
     assert task.process_input() is InputStatus.MORE_AVAILABLE
     assert not task.is_output_available
     assert other.flushes == []
@@ -178,7 +178,7 @@ def test_one_full_output_blocks_and_the_others_are_flushed_when_their_time_is_ov
 def test_under_load_the_buffer_timeout_bounds_how_long_records_are_invisible():
     clock, out = Clock(), Remembering()
     source = ListInput(*((0, RowBatch([i])) for i in range(100)))
-    task = task_of([slow_map(clock, 5)], source, [out], clock, buffer_timeout_ms=20)
+    task = task_of([slow_map(clock, 5)], source, [out], clock, timing=timing_of(clock, 5, 20))
     flushed_at, count = [0.0], 0
     for _ in range(99):
         assert task.process_input() is InputStatus.MORE_AVAILABLE

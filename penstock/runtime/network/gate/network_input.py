@@ -6,14 +6,20 @@ is nothing to deserialize here.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
+from itertools import accumulate, chain
 from typing import TypeAlias
 
 from penstock.model.errors import EngineBug
-from penstock.runtime.checkpoint.input_checkpoints import BarrierHandler, InputCheckpoints
+from penstock.runtime.checkpoint.input_checkpoints import (
+    TOLD_TO_NOBODY,
+    BarrierHandler,
+    InputCheckpoints,
+    InputHooks,
+)
 from penstock.runtime.elements import (
     Batch,
     CancelCheckpointMarker,
@@ -66,18 +72,14 @@ class WakeListener:
 
 
 class NetworkInput:
-    """`index`: of the logical input. `records_in`: so far. Mailbox thread.
-
-    `first_channel`: number of its first one among all channels of the task. `checkpoints`: what takes the barriers; None:
-    the job has none.
-    """
+    """`index`: of the logical input. `records_in`: so far. Mailbox thread."""
 
     __slots__ = (
+        "_checkpoints",
+        "_first_channel",
         "_recovered",
         "_valve",
         "_waiting",
-        "checkpoints",
-        "first_channel",
         "gate",
         "index",
         "records_in",
@@ -87,11 +89,16 @@ class NetworkInput:
         self.index = index
         self.gate = gate
         self.records_in = 0
-        self.first_channel = 0
-        self.checkpoints: InputCheckpoints | None = None
+        self._first_channel = 0
+        self._checkpoints: InputCheckpoints | None = None
         self._recovered: deque[tuple[int, Element | _Later]] = deque()
         self._waiting: list[Element] = []
         self._valve = StatusWatermarkValve(gate.channels)
+
+    def hand_barriers_to(self, checkpoints: InputCheckpoints, first_channel: int) -> None:
+        """What takes the barriers. `first_channel`: number of its first one among all channels of the task."""
+        self._checkpoints = checkpoints
+        self._first_channel = first_channel
 
     @property
     def is_available(self) -> bool:
@@ -131,7 +138,7 @@ class NetworkInput:
         self.read_announcements()
         if self._waiting:
             return self._take_waiting()
-        if self.checkpoints is not None and (late := self.checkpoints.on_timer()):
+        if self._checkpoints is not None and (late := self._checkpoints.on_timer()):
             return late
         while self.gate.has_priority:
             polled = self.gate.poll()
@@ -145,7 +152,7 @@ class NetworkInput:
 
     def _overtakes(self, element: Element) -> bool:
         if isinstance(element, CheckpointBarrier):
-            is_late = self.checkpoints is not None and self.checkpoints.is_overtaking
+            is_late = self._checkpoints is not None and self._checkpoints.is_overtaking
             return element.is_unaligned or is_late
         return isinstance(element, CancelCheckpointMarker)
 
@@ -161,9 +168,9 @@ class NetworkInput:
     def read_announcements(self) -> None:
         """Barriers that stand in queues: the time that they may take there runs. What comes of it the next poll gives."""
         for place, barrier, sequence in self.gate.take_announced():
-            if self.checkpoints is not None:
-                channel = self.first_channel + place
-                self._waiting += self.checkpoints.on_announcement(barrier, channel, sequence)
+            if self._checkpoints is not None:
+                channel = self._first_channel + place
+                self._waiting += self._checkpoints.on_announcement(barrier, channel, sequence)
 
     def _take_waiting(self) -> Sequence[Element]:
         waiting, self._waiting = self._waiting, []
@@ -188,7 +195,7 @@ class NetworkInput:
         """What is left of that, in order, by channel of the task."""
         for channel, one in self._recovered:
             if isinstance(one, (RowBatch, ColumnBatch)):
-                yield self.first_channel + channel, one
+                yield self._first_channel + channel, one
 
     def _replay(self) -> Sequence[Element]:
         _, one = self._recovered.popleft()
@@ -212,16 +219,16 @@ class NetworkInput:
 
     def _accept_data(self, batch: Batch) -> Sequence[Element]:
         self.records_in += len(batch)
-        if self.checkpoints is not None and self.checkpoints.in_flight is not None:
-            channel = self.first_channel + self.gate.last_channel
-            self.checkpoints.in_flight.on_data(channel, batch)
+        if self._checkpoints is not None and self._checkpoints.in_flight is not None:
+            channel = self._first_channel + self.gate.last_channel
+            self._checkpoints.in_flight.on_data(channel, batch)
         return (batch,)
 
     def _accept_for_checkpoints(
         self, element: Element, sequence: int, place: int
     ) -> Sequence[Element]:
-        channel = self.first_channel + place
-        checkpoints = self.checkpoints
+        channel = self._first_channel + place
+        checkpoints = self._checkpoints
         if isinstance(element, EndOfPartition):
             return () if checkpoints is None else checkpoints.on_end_of_partition(channel)
         if checkpoints is not None and isinstance(element, CheckpointBarrier):
@@ -251,47 +258,56 @@ def network_inputs(
     return inputs
 
 
+class InputsAsOne:
+    """`InputChannels`: the channels of several inputs, numbered through in their order."""
+
+    def __init__(self, inputs: Sequence[NetworkInput]) -> None:
+        self._inputs = inputs
+        self.firsts = [0, *accumulate(one.gate.channels for one in inputs)]
+
+    @property
+    def count(self) -> int:
+        return self.firsts[-1]
+
+    def resume(self, channel: int) -> None:
+        owner, place = self.owner_of(channel)
+        owner.gate.resume(place)
+
+    def prioritize(self, channel: int, sequence: int) -> None:
+        owner, place = self.owner_of(channel)
+        owner.gate.prioritize(place, sequence)
+
+    def recovered(self) -> Iterable[tuple[int, Batch]]:
+        return chain.from_iterable(one.recovered for one in self._inputs)
+
+    def owner_of(self, channel: int) -> tuple[NetworkInput, int]:
+        """Whose channel it is, and which of that input's."""
+        index = bisect_right(self.firsts, channel) - 1
+        return self._inputs[index], channel - self.firsts[index]
+
+
 def take_barriers(
     inputs: Sequence[NetworkInput],
     handler_of: Callable[[int], BarrierHandler],
     now_ms: Callable[[], int],
     dumps: Dumps = plain_dumps,
+    hooks: InputHooks = TOLD_TO_NOBODY,
 ) -> InputCheckpoints:
     """From now on barriers of all these inputs go to one handler. `handler_of(channels)` makes it; `dumps`: for data in
     flight.
     """
-    first = 0
-    for one in inputs:
-        one.first_channel = first
-        first += one.gate.channels
-
-    def resume(channel: int) -> None:
-        owner = _owner_of(inputs, channel)
-        owner.gate.resume(channel - owner.first_channel)
-
-    def prioritize(channel: int, sequence: int) -> None:
-        owner = _owner_of(inputs, channel)
-        owner.gate.prioritize(channel - owner.first_channel, sequence)
-
-    checkpoints = InputCheckpoints(handler_of(first), now_ms, resume, dumps)
-    checkpoints.prioritize = prioritize
-    for one in inputs:
-        one.checkpoints = checkpoints
-    checkpoints.recovered = lambda: chain.from_iterable(one.recovered for one in inputs)
+    channels = InputsAsOne(inputs)
+    checkpoints = InputCheckpoints(handler_of(channels.count), now_ms, channels, hooks, dumps)
+    for one, first in zip(inputs, channels.firsts, strict=False):
+        one.hand_barriers_to(checkpoints, first)
     return checkpoints
 
 
 def place_of(inputs: Sequence[NetworkInput], channel: int) -> tuple[int, int]:
     """Index of the gate, and channel in it, of a channel of the task."""
-    owner = _owner_of(inputs, channel)
-    place, gate = channel - owner.first_channel, owner.gate
+    owner, place = InputsAsOne(inputs).owner_of(channel)
+    gate = owner.gate
     if isinstance(gate, UnionInputGate):
         member = gate.gate_of(place)
         return member.index, place - gate.offset(member.index)
     return gate.index, place
-
-
-def _owner_of(inputs: Sequence[NetworkInput], channel: int) -> NetworkInput:
-    return max(
-        (one for one in inputs if one.first_channel <= channel), key=lambda one: one.first_channel
-    )

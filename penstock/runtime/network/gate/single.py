@@ -201,8 +201,8 @@ class SingleInputGate:
         """Who is told that there is something to read."""
         return self._ready.listener
 
-    @listener.setter
-    def listener(self, listener: GateListener) -> None:
+    def report_to(self, listener: GateListener) -> None:
+        """From now on it is told. For the union that reads this gate."""
         self._ready.listener = listener
 
     # ------------------------------------------------------------------ reading: mailbox thread

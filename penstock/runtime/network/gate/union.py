@@ -47,7 +47,7 @@ class UnionInputGate:
             self._members.append(_Member(self, gate, self.channels))
             self.channels += gate.channels
         for member in self._members:
-            member.gate.listener = member
+            member.gate.report_to(member)
             if member.gate.is_available:
                 self.on_gate_available(member)
 

@@ -42,8 +42,8 @@ class PipelinedSubpartition:
     """`write`, `add`, `flush`, `finish` on the producer's thread; its view on the consumer's; `release` on any."""
 
     __slots__ = (
-        "_full", "_listener", "_lock", "_owner", "_pending", "_queue", "_sequence", "_timeoutable", "_view",
-        "index", "is_released", "output_state", "pool", "records", "sizes",
+        "_full", "_listener", "_lock", "_output_state", "_owner", "_pending", "_queue", "_sequence", "_timeoutable", "_view",
+        "index", "is_released", "pool", "records", "sizes",
     )  # fmt: skip
 
     def __init__(
@@ -55,6 +55,7 @@ class PipelinedSubpartition:
         frame_bytes: int,
         *,
         delivers_empty: bool = False,
+        output_state: OutputState | None = None,
     ) -> None:
         """`marks`: where this one puts its index; `delivers_empty`: the consumer has no buffers of its own
         and must learn of every frame, also of one whose rows have all gone before it was finished.
@@ -63,7 +64,7 @@ class PipelinedSubpartition:
         self.records = 0
         self.is_released = False
         self.sizes = RowSize(frame_bytes, MAX_ROWS_PER_FRAME)
-        self.output_state: OutputState | None = None
+        self._output_state = output_state
         self.pool: BufferAccount | None = None
         self._owner = owner
         self._full = marks.full
@@ -189,8 +190,8 @@ class PipelinedSubpartition:
             overtaken = queue.add_priority(event)
             self._watch_bound()
             sequence, is_first, is_news = self._sequence, queue.is_first_priority, queue.is_news
-        if self.output_state is not None and hasattr(event, "checkpoint_id"):
-            self.output_state.complete(event.checkpoint_id, self.index, overtaken)
+        if self._output_state is not None and hasattr(event, "checkpoint_id"):
+            self._output_state.complete(event.checkpoint_id, self.index, overtaken)
         if self._listener is not None:
             if is_first:
                 self._listener.notify_priority(sequence)
@@ -209,8 +210,8 @@ class PipelinedSubpartition:
             self._timeoutable = None
             before = self._queue.replace_by_priority(barrier, barrier.as_unaligned())
             sequence, is_first = self._sequence, self._queue.is_first_priority
-        if self.output_state is not None:
-            self.output_state.complete(checkpoint_id, self.index, before)
+        if self._output_state is not None:
+            self._output_state.complete(checkpoint_id, self.index, before)
         if is_first and self._listener is not None:
             self._listener.notify_priority(sequence)
 
@@ -224,8 +225,8 @@ class PipelinedSubpartition:
         self._fail_in_flight(barrier, cause)
 
     def _fail_in_flight(self, barrier: Any, cause: str) -> None:
-        if barrier is not None and self.output_state is not None:
-            self.output_state.fail(barrier.checkpoint_id, self.index, cause)
+        if barrier is not None and self._output_state is not None:
+            self._output_state.fail(barrier.checkpoint_id, self.index, cause)
 
     # -------------------------------------------------------------- consumer's side
 
@@ -271,8 +272,8 @@ class PipelinedSubpartition:
             return None
         if type(taken) is list:
             polled.element = concat(taken)
-        elif through is not None and self.output_state is not None:
-            self.output_state.complete(through.checkpoint_id, self.index, ())
+        elif through is not None and self._output_state is not None:
+            self._output_state.complete(through.checkpoint_id, self.index, ())
         return polled
 
     def is_available(self, *, has_credit: bool) -> bool:

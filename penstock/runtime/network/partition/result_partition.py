@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
@@ -28,7 +29,13 @@ from penstock.runtime.network.partition.blocking import BlockingFormat, BoundedB
 from penstock.runtime.network.partition.bounded_data import BoundedData
 from penstock.runtime.network.partition.pipelined import PipelinedSubpartition
 from penstock.runtime.network.partition.release import ReleaseOnConsumption
-from penstock.runtime.network.partition.subpartition import FrameView, Lock, Marks, Subpartition
+from penstock.runtime.network.partition.subpartition import (
+    FrameView,
+    Lock,
+    Marks,
+    OutputState,
+    Subpartition,
+)
 from penstock.runtime.network.subpartition_view import ViewListener
 
 MakeLock = Callable[[], Lock]
@@ -55,38 +62,51 @@ class MakePool(Protocol):
     ) -> LocalBufferPool: ...
 
 
-class ResultPartition:
-    """`setup`, then written by one thread until `finish`; `close` when the task ends, however it ends.
+def _wake_nobody() -> None:
+    """Nobody waits: who writes to a file never does."""
 
-    `may_be_overtaken`: its data, by barriers; False: they keep their turn on this edge. `tell_read_whole`: called on any thread
-    when no record is on its way any more.
+
+@dataclass(frozen=True, slots=True)
+class PartitionHooks:
+    """What a partition has of its task. The calls may come on any thread.
+
+    `wake_producer`: there is room again. `tell_read_whole`: no record is on its way any more. `output_state`: takes what barriers
+    overtake; None: they overtake nothing. `may_be_overtaken`: its data, by barriers; False: they keep their turn on this edge.
+    `producer`: the operator whose output it is, for what cannot be encoded.
     """
+
+    wake_producer: Callable[[], None] = _wake_nobody
+    tell_read_whole: Callable[[], None] = _wake_nobody
+    output_state: OutputState | None = None
+    may_be_overtaken: bool = True
+    producer: ChainedOperator | None = None
+
+
+class ResultPartition:
+    """`setup`, then written by one thread until `finish`; `close` when the task ends, however it ends."""
 
     def __init__(
         self,
         partition_id: ResultPartitionId,
         result_type: ResultPartitionType,
-        producer_wake: Callable[[], None],
+        hooks: PartitionHooks,
         lock: Lock,
     ) -> None:
         self.partition_id = partition_id
         self.result_type = result_type
+        self.hooks = hooks
         self.subpartitions: Sequence[Subpartition] = ()
-        self.producer: ChainedOperator | None = None
         self.failure: str | None = None
         self.marks = Marks()
         self.is_finished = False
         self.is_released = False
-        self.may_be_overtaken = True
         self.remote_bytes_out = 0
-        self._producer_wake = producer_wake
         self._lock = lock
         self._manager: PartitionManager | None = None
         self._pool: LocalBufferPool | None = None
         self._users: ReleaseOnConsumption | None = None
         self._has_ended_data = False
         self._readers_at_end: set[int] = set()
-        self.tell_read_whole: Callable[[], None] = _wake_nobody
 
     def setup(self, manager: PartitionManager, make_pool: MakePool | None = None) -> None:
         """Get buffers, then become known to consumers. `make_pool` None: without a bound by memory.
@@ -99,7 +119,7 @@ class ResultPartition:
         if not self.result_type.is_released_by_scheduler:
             self._users = ReleaseOnConsumption(len(self.subpartitions))
         if make_pool is not None:
-            self._pool = make_pool(self._producer_wake, self._resize)
+            self._pool = make_pool(self.hooks.wake_producer, self._resize)
             for subpartition in self.subpartitions:
                 subpartition.use_pool(self._pool)
         manager.register(self)
@@ -131,7 +151,7 @@ class ResultPartition:
         """To every consumer, behind all that was written before, or ahead of that. Raises: EngineBug: it is finished."""
         if self.is_finished:
             raise EngineBug(f"partition {self.partition_id} is finished, but {event!r} is written")
-        if isinstance(event, CheckpointBarrier) and not self.may_be_overtaken:
+        if isinstance(event, CheckpointBarrier) and not self.hooks.may_be_overtaken:
             event = event.as_forced_aligned()
         for subpartition in self.subpartitions:
             subpartition.add(event)
@@ -192,7 +212,7 @@ class ResultPartition:
             self._readers_at_end.add(index)
             is_last = len(self._readers_at_end) == len(self.subpartitions)
         if is_news and is_last:
-            self.tell_read_whole()
+            self.hooks.tell_read_whole()
 
     def on_consumed(self, index: int) -> None:
         """A consumer has let go; the last user releases the partition. From subpartitions."""
@@ -207,7 +227,7 @@ class ResultPartition:
     def on_room(self, index: int) -> None:
         """A full subpartition can take more. From subpartitions."""
         if not self.marks.full:
-            self._producer_wake()
+            self.hooks.wake_producer()
 
     # ------------------------------------------------------------------ the end
 
@@ -247,7 +267,7 @@ def pipelined_partition(
     partition_id: ResultPartitionId,
     subpartitions: int,
     frame_bytes: int,
-    producer_wake: Callable[[], None],
+    hooks: PartitionHooks,
     make_lock: MakeLock = NO_LOCK,
     result_type: ResultPartitionType = ResultPartitionType.PIPELINED_BOUNDED,
     *,
@@ -259,7 +279,7 @@ def pipelined_partition(
     the partition; the default is for one thread only. delivers_empty: consumers have no buffers of their own, and
     got one for each frame that they heard of.
     """
-    partition = ResultPartition(partition_id, result_type, producer_wake, make_lock())
+    partition = ResultPartition(partition_id, result_type, hooks, make_lock())
     partition.subpartitions = [
         PipelinedSubpartition(
             index,
@@ -268,6 +288,7 @@ def pipelined_partition(
             make_lock(),
             frame_bytes,
             delivers_empty=delivers_empty,
+            output_state=hooks.output_state,
         )
         for index in range(subpartitions)
     ]
@@ -281,12 +302,13 @@ def blocking_partition(
     blocking_format: BlockingFormat,
     make_lock: MakeLock = NO_LOCK,
     result_type: ResultPartitionType = ResultPartitionType.BLOCKING,
+    hooks: PartitionHooks | None = None,
 ) -> ResultPartition:
     """A partition in files that is read when it is complete, any number of times.
 
     Args: make_data: called once for each subpartition. Raises: ResultWriteError: a file cannot be made.
     """
-    partition = ResultPartition(partition_id, result_type, _wake_nobody, make_lock())
+    partition = ResultPartition(partition_id, result_type, hooks or PartitionHooks(), make_lock())
     made: list[BoundedBlockingSubpartition] = []
     partition.subpartitions = made
     try:
@@ -299,10 +321,6 @@ def blocking_partition(
         partition.release()
         raise
     return partition
-
-
-def _wake_nobody() -> None:
-    """Nobody waits for a consumer: who writes to a file never does."""
 
 
 def pool_of(

@@ -5,6 +5,7 @@ import pickle
 from penstock.model.checkpoints import CheckpointOptions
 from penstock.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
 from penstock.runtime.checkpoint.in_flight import replayed
+from penstock.runtime.checkpoint.input_checkpoints import InputHooks
 from penstock.runtime.elements import (
     CheckpointBarrier,
     RowBatch,
@@ -41,9 +42,8 @@ class Reader:
             inputs,
             lambda channels: SingleBarrierHandler(channels, Alignment.ALTERNATING),
             lambda: self.now_ms,
+            hooks=InputHooks(on_in_flight=self.on_in_flight, on_timer_set=self.timers.append),
         )
-        self.taken.on_in_flight = self.on_in_flight
-        self.taken.on_timer_set = self.timers.append
 
     def on_in_flight(self, checkpoint_id, channels) -> None:
         self.in_flight[checkpoint_id] = {

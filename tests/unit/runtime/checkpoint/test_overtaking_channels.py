@@ -30,9 +30,9 @@ from tests.unit.runtime.partition.tools import Checkpoints, pipelined
 
 
 def test_a_barrier_that_becomes_late_on_the_way_overtakes_at_both_ends():
-    partition = pipelined()
+    kept = Checkpoints()
+    partition = pipelined(output_state=kept)
     (sending,) = partition.subpartitions
-    sending.output_state = kept = Checkpoints()
     gate = gate_of(1, context_of(Host(), buffers_per_channel=2, floating_per_gate=1))
     gate.update_channel(0, descriptor(0, THERE), 0)
     gate.request_partitions()
@@ -53,9 +53,9 @@ def test_a_barrier_that_becomes_late_on_the_way_overtakes_at_both_ends():
 
 
 def test_one_that_has_left_its_producer_is_late_at_its_consumer_only():
-    partition = pipelined()
+    kept = Checkpoints()
+    partition = pipelined(output_state=kept)
     (sending,) = partition.subpartitions
-    sending.output_state = kept = Checkpoints()
     gate = gate_of(1, context_of(Host()))
     gate.update_channel(0, descriptor(0, THERE), 0)
     gate.request_partitions()
@@ -75,9 +75,9 @@ def test_one_that_has_left_its_producer_is_late_at_its_consumer_only():
 
 
 def test_a_local_reader_takes_it_ahead_of_what_its_producer_holds():
-    partition = pipelined()
+    kept = Checkpoints()
+    partition = pipelined(output_state=kept)
     (sending,) = partition.subpartitions
-    sending.output_state = kept = Checkpoints()
     host = Host()
     host.views[result_id(0)] = partition
     gate = gate_of(1, context_of(host))
@@ -106,10 +106,9 @@ def test_a_local_reader_takes_it_ahead_of_what_its_producer_holds():
     ],
 )
 def test_on_an_edge_that_keeps_its_turns_a_barrier_aligns_and_goes_on_as_it_was(options, goes_on):
-    partition = pipelined()
-    partition.may_be_overtaken = False
+    kept = Checkpoints()
+    partition = pipelined(output_state=kept, may_be_overtaken=False)
     (sending,) = partition.subpartitions
-    sending.output_state = kept = Checkpoints()
     gate = gate_of(2, context_of(Host()))
     for place in range(2):
         gate.update_channel(place, descriptor(place, THERE), 0)
@@ -118,8 +117,7 @@ def test_on_an_edge_that_keeps_its_turns_a_barrier_aligns_and_goes_on_as_it_was(
     partition.broadcast_event(CheckpointBarrier(1, 0, options))
     sending.add_frame(rows(2), is_finished=True)
     OvertakenRemote(partition, 0, gate, 0)
-    other = pipelined(index=1)
-    other.may_be_overtaken = False
+    other = pipelined(index=1, may_be_overtaken=False)
     remote = OvertakenRemote(other, 0, gate, 1)
     reader = Reader(input_of(gate))
     sending.time_out_barrier(1)

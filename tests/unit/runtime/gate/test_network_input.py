@@ -8,6 +8,7 @@ from penstock.model.checkpoints import CheckpointOptions
 from penstock.model.errors import EngineBug
 from penstock.runtime.checkpoint.barrier_handler import Alignment, SingleBarrierHandler
 from penstock.runtime.checkpoint.in_flight import replayed
+from penstock.runtime.checkpoint.input_checkpoints import InputHooks
 from penstock.runtime.elements import (
     IDLE,
     CheckpointBarrier,
@@ -72,11 +73,13 @@ def test_what_cannot_come_is_a_bug():
 def test_what_was_restored_is_in_flight_still_when_another_input_has_its_barrier():
     barrier = CheckpointBarrier(7, 0, CheckpointOptions(is_unaligned=True))
     first, second = input_of(local_gate([barrier])), input_of(local_gate([barrier]))
-    taken = take_barriers(
-        [first, second], lambda channels: SingleBarrierHandler(channels, Alignment.UNALIGNED), int
-    )
     kept = []
-    taken.on_in_flight = lambda checkpoint_id, channels: kept.append((checkpoint_id, channels))
+    take_barriers(
+        [first, second],
+        lambda channels: SingleBarrierHandler(channels, Alignment.UNALIGNED),
+        int,
+        hooks=InputHooks(on_in_flight=lambda *told: kept.append(told)),
+    )
     first.recover(0, 0, [RowBatch([1, 2]), RowBatch([3]), RowBatch([4])])
     assert polled_once(first) == [1, 2]
     assert polled_once(second) == [barrier]  # the snapshot is taken here
@@ -85,8 +88,8 @@ def test_what_was_restored_is_in_flight_still_when_another_input_has_its_barrier
     assert polled_once(first) == []
     ((checkpoint_id, channels),) = kept
     assert checkpoint_id == 7
-    assert list(channels) == [first.first_channel]
-    found = replayed(channels[first.first_channel], pickle.loads)
+    assert list(channels) == [0]
+    found = replayed(channels[0], pickle.loads)
     assert [batch.values for batch in found] == [[3], [4]]
 
 

@@ -13,7 +13,7 @@ from penstock.runtime.elements import (
     Watermark,
 )
 from penstock.runtime.network.partition.pipelined import MAX_QUEUED, MAX_ROWS_PER_FRAME
-from penstock.runtime.network.partition.result_partition import pipelined_partition
+from penstock.runtime.network.partition.result_partition import PartitionHooks, pipelined_partition
 from penstock.runtime.network.partition.subpartition import REFUSED
 from penstock.runtime.network.subpartition_view import NextType
 from tests.unit.runtime.partition.tools import (
@@ -30,8 +30,8 @@ from tests.unit.runtime.tasks import values_of
 class Queue:
     """A subpartition with its consumer. `shown`: of each poll what came, and its neighbours."""
 
-    def __init__(self, frame_bytes=1 << 20, *, has_reader=True) -> None:
-        self.partition = pipelined(frame_bytes=frame_bytes)
+    def __init__(self, frame_bytes=1 << 20, *, has_reader=True, checkpoints=None) -> None:
+        self.partition = pipelined(frame_bytes=frame_bytes, output_state=checkpoints)
         self.sub = self.partition.subpartitions[0]
         self.listener = Listener()
         self.view = self.partition.create_view(0, self.listener) if has_reader else None
@@ -233,7 +233,9 @@ def test_a_frame_that_was_read_before_it_was_finished_is_passed_over():
 
 
 def test_a_consumer_without_buffers_of_its_own_learns_of_every_frame():
-    part = pipelined_partition(result_partition_id(), 1, 1 << 20, lambda: None, delivers_empty=True)
+    part = pipelined_partition(
+        result_partition_id(), 1, 1 << 20, PartitionHooks(), delivers_empty=True
+    )
     sub, view = part.subpartitions[0], part.create_view(0, Listener())
     sub.add_frame(RowBatch([1]), is_finished=False)
     assert view.poll().element.values == [1]
@@ -307,8 +309,8 @@ def test_what_is_not_blocked_cannot_be_resumed():
 
 
 def test_an_element_with_priority_overtakes_data_and_hands_it_over():
-    queue, checkpoints = Queue(), Checkpoints()
-    queue.sub.output_state = checkpoints
+    checkpoints = Checkpoints()
+    queue = Queue(checkpoints=checkpoints)
     queue.finished("A")
     queue.unfinished("B")
     barrier = Barrier(7, has_priority=True)
@@ -332,8 +334,8 @@ def test_of_several_with_priority_only_the_first_is_told():
 
 
 def test_an_aligned_barrier_that_times_out_overtakes_what_is_before_it():
-    queue, checkpoints = Queue(), Checkpoints()
-    queue.sub.output_state = checkpoints
+    checkpoints = Checkpoints()
+    queue = Queue(checkpoints=checkpoints)
     queue.finished("A")
     queue.sub.add(Watermark(1))
     queue.sub.add(Barrier(3, is_timeoutable=True))
@@ -350,8 +352,8 @@ def test_an_aligned_barrier_that_times_out_overtakes_what_is_before_it():
 
 
 def test_an_aligned_barrier_that_goes_in_its_turn_overtakes_nothing():
-    queue, checkpoints = Queue(), Checkpoints()
-    queue.sub.output_state = checkpoints
+    checkpoints = Checkpoints()
+    queue = Queue(checkpoints=checkpoints)
     queue.finished("A")
     queue.sub.add(Barrier(3, is_timeoutable=True))
     drained(queue.view)
@@ -361,8 +363,8 @@ def test_an_aligned_barrier_that_goes_in_its_turn_overtakes_nothing():
 
 
 def test_a_barrier_that_is_aborted_replaced_or_released_fails_its_in_flight_data():
-    queue, checkpoints = Queue(), Checkpoints()
-    queue.sub.output_state = checkpoints
+    checkpoints = Checkpoints()
+    queue = Queue(checkpoints=checkpoints)
     queue.sub.add(Barrier(1, is_timeoutable=True))
     queue.sub.abort_checkpoint(9, "of another")
     queue.sub.abort_checkpoint(1, "declined")

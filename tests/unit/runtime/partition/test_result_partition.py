@@ -153,8 +153,8 @@ def test_one_that_was_never_set_up_can_be_released():
 
 
 def test_it_is_read_whole_when_every_consumer_has_said_so():
-    part, told = pipelined(2), []
-    part.tell_read_whole = lambda: told.append(part.is_read_whole)
+    told = []
+    part = pipelined(2, tell_read_whole=lambda: told.append(part.is_read_whole))
     views = [part.create_view(index, Listener()) for index in range(2)]
     views[1].acknowledge_all_records()
     views[1].acknowledge_all_records()

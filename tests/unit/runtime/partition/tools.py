@@ -10,7 +10,11 @@ from penstock.model.ids import (
     ResultPartitionId,
     VertexId,
 )
-from penstock.runtime.network.partition.result_partition import ResultPartition, pipelined_partition
+from penstock.runtime.network.partition.result_partition import (
+    PartitionHooks,
+    ResultPartition,
+    pipelined_partition,
+)
 
 
 class Listener:
@@ -80,8 +84,11 @@ def result_partition_id(index: int = 0) -> ResultPartitionId:
     return ResultPartitionId(PartitionId(DataSetId("d"), index), attempt)
 
 
-def pipelined(subpartitions=1, frame_bytes=1 << 20, wake=lambda: None, index=0) -> ResultPartition:
-    return pipelined_partition(result_partition_id(index), subpartitions, frame_bytes, wake)
+def pipelined(
+    subpartitions=1, frame_bytes=1 << 20, wake=lambda: None, index=0, **hooks
+) -> ResultPartition:
+    told = PartitionHooks(wake, **hooks)
+    return pipelined_partition(result_partition_id(index), subpartitions, frame_bytes, told)
 
 
 def drained(view) -> list:

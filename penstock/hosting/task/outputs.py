@@ -1,0 +1,132 @@
+"""What leaves a task: result partitions, and the writers in front of them.
+
+Runs on the mailbox thread of the task. Source: Flink Task.setupPartitionsAndGates, RecordWriterBuilder.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Mapping
+
+from penstock.hosting.shipping.pickling import dumps_records, loads_records
+from penstock.hosting.task.barriers import (
+    OutputBarriers,
+)
+from penstock.hosting.task.driver_writer import DriverWriter
+from penstock.hosting.task.ports import TaskAttempt
+from penstock.model.deployment import (
+    PartitionDeployment,
+)
+from penstock.model.errors import EngineBug
+from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
+from penstock.model.ids import DataSetId, ResultPartitionId
+from penstock.runtime.network.partition.blocking import BlockingFormat
+from penstock.runtime.network.partition.result_partition import (
+    PartitionHooks,
+    ResultPartition,
+    blocking_partition,
+    pipelined_partition,
+)
+from penstock.runtime.network.partitioner import Partitioner, make_partitioner
+from penstock.runtime.task.outputs import OutputWriter
+from penstock.runtime.task.writers import PartitionWriter
+
+
+def result_partitions(
+    attempt: TaskAttempt, barriers: OutputBarriers
+) -> dict[DataSetId, ResultPartition]:
+    """All or none: those before one that cannot be made are released."""
+    made: dict[DataSetId, ResultPartition] = {}
+    try:
+        for part in attempt.deployment.partitions:
+            edge = part.partition_id.data_set_id
+            made[edge] = _result_partition(attempt, part, barriers.hooks_of(edge))
+    except BaseException:
+        for partition in made.values():
+            partition.release()
+        raise
+    return made
+
+
+def _result_partition(
+    attempt: TaskAttempt, part: PartitionDeployment, hooks: PartitionHooks
+) -> ResultPartition:
+    host = attempt.host
+    partition_id = ResultPartitionId(part.partition_id, attempt.deployment.attempt_id)
+    frame_bytes = host.task_settings.frame_bytes
+    if not part.result_type.is_released_by_scheduler:
+        return pipelined_partition(
+            partition_id,
+            part.subpartitions,
+            frame_bytes,
+            hooks,
+            threading.Lock,
+            part.result_type,
+            delivers_empty=host.task_settings.network.buffers_per_channel == 0,
+        )
+    blocking = host.task_settings.blocking
+    return blocking_partition(
+        partition_id,
+        part.subpartitions,
+        lambda: blocking.make_data(host.io_directories.new_path()),
+        BlockingFormat(
+            dumps_records,
+            loads_records,
+            frame_bytes,
+            blocking.buffer_bytes,
+            blocking.make_compressor(),
+        ),
+        threading.Lock,
+        part.result_type,
+        hooks,
+    )
+
+
+def writer_of(
+    attempt: TaskAttempt,
+    spec: ChainSpec,
+    output: ChainOutput,
+    partitions: Mapping[DataSetId, ResultPartition],
+) -> OutputWriter:
+    producer = spec.operators[output.operator_index]
+    if output.data_set_id is None:
+        return _driver_writer(attempt, output, producer)
+    (part,) = [
+        part
+        for part in attempt.deployment.partitions
+        if part.partition_id.data_set_id == output.data_set_id
+    ]
+    partitioner = _partitioner(attempt, output, part)
+    return PartitionWriter(
+        partitions[output.data_set_id],
+        partitioner,
+        output.element_type,
+        producer,
+        dumps_records,
+        attempt,
+        random.randrange,
+    )
+
+
+def _partitioner(
+    attempt: TaskAttempt, output: ChainOutput, part: PartitionDeployment
+) -> Partitioner:
+    return make_partitioner(
+        output.partitioning,
+        part.subpartitions,
+        attempt.attempt_id.subtask,
+        part.consumer_max_parallelism,
+        random.randrange(max(1, part.subpartitions)),
+    )
+
+
+def _driver_writer(
+    attempt: TaskAttempt, output: ChainOutput, producer: ChainedOperator
+) -> DriverWriter:
+    stream = output.driver_stream
+    if stream is None:
+        raise EngineBug(f"{attempt.deployment.vertex_name}: an output leads nowhere")
+    return DriverWriter(
+        stream, attempt.attempt_id, output.element_type, attempt.host.send, producer
+    )

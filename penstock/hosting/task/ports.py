@@ -1,0 +1,102 @@
+"""What the parts of a task know of its thread, and what that knows of its TaskManager: ports, so that none of them knows the others.
+
+TaskManager  <-  TaskHost  -  thread  -  TaskAttempt  ->  builder, checkpoints, restore, source
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from penstock.hosting.network.data_plane import DataPlane
+from penstock.hosting.task_services.io_directories import IoDirectories
+from penstock.hosting.task_services.local_copies import LocalCopies
+from penstock.hosting.task_services.producer_questions import ProducerQuestions
+from penstock.hosting.task_services.snapshot_writers import SnapshotWriters
+from penstock.hosting.task_services.state_backends import StateBackends
+from penstock.hosting.task_settings import TaskSettings
+from penstock.model.deployment import ShuffleDescriptor, TaskDeployment
+from penstock.model.ids import AttemptId
+from penstock.model.states import ExecutionState
+from penstock.runtime.elements import CheckpointBarrier
+from penstock.runtime.interruption import OperatorCalls
+from penstock.runtime.task.mailbox import MIN_PRIORITY
+from penstock.runtime.task.mailbox_processor import MailboxProcessor
+from penstock.runtime.task.stream_task import StreamTask
+
+
+class TaskHost(Protocol):
+    """The TaskManager as its tasks see it. `send` may be called from any thread."""
+
+    data_plane: DataPlane
+    io_directories: IoDirectories
+    task_settings: TaskSettings
+    host_name: str
+    questions: ProducerQuestions
+    snapshot_writers: SnapshotWriters
+    state_backends: StateBackends
+    local_copies: LocalCopies
+
+    def send(self, message: object) -> None: ...
+    def task_ended(self, task: TaskAttempt) -> None: ...
+
+
+class Built(Protocol):
+    """A task that is built, on its mailbox thread."""
+
+    task: StreamTask
+
+    def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None: ...
+    def read_announcements(self) -> None: ...
+    def time_out_barriers(self, checkpoint_id: int) -> None: ...
+    def forget_barriers(self, checkpoint_id: int) -> None: ...
+    def connect(self, descriptors: Iterable[ShuffleDescriptor]) -> None: ...
+    def add_splits(self, splits: Sequence[Any]) -> None: ...
+    def no_more_splits(self) -> None: ...
+    def allow_watermark(self, watermark_ms: int) -> None: ...
+
+
+class TaskAttempt(OperatorCalls, Protocol):
+    """The thread of one attempt. Methods may be called from any thread, but for `check_...` and `report_committable`."""
+
+    deployment: TaskDeployment
+    attempt_id: AttemptId
+    host: TaskHost
+    head_uid: str
+    processor: MailboxProcessor
+    progress: int
+    """Turns so far."""
+
+    @property
+    def state(self) -> ExecutionState: ...
+    @property
+    def backpressured_ms(self) -> int: ...
+    def cancel(self) -> bool: ...
+    def fail(self, error: BaseException) -> bool:
+        """Something outside the thread went wrong for this task."""
+
+    def wake(self) -> None:
+        """It looks whether what it waits for is there."""
+
+    def mail(
+        self,
+        action: Callable[[], None],
+        description: str = "a mail to the task",
+        priority: int = MIN_PRIORITY,
+    ) -> None: ...
+    def mail_to_built(
+        self,
+        action: Callable[[Built], None],
+        description: str = "a mail to the task",
+        priority: int = MIN_PRIORITY,
+    ) -> None: ...
+    def mail_to_operator(
+        self, operator: str, priority: int, action: Callable[[], None]
+    ) -> None: ...
+    def check_goes_on(self) -> None:
+        """Raises: CancelSignal: the task was cancelled or failed from outside."""
+
+    def check_is_mine(self) -> None:
+        """Raises: UserError: another thread than the task's own touches what is the task's."""
+
+    def report_committable(self, node_id: int, payload: object) -> None: ...
