@@ -15,18 +15,6 @@ DECLARED = "penstock.datastream.data_stream"
 """The folder whose modules may know each other: what a method of one stream class gives is a stream of another one."""
 TEMPORARY = {
     frozenset(
-        f"penstock.hosting.task.{name}"
-        for name in (
-            "barriers",
-            "builder",
-            "checkpoints",
-            "metrics",
-            "restore",
-            "source_of_task",
-            "thread",
-        )
-    ),
-    frozenset(
         f"penstock.runtime.network.gate.{name}"
         for name in ("channel", "local_channel", "ports", "ready_queue", "remote_channel", "single")
     ),

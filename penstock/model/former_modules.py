@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 _CLASSES: Final[Mapping[tuple[str, str], str]] = {
+    ("penstock.machines.cluster_shape", "counted"): "penstock.model.counted",
     (
         "penstock.datastream.connectors.rabbitmq.channel_thread",
         "_parameters",
@@ -297,6 +298,18 @@ _MODULES: Final[Mapping[str, str]] = {
 
 
 _RENAMED: Final[Mapping[tuple[str, str], str]] = {
+    ("penstock.datastream.connectors.elasticsearch_bulk", "Backoff"): "BulkBackoff",
+    (
+        "penstock.datastream.connectors.hybrid_enumerator",
+        "_InnerContext",
+    ): "_InnerEnumeratorContext",
+    ("penstock.datastream.connectors.hybrid_reader", "_InnerContext"): "_InnerReaderContext",
+    ("penstock.datastream.connectors.rabbitmq.consumer", "Place"): "QueuePlace",
+    ("penstock.datastream.connectors.sql_tables", "Database"): "SqlDatabase",
+    ("penstock.datastream.connectors.sql_values", "_Unpickler"): "_SqlUnpickler",
+    ("penstock.datastream.program", "Endpoint"): "ProgramEndpoint",
+    ("penstock.runtime.operators.window_join", "CoGroupFunction"): "CoGroupWindowFunction",
+    ("penstock.runtime.operators.window_join", "JoinFunction"): "JoinWindowFunction",
     ("penstock.datastream.connectors.kafka.client", "Cluster"): "KafkaCluster",
     ("penstock.datastream.connectors.kafka.enumerator", "Subscription"): "KafkaSubscription",
     ("penstock.datastream.connectors.kafka.enumerator", "Topics"): "KafkaTopics",

@@ -18,7 +18,7 @@ from penstock.runtime.elements import MAX_WATERMARK, ColumnBatch
 from penstock.runtime.keys import KeySelection, channel_of
 from penstock.runtime.operators import (
     AggregateKind,
-    CoGroupFunction,
+    CoGroupWindowFunction,
     ColumnWindowOperator,
     Interval,
     IntervalJoinOperator,
@@ -118,7 +118,7 @@ def window(assigner, contents, engine=window_operator, lateness=0):
 
 
 def window_join(assigner):
-    function = CoGroupFunction(UserFunction(sides))
+    function = CoGroupWindowFunction(UserFunction(sides))
     return window_join_operator(
         side_keys=BOTH,
         assigner=assigner,

@@ -13,7 +13,7 @@ from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from penstock.common.types import Row
 from penstock.datastream.building import adapters as adapt
 from penstock.datastream.building.environment_port import EnvironmentPort
-from penstock.datastream.building.program import Endpoint, Program, Upstream
+from penstock.datastream.building.program import Program, ProgramEndpoint, Upstream
 from penstock.model.errors import GraphError
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy, StreamExchangeMode
 from penstock.model.graph.stream_graph import StreamNode
@@ -103,7 +103,7 @@ class StreamPlumbing:
         return self.add_operator(name, operator, output_type, parallelism=self.parallelism)
 
     def add_sink(
-        self, name: str, operator: Operator, endpoint: Endpoint | None = None, **fields: Any
+        self, name: str, operator: Operator, endpoint: ProgramEndpoint | None = None, **fields: Any
     ) -> StreamNode:
         node = self.program.add_sink(name, operator, self.upstreams, **fields)
         if endpoint is not None:

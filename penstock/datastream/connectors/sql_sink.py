@@ -26,7 +26,7 @@ from penstock.datastream.connectors.base import (
     WriterContext,
 )
 from penstock.datastream.connectors.sql.engine import is_transient
-from penstock.datastream.connectors.sql.tables import Database, Origin, Target, Transaction
+from penstock.datastream.connectors.sql.tables import Origin, SqlDatabase, Target, Transaction
 from penstock.datastream.connectors.sql.values import SqlRow, dumps_rows, row_maker
 from penstock.datastream.connectors.staging_sink import StagingSink
 from penstock.model.errors import ConfigurationError, ExternalError
@@ -159,7 +159,7 @@ class SqlSink(StagingSink):
             return self
 
     def validate(self) -> None:
-        Database(self._settings.target, "SqlSink on the driver").check()
+        SqlDatabase(self._settings.target, "SqlSink on the driver").check()
 
     @property
     def is_exactly_once(self) -> bool:
@@ -181,7 +181,7 @@ class _SqlWriter(ABC):
     def __init__(self, settings: _SqlSettings, context: WriterContext) -> None:
         self._settings = settings
         where = f"SqlSink, subtask {context.subtask} of {context.parallelism}"
-        self._database = Database(settings.target, where)
+        self._database = SqlDatabase(settings.target, where)
         self._columns = _columns(settings.target, context.input_type)
         self._make = row_maker(self._columns)
         self._rows: list[SqlRow] = []
@@ -282,7 +282,7 @@ class _SqlCommitter(Committer):
 
     def __init__(self, settings: _SqlSettings) -> None:
         self._settings = settings
-        self._database: Database | None = None
+        self._database: SqlDatabase | None = None
         self._failures = 0
 
     def commit(self, committables: Sequence[object]) -> Sequence[object] | None:
@@ -302,9 +302,9 @@ class _SqlCommitter(Committer):
     def abort(self, job_prefix: str) -> None:
         self._opened().drop_unsealed(job_prefix, self._settings.token)
 
-    def _opened(self) -> Database:
+    def _opened(self) -> SqlDatabase:
         if self._database is None:
-            self._database = Database(self._settings.target, "SqlSink's committer")
+            self._database = SqlDatabase(self._settings.target, "SqlSink's committer")
         return self._database
 
 

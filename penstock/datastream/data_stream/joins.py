@@ -76,8 +76,8 @@ class CoGroupedStreams:
         """The key of the first stream's records: a callable, a KeySelector or a column."""
         return Where(self, key_selector, key_type)
 
-    def _window_function(self, function: Any) -> ops.CoGroupFunction:
-        return ops.CoGroupFunction(adapt.co_group_function(function, CoGroupFunction))
+    def _window_function(self, function: Any) -> ops.CoGroupWindowFunction:
+        return ops.CoGroupWindowFunction(adapt.co_group_function(function, CoGroupFunction))
 
     def _keyed(
         self, selectors: tuple[Any, Any], key_type: TypeInformation | None
@@ -89,10 +89,10 @@ class CoGroupedStreams:
 class JoinedStreams(CoGroupedStreams):
     """Made by `stream.join(other)`: an inner join of each key and window."""
 
-    def _window_function(self, function: Any) -> ops.CoGroupFunction:
+    def _window_function(self, function: Any) -> ops.CoGroupWindowFunction:
         if isinstance(function, FlatJoinFunction):
-            return ops.JoinFunction(UserFunction(function.join, function), is_flat=True)
-        return ops.JoinFunction(adapt.join_function(function, JoinFunction))
+            return ops.JoinWindowFunction(UserFunction(function.join, function), is_flat=True)
+        return ops.JoinWindowFunction(adapt.join_function(function, JoinFunction))
 
 
 class Where:

@@ -56,8 +56,8 @@ from penstock.runtime.operators.windowed.functions import (
     WindowContext,
 )
 from penstock.runtime.operators.windowed.join import (
-    CoGroupFunction,
-    JoinFunction,
+    CoGroupWindowFunction,
+    JoinWindowFunction,
     TaggedUnion,
 )
 from penstock.runtime.operators.windowed.window_operator import (
@@ -72,7 +72,7 @@ __all__ = [
     "AsyncWaitOperator",
     "BroadcastProcessOperator",
     "CoFlatMapOperator",
-    "CoGroupFunction",
+    "CoGroupWindowFunction",
     "CoMapOperator",
     "CoProcessOperator",
     "CollectOperator",
@@ -84,7 +84,7 @@ __all__ = [
     "FunctionOperator",
     "Interval",
     "IntervalJoinOperator",
-    "JoinFunction",
+    "JoinWindowFunction",
     "KeyedAggregateOperator",
     "KeyedBroadcastProcessOperator",
     "KeyedCoFlatMapOperator",

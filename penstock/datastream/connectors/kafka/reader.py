@@ -49,7 +49,9 @@ class KafkaReaderSettings:
 
     @property
     def commits_on_checkpoint(self) -> bool:
-        return GROUP_ID in self.properties and flag_of(self.properties, COMMIT_ON_CHECKPOINT, True)
+        return GROUP_ID in self.properties and flag_of(
+            self.properties, COMMIT_ON_CHECKPOINT, default=True
+        )
 
 
 class KafkaReader(CommittingReader):

@@ -204,9 +204,11 @@ def _check_group(settings: KafkaSourceSettings, needs_group: Callable[[str], Non
         needs_group("committed offsets as starting offsets")
     if settings.stopping is not None and settings.stopping.needs_group:
         needs_group("committed offsets as stopping offsets")
-    if COMMIT_ON_CHECKPOINT in properties and flag_of(properties, COMMIT_ON_CHECKPOINT, True):
+    if COMMIT_ON_CHECKPOINT in properties and flag_of(
+        properties, COMMIT_ON_CHECKPOINT, default=True
+    ):
         needs_group(f"{COMMIT_ON_CHECKPOINT}=true")
-    if flag_of(properties, "enable.auto.commit", False):
+    if flag_of(properties, "enable.auto.commit", default=False):
         needs_group("enable.auto.commit=true")
 
 

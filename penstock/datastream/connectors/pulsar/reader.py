@@ -74,7 +74,7 @@ class PulsarReaderSettings:
 
     @property
     def acknowledges_by_itself(self) -> bool:
-        return flag_of(self.options, AUTO_ACKNOWLEDGE, False)
+        return flag_of(self.options, AUTO_ACKNOWLEDGE, default=False)
 
 
 @dataclass(slots=True)

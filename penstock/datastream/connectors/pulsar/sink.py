@@ -276,8 +276,8 @@ def _checked(settings: PulsarSinkSettings) -> PulsarSinkSettings:
         raise ConfigurationError(
             f"{NAME}: the option {GUARANTEE!r} is one of {', '.join(DeliveryGuarantee.__members__)}, got {guarantee!r}."
         )
-    if flag_of(options, CHUNKING, False) and (
-        settings.is_exactly_once or flag_of(options, BATCHING, True)
+    if flag_of(options, CHUNKING, default=False) and (
+        settings.is_exactly_once or flag_of(options, BATCHING, default=True)
     ):
         raise ConfigurationError(
             f"{NAME}: {CHUNKING!r} needs {BATCHING!r}: 'false', and goes not with EXACTLY_ONCE, whose messages are sent in batches."

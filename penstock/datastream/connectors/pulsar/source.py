@@ -183,7 +183,7 @@ def _checked(settings: PulsarSourceSettings) -> PulsarSourceSettings:
             f"{NAME}: the option {VERIFY_START!r} is {WARNS} or {FAILS}, got {options[VERIFY_START]!r}."
         )
     int_of(options, DISCOVERY_INTERVAL_MS, DISCOVERY_INTERVAL_DEFAULT_MS)
-    flag_of(options, AUTO_ACKNOWLEDGE, False)
+    flag_of(options, AUTO_ACKNOWLEDGE, default=False)
     parameters_of(options, NAME)
     for table in (CLIENT, CONSUMER):
         arguments_of(options, table)

@@ -21,7 +21,7 @@ MAX_WAITING_BYTES: Final = 8 * MAX_BATCH_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class QueuePlace:
     """Up to which message: `tag` is of the broker, on the `connection`-th connection; 0: none. Others mean nothing there."""
 
     connection: int
@@ -67,8 +67,8 @@ class QueueConsumer(ChannelThread):
         self._waiting = Taken(0, [], [], [])
         self._waiting_bytes = 0
         self._connections = 0
-        self._asked = Place(0)
-        self._done = Place(0)
+        self._asked = QueuePlace(0)
+        self._done = QueuePlace(0)
 
     # ------------------------------------------------------------------ the task's thread
 
@@ -99,7 +99,7 @@ class QueueConsumer(ChannelThread):
                 self._wake_up()
         return taken
 
-    def progress(self) -> Place:
+    def progress(self) -> QueuePlace:
         """Which connection it is, and what the broker has confirmed as acknowledged on it."""
         with self.changed:
             return self._done
@@ -110,7 +110,7 @@ class QueueConsumer(ChannelThread):
             is_paused = self._loop is None or self._loop.is_paused
             return self._life.is_ready and not is_paused and not self._waiting.bodies
 
-    def acknowledge(self, place: Place) -> None:
+    def acknowledge(self, place: QueuePlace) -> None:
         """All messages up to this one; `progress` tells when that is done. What a lost connection brought comes again."""
         self.run_soon(lambda: self._acknowledge(place))
 
@@ -163,14 +163,14 @@ class QueueConsumer(ChannelThread):
         is_short = len(self._waiting.bodies) < MAX_WAITING // share
         return is_short and self._waiting_bytes < MAX_WAITING_BYTES // share
 
-    def _acknowledge(self, place: Place) -> None:
+    def _acknowledge(self, place: QueuePlace) -> None:
         is_new = place.connection == self._connections and place.tag > self._asked.tag
         if is_new and self._is_usable:
             self._asked = place
             self._channel.basic_ack(place.tag, multiple=True)
             self._channel.tx_commit(partial(self._on_committed, place))
 
-    def _on_committed(self, place: Place, frame: Any) -> None:
+    def _on_committed(self, place: QueuePlace, frame: Any) -> None:
         with self.changed:
             if place.connection == self._connections:
                 self._done = place
@@ -185,7 +185,7 @@ class QueueConsumer(ChannelThread):
         with self.changed:
             self._forget_come()
             self._connections += 1
-            self._asked = self._done = Place(self._connections)
+            self._asked = self._done = QueuePlace(self._connections)
             if self._acknowledges:
                 self._forget_waiting()
 

@@ -43,7 +43,7 @@ class TaggedUnion(NamedTuple):
         return self.value if self.side == 1 else None
 
 
-class CoGroupFunction:
+class CoGroupWindowFunction:
     """Window function `apply(key, window, elements)` of tagged records.
 
     `function`: its call is `(values of the first stream, values of the second) -> iterable or None`.
@@ -66,7 +66,7 @@ class CoGroupFunction:
         return self._function.call(*sides)
 
 
-class JoinFunction(CoGroupFunction):
+class JoinWindowFunction(CoGroupWindowFunction):
     """Every pair of the two sides; `is_flat`: the call gives an iterable (or None), not one result."""
 
     def __init__(self, function: UserFunction, *, is_flat: bool = False) -> None:
