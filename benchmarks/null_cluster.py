@@ -14,9 +14,9 @@ from typing import Any
 
 from penstock.hosting.task.builder import build_gates
 from penstock.hosting.wire.messages import MessageBuffer, encode
+from penstock.machines.books.job_settings import JobSettings, LoadBalanceMode
 from penstock.machines.failover.restart_backoff import FixedDelayRestart
 from penstock.machines.job.job_master import JobMaster
-from penstock.machines.job.job_settings import JobSettings, LoadBalanceMode
 from penstock.machines.resources.resource_manager import ResourceManager, ResourceSettings
 from penstock.model.deployment import TaskDeployment, TaskManagerLocation
 from penstock.model.graph.job_graph import JobGraph

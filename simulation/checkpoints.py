@@ -50,7 +50,7 @@ class SimCheckpoints:
     def __init__(
         self,
         clock: SimClock,
-        master: Master,
+        master: Callable[[], Master],
         invariants: Invariants,
         on_moment: Callable[[Moment, ResourceId | None], None],
         trace: Callable[[str], None],
@@ -87,7 +87,7 @@ class SimCheckpoints:
             self._on_moment(Moment.TRIGGER_TO_ACK, message.resource_id)
 
     def _deployed(self, deployment: TaskDeployment) -> None:
-        if self._master.shell.job_master._core.checkpoints.coordinator is None:
+        if self._master().shell.job_master.checkpoints.coordinator is None:
             return
         latest = None if self.latest is None else self.latest.checkpoint_id
         restore = deployment.restore
@@ -126,7 +126,7 @@ class SimCheckpoints:
             self._store(effect.checkpoint)
         elif isinstance(effect, DiscardCheckpoint):
             is_latest = effect.checkpoint.checkpoint_id == self._latest_id
-            is_over = self._master.shell.job_master.status.is_terminal
+            is_over = self._master().shell.job_master.status.is_terminal
             self._expect_kept(not is_latest or is_over, effect)
         else:
             self._discard_states(effect)
@@ -172,7 +172,7 @@ class SimCheckpoints:
 
     def _is_whole(self, checkpoint_id: int, operator: OperatorCheckpoint) -> None:
         """Of each subtask either it had finished, or its current attempt made it, for this checkpoint."""
-        graph = self._master.shell.job_master.execution_graph
+        graph = self._master().shell.job_master.execution_graph
         for subtask, state in enumerate(operator.subtasks):
             vertex = graph.vertex(ExecutionVertexId(VertexId(operator.uid), subtask))
             attempt_id = vertex.execution.attempt_id
@@ -197,7 +197,7 @@ class SimCheckpoints:
 
     def _answer_later(self, delays_ms: tuple[int, ...], make: Callable[[], JobEvent]) -> None:
         delay_ms = self._chance.choice(delays_ms)
-        feed = self._master.feed_soon
+        feed = self._master().feed_soon
         self._clock.later(delay_ms, "Answer", lambda: feed("Answer", make()))
 
 

@@ -32,11 +32,12 @@ from simulation.checkpoints import SimCheckpoints
 from simulation.clock import SimClock
 from simulation.faults import Faults
 from simulation.invariants import Invariants, Name
-from simulation.master import Master
+from simulation.master import DriverParts, Master
 from simulation.network import Connection
 from simulation.scenario import FaultKind, JobPlan, Moment, Scenario
+from simulation.task import SimTask
 from simulation.taskmanager import SimTaskManager, Surroundings
-from simulation.tasks import DataPlane, SimTask
+from simulation.tasks import DataPlane
 from simulation.watcher import Watcher
 
 _START_MS: Final = (200, 300, 500, 1_000)
@@ -147,19 +148,18 @@ class Cluster(Surroundings):
         self._is_endless = clock.chance(0.7)
         self._ends_early: dict[VertexId, bool] = {}
         self.on_moment = faults.at_moment
-        host = SimHost(self, plan.slots_each)
-        self.master = Master(
-            clock, plan, host, SimObserver(self), SimCoordinators(self), self._on_send
+        self.checkpoints = SimCheckpoints(
+            clock, lambda: self.master, invariants, faults.at_moment, trace
         )
-        shell = self.master.shell
-        self.checkpoints = SimCheckpoints(clock, self.master, invariants, faults.at_moment, trace)
-        shell.checkpoints = self.checkpoints
         self.is_declining = self.checkpoints.is_declining
         self.on_snapshot = self.checkpoints.on_snapshot
-        self.watcher = Watcher(clock, self.master, self.taskmanagers, self.data, invariants, trace)
-        shell.on_job_step = self.watcher.after_job_step
-        shell.on_resource_step = self.watcher.after_resource_step
-        shell.on_let_go = self.watcher.let_go
+        self.watcher = Watcher(
+            clock, lambda: self.master, self.taskmanagers, self.data, invariants, trace
+        )
+        self.on_step = self.watcher.taskmanager_steps
+        host = SimHost(self, plan.slots_each)
+        around = DriverParts(SimCoordinators(self), self.checkpoints, self.watcher, self._on_send)
+        self.master = Master(clock, plan, host, SimObserver(self), around)
         self.is_deaf_to_cancel = lambda: faults.take(FaultKind.DEAF_TO_CANCEL)
         self.can_reach = lambda resource_id: self.alive(resource_id) is not None
 
@@ -294,16 +294,14 @@ class Cluster(Surroundings):
         invariants.expect(Name.ATTEMPTS_END, not unended, unended)
         tasks = [tm.resource_id for tm in self.taskmanagers.values() if tm.tasks or tm.is_alive]
         invariants.expect(Name.NOTHING_LEFT, not tasks, f"TaskManagers {tasks}")
-        core = self.job._core
+        books = self.job.books
         left = {
-            "requests": core.pool.pending,
-            "slots": core.pool.slots,
-            "seats": list(core.shared_slots),
-            "bulks": core.deployer._bulks,
-            "requests of bulks": core.deployer._bulks_of_request,
-            "vertices of bulks": core.deployer._bulk_of,
-            "restarts": core.restarts._restarts,
-            "effects": core.effects,
+            "requests": books.slots.pool.pending,
+            "slots": books.slots.pool.slots,
+            "seats": list(books.slots.shared_slots),
+            "bulks": len(books.bulks),
+            "restarts": books.restarts._restarts,
+            "effects": len(books.journal),
             "cancels": self.master.shell.cancelling,
             "events": self.master.shell._events,
             "timers": self.master.shell._timers,

@@ -7,18 +7,28 @@ Knows the machines and TaskManagers it looks at, and changes nothing. The allowe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Final
 
+from penstock.machines.books.job_settings import LoadBalanceMode
 from penstock.machines.failover.restart_backoff import FixedDelayRestart, InfrastructureOnlyRestart
 from penstock.machines.job.job_master import JobMaster
-from penstock.machines.job.job_settings import LoadBalanceMode
 from penstock.machines.resources.resource_manager import ResourceManager
+from penstock.machines.taskmanager.task_executor import TaskExecutor
 from penstock.model.errors import EngineBug
 from penstock.model.graph.job_graph import JobType
-from penstock.model.ids import AttemptId, ExecutionVertexId
-from penstock.model.messages import ExecutionStateChanged, JobStatusChanged
+from penstock.model.ids import AllocationId, AttemptId, ExecutionVertexId
+from penstock.model.messages import (
+    FENCED,
+    CancelTask,
+    ExecutionStateChanged,
+    JobStatusChanged,
+    SlotFreed,
+    SlotTimedOut,
+    TaskManagerEffect,
+    TaskManagerEvent,
+)
 from penstock.model.slot_size import SlotSize
 from penstock.model.states import ExecutionState, JobStatus, SlotState
 from simulation.scenario import FEW_RESTARTS
@@ -39,6 +49,11 @@ class Name(StrEnum):
     RESULT_IS_THERE = "a result that is to be read is there and complete"
     ONE_RESTART = "tasks joined by a pipeline are of one restart"
     SEATED = "a task runs in a slot that its TaskManager has given"
+    TASKMANAGER_BOOKS = "the books of a TaskManager agree"
+    FENCED = "what a deposed leader says changes nothing"
+    CANCELLED = "a task that is to end, or whose slot is released, is cancelled"
+    FREED_ONCE = "a slot is given back once, and empty"
+    TIMEOUT_SPARES = "a slot that its job has taken does not time out"
     NO_GHOSTS = "no task is sent to a TaskManager that is over"
     IDLE_IS_IDLE = "a TaskManager that is let go runs nothing"
     KEPT_FOR_READERS = "a TaskManager with results that are to be read is kept"
@@ -62,6 +77,7 @@ class Name(StrEnum):
 
 _S, _J = ExecutionState, JobStatus
 _RUNNABLE: Final = (_S.DEPLOYING, _S.INITIALIZING, _S.RUNNING)
+_LIVE: Final = (_J.CREATED, _J.RUNNING, _J.RESTARTING, _J.FAILING, _J.CANCELLING)
 TASK_MOVES: Final = frozenset({
     (_S.CREATED, _S.SCHEDULED),
     (_S.SCHEDULED, _S.DEPLOYING),
@@ -83,6 +99,7 @@ JOB_MOVES: Final = frozenset({
     (_J.FAILING, _J.FAILED),
     (_J.CANCELLING, _J.CANCELED),
     (_J.FAILING, _J.RESTARTING),
+    *((status, _J.SUSPENDED) for status in _LIVE),
     (_J.RESTARTING, _J.CREATED),
     *((status, _J.FAILING) for status in (_J.CREATED, _J.RUNNING, _J.RESTARTING, _J.CANCELLING)),
     *((status, _J.CANCELLING) for status in (_J.CREATED, _J.RUNNING, _J.RESTARTING, _J.FAILING)),
@@ -99,9 +116,17 @@ _WORLD: Final = frozenset({
 })
 
 
+def _seats(executor: TaskExecutor) -> dict[AllocationId, tuple[object, ...]]:
+    """Which allocation is in which state, and who sits there."""
+    return {
+        slot.allocation_id: (slot.state, slot.index, slot.job_id, tuple(sorted(slot.attempts)))
+        for slot in executor.slots
+    }
+
+
 def _could_serve(job: JobMaster) -> bool:
     """Whether a request waits though a slot is there for it. Mode TASKS serves all of them or none."""
-    pool = job._core.pool
+    pool = job.books.slots.pool
     requests, free = list(pool.pending.values()), pool.free
     if job._settings.load_balance is LoadBalanceMode.TASKS:
         if len({request.profile for request in requests}) != 1:
@@ -140,16 +165,16 @@ class Invariants:
             job.check()
         except EngineBug as error:
             raise Violation(Name.JOB_BOOKS, str(error)) from error
-        core = job._core
-        self.evaluated[Name.JOB_BOOKS] += bool(core.pool.slots)
-        places = [(slot.resource_id, slot.slot_index) for slot in core.pool.slots.values()]
+        pool = job.books.slots.pool
+        self.evaluated[Name.JOB_BOOKS] += bool(pool.slots)
+        places = [(slot.resource_id, slot.slot_index) for slot in pool.slots.values()]
         self.expect(
             Name.ONE_OWNER, len(places) == len(set(places)), places, is_trivial=len(places) < 2
         )
-        waits = bool(core.pool.pending)
+        waits = bool(pool.pending)
         if not job.status.is_terminal:
             self.expect(
-                Name.NO_NEEDLESS_WAIT, not _could_serve(job), core.pool.free, is_trivial=not waits
+                Name.NO_NEEDLESS_WAIT, not _could_serve(job), pool.free, is_trivial=not waits
             )
         self._one_restart(job)
         self._waits_end(job, now_ms)
@@ -201,6 +226,58 @@ class Invariants:
                 is_trivial=lacks <= 0,
             )
 
+    # ------------------------------------------------------------------ TaskManagers
+
+    def taskmanager_steps(
+        self, taskmanager: SimTaskManager, event: TaskManagerEvent
+    ) -> Callable[[list[TaskManagerEffect]], None]:
+        """Before a step of a TaskManager's machine; what it gives is told its effects, when they are carried out."""
+        executor = taskmanager.executor
+        token = getattr(event, "fencing_token", executor.leader)
+        is_stale = type(event) in FENCED and token != executor.leader
+        is_looked_at = is_stale or isinstance(event, SlotTimedOut)
+        before = _seats(executor) if is_looked_at else {}
+
+        def after(effects: list[TaskManagerEffect]) -> None:
+            if is_stale:
+                same = not effects and _seats(executor) == before
+                self.expect(Name.FENCED, same, event, is_trivial=not before)
+            if not taskmanager.is_alive:
+                return
+            self._slots_are_freed_once(taskmanager, effects)
+            try:
+                executor.check()
+            except EngineBug as error:
+                raise Violation(Name.TASKMANAGER_BOOKS, str(error)) from error
+            self.evaluated[Name.TASKMANAGER_BOOKS] += bool(len(executor.slots))
+            if isinstance(event, SlotTimedOut):
+                was = before.get(event.allocation_id, (SlotState.FREE,))[0]
+                is_spared = was is not SlotState.ACTIVE or _seats(executor) == before
+                self.expect(Name.TIMEOUT_SPARES, is_spared, event, is_trivial=not before)
+            elif not is_stale:
+                self._ends_are_heard(taskmanager, event)
+
+        return after
+
+    def _slots_are_freed_once(
+        self, taskmanager: SimTaskManager, effects: list[TaskManagerEffect]
+    ) -> None:
+        for effect in effects:
+            if isinstance(effect, SlotFreed):
+                allocation_id = effect.allocation_id
+                tasks = taskmanager.tasks.values()
+                runs = [t for t in tasks if t.deployment.allocation_id == allocation_id]
+                is_once = allocation_id not in taskmanager.freed and not runs
+                self.expect(Name.FREED_ONCE, is_once, (effect, runs))
+                taskmanager.freed.add(allocation_id)
+
+    def _ends_are_heard(self, taskmanager: SimTaskManager, event: TaskManagerEvent) -> None:
+        for task in taskmanager.tasks.values():
+            slot = taskmanager.executor.slots.slot(task.deployment.allocation_id)
+            is_to_end = isinstance(event, CancelTask) and event.attempt_id == task.attempt_id
+            if is_to_end or (slot is not None and slot.state is SlotState.RELEASING):
+                self.expect(Name.CANCELLED, task.is_cancelled, task.attempt_id)
+
     # ------------------------------------------------------------------ after each event at a TaskManager
 
     def after_task_event(self, taskmanagers: Iterable[SimTaskManager]) -> None:
@@ -209,7 +286,7 @@ class Invariants:
         for taskmanager in taskmanagers:
             owners: dict[int, str] = {}
             for task in taskmanager.tasks.values():
-                slot = taskmanager.slots.slot(task.deployment.allocation_id)
+                slot = taskmanager.executor.slots.slot(task.deployment.allocation_id)
                 is_seated = slot is not None and task.attempt_id in slot.attempts
                 self.expect(Name.SEATED, is_seated, task.attempt_id)
                 if slot is not None:

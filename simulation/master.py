@@ -8,10 +8,12 @@ looks at its timers, as asyncio does.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
+from penstock.hosting.checkpoints.port import CheckpointPort
 from penstock.hosting.jobmanager.driver_streams import DriverStreams
-from penstock.hosting.jobmanager.machine_shell import JobManagerSettings, MachineShell
+from penstock.hosting.jobmanager.machine_shell import JobManagerSettings, JobParts, MachineShell
 from penstock.hosting.jobmanager.taskmanager_watch import TaskManagerWatch
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.task_settings import TaskSettings
@@ -39,6 +41,7 @@ from penstock.model.messages import (
     SlotFreed,
     SlotsOffered,
     StartScheduling,
+    SuspendJob,
     TaskManagerRegistered,
     TaskReported,
     TaskStateChanged,
@@ -56,25 +59,51 @@ TICK_MS: Final = 1_000
 """The real driver's is 100 ms: a loss is noticed up to that much earlier there."""
 
 
+class Eyes(Protocol):
+    """Who looks at the machines after each step."""
+
+    def after_job_step(self, event: JobEvent) -> None: ...
+    def after_resource_step(self, event: ResourceEvent) -> None: ...
+    def let_go(self, resource_id: ResourceId) -> None: ...
+
+
 class SimShell(MachineShell):
     """The driver's shell; after each step of a machine somebody looks."""
 
-    on_job_step: Callable[[JobEvent], None]
-    on_resource_step: Callable[[ResourceEvent], None]
-    on_let_go: Callable[[ResourceId], None]
+    def __init__(
+        self,
+        parts: JobParts,
+        links: SimLinks,
+        coordinators: Coordinators,
+        checkpoints: CheckpointPort,
+        eyes: Eyes,
+    ) -> None:
+        self.eyes = eyes
+        streams = DriverStreams(lambda _, _credit: None)
+        super().__init__(parts, links, coordinators, streams, checkpoints, lambda: None)
 
     def _step_job(self, event: JobEvent) -> None:
         super()._step_job(event)
-        self.on_job_step(event)
+        self.eyes.after_job_step(event)
 
     def _step_resources(self, event: ResourceEvent) -> None:
         super()._step_resources(event)
-        self.on_resource_step(event)
+        self.eyes.after_resource_step(event)
 
     def end_taskmanager(self, resource_id: ResourceId, reason: str) -> None:
         super().end_taskmanager(resource_id, reason)
         if reason.startswith("idle"):
-            self.on_let_go(resource_id)
+            self.eyes.let_go(resource_id)
+
+
+@dataclass(frozen=True, slots=True)
+class DriverParts:
+    """What stands around the driver. `coordinators`: takes `reset` and `finalize`."""
+
+    coordinators: object
+    checkpoints: CheckpointPort
+    eyes: Eyes
+    on_send: Callable[[ResourceId, object], None]
 
 
 class Master:
@@ -84,12 +113,10 @@ class Master:
         self,
         clock: SimClock,
         plan: JobPlan,
-        provider: TaskManagerProvider,
+        host: TaskManagerProvider,
         observer: JobObserver,
-        coordinators: object,
-        on_send: Callable[[ResourceId, object], None],
+        around: DriverParts,
     ) -> None:
-        """`coordinators`: takes `reset` and `finalize`."""
         self.clock = clock
         self.paused_until_ms = 0
         self.is_closed = False
@@ -104,20 +131,15 @@ class Master:
             STUCK_TASK_MS / 1000,
             plan.taskmanagers_max,
         )
+        token = FencingToken(f"leader-of-{plan.graph.job_id}")
         self.shell = SimShell(
-            plan.graph,
-            settings,
-            provider,
-            observer,
-            cast("Coordinators", coordinators),
-            DriverStreams(lambda _, _credit: None),
-            lambda: None,
+            JobParts(plan.graph, (), host, settings, observer),
+            SimLinks(token, around.on_send),
+            cast("Coordinators", around.coordinators),
+            around.checkpoints,
+            around.eyes,
         )
-        self.shell.links = SimLinks(on_send)
-        self.watch = TaskManagerWatch(
-            self.shell, provider, observer, settings, lambda: self.is_closed
-        )
-        self._modules = FencingToken("token")
+        self.watch = TaskManagerWatch(self.shell, host, observer, settings, lambda: self.is_closed)
 
     def start(self) -> None:
         self._soon("Start", lambda: self.shell.feed_job(StartScheduling(self.clock.now_ms)))
@@ -125,6 +147,12 @@ class Master:
 
     def cancel(self) -> None:
         self._soon("Cancel", lambda: self.shell.feed_job(CancelJob(self.clock.now_ms)))
+
+    def lose_lead(self) -> bool:
+        """Another driver takes the job. False: there is none to take."""
+        is_there = not self.shell.status.is_terminal
+        self._soon("Suspend", lambda: self.shell.feed_job(SuspendJob(self.clock.now_ms)))
+        return is_there
 
     def finalized(self, failure: FailureInfo | None) -> None:
         event = JobFinalized(self.clock.now_ms)
@@ -216,6 +244,8 @@ class Master:
         location = TaskManagerLocation(message.resource_id, message.host, message.data_port)
         self.shell.links.register(location, cast("Any", connection))
         self.watch.registered(message.resource_id)
-        self.shell.links.send(message.resource_id, RegistrationAccepted(self._modules))
+        self.shell.links.send(
+            message.resource_id, RegistrationAccepted(self.shell.links.fencing_token)
+        )
         registered = TaskManagerRegistered(location, message.slots, self.clock.now_ms, message.size)
         self.shell.feed_resources(registered)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from penstock.hosting.jobmanager.links import Links
-from penstock.model.ids import ResourceId
+from penstock.model.ids import FencingToken, ResourceId
 from penstock.model.messages import (
     AcknowledgeCheckpoint,
     CancelTask,
@@ -197,8 +197,10 @@ class Connection:
 class SimLinks(Links):
     """The driver's own book of connections; messages go as they are instead of as bytes."""
 
-    def __init__(self, on_send: Callable[[ResourceId, object], None]) -> None:
-        super().__init__()
+    def __init__(
+        self, fencing_token: FencingToken, on_send: Callable[[ResourceId, object], None]
+    ) -> None:
+        super().__init__(fencing_token)
         self._on_send = on_send
 
     def beat(self) -> None:
@@ -212,5 +214,5 @@ class SimLinks(Links):
         connection: object = link.writer
         assert isinstance(connection, Connection)
         if not connection.is_closing():
-            connection.down.send(message)
+            connection.down.send(self.stamped(message))
             self._on_send(resource_id, message)

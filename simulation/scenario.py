@@ -11,6 +11,7 @@ from enum import StrEnum
 from random import Random
 from typing import Final
 
+from penstock.machines.books.job_settings import FailoverMode, JobSettings, LoadBalanceMode
 from penstock.machines.checkpoints.settings import CheckpointSettings
 from penstock.machines.execution.execution_graph import ExecutionGraph
 from penstock.machines.execution.regions import Regions
@@ -20,7 +21,6 @@ from penstock.machines.failover.restart_backoff import (
     InfrastructureOnlyRestart,
     RestartBackoff,
 )
-from penstock.machines.job.job_settings import FailoverMode, JobSettings, LoadBalanceMode
 from penstock.machines.resources.resource_manager import ResourceSettings
 from penstock.machines.scheduling.scheduling import PipelinedRegionScheduling
 from penstock.machines.slots.slot_sharing import local_input_preferred
@@ -65,6 +65,14 @@ class FaultKind(StrEnum):
     DATA_CONNECTION = "data connection breaks"
     DEAF_TO_CANCEL = "deaf to its cancel"
     COMMIT_FAILS = "commit fails"
+    DEPOSED = "a deposed leader speaks"
+    LOST_LEAD = "the driver loses its lead"
+
+
+_OF_LEADERS: Final = (FaultKind.DEPOSED, FaultKind.LOST_LEAD)
+_USUAL: Final = tuple(kind for kind in FaultKind if kind not in _OF_LEADERS)
+_LOST_LEADS: Final = 0.2
+_LATE_WORDS_MAX: Final = 12
 
 
 class Moment(StrEnum):
@@ -145,10 +153,11 @@ def scenario_of(seed: int, draw: Random) -> Scenario:
     length_ms = 345_000 + int(1_455_000 * draw.random() ** 3)
     ends_ms = 1000 + length_ms
     faults_end_ms = ends_ms - QUIET_MS
-    kinds = [draw.choice(tuple(FaultKind)) for _ in range(draw.randint(4, 9))]
-    faults = tuple(sorted((_fault(draw, kind, faults_end_ms) for kind in kinds), key=_by_time))
+    kinds = [draw.choice(_USUAL) for _ in range(draw.randint(4, 9))]
+    faults = [_fault(draw, kind, faults_end_ms) for kind in kinds]
     cancel_ms = draw.randrange(60_000, ends_ms) if draw.random() < 0.1 else None
-    return Scenario(seed, faults, faults_end_ms, ends_ms, cancel_ms)
+    faults = sorted([*faults, *_of_leaders(_aside(draw), faults_end_ms)], key=_by_time)
+    return Scenario(seed, tuple(faults), faults_end_ms, ends_ms, cancel_ms)
 
 
 def job_plan(draw: Random, job_id: JobId, faults: Sequence[Fault]) -> JobPlan:
@@ -237,6 +246,16 @@ def _fault(draw: Random, kind: FaultKind, end_ms: int) -> Fault:
         if aside.random() < 0.4:
             moment = aside.choice(CHECKPOINT_MOMENTS)
     return Fault(kind, at_ms, duration_ms, moment)
+
+
+def _of_leaders(aside: Random, end_ms: int) -> list[Fault]:
+    """Late words in two seeds of three, many of them while the job starts, when most of the protocol happens."""
+    words = aside.choice((0, aside.randint(1, _LATE_WORDS_MAX), _LATE_WORDS_MAX))
+    times = [aside.choice((aside.randrange(1000, 20_000), aside.randrange(1000, end_ms - 30_000))) for _ in range(words)]  # fmt: skip
+    faults = [Fault(FaultKind.DEPOSED, at_ms, 0) for at_ms in times]
+    if aside.random() < _LOST_LEADS:
+        faults.append(Fault(FaultKind.LOST_LEAD, aside.randrange(60_000, end_ms), 0))
+    return faults
 
 
 def _by_time(fault: Fault) -> int:

@@ -1,4 +1,4 @@
-"""One simulated TaskManager: the slots are `machines/taskmanager/task_slots.py`, the rest does what `hosting/taskmanager/taskmanager.py` does.
+"""One simulated TaskManager: a shell around the machine of the real one, `TaskExecutor`, as `hosting/taskmanager/taskmanager.py` is.
 
 Both sides watch each other by `machines/leases/liveness.py`: a TaskManager that has not heard its driver for the heartbeat
 timeout ends. Everything it does passes through `after`, so that a paused one does nothing until it returns.
@@ -8,36 +8,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from penstock.machines.leases.liveness import Liveness
-from penstock.machines.taskmanager.task_slots import TaskSlots
+from penstock.machines.taskmanager.task_executor import TaskExecutor
 from penstock.model.deployment import TaskManagerLocation
-from penstock.model.errors import ExternalError
 from penstock.model.ids import AllocationId, AttemptId, ResourceId, ResultPartitionId
 from penstock.model.messages import (
+    FENCED,
     AcknowledgeCheckpoint,
-    AnswerOffers,
-    CancelTask,
     CheckpointFailureReason,
     Committable,
     DeclineCheckpoint,
-    DeployTask,
+    EndTaskManager,
     FailureInfo,
-    FreeSlot,
     Heartbeat,
-    MasterHeartbeat,
+    JobManagerLost,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     OfferSlots,
-    PutBlob,
     RegisterTaskManager,
     RegistrationAccepted,
+    ReleaseLocalState,
     ReleasePartitions,
-    RequestSlot,
-    Shutdown,
     SlotFreed,
-    SlotOffer,
+    SlotTimedOut,
+    StartSlotTimer,
+    StartTask,
+    StopTask,
+    TaskEnded,
+    TaskManagerEffect,
+    TaskManagerEvent,
     TaskStateChanged,
     TriggerCheckpoint,
     UpdatePartitions,
@@ -48,7 +49,8 @@ from penstock.model.states import ExecutionState
 from simulation.clock import SimClock
 from simulation.network import Closed, Connection
 from simulation.scenario import HEARTBEAT_INTERVAL_MS, HEARTBEAT_TIMEOUT_MS, Moment
-from simulation.tasks import DataPlane, SimTask
+from simulation.task import SimTask
+from simulation.tasks import DataPlane
 
 SLOT_TIMEOUT_MS: Final = 10_000
 _INIT_MS: Final = (1, 5, 50, 400)
@@ -57,13 +59,16 @@ _DRIVER: Final = "driver"
 
 
 class Surroundings:
-    """What a TaskManager finds around it; the world fills it."""
+    """What a TaskManager finds around it; the world fills it. `on_step`: told before a step what is to happen, it gives
+    whom to tell what came of it.
+    """
 
     clock: SimClock
     data: DataPlane
     on_moment: Callable[[Moment, ResourceId | None], None]
     on_ended: Callable[[SimTaskManager, str, bool], None]
     on_task: Callable[[SimTaskManager, SimTask], None]
+    on_step: Callable[[SimTaskManager, TaskManagerEvent], OnEffects]
     is_deaf_to_cancel: Callable[[], bool]
     can_reach: Callable[[ResourceId], bool]
     on_snapshot: Callable[[AcknowledgeCheckpoint], None]
@@ -80,7 +85,8 @@ class SimTaskManager:
         self.size = size
         self.slots_count = slots
         self.location = TaskManagerLocation(resource_id, f"host-{resource_id}", 7000)
-        self.slots = TaskSlots(slots)
+        self.executor = TaskExecutor(resource_id, slots, size)
+        self.freed: set[AllocationId] = set()
         self.tasks: dict[AttemptId, SimTask] = {}
         self.is_alive = True
         self.paused_until_ms = 0
@@ -148,7 +154,7 @@ class SimTaskManager:
 
     def _beat(self) -> None:
         if self._driver.tick(self._around.clock.now_ms):
-            self.end("the driver has been silent for too long")
+            self._feed(JobManagerLost("the driver has been silent for too long"))
             return
         self._progress += 1
         self.send(Heartbeat(self.resource_id, self._progress))
@@ -170,70 +176,43 @@ class SimTaskManager:
         del self.tasks[task.attempt_id]
         if state is not ExecutionState.FINISHED:
             self._around.data.drop(task)
-        self._tell_freed(self.slots.task_ended(task.deployment.allocation_id, task.attempt_id))
+        self._feed(TaskEnded(task.attempt_id))
         done = (Committable(1, str(task.attempt_id).encode()),) if _is_finished(state) else ()
         self.send(TaskStateChanged(task.attempt_id, state, failure, done))
         self._around.on_task(self, task)
-
-    def _tell_freed(self, freed: list[SlotFreed]) -> None:
-        for message in freed:
-            self.send(message)
 
     # ------------------------------------------------------------------ what the driver says
 
     def _handle(self, message: Any) -> None:
         self._driver.heard(_DRIVER, self._around.clock.now_ms)
-        handler = _HANDLERS.get(type(message))
-        if handler is not None:
-            handler(self, message)
+        if isinstance(message, Closed):
+            self._feed(JobManagerLost(message.cause))
+        elif type(message) in FENCED or isinstance(message, RegistrationAccepted):
+            self._feed(message)
 
-    def _on_request_slot(self, message: RequestSlot) -> None:
-        allocation_id = message.allocation_id
-        if not self.slots.allocate(message.slot_index, message.job_id, allocation_id):
-            return
-        ticket = self.slots.ticket_of(allocation_id)
-        if ticket is not None:
-            timed_out = partial(self._on_slot_timeout, allocation_id, ticket)
-            self.after(SLOT_TIMEOUT_MS, "SlotTimeout", timed_out)
-        offer = SlotOffer(allocation_id, message.slot_index, self.size)
-        self.send(OfferSlots(self.resource_id, (offer,)))
+    def _feed(self, event: TaskManagerEvent) -> None:
+        on_effects = self._around.on_step(self, event)
+        effects = self.executor.step(event)
+        for effect in effects:
+            _EFFECTS[type(effect)](self, effect)
+        on_effects(effects)
+
+    def _do_offer(self, effect: OfferSlots) -> None:
+        self.send(effect)
         self._around.on_moment(Moment.OFFER_TO_ACCEPT, self.resource_id)
 
-    def _on_slot_timeout(self, allocation_id: AllocationId, ticket: int) -> None:
-        if self.slots.is_timed_out(allocation_id, ticket):
-            self._free(allocation_id)
+    def _do_start_timer(self, effect: StartSlotTimer) -> None:
+        timed_out = partial(self._on_slot_timeout, effect.allocation_id)
+        self.after(SLOT_TIMEOUT_MS, "SlotTimeout", timed_out)
 
-    def _on_answer_offers(self, message: AnswerOffers) -> None:
-        for allocation_id in message.accepted:
-            self.slots.mark_active(allocation_id)
-        for allocation_id in message.rejected:
-            self._free(allocation_id)
+    def _on_slot_timeout(self, allocation_id: AllocationId) -> None:
+        self._feed(SlotTimedOut(allocation_id))
 
-    def _on_free_slot(self, message: FreeSlot) -> None:
-        self._free(message.allocation_id)
-
-    def _free(self, allocation_id: AllocationId) -> None:
-        self._tell_freed(self.slots.free(self.resource_id, allocation_id))
-        for task in list(self.tasks.values()):
-            if task.deployment.allocation_id == allocation_id:
-                self._cancel(task)
-
-    def _on_deploy(self, message: DeployTask) -> None:
-        deployment = message.deployment
-        attempt_id = deployment.attempt_id
-        if attempt_id in self.tasks:
-            return  # repeated message: the task that is there stays
-        try:
-            self.slots.mark_active(deployment.allocation_id)  # it may overtake the answer
-            self.slots.add_task(deployment.allocation_id, attempt_id)
-        except ExternalError as error:
-            failure = FailureInfo(type(error).__name__, str(error))
-            self.send(TaskStateChanged(attempt_id, ExecutionState.FAILED, failure))
-            return
-        task = SimTask(deployment, self, ExecutionState.INITIALIZING)
-        self.tasks[attempt_id] = task
+    def _do_start(self, effect: StartTask) -> None:
+        task = SimTask(effect.deployment, self, ExecutionState.INITIALIZING)
+        self.tasks[task.attempt_id] = task
         self._around.on_task(self, task)
-        self.send(TaskStateChanged(attempt_id, ExecutionState.INITIALIZING))
+        self.send(TaskStateChanged(task.attempt_id, ExecutionState.INITIALIZING))
         delay_ms = self._around.clock.random.choice(_INIT_MS)
         self.after(delay_ms, "Init", lambda: self._start(task))
 
@@ -241,13 +220,9 @@ class SimTaskManager:
         if not task.state.is_terminal:
             self._around.data.start(task)
 
-    def _on_cancel(self, message: CancelTask) -> None:
-        task = self.tasks.get(message.attempt_id)
-        if task is not None:
-            self._cancel(task)
-
-    def _cancel(self, task: SimTask) -> None:
-        if task.is_cancelled:
+    def _do_stop(self, effect: StopTask) -> None:
+        task = self.tasks.get(effect.attempt_id)
+        if task is None or task.is_cancelled:
             return
         task.is_cancelled = True
         if self._around.is_deaf_to_cancel():
@@ -256,19 +231,25 @@ class SimTaskManager:
         ended = partial(self.end_task, task, ExecutionState.CANCELED)
         self.after(delay_ms, "Cancelled", ended)
 
-    def _on_release_partitions(self, message: ReleasePartitions) -> None:
-        for partition_id, producer in message.partitions:
+    def _do_release_partitions(self, effect: ReleasePartitions) -> None:
+        for partition_id, producer in effect.partitions:
             self._around.data.release(ResultPartitionId(partition_id, producer))
+
+    def _do_end(self, effect: EndTaskManager) -> None:
+        self.end(effect.cause)
+
+    def _ignore(self, effect: TaskManagerEffect) -> None:
+        """There is nothing of that kind here."""
 
     # ------------------------------------------------------------------ checkpoints
 
-    def _on_trigger_checkpoint(self, message: TriggerCheckpoint) -> None:
-        task = self.tasks.get(message.attempt_id)
-        if task is None or task.state is not ExecutionState.RUNNING:
+    def _do_trigger(self, effect: TriggerCheckpoint) -> None:
+        task = self.tasks[effect.attempt_id]
+        if task.state is not ExecutionState.RUNNING:
             reason = CheckpointFailureReason.TASK_NOT_READY
-            self.send(DeclineCheckpoint(message.attempt_id, message.checkpoint_id, reason))
+            self.send(DeclineCheckpoint(effect.attempt_id, effect.checkpoint_id, reason))
         else:
-            self._around.data.barriers.snapshot(task, message.checkpoint_id)
+            self._around.data.barriers.snapshot(task, effect.checkpoint_id)
 
     def snapshot_taken(self, task: SimTask, message: AcknowledgeCheckpoint) -> None:
         """Written, or not."""
@@ -285,39 +266,29 @@ class SimTaskManager:
         self.send(WaitsForFinalCheckpoint(task.attempt_id))
         self._around.on_moment(Moment.END_TO_FINAL, self.resource_id)
 
-    def _on_checkpoint_complete(self, message: NotifyCheckpointComplete) -> None:
-        task = self.tasks.get(message.attempt_id)
-        if task is not None:
-            self._around.data.checkpoint_completed(task, message.checkpoint_id)
-
-    def _on_shutdown(self, message: Shutdown) -> None:
-        self.end(message.reason)
-
-    def _on_closed(self, message: Closed) -> None:
-        self.end(message.cause)
-
-    def _ignore(self, message: object) -> None:
-        """Nothing to do but to have heard it."""
+    def _do_complete(self, effect: NotifyCheckpointComplete) -> None:
+        task = self.tasks[effect.attempt_id]
+        self._around.data.checkpoint_completed(task, effect.checkpoint_id)
 
 
 def _is_finished(state: ExecutionState) -> bool:
     return state is ExecutionState.FINISHED
 
 
-_HANDLERS: Final[dict[type, Callable[[SimTaskManager, Any], None]]] = {
-    RequestSlot: SimTaskManager._on_request_slot,
-    AnswerOffers: SimTaskManager._on_answer_offers,
-    FreeSlot: SimTaskManager._on_free_slot,
-    DeployTask: SimTaskManager._on_deploy,
-    CancelTask: SimTaskManager._on_cancel,
-    ReleasePartitions: SimTaskManager._on_release_partitions,
-    Shutdown: SimTaskManager._on_shutdown,
-    Closed: SimTaskManager._on_closed,
-    PutBlob: SimTaskManager._ignore,
-    RegistrationAccepted: SimTaskManager._ignore,
+OnEffects: TypeAlias = Callable[[list[TaskManagerEffect]], None]
+_EFFECTS: Final[dict[type, Callable[[SimTaskManager, Any], None]]] = {
+    OfferSlots: SimTaskManager._do_offer,
+    SlotFreed: SimTaskManager.send,
+    TaskStateChanged: SimTaskManager.send,
+    DeclineCheckpoint: SimTaskManager.send,
+    StartSlotTimer: SimTaskManager._do_start_timer,
+    StartTask: SimTaskManager._do_start,
+    StopTask: SimTaskManager._do_stop,
+    ReleasePartitions: SimTaskManager._do_release_partitions,
+    ReleaseLocalState: SimTaskManager._ignore,
     UpdatePartitions: SimTaskManager._ignore,
-    MasterHeartbeat: SimTaskManager._ignore,
-    TriggerCheckpoint: SimTaskManager._on_trigger_checkpoint,
-    NotifyCheckpointComplete: SimTaskManager._on_checkpoint_complete,
+    TriggerCheckpoint: SimTaskManager._do_trigger,
+    NotifyCheckpointComplete: SimTaskManager._do_complete,
     NotifyCheckpointAborted: SimTaskManager._ignore,
+    EndTaskManager: SimTaskManager._do_end,
 }

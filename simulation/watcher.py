@@ -19,6 +19,8 @@ from penstock.model.messages import (
     ResourceEvent,
     ResourceTick,
     SlotsOffered,
+    TaskManagerEffect,
+    TaskManagerEvent,
     TaskManagerGone,
     TaskReported,
     TimerFired,
@@ -27,8 +29,9 @@ from penstock.model.states import ExecutionState, JobStatus
 from simulation.clock import SimClock
 from simulation.invariants import Invariants, Name
 from simulation.scenario import HEARTBEAT_TIMEOUT_MS
+from simulation.task import SimTask
 from simulation.taskmanager import SimTaskManager
-from simulation.tasks import DataPlane, SimTask
+from simulation.tasks import DataPlane
 
 if TYPE_CHECKING:
     from simulation.master import Master
@@ -42,7 +45,7 @@ class Watcher:
     def __init__(
         self,
         clock: SimClock,
-        master: Master,
+        master: Callable[[], Master],
         taskmanagers: dict[ResourceId, SimTaskManager],
         data: DataPlane,
         invariants: Invariants,
@@ -69,7 +72,7 @@ class Watcher:
 
     def after_job_step(self, event: JobEvent) -> None:
         self._trace(f"job {_brief(event)}")
-        shell = self._master.shell
+        shell = self._master().shell
         self._invariants.after_job_step(shell.job_master, self._clock.now_ms)
         if isinstance(event, FinalCheckpointAwaited):
             self._at_end.add(event.attempt_id)
@@ -77,8 +80,8 @@ class Watcher:
 
     def _last_is_taken_at_once(self) -> None:
         """When all that run wait for it, a checkpoint is under way, or waits for another one or for its pause."""
-        job = self._master.shell.job_master
-        coordinator = job._core.checkpoints.coordinator
+        job = self._master().shell.job_master
+        coordinator = job.checkpoints.coordinator
         vertices = job.execution_graph.vertices
         waiting = [v for v in vertices if v.execution.attempt_id in self._at_end]
         are_all = all(v in waiting or v.state is ExecutionState.FINISHED for v in vertices)
@@ -90,7 +93,7 @@ class Watcher:
     def after_resource_step(self, event: ResourceEvent) -> None:
         if not isinstance(event, ResourceTick):
             self._trace(f"resources {type(event).__name__}")
-        resources = self._master.shell.resource_manager
+        resources = self._master().shell.resource_manager
         self._invariants.after_resource_step(resources)
         self.registered_most = max(self.registered_most, len(resources.taskmanagers))
         if isinstance(event, ResourceTick):
@@ -99,10 +102,10 @@ class Watcher:
     def _silence_is_noticed(self) -> None:
         """Who is still in the books has been heard within the timeout, or the driver itself was away."""
         now_ms = self._clock.now_ms
-        if now_ms < self._master.paused_until_ms + _NOTICE_MS:
+        if now_ms < self._master().paused_until_ms + _NOTICE_MS:
             return
-        for resource_id in self._master.shell.resource_manager.taskmanagers:
-            silent_ms = now_ms - self._master.heard_ms.get(resource_id, now_ms)
+        for resource_id in self._master().shell.resource_manager.taskmanagers:
+            silent_ms = now_ms - self._master().heard_ms.get(resource_id, now_ms)
             is_good = silent_ms <= HEARTBEAT_TIMEOUT_MS + _NOTICE_MS
             self._invariants.expect(
                 Name.SILENCE_NOTICED,
@@ -137,9 +140,9 @@ class Watcher:
         self._newest[vertex_id] = attempt_id.attempt
 
     def _is_deployed(self, attempt_id: AttemptId) -> None:
-        vertex = self._master.shell.job_master.execution_graph.current(attempt_id)
+        vertex = self._master().shell.job_master.execution_graph.current(attempt_id)
         location = vertex.execution.location if vertex is not None else None
-        is_there = location is not None and location.resource_id in self._master.shell.links
+        is_there = location is not None and location.resource_id in self._master().shell.links
         self._invariants.expect(Name.NO_GHOSTS, is_there, (attempt_id, location))
 
     def deploying(self, deployment: TaskDeployment) -> None:
@@ -173,7 +176,7 @@ class Watcher:
         self._invariants.job_moved(change, self._status)
         self._status = change.status
         if change.status is JobStatus.FAILED:
-            self._invariants.job_failed(self._master.shell.job_master, change)
+            self._invariants.job_failed(self._master().shell.job_master, change)
 
     # ------------------------------------------------------------------ TaskManagers
 
@@ -190,7 +193,7 @@ class Watcher:
 
     def _wanted_of(self, resource_id: ResourceId) -> list[str]:
         """Results there that the job's books call good, and that some reader has not read to the end even once."""
-        graph = self._master.shell.job_master.execution_graph
+        graph = self._master().shell.job_master.execution_graph
         found = []
         for result in self._data.results.values():
             partition = graph.partitions[result.result_id.partition_id]
@@ -199,6 +202,12 @@ class Watcher:
             if result.host.resource_id == resource_id and is_current and not is_read:
                 found.append(str(result.result_id))
         return found
+
+    def taskmanager_steps(
+        self, taskmanager: SimTaskManager, event: TaskManagerEvent
+    ) -> Callable[[list[TaskManagerEffect]], None]:
+        """Told before each step of its machine."""
+        return self._invariants.taskmanager_steps(taskmanager, event)
 
     def task_changed(self, taskmanager: SimTaskManager, task: SimTask) -> None:
         self._trace(f"{taskmanager.resource_id} {task.attempt_id} {task.state}")
@@ -211,7 +220,7 @@ class Watcher:
         if not self.is_touched:
             return
         self.is_touched = False
-        links = self._master.shell.links
+        links = self._master().shell.links
         there = [
             tm for tm in self._taskmanagers.values() if tm.is_alive and tm.resource_id in links
         ]
@@ -220,7 +229,7 @@ class Watcher:
     # ------------------------------------------------------------------ the end
 
     def committed(self, committables: tuple[Committable, ...]) -> None:
-        vertices = self._master.shell.job_master.execution_graph.vertices
+        vertices = self._master().shell.job_master.execution_graph.vertices
         current = [vertex.execution.attempt_id for vertex in vertices]
         made = sorted(committable.payload.decode() for committable in committables)
         self._commits += 1

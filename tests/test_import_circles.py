@@ -13,20 +13,6 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("penstock", "simulation")
 DECLARED = "penstock.datastream.data_stream"
 """The folder whose modules may know each other: what a method of one stream class gives is a stream of another one."""
-TEMPORARY = {
-    frozenset(
-        f"penstock.runtime.network.gate.{name}"
-        for name in ("channel", "local_channel", "ports", "ready_queue", "remote_channel", "single")
-    ),
-    frozenset(
-        f"penstock.runtime.state.rocks.{name}"
-        for name in ("backend", "restore", "snapshots", "states", "timers", "windows")
-    ),
-    frozenset({"simulation.barriers", "simulation.taskmanager", "simulation.tasks"}),
-    frozenset({"simulation.cluster", "simulation.faults"}),
-}
-"""Circles that are still to be cut, with their exact modules."""
-
 Graph = Mapping[str, Iterable[str]]
 
 
@@ -97,14 +83,8 @@ def test_only_the_stream_classes_know_each_other_in_a_circle(graph):
     circles = circles_of(graph)
     declared = [one for one in circles if all(name.startswith(f"{DECLARED}.") for name in one)]
     assert len(declared) == 1
-    others = circles - set(declared) - TEMPORARY
+    others = circles - set(declared)
     assert not others, "circles of imports:\n" + "\n\n".join(told(one, graph) for one in others)
-
-
-def test_what_is_listed_as_still_to_be_cut_is_still_there(graph):
-    """Who cuts a circle takes it off the list, so that it does not come back."""
-    cut = TEMPORARY - circles_of(graph)
-    assert not cut, f"no circles any more, or other ones: {[sorted(one) for one in cut]}"
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ class ProcessSettings:
 @dataclass(frozen=True, slots=True)
 class TaskManagerOrder:
     """From the driver. `bind_host` None: what reaches the driver. `cores` and `files_root` are filled in where it runs, in the
-    plain data: `spark_executor` has no classes of ours.
+    plain data: `spark_executor` has no classes of ours. `has_log`: its executor has a log that is not the user's console.
     """
 
     slots: int
@@ -37,13 +37,14 @@ class TaskManagerOrder:
     task_settings: TaskSettings
     files: WorkerFiles
     process: ProcessSettings
+    has_log: bool = False
     cores: int = 1
     files_root: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ChildOrder:
-    """From the supervisor to the process. `progress_fd`: where it says that it lives."""
+    """From the supervisor to the process. `progress_fd`: where it says that it lives. `log_fd`: the executor's stderr."""
 
     taskmanager: TaskManagerOrder
     resource_id: ResourceId
@@ -55,4 +56,5 @@ class ChildOrder:
     heartbeat_interval_s: float
     silence_timeout_s: float
     progress_fd: int
+    log_fd: int
     supervisor_pid: int

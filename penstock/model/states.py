@@ -1,7 +1,7 @@
 """States of jobs, attempts, slots: Flink's names, spelt as Flink spells them.
 
 CANCELING is an ExecutionState, CANCELLING a JobStatus. Which state follows which is not known here:
-see `machines/execution/execution.py` and `machines/job/job_status.py`.
+see `machines/execution/execution.py` and `machines/books/job_status.py`.
 """
 
 from enum import StrEnum

@@ -28,7 +28,7 @@ from penstock.hosting.jobmanager.handle import JobHandle
 from penstock.hosting.program.executor import ClusterExecutor
 from penstock.hosting.shipping.pickling import serialize
 from penstock.hosting.spark import host as spark_host
-from penstock.machines.job.job_settings import job_settings_of
+from penstock.machines.books.job_settings import job_settings_of
 from penstock.machines.planning.cluster_shape import ClusterShape, alike, parse_shape
 from penstock.machines.planning.plan import render_loss
 from penstock.machines.planning.planner import plan_loss, plan_on

@@ -11,11 +11,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from penstock.machines.books import job_status
 from penstock.machines.execution import execution
 from penstock.machines.execution.execution import Consequence
-from penstock.machines.job import job_status
+from penstock.machines.taskmanager import task_slots
+from penstock.machines.taskmanager.task_slots import SlotConsequence
 from penstock.model.states import ExecutionState as E
 from penstock.model.states import JobStatus as J
+from penstock.model.states import SlotState as S
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 TARGET: Final = DOCS / "internals" / "state-machines.md"
@@ -28,7 +31,11 @@ TERMINAL: Final = (
     "may take the job over. Every state that is not terminal can become SUSPENDED; the picture leaves these arrows out. RECONCILING "
     "is Flink's; nothing leads to it."
 )
-State = J | E
+SLOT: Final = (
+    "The life of one allocation. One that is FREE again never comes back: the place gets another allocation. "
+    "After a slash: what the TaskManager does."
+)
+State = J | E | S
 Arrows = dict[tuple[State, State], list[str]]
 Place = tuple[float, float]
 
@@ -40,6 +47,9 @@ JOB_PLACES: Final[Mapping[State, Place]] = {
 ATTEMPT_PLACES: Final[Mapping[State, Place]] = {
     E.CREATED: (70, 70), E.SCHEDULED: (210, 70), E.DEPLOYING: (350, 70), E.INITIALIZING: (500, 70), E.RUNNING: (650, 70),
     E.CANCELING: (350, 310), E.CANCELED: (130, 310), E.FAILED: (500, 190), E.FINISHED: (650, 310),
+}  # fmt: skip
+SLOT_PLACES: Final[Mapping[State, Place]] = {
+    S.FREE: (100, 70), S.ALLOCATED: (380, 70), S.ACTIVE: (660, 70), S.RELEASING: (380, 230),
 }  # fmt: skip
 SIZE: Final = (760, 370)
 BOX: Final = (112, 34)
@@ -72,6 +82,15 @@ def execution_arrows() -> Arrows:
     return arrows
 
 
+def slot_arrows() -> Arrows:
+    """As `execution_arrows`; a square that keeps its state is drawn where something follows from it."""
+    arrows: Arrows = {}
+    for (state, event), (following, consequence) in task_slots.TABLE.items():
+        said = "" if consequence is SlotConsequence.NONE else f" / {consequence.lower()}"
+        arrows.setdefault((state, following), []).append(event.lower() + said)
+    return arrows
+
+
 def picture(
     title: str, places: Mapping[State, Place], arrows: Iterable[tuple[State, State]]
 ) -> str:
@@ -87,7 +106,8 @@ def picture(
                 f'  <path d="{_curve(places[start], places[end])}" marker-end="url(#tip)"/>'
             )
     for state, (x, y) in places.items():
-        end_class = ' class="end"' if state.is_terminal else ""
+        is_end = not isinstance(state, S) and state.is_terminal
+        end_class = ' class="end"' if is_end else ""
         corner = f'x="{x - BOX[0] / 2:g}" y="{y - BOX[1] / 2:g}"'
         parts.append(f'  <rect{end_class} {corner} width="{BOX[0]}" height="{BOX[1]}" rx="6"/>')
         parts.append(f'  <text x="{x:g}" y="{y:g}">{state}</text>')
@@ -161,6 +181,12 @@ def document() -> str:
         table(surprises()),
         "These events were right when sent and are late when read. They change nothing:",
         table(execution.STALE),
+        "## Slot of a TaskManager",
+        "![States of a slot](../images/slot-states.svg)",
+        SLOT,
+        moves(slot_arrows()),
+        "These events were right when sent and are late when read. They change nothing:",
+        table(task_slots.STALE),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -172,6 +198,9 @@ def documents() -> dict[Path, str]:
         DOCS / "images" / "job-states.svg": picture("States of a job", JOB_PLACES, job_arrows()),
         DOCS / "images" / "attempt-states.svg": picture(
             "States of an attempt", ATTEMPT_PLACES, execution_arrows()
+        ),
+        DOCS / "images" / "slot-states.svg": picture(
+            "States of a slot", SLOT_PLACES, slot_arrows()
         ),
     }
 

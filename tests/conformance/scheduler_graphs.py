@@ -3,11 +3,7 @@ distribution."""
 
 from typing import Any
 
-from penstock.machines.execution.distribution import (
-    dynamic_subpartitions,
-    partition_ranges,
-    subpartition_of,
-)
+from penstock.machines.execution.distribution import partition_ranges, subpartition_of
 from penstock.machines.execution.execution import ExecutionEvent
 from penstock.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
 from penstock.machines.execution.regions import Regions
@@ -16,6 +12,7 @@ from penstock.machines.scheduling.scheduling import PipelinedRegionScheduling
 from penstock.machines.slots.slot_sharing import SLOT_SHARING
 from penstock.model.graph.partitioning import DistributionPattern
 from penstock.model.states import ExecutionState
+from tests.conformance.dynamic_subpartitions import dynamic_subpartitions
 from tests.conformance.scheduler_graph import execution_graph_of, names, task, tasks
 
 E = ExecutionEvent

@@ -170,7 +170,7 @@ def slot_pool(given: dict[str, Any]) -> dict[str, Any]:
         pool.offer(location, [SlotOffer(allocation, 0)], 0)
         pool.serve_pending()
     for allocation in given.get("held", ()):
-        pool.increase_required(UNKNOWN, 1)
+        pool.required[UNKNOWN] += 1
         pool.offer(location, [SlotOffer(allocation, 0)], 0)
     for allocation in given.get("held_free", ()):
         since = given.get("free_since_ms", {}).get(allocation, 0)
@@ -179,7 +179,7 @@ def slot_pool(given: dict[str, Any]) -> dict[str, Any]:
     for name in pending:
         pool.request_new(SlotRequest(SlotRequestId(name)))
     missing = given.get("required", pool.total_required) - pool.total_required
-    pool.increase_required(UNKNOWN, missing)
+    pool.required[UNKNOWN] += missing
     answer = pool.offer(
         location,
         [SlotOffer(allocation, 0) for allocation in given.get("offers", ())],

@@ -3,6 +3,8 @@
 from typing import Any
 
 from penstock.compiler.chaining import ChainCandidate, is_chainable
+from penstock.machines.books import job_status as job_machine
+from penstock.machines.books.job_status import JobStatusEvent
 from penstock.machines.execution import execution as execution_machine
 from penstock.machines.execution.execution import Consequence, ExecutionEvent
 from penstock.machines.execution.execution_graph import ExecutionGraph
@@ -13,8 +15,6 @@ from penstock.machines.failover.restart_backoff import (
     NoRestart,
     RestartBackoff,
 )
-from penstock.machines.job import job_status as job_machine
-from penstock.machines.job.job_status import JobStatusEvent
 from penstock.model.errors import IllegalTransition
 from penstock.model.graph.job_graph import JobGraph, JobVertex, ResultPartitionType
 from penstock.model.graph.partitioning import ShipStrategy, StreamExchangeMode

@@ -5,18 +5,34 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.machines.taskmanager.cancellation import CancellationSchedule, CancelStep
-from penstock.machines.taskmanager.task_lifecycle import TaskLifecycle
-from penstock.machines.taskmanager.task_slots import TaskSlots
-from penstock.machines.taskmanager.task_submission import TaskSubmissionError, TaskSubmissions
-from penstock.model.errors import ExternalError
+from penstock.machines.taskmanager.task_executor import TaskExecutor
+from penstock.machines.taskmanager.task_lifecycle import TaskLifecycle, refusal_of_checkpoint
+from penstock.machines.taskmanager.task_slots import TaskSlot
+from penstock.model.deployment import TaskDeployment
+from penstock.model.errors import ExternalError, IllegalTransition
 from penstock.model.ids import (
     AllocationId,
     AttemptId,
+    BlobKey,
     ExecutionVertexId,
     FencingToken,
     JobId,
     ResourceId,
     VertexId,
+)
+from penstock.model.messages import (
+    AnswerOffers,
+    DeployTask,
+    FreeSlot,
+    RegistrationAccepted,
+    RequestSlot,
+    SlotFreed,
+    SlotTimedOut,
+    StartTask,
+    StopTask,
+    TaskEnded,
+    TaskManagerEffect,
+    TaskStateChanged,
 )
 from penstock.model.states import ExecutionState, SlotState
 from penstock.runtime.elements import RowBatch
@@ -29,6 +45,7 @@ from tests.conformance.compare import differences
 from tests.unit.runtime.mailboxes import Threads
 
 Given = dict[str, Any]
+_ME, _TOKEN = ResourceId("tm"), FencingToken("now")
 
 
 # ---------------------------------------------------------------------- mailbox
@@ -223,7 +240,7 @@ def task_state(given: Given) -> Given:
         return _cancellation(given["cancellation"])
     if "checkpoint_trigger_in_state" in given:
         states = given["checkpoint_trigger_in_state"]
-        refusals = [TaskLifecycle(ExecutionState(s)).refusal_of_checkpoint() for s in states]
+        refusals = [refusal_of_checkpoint(ExecutionState(s)) for s in states]
         return {"declined": [None if one is None else str(one) for one in refusals]}
     results, starts = [], []
     for state, event in given["rows"]:
@@ -255,7 +272,7 @@ def _cancellation(times: Given) -> Given:
     return {
         "interrupts_at_s": interrupts,
         "fatal_at_s": fatal,
-        "watchdog": schedule.has_watchdog,
+        "watchdog": schedule.fatal_at_ms is not None,
     }
 
 
@@ -269,31 +286,52 @@ def submit_task(given: Given) -> Given:
 
 
 def _submission(row: str) -> tuple[bool, SlotState | None]:
-    slots = TaskSlots(1)
-    submissions = TaskSubmissions(slots)
-    job, token, allocation = JobId("job"), FencingToken("now"), AllocationId("a1")
-    if "no job connection" not in row:
-        submissions.connect(job, token)
+    slots = _Slots(1)
+    job, allocation = JobId("job"), AllocationId("a1")
+    if "no job connection" not in row:  # asked for, and refused: there is one slot
+        slots.request(7, job, AllocationId("a0"))
     if "slot missing" not in row:
         owner = JobId("other") if "another job" in row or "other job" in row else job
-        slots.allocate(0, owner, allocation)
+        if "no job connection" in row:
+            owner = JobId("other")
+        slots.request(0, owner, allocation)
     if "active" in row or "duplicate" in row:
-        slots.mark_active(allocation)
+        slots.accept(allocation)
     if "duplicate" in row:
-        slots.add_task(allocation, _attempt("t1"))
+        slots.deploy(job, allocation, "t1")
     if "releas" in row:
-        slots.mark_active(allocation)
-        slots.add_task(allocation, _attempt("other"))
-        slots.free(ResourceId("tm"), allocation)
-    sent_under = FencingToken("former") if "wrong fencing" in row else token
-    try:
-        submissions.submit(job, sent_under, allocation, _attempt("t1"))
-    except TaskSubmissionError:
-        is_taken = False
-    else:
-        is_taken = True
-    slot = slots.slot(allocation)
+        slots.deploy(job, allocation, "other")
+        slots.free(allocation)
+    token = FencingToken("former") if "wrong fencing" in row else _TOKEN
+    effects = slots.deploy(job, allocation, "t1", token)
+    slot = slots.executor.slots.slot(allocation)
+    is_taken = any(isinstance(effect, StartTask) for effect in effects)
     return is_taken, None if slot is None else slot.state
+
+
+class _Slots:
+    """The TaskManager's machine, told what its JobManager would say."""
+
+    def __init__(self, slots: int) -> None:
+        self.executor = TaskExecutor(_ME, slots)
+        self.executor.step(RegistrationAccepted(_TOKEN))
+
+    def request(self, index: int, job: JobId, allocation: AllocationId) -> None:
+        self.executor.step(RequestSlot(_ME, index, allocation, job, _TOKEN))
+
+    def accept(self, allocation: AllocationId) -> None:
+        self.executor.step(AnswerOffers(_ME, (allocation,), (), _TOKEN))
+
+    def free(self, allocation: AllocationId) -> list[TaskManagerEffect]:
+        return self.executor.step(FreeSlot(_ME, allocation, "a test", _TOKEN))
+
+    def deploy(
+        self, job: JobId, allocation: AllocationId, name: str, token: FencingToken = _TOKEN
+    ) -> list[TaskManagerEffect]:
+        deployment = TaskDeployment(
+            job, "a job", _attempt(name), allocation, name, 1, 1, BlobKey("b"), (), ()
+        )
+        return self.executor.step(DeployTask(_ME, deployment, token))
 
 
 def _attempt(name: str) -> AttemptId:
@@ -309,7 +347,7 @@ def slot_table(given: Given, expect: Given) -> str | None:
     for place, op in enumerate(given["ops"]):
         try:
             got = table.run(op)
-        except ExternalError as error:
+        except (ExternalError, IllegalTransition) as error:
             if expect.get("error_on") == place + 1:
                 return None if _same_kind(expect.get("kind"), str(error)) else str(error)
             return f"op {place + 1} ({op}): {error}"
@@ -338,13 +376,13 @@ def _means(wanted: Any, got: set[Any]) -> bool:
 
 
 class _Table:
-    """Runs ops in words on the real table; answers with all that may be said of what happened."""
+    """Runs ops in words on the real machine; answers with all that may be said of what happened."""
 
     def __init__(self, slots: int) -> None:
-        self.slots = TaskSlots(slots)
+        self.slots = _Slots(slots)
         self.allocation = AllocationId("a1")
-        self.tickets: dict[AllocationId, int] = {}
-        self.tasks: dict[str, AllocationId] = {}
+        self.job = JobId("A")
+        self.slots.request(slots, self.job, AllocationId("none"))  # it is known, and has no slot
 
     def run(self, op: str) -> set[Any]:
         words = op.split()
@@ -357,53 +395,59 @@ class _Table:
             self.allocation = AllocationId(named)
         return getattr(self, words[0])(op)
 
+    def _slot(self) -> TaskSlot | None:
+        return self.slots.executor.slots.slot(self.allocation)
+
     def allocate(self, op: str) -> set[Any]:
-        index = re.search(r"idx(-?\d+)", op)
+        found = re.search(r"idx(-?\d+)", op)
         job = re.search(r"job(\w+)", op)
-        is_given = self.slots.allocate(
-            int(index[1]) if index else 0, JobId(job[1] if job else "A"), self.allocation
-        )
-        ticket = self.slots.ticket_of(self.allocation)
-        if ticket is not None:
-            self.tickets.setdefault(self.allocation, ticket)
+        index, self.job = int(found[1]) if found else 0, JobId(job[1] if job else "A")
+        self.slots.request(index, self.job, self.allocation)
+        slot = self._slot()
+        is_given = slot is not None and slot.job_id == self.job and slot.index == index
         return {is_given, "ok" if is_given else "refused"}
 
     def mark_active(self, _op: str) -> set[Any]:
-        is_done = self.slots.mark_active(self.allocation)
+        self.slots.accept(self.allocation)
+        slot = self._slot()
+        is_done = slot is not None and slot.state is SlotState.ACTIVE
         return {is_done, "ok" if is_done else "refused"}
 
-    def mark_inactive(self, _op: str) -> set[Any]:
-        is_done = self.slots.mark_inactive(self.allocation)
-        return {is_done, "ok" if is_done else "refused"}
-
-    def timeout(self, op: str) -> set[Any]:
-        current = self.slots.ticket_of(self.allocation)
-        ticket = self.tickets[self.allocation] if "old" in op else current
-        if ticket is None or not self.slots.is_timed_out(self.allocation, ticket):
-            return {"ignored"}
-        return self.free(op) | {"slot freed", "freed", "timed out"}
+    def timeout(self, _op: str) -> set[Any]:
+        effects = self.slots.executor.step(SlotTimedOut(self.allocation))
+        return {"slot freed", "freed", "timed out"} if effects else {"ignored"}
 
     def free(self, _op: str) -> set[Any]:
-        slot = self.slots.slot(self.allocation)
-        if slot is None:
-            return {"not found", "unknown", "slot not found"}
-        freed = self.slots.free(ResourceId("tm"), self.allocation)
+        effects = self.slots.free(self.allocation)
+        freed = [effect for effect in effects if isinstance(effect, SlotFreed)]
         if freed:
             (one,) = freed
             return {f"index {one.slot_index}", one.slot_index, "slot free", "ok"}
+        slot = self._slot()
+        if slot is None:
+            return {"not found", "unknown", "slot not found"}
         told = {"not yet (-1)", "not yet", -1, "-1", f"state {slot.state}", str(slot.state)}
-        inside = {name for name, place in self.tasks.items() if place == self.allocation}
-        return told | {f"{name} failed" for name in inside}
+        stopped = [effect for effect in effects if isinstance(effect, StopTask)]
+        return told | {f"{stop.attempt_id.vertex_id} failed" for stop in stopped}
 
     def add(self, name: str) -> set[Any]:
-        self.slots.add_task(self.allocation, _attempt(name))
-        self.tasks[name] = self.allocation
+        """A task that is submitted makes its slot active; one that is only added, or added twice, is the slot's matter."""
+        slot = self._slot()
+        if slot is not None and (
+            slot.state is SlotState.ALLOCATED or _attempt(name) in slot.attempts
+        ):
+            slot.add(_attempt(name))
+        effects = self.slots.deploy(self.job, self.allocation, name)
+        for effect in effects:
+            if isinstance(effect, TaskStateChanged):
+                assert effect.failure is not None
+                raise ExternalError(effect.failure.text)
         return {"ok", True}
 
     def ended(self, name: str) -> set[Any]:
-        allocation = self.tasks.pop(name)
-        freed = self.slots.task_ended(allocation, _attempt(name))
-        return {"slot free", "freed"} if freed else {"ok", "slot stays"}
+        effects = self.slots.executor.step(TaskEnded(_attempt(name)))
+        is_freed = any(isinstance(effect, SlotFreed) for effect in effects)
+        return {"slot free", "freed"} if is_freed else {"ok", "slot stays"}
 
 
 AREAS: dict[str, Callable[..., Any]] = {

@@ -110,7 +110,7 @@ class Follower:
         bench.run_all()
 
     def acknowledge_all_pending(self) -> None:
-        for checkpoint_id in list(self.bench.job._core.checkpoints.coordinator.pending):
+        for checkpoint_id in list(self.bench.job.checkpoints.coordinator.pending):
             for name in ALL:
                 self.ack(name, self.newest - checkpoint_id)
         while self.writing:

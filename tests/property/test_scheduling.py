@@ -6,11 +6,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.machines.execution.distribution import (
-    dynamic_subpartitions,
-    partition_ranges,
-    subpartition_of,
-)
+from penstock.machines.execution.distribution import partition_ranges, subpartition_of
 from penstock.machines.execution.execution_graph import ExecutionGraph
 from penstock.machines.execution.regions import Regions
 from penstock.machines.slots.slot_sharing import local_input_preferred, task_balanced
@@ -115,16 +111,6 @@ def test_every_subpartition_has_one_reader_and_every_consumer_reads(
                 readers[key] = consumer
     assert seen == list(range(consumers))
     assert {partition for partition, _ in readers} == set(range(producers))
-
-
-@given(st.integers(1, 20), st.integers(1, 60))
-def test_dynamic_ranges_cover_all_subpartitions_in_order(consumers: int, more: int) -> None:
-    count = consumers + more - 1
-    spans = [
-        dynamic_subpartitions(i, consumers, count, is_broadcast=False) for i in range(consumers)
-    ]
-    covered = [i for first, last in spans for i in range(first, last + 1)]
-    assert covered == list(range(count))
 
 
 @given(graphs())

@@ -13,6 +13,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from unittest.mock import patch
 
+from penstock.machines.books import job_status
+from penstock.machines.books.attempts import Attempts
+from penstock.machines.books.job_status import JobStatusEvent
+from penstock.machines.books.slots import JobSlots
 from penstock.machines.execution import regions
 from penstock.machines.execution.execution import TABLE, Consequence, ExecutionEvent
 from penstock.machines.execution.execution_graph import (
@@ -24,28 +28,33 @@ from penstock.machines.execution.execution_graph import (
 from penstock.machines.failover import restart_backoff
 from penstock.machines.failover.failover import RestartRegions, in_topological_order
 from penstock.machines.failover.restarts import Restarts
-from penstock.machines.job import job_status
 from penstock.machines.job.failure_handler import FailureHandler
-from penstock.machines.job.job_core import JobCore
 from penstock.machines.job.job_master import JobMaster
-from penstock.machines.job.job_status import JobStatusEvent
+from penstock.machines.job.moves import JobMoves
 from penstock.machines.leases.liveness import Liveness
-from penstock.machines.resources.resource_manager import ResourceManager, SlotOfTaskManager
+from penstock.machines.resources.known_taskmanagers import SlotOfTaskManager
+from penstock.machines.resources.resource_manager import ResourceManager
 from penstock.machines.scheduling import task_deployments
 from penstock.machines.scheduling.bulk_check import BulkCheck, BulkTimeout
-from penstock.machines.scheduling.deployer import Deployer
+from penstock.machines.scheduling.bulks import Bulks
 from penstock.machines.scheduling.scheduling import PipelinedRegionScheduling
 from penstock.machines.slots.shared_slots import SharedSlots
 from penstock.machines.slots.slot_pool import SlotPool
-from penstock.machines.taskmanager.task_slots import TaskSlots
 from penstock.model.ids import AllocationId, AttemptId, ResourceId
-from penstock.model.messages import ExecutionStateChanged, RequestSlot, StopTaskManager
+from penstock.model.messages import (
+    ExecutionStateChanged,
+    RequestSlot,
+    StopTaskManager,
+)
 from penstock.model.states import ExecutionState, JobStatus
 from simulation.world import run_seed
-from tests.sim import planted_checkpoints
+from tests.sim import planted_checkpoints, planted_taskmanagers
 
 SEEDS = 2000
-PLANTS: dict[str, Callable[[ExitStack], None]] = dict(planted_checkpoints.PLANTS)
+PLANTS: dict[str, Callable[[ExitStack], None]] = {
+    **planted_checkpoints.PLANTS,
+    **planted_taskmanagers.PLANTS,
+}
 
 
 def plant(bug: Callable[[ExitStack], None]) -> Callable[[ExitStack], None]:
@@ -128,13 +137,17 @@ def restart_leaves_the_region_running(stack):
 
 @plant
 def restart_does_not_cancel_those_that_read(stack):
-    real = JobCore.cancel
+    real = FailureHandler._begin_restart
 
-    def cancel(self, vertex):
-        if self.status is not JobStatus.RESTARTING or not vertex.consumed_groups:
-            real(self, vertex)
+    def begin_restart(self, vertices, *, is_global):
+        def cancel(vertex):
+            if self._life.status is not JobStatus.RESTARTING or not vertex.consumed_groups:
+                Attempts.cancel(self._attempts, vertex)
 
-    swap(stack, JobCore, "cancel", cancel)
+        with patch.object(self._attempts, "cancel", cancel):
+            real(self, vertices, is_global=is_global)
+
+    swap(stack, FailureHandler, "_begin_restart", begin_restart)
 
 
 @plant
@@ -159,19 +172,19 @@ def two_restarts_at_once_restart_the_job_twice(stack):
     """As it was before the simulator found it."""
 
     def carry_out(self):
-        for restart in self._core.restarts.take_ready():
+        for restart in self._restarts.take_ready():
             vertices = restart.valid
             if not vertices:
                 continue
-            self._core.reset(vertices, is_global=restart.is_global)
+            self._moves.reset(vertices, is_global=restart.is_global)
             if restart.is_global:
-                self._core.root.clear()
-                self._core.move_job(JobStatusEvent.REBUILT)
-                self._core.move_job(JobStatusEvent.START)
-            elif not self._core.restarts.is_any_waiting:
-                self._core.root.clear()
-                self._core.move_job(JobStatusEvent.RESTARTED)
-            self._core.allocate(self._scheduling.restart(vertices))
+                self._life.root.clear()
+                self._life.move(JobStatusEvent.REBUILT)
+                self._life.move(JobStatusEvent.START)
+            elif not self._restarts.is_any_waiting:
+                self._life.root.clear()
+                self._life.move(JobStatusEvent.RESTARTED)
+            self._moves.allocate(self._scheduling.restart(vertices))
 
     swap(stack, FailureHandler, "_carry_out_restarts", carry_out)
 
@@ -209,29 +222,29 @@ def a_bulk_never_times_out(stack):
 @plant
 def a_slot_that_was_freed_elsewhere_stays(stack):
     """As it was before the simulator found it."""
-    swap(stack, JobCore, "lose_slot", lambda self, allocation_id: [])
+    swap(stack, JobSlots, "lose_slot", lambda self, allocation_id: [])
 
 
 @plant
 def requirements_are_not_lowered_at_the_end(stack):
-    real = JobCore.declare
+    real = JobSlots.declare
 
     def declare(self):
         if self.pool.total_required > 0:
             real(self)
 
-    swap(stack, JobCore, "declare", declare)
+    swap(stack, JobSlots, "declare", declare)
 
 
 @plant
 def a_bulk_is_remembered_for_ever(stack):
-    real = Deployer._drop
+    real = Bulks.drop
 
     def drop(self, bulk):
         real(self, bulk)
-        self._bulks[bulk.timer] = bulk
+        self._by_timer[bulk.timer] = bulk
 
-    swap(stack, Deployer, "_drop", drop)
+    swap(stack, Bulks, "drop", drop)
 
 
 # ---------------------------------------------------------------------- regions and results
@@ -257,18 +270,18 @@ def results_are_dropped_while_they_are_read(stack):
 @plant
 def a_result_of_a_lost_task_manager_counts_as_there(stack):
     """Released with its task's restart, and still given to those that read it."""
-    real = JobCore.reset
+    real = JobMoves.reset
 
     def reset(self, vertices, *, is_global):
         for vertex in vertices:
             for group in vertex.consumed_groups:
                 for partition in group.partitions:
                     was_there = partition.is_available
-                    self.release_partitions(partition.producer, (partition,))
+                    self._books.results.release(partition.producer, (partition,))
                     partition.is_available = was_there
         real(self, vertices, is_global=is_global)
 
-    swap(stack, JobCore, "reset", reset)
+    swap(stack, JobMoves, "reset", reset)
 
 
 @plant
@@ -276,7 +289,7 @@ def former_attempts_are_committed_too(stack):
     real = JobMaster._finalize
 
     def finalize(self):
-        for vertex in self._core.graph.vertices:
+        for vertex in self._graph.vertices:
             for former in vertex.history:
                 vertex.execution.committables += former.committables
         real(self)
@@ -344,33 +357,6 @@ def a_busy_task_manager_is_let_go(stack):
     swap(stack, ResourceManager, "_release_idle", release_idle)
 
 
-@plant
-def a_repeated_request_brings_a_slot_back(stack):
-    """As it was before the simulator found it."""
-    real = TaskSlots.allocate
-
-    def allocate(self, index, job_id, allocation_id):
-        self._past.clear()
-        return real(self, index, job_id, allocation_id)
-
-    swap(stack, TaskSlots, "allocate", allocate)
-
-
-@plant
-def a_repeated_message_starts_a_task_again(stack):
-    """As it was before the simulator found it."""
-    real = TaskSlots.task_ended
-
-    def task_ended(self, allocation_id, attempt_id: AttemptId):
-        freed = real(self, allocation_id, attempt_id)
-        slot = self.slot(allocation_id)
-        if slot is not None:
-            slot.ended.clear()
-        return freed
-
-    swap(stack, TaskSlots, "task_ended", task_ended)
-
-
 # ---------------------------------------------------------------------- books, statuses, reasons
 
 
@@ -417,24 +403,19 @@ def a_task_is_not_told_where_to_read(stack):
 
 
 @plant
-def a_slot_forgets_who_sits_in_it(stack):
-    swap(stack, TaskSlots, "add_task", lambda self, allocation_id, attempt_id: None)
-
-
-@plant
 def the_end_of_a_cancelled_attempt_is_told_to_nobody(stack):
-    real = JobCore.take_effects
+    real = JobMaster.step
 
-    def take_effects(self):
+    def step(self, event):
         return [
             effect
-            for effect in real(self)
+            for effect in real(self, event)
             if not isinstance(effect, ExecutionStateChanged)
             or effect.old is not ExecutionState.CANCELING
             or self.status not in {JobStatus.CANCELLING, JobStatus.CANCELED}
         ]
 
-    swap(stack, JobCore, "take_effects", take_effects)
+    swap(stack, JobMaster, "step", step)
 
 
 @plant

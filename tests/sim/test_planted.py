@@ -29,6 +29,8 @@ FIRST = {
     "a_snapshot_is_left_out_of_a_completed_checkpoint": 6,
     "a_vertex_counts_as_ended_when_one_of_its_subtasks_has": 124,
     "an_acknowledgement_of_an_older_checkpoint_counts": 31,
+    "a_task_that_is_refused_starts_all_the_same": 70,
+    "an_answer_that_is_said_twice_starts_the_slot_anew": 13,
     "cancel_does_not_wait_for_the_task": 11,
     "checkpoints_outlive_a_failure": 21,
     "former_attempts_are_committed_too": 6,
@@ -42,6 +44,7 @@ FIRST = {
     "stale_reports_count": 426,
     "tasks_hear_of_a_checkpoint_before_it_is_written": 5,
     "the_end_of_a_cancelled_attempt_is_told_to_nobody": 18,
+    "the_tasks_of_a_released_slot_go_on": 22,
     "two_restarts_at_once_restart_the_job_twice": 297,
 }
 

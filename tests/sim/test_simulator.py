@@ -10,12 +10,12 @@ import pytest
 
 from penstock.hosting.jobmanager.machine_shell import MachineShell
 from penstock.hosting.jobmanager.taskmanager_watch import TaskManagerWatch
+from penstock.machines.books import job_status
 from penstock.machines.execution import execution
 from penstock.machines.execution.execution import ExecutionEvent
-from penstock.machines.job import job_status
 from penstock.machines.job.job_master import JobMaster
 from penstock.machines.resources.resource_manager import ResourceManager
-from penstock.machines.taskmanager.task_slots import TaskSlots
+from penstock.machines.taskmanager.task_executor import TaskExecutor
 from penstock.model.states import JobStatus
 from simulation import runner
 from simulation.invariants import JOB_MOVES, TASK_MOVES, Invariants, Name, Violation
@@ -60,7 +60,7 @@ def test_the_driver_is_not_imitated() -> None:
     assert type(shell.job_master) is JobMaster
     assert type(shell.resource_manager) is ResourceManager
     assert type(cluster.master.watch) is TaskManagerWatch
-    assert all(type(tm.slots) is TaskSlots for tm in cluster.taskmanagers.values())
+    assert all(type(tm.executor) is TaskExecutor for tm in cluster.taskmanagers.values())
 
 
 # ---------------------------------------------------------------------- the same seed, the same trace
@@ -196,7 +196,7 @@ def test_the_moves_that_are_allowed_are_those_of_the_machines() -> None:
     own = {
         (status, following)
         for (status, _), following in job_status.TABLE.items()
-        if status is not JobStatus.INITIALIZING and following is not JobStatus.SUSPENDED
+        if status is not JobStatus.INITIALIZING
     }
     assert {pair for pair in own if pair[0] is not pair[1]} >= JOB_MOVES
 

@@ -1,6 +1,7 @@
 """`local-cluster[2,3,1024]`: executors are processes of their own. The figure: 2 TaskManagers of 3 slots."""
 
 from collections import Counter, defaultdict
+from pathlib import Path
 
 import psutil
 import pytest
@@ -14,13 +15,13 @@ from penstock.hosting.observer import JobObserver
 from penstock.hosting.program.executor import ClusterExecutor
 from penstock.hosting.shipping.pickling import serialize
 from penstock.hosting.spark.host import SparkHost
-from penstock.machines.job.job_settings import job_settings_of
+from penstock.machines.books.job_settings import job_settings_of
 from penstock.machines.planning.planner import plan
 from penstock.model.config import Settings
 from penstock.model.errors import NoResourceAvailable
 from penstock.model.ids import JobId
 from penstock.model.states import ExecutionState, JobStatus
-from tests.spark.processes import taskmanagers_left
+from tests.spark.processes import executor_jvms, taskmanagers_left
 from tests.spark.programs import LINES, environment, expected_counts, last_counts, word_count
 
 pytestmark = pytest.mark.spark
@@ -94,6 +95,18 @@ def test_the_figure_four_sources_and_maps_three_reduces_on_two_times_three_slots
         assert any("CoarseGrainedExecutorBackend" in command for command in above)
     assert len({parent for parent, _, _ in ancestry.taskmanagers.values()}) == 2
     assert not taskmanagers_left()
+
+
+def test_the_log_of_a_taskmanager_lies_in_the_stderr_of_its_executor(spark_cluster, capfd):
+    with word_count(environment(2, **THREE_SLOTS)).execute_and_collect() as updates:
+        job_id = updates._control.manager.job_id
+        folders = [Path(executor.cwd()) for executor in executor_jvms()]
+        list(updates)
+    lines = [line for folder in folders for line in (folder / "stderr").read_text().splitlines()]
+    moves = [line for line in lines if f"job={job_id}" in line]
+    assert any(line.endswith("INITIALIZING->RUNNING") for line in moves)
+    assert all(" INFO penstock." in line for line in moves)
+    assert "taskmanager=" not in "".join(capfd.readouterr())
 
 
 def test_records_cross_sockets_between_both_taskmanagers(spark_cluster):

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import secrets
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from penstock.hosting.wire.addresses import CONTROL_PORT, Endpoint, listen
 from penstock.hosting.wire.handshake import (
@@ -23,6 +24,8 @@ from penstock.hosting.wire.handshake import (
 from penstock.hosting.wire.messages import MessageBuffer
 from penstock.model.errors import ExternalError
 from penstock.model.ids import ResourceId
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 class Listener(Protocol):
@@ -81,7 +84,9 @@ class ControlServer:
                     if not data:
                         return None
                     writer.write(handshake.feed(data))
-        except (ExternalError, TimeoutError, OSError):
+        except (ExternalError, TimeoutError, OSError) as error:
+            peer = writer.get_extra_info("peername")
+            _LOG.warning("peer=%s REFUSED cause=%s: %s", peer, type(error).__name__, error)
             return None
         return handshake if handshake.role in (ROLE_TASKMANAGER, ROLE_SUPERVISOR) else None
 

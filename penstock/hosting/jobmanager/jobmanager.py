@@ -9,28 +9,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import secrets
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
 from penstock.hosting.checkpoints.keeper import keeper_of, settled
+from penstock.hosting.checkpoints.port import NoCheckpoints
 from penstock.hosting.coordinators.coordinators import Coordinators
-from penstock.hosting.coordinators.source_coordinator import CoordinatedVertex
-from penstock.hosting.ha.guard import JobGuard, RecordedResult
+from penstock.hosting.ha.guard import RecordedResult
 from penstock.hosting.jobmanager.control_server import ControlServer
 from penstock.hosting.jobmanager.driver_streams import CollectStream, DriverStreams
-from penstock.hosting.jobmanager.machine_shell import JobManagerSettings, MachineShell, now_ms
+from penstock.hosting.jobmanager.links import Links
+from penstock.hosting.jobmanager.machine_shell import JobParts, MachineShell, now_ms
 from penstock.hosting.jobmanager.taskmanager_watch import TaskManagerWatch
-from penstock.hosting.observer import JobObserver, guarded
-from penstock.hosting.provider import MasterAddress, TaskManagerProvider
+from penstock.hosting.observer import guarded
+from penstock.hosting.provider import MasterAddress
 from penstock.hosting.wire.handshake import ROLE_SUPERVISOR, Credentials
 from penstock.machines.job.job_master import JobMaster
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError, UserError
-from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import AttemptId, BlobKey, FencingToken, ResourceId
 from penstock.model.messages import (
     AcknowledgeCheckpoint,
@@ -57,6 +58,7 @@ from penstock.model.messages import (
     SourceEvent,
     SplitRequest,
     StartScheduling,
+    TaskIoReported,
     TaskManagerRegistered,
     TaskReported,
     TaskStateChanged,
@@ -65,6 +67,7 @@ from penstock.model.messages import (
 )
 from penstock.model.states import JobStatus
 
+_LOG: Final = logging.getLogger(__name__)
 _TICK_S: Final = 0.1
 _MODULES_KEY: Final = BlobKey("modules-user")
 _KEEPS_OUTPUT: Final = frozenset({JobStatus.FINISHED, JobStatus.SUSPENDED})
@@ -73,54 +76,37 @@ _KEEPS_OUTPUT: Final = frozenset({JobStatus.FINISHED, JobStatus.SUSPENDED})
 class JobManager:
     """`start`, then `wait`; `cancel` and `collect` from any thread."""
 
-    def __init__(
-        self,
-        job_graph: JobGraph,
-        coordinated: Sequence[CoordinatedVertex],
-        provider: TaskManagerProvider,
-        settings: JobManagerSettings,
-        observer: JobObserver,
-        modules: bytes = b"",
-        guard: JobGuard | None = None,
-    ) -> None:
-        """`guard`: whether this driver leads the job; None: there is no other."""
-        self.job_graph = job_graph
-        self.job_id = job_graph.job_id
-        self.observer = guarded(observer)
-        self.guard = guard or JobGuard()
-        silence_s = min(settings.silence_timeout_s, self.guard.silence_s)
-        self.settings = settings = replace(settings, silence_timeout_s=silence_s)
+    def __init__(self, parts: JobParts) -> None:
+        silence_s = min(parts.settings.silence_timeout_s, parts.guard.silence_s)
+        settings = replace(parts.settings, silence_timeout_s=silence_s)
+        observer = guarded(parts.observer)
+        self.parts = parts = replace(parts, settings=settings, observer=observer)
+        self.job_graph = parts.job_graph
+        self.job_id = parts.job_graph.job_id
         self.ended = threading.Event()
-        self._done = asyncio.Event()
-        self._broken: BaseException | None = None
         self.started_ms = now_ms()
         self.ended_ms = 0
-        self.provider = provider
-        self.coordinators = Coordinators(self.job_id, coordinated, self)
-        self.credentials = Credentials(
-            secrets.token_bytes(32), FencingToken(secrets.token_hex(8)), self.job_id
-        )
-        self._modules = modules
-        self._streams = DriverStreams(self.send_to_task, settings.holds_results)
+        self._done = asyncio.Event()
+        self._broken: BaseException | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="penstock-jobmanager", daemon=True)
+        token = FencingToken(secrets.token_hex(8))
+        self.credentials = Credentials(secrets.token_bytes(32), token, self.job_id)
+        self.coordinators = Coordinators(self.job_id, parts.coordinated, self)
+        self._streams = DriverStreams(self.send_to_task, settings.holds_results)
+        self.keeper = keeper_of(
+            self.job_id, settings.storage, self.coordinators, parts.guard, self.feed_soon
+        )
         self.shell = MachineShell(
-            job_graph,
-            settings,
-            provider,
-            self.observer,
+            parts,
+            Links(token),
             self.coordinators,
             self._streams,
-            self._end,
+            self.keeper or NoCheckpoints(),
+            self._done.set,
         )
-        self.shell.guard = self.guard
-        parts = settings.storage, self.coordinators, self.guard, self.feed_soon
-        self.keeper = keeper_of(self.job_id, *parts)
-        if self.keeper is not None:
-            self.shell.checkpoints = self.keeper
-        self.shell.fencing_token = FencingToken(self.credentials.token)
         self.watch = TaskManagerWatch(
-            self.shell, provider, self.observer, settings, self._done.is_set
+            self.shell, parts.provider, observer, settings, self._done.is_set
         )
 
     @property
@@ -135,9 +121,6 @@ class JobManager:
     def job_master(self) -> JobMaster:
         """For looking only."""
         return self.shell.job_master
-
-    def _end(self) -> None:
-        self._done.set()
 
     # ------------------------------------------------------------------ the program's side
 
@@ -185,11 +168,13 @@ class JobManager:
         try:
             self._loop.run_until_complete(self._main())
         except Exception as error:
+            text = "job=%s %s->FAILED cause=the JobManager broke"
+            _LOG.error(text, self.job_id, self.shell.status, exc_info=error)
             self.shell.status = JobStatus.FAILED
             is_ours = not isinstance(error, UserError | ExternalError)
             text = "".join(traceback.format_exception(error)) if is_ours else str(error)
             self.shell.failure = FailureInfo(type(error).__name__, text)
-            self.observer.engine_failed(error)
+            self.parts.observer.engine_failed(error)
         finally:
             try:
                 self._finish()
@@ -200,18 +185,18 @@ class JobManager:
     async def _main(self) -> None:
         self._loop.set_exception_handler(self._on_loop_error)
         server = ControlServer(self.credentials, self)
-        endpoint = self.provider.control_endpoint
+        endpoint = self.parts.provider.control_endpoint
         port = await server.open(endpoint)
-        interval = self.settings.heartbeat_interval_s
+        interval = self.parts.settings.heartbeat_interval_s
         master = MasterAddress(
             endpoint.dialled_host,
             port,
             self.credentials,
             interval,
-            self.settings.task,
-            self.settings.silence_timeout_s,
+            self.parts.settings.task,
+            self.parts.settings.silence_timeout_s,
         )
-        self.provider.open(master, self._on_host_ended)
+        self.parts.provider.open(master, self._on_host_ended)
         self.shell.feed_job(StartScheduling(now_ms()))
         self.coordinators.start()  # those that the start has not restored
         ticker = asyncio.create_task(self._tick())
@@ -241,20 +226,21 @@ class JobManager:
         """After the loop: make sure that nothing of the job is left, each step whatever the others do."""
         steps: tuple[Callable[[], None], ...] = (
             self._end_leadership,
-            self.provider.close,
+            self.parts.provider.close,
             self.shell.links.close,
             self._cancel_tasks,
             self._close_coordinators,
-            lambda: self.guard.close(self._result()),
+            lambda: self.parts.guard.close(self._result()),
             lambda: self._streams.end(self._failure_text()),
             self._loop.close,
-            lambda: self.observer.job_ended(self.status, self.job_master),
+            lambda: self.parts.observer.job_ended(self.status, self.job_master),
         )
         for step in steps:
             try:
                 step()
             except Exception as error:
-                self.observer.engine_failed(error)
+                _LOG.error("job=%s clean-up failed", self.job_id, exc_info=error)
+                self.parts.observer.engine_failed(error)
 
     def _close_coordinators(self) -> None:
         """What was written and not committed stays for whoever goes on from a checkpoint that is kept."""
@@ -266,8 +252,9 @@ class JobManager:
     def _end_leadership(self) -> None:
         """Before anything is cleaned up: a job that another driver leads is not ours to end."""
         result = self._result()
-        cause = None if result is None else self.guard.end(result)
+        cause = None if result is None else self.parts.guard.end(result)
         if cause is not None:
+            _LOG.warning("job=%s %s->SUSPENDED cause=%s", self.job_id, self.status, cause)
             self.shell.status = JobStatus.SUSPENDED
             self.shell.failure = FailureInfo("JobSuspendedError", cause)
 
@@ -302,7 +289,7 @@ class JobManager:
             self.watch.tick()
             self.shell.tend_leadership()
             self.shell.feed_resources(ResourceTick(now_ms()))
-            self.observer.tick(self.shell.job_master)
+            self.parts.observer.tick(self.shell.job_master)
 
     # ------------------------------------------------------------------ Listener of the control server
 
@@ -331,12 +318,15 @@ class JobManager:
         location = TaskManagerLocation(message.resource_id, message.host, message.data_port)
         self.shell.links.register(location, writer)
         self.watch.registered(message.resource_id)
-        self.provider.registered(message.resource_id)
-        self.observer.taskmanager_registered(message)
-        accepted = RegistrationAccepted(FencingToken(self.credentials.token))
+        self.parts.provider.registered(message.resource_id)
+        text = "job=%s taskmanager=%s REGISTERED host=%s slots=%d pid=%d"
+        name = message.resource_id
+        _LOG.info(text, self.job_id, name, message.host, message.slots, message.pid)
+        self.parts.observer.taskmanager_registered(message)
+        accepted = RegistrationAccepted(self.shell.links.fencing_token)
         self.shell.links.send(message.resource_id, accepted)
-        if self._modules:
-            self.shell.links.send_blob_once(message.resource_id, _MODULES_KEY, self._modules)
+        if self.parts.modules:
+            self.shell.links.send_blob_once(message.resource_id, _MODULES_KEY, self.parts.modules)
         registered = TaskManagerRegistered(location, message.slots, now_ms(), message.size)
         self.shell.feed_resources(registered)
 
@@ -346,14 +336,16 @@ class JobManager:
             self.watch.supervisor_heard(message.resource_id, message.progress)
             return
         self.watch.heard(message.resource_id)
-        for attempt_id, io in message.ios:
-            self.shell.job_master.note_io(attempt_id, io)
+        if message.ios:
+            self.shell.feed_job(TaskIoReported(message.ios, now_ms()))
 
     def _on_reader(self, message: SplitRequest | SourceEvent | ReportedWatermark) -> None:
         if message.attempt_id in self.shell.where:
             self.coordinators.from_reader(message)
 
     def _on_slot_freed(self, message: SlotFreed) -> None:
+        slot, name = message.allocation_id, message.resource_id
+        _LOG.debug("job=%s slot=%s FREE taskmanager=%s", self.job_id, slot, name)
         self.shell.feed_job(message)
         self.shell.feed_resources(message)
 
@@ -386,6 +378,6 @@ _TAKEN: Final[dict[type, Callable[[JobManager, Any], None]]] = {
     SourceEvent: JobManager._on_reader,
     ReportedWatermark: JobManager._on_reader,
     DriverData: JobManager._on_driver_data,
-    UserOutput: lambda own, told: own.observer.user_output(told, own.job_graph),
+    UserOutput: lambda own, told: own.parts.observer.user_output(told, own.job_graph),
     SlotFreed: JobManager._on_slot_freed,
 }

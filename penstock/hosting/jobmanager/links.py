@@ -1,20 +1,28 @@
 """Connections of registered TaskManagers and of their supervisors, and who is over for good.
 
 Touched by the JobManager's loop only. A TaskManager that was declared over is fenced: nothing it says counts
-any more, and no second one takes its name.
+any more, and no second one takes its name. What a TaskManager is told carries the JobManager's fencing token, so that a
+TaskManager of another leader drops it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from penstock.hosting.jobmanager.control_server import drained
 from penstock.hosting.wire.messages import encode
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError
-from penstock.model.ids import BlobKey, ResourceId
-from penstock.model.messages import KillTaskManager, MasterHeartbeat, PutBlob, Shutdown
+from penstock.model.ids import BlobKey, FencingToken, ResourceId
+from penstock.model.messages import (
+    FENCED,
+    KillTaskManager,
+    MasterHeartbeat,
+    PutBlob,
+    Shutdown,
+)
 
 
 @dataclass(slots=True)
@@ -29,7 +37,9 @@ class Link:
 class Links:
     """Who can be talked to."""
 
-    def __init__(self) -> None:
+    def __init__(self, fencing_token: FencingToken) -> None:
+        """`fencing_token`: of the JobManager that talks."""
+        self.fencing_token = fencing_token
         self._links: dict[ResourceId, Link] = {}
         self._supervisors: dict[ResourceId, asyncio.StreamWriter] = {}
         self._fenced: set[ResourceId] = set()
@@ -61,7 +71,13 @@ class Links:
         """Dropped when it is not registered (any more): its loss is told elsewhere."""
         link = self._links.get(resource_id)
         if link is not None and not link.writer.is_closing():
-            link.writer.write(encode(message))
+            link.writer.write(encode(self.stamped(message)))
+
+    def stamped(self, message: Any) -> object:
+        """The message as this JobManager says it."""
+        if type(message) not in FENCED:
+            return message
+        return replace(message, fencing_token=self.fencing_token)
 
     def send_blob_once(self, resource_id: ResourceId, key: BlobKey, data: bytes) -> None:
         link = self._links.get(resource_id)

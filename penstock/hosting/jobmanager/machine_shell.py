@@ -7,28 +7,30 @@ about waits its turn. Nothing here decides: deciding is the machines' affair.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from penstock.hosting.checkpoints.keeper import JobStorage
-from penstock.hosting.checkpoints.port import CheckpointPort, NoCheckpoints
+from penstock.hosting.checkpoints.port import CheckpointPort
 from penstock.hosting.coordinators.coordinators import Coordinators
+from penstock.hosting.coordinators.source_coordinator import CoordinatedVertex
 from penstock.hosting.ha.guard import JobGuard
 from penstock.hosting.jobmanager.driver_streams import DriverStreams
 from penstock.hosting.jobmanager.links import Links
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.task_settings import TaskSettings
+from penstock.machines.books.job_settings import JobSettings
 from penstock.machines.checkpoints.history import CheckpointHistory
 from penstock.machines.job.job_master import JobMaster
-from penstock.machines.job.job_settings import JobSettings
 from penstock.machines.resources.resource_manager import ResourceManager, ResourceSettings
 from penstock.model.errors import ExternalError
 from penstock.model.graph.job_graph import JobGraph
-from penstock.model.ids import NO_TOKEN, AttemptId, ResourceId
+from penstock.model.ids import AllocationId, AttemptId, JobId, ResourceId
 from penstock.model.messages import (
     AnswerOffers,
     CancelTask,
@@ -69,6 +71,8 @@ from penstock.model.messages import (
 )
 from penstock.model.states import ExecutionState, JobStatus
 
+_LOG: Final = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class JobManagerSettings:
@@ -97,45 +101,60 @@ def now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
+@dataclass(frozen=True, slots=True)
+class JobParts:
+    """What one job is run with. `guard`: whether this driver leads the job; by default there is no other."""
+
+    job_graph: JobGraph
+    coordinated: Sequence[CoordinatedVertex]
+    provider: TaskManagerProvider
+    settings: JobManagerSettings
+    observer: JobObserver
+    modules: bytes = b""
+    guard: JobGuard = field(default_factory=JobGuard)
+
+
 class MachineShell:
     """`on_terminal` is called once, when the job's status is terminal. `checkpoints`: who keeps them."""
 
     def __init__(
         self,
-        job_graph: JobGraph,
-        settings: JobManagerSettings,
-        provider: TaskManagerProvider,
-        observer: JobObserver,
+        parts: JobParts,
+        links: Links,
         coordinators: Coordinators,
         streams: DriverStreams,
+        checkpoints: CheckpointPort,
         on_terminal: Callable[[], None],
     ) -> None:
+        settings, provider = parts.settings, parts.provider
         self.status = JobStatus.INITIALIZING
         self.failure: FailureInfo | None = None
-        self.guard = JobGuard()
-        self.fencing_token = NO_TOKEN
-        self.links = Links()
+        self.guard = parts.guard
+        self.links = links
         self.where: dict[AttemptId, ResourceId] = {}
         self.cancelling: dict[AttemptId, int] = {}
-        self.checkpoints: CheckpointPort = NoCheckpoints()
         self.checkpoint_history = CheckpointHistory(settings.checkpoint_history_size)
         completed = () if settings.storage is None else settings.storage.completed
-        self.job_master = JobMaster(job_graph, settings.job, now_ms(), completed)
+        self.job_master = JobMaster(parts.job_graph, settings.job, now_ms(), completed)
         self.resource_manager = ResourceManager(
             provider.slots_per_taskmanager,
             _smaller(provider.max_taskmanagers(), settings.max_taskmanagers),
             settings.resources,
             now_ms(),
         )
-        self._job_graph = job_graph
-        self._provider = provider
-        self._observer = observer
+        self._parts = parts
         self._coordinators = coordinators
         self._streams = streams
+        self._checkpoints = checkpoints
         self._on_terminal = on_terminal
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._events: deque[tuple[Callable[[Any], None], Any]] = deque()
         self._is_feeding = False
+        self._triggered_id = -1
+
+    @property
+    def job_id(self) -> JobId:
+        return self._parts.job_graph.job_id
 
     def feed_job(self, event: JobEvent) -> None:
         self._feed(self._step_job, event)
@@ -189,24 +208,37 @@ class MachineShell:
     def _step_resources(self, event: ResourceEvent) -> None:
         for effect in self.resource_manager.step(event):
             if isinstance(effect, StartTaskManager):
-                self._observer.taskmanager_requested(effect.resource_id)
-                self._provider.start(effect.resource_id, effect.size)
+                _LOG.info("job=%s taskmanager=%s REQUESTED", self.job_id, effect.resource_id)
+                self._parts.observer.taskmanager_requested(effect.resource_id)
+                self._parts.provider.start(effect.resource_id, effect.size)
             elif isinstance(effect, StopTaskManager):
+                name, cause = effect.resource_id, effect.reason
+                _LOG.info("job=%s taskmanager=%s STOPPED cause=%s", self.job_id, name, cause)
                 self.end_taskmanager(effect.resource_id, effect.reason)
                 self.links.fence(effect.resource_id)
             elif isinstance(effect, RequestSlot):
+                self._log_slot(effect.allocation_id, "REQUESTED", f"of {effect.resource_id}")
                 self.links.send(effect.resource_id, effect)
             elif isinstance(effect, ResourcesMissing):
-                self._observer.resources_missing(effect, self._provider.describe())
-                reason = f"{effect.reason}; {self._provider.describe()}"
+                self._parts.observer.resources_missing(effect, self._parts.provider.describe())
+                reason = f"{effect.reason}; {self._parts.provider.describe()}"
+                lacks = f"{effect.available} of {effect.wanted}"
+                _LOG.warning("job=%s slots=%s MISSING cause=%s", self.job_id, lacks, reason)
                 self.feed_job(NotEnoughResources(effect.available, reason, now_ms()))
 
     def _do_deploy(self, effect: DeployTask) -> None:
         key = effect.deployment.chain_blob
-        self.links.send_blob_once(effect.resource_id, key, self._job_graph.blobs[key])
+        self.links.send_blob_once(effect.resource_id, key, self._parts.job_graph.blobs[key])
         self.where[effect.deployment.attempt_id] = effect.resource_id
-        stamped = replace(effect, fencing_token=self.fencing_token)
-        self.links.send(effect.resource_id, stamped)
+        self.links.send(effect.resource_id, effect)
+
+    def _log_slot(self, allocation_id: AllocationId, what: str, cause: str) -> None:
+        """Of a large job there are many: only for who asks."""
+        _LOG.debug("job=%s slot=%s %s cause=%s", self.job_id, allocation_id, what, cause)
+
+    def _do_free_slot(self, effect: FreeSlot) -> None:
+        self._log_slot(effect.allocation_id, "FREED", effect.cause)
+        self.links.send(effect.resource_id, effect)
 
     def _do_send(self, effect: Any) -> None:
         self.links.send(effect.resource_id, effect)
@@ -215,24 +247,33 @@ class MachineShell:
         """Tasks on other hosts compare the time with their own clocks."""
         self._do_send(replace(effect, timestamp_ms=_wall_clock_ms(effect.timestamp_ms)))
 
+    def _do_trigger(self, effect: TriggerCheckpoint) -> None:
+        if effect.checkpoint_id > self._triggered_id:  # the first of its tasks
+            self._triggered_id = effect.checkpoint_id
+            kind = effect.options.type
+            _LOG.info(
+                "job=%s checkpoint=%d TRIGGERED type=%s", self.job_id, effect.checkpoint_id, kind
+            )
+        self._do_send_stamped(effect)
+
     def _do_store(self, effect: StoreCheckpoint) -> None:
         at_ms = _wall_clock_ms(effect.checkpoint.timestamp_ms)
-        self.checkpoints.keep(StoreCheckpoint(replace(effect.checkpoint, timestamp_ms=at_ms)))
+        self._checkpoints.keep(StoreCheckpoint(replace(effect.checkpoint, timestamp_ms=at_ms)))
 
     def _do_keep(self, effect: DiscardCheckpoint | DiscardStates) -> None:
-        self.checkpoints.keep(effect)
+        self._checkpoints.keep(effect)
 
     def _do_coordinate(self, effect: Any) -> None:
-        self.checkpoints.coordinate(effect)
+        self._checkpoints.coordinate(effect)
 
     def _do_end_checkpoint(self, effect: CoordinatorsCheckpointEnded) -> None:
-        self.checkpoints.coordinate(effect)
+        self._checkpoints.coordinate(effect)
         if effect.is_completed:
             self._streams.release(effect.checkpoint_id)
 
     def _do_restore(self, effect: RestoreCoordinators) -> None:
         """The whole job begins with a checkpoint."""
-        self.checkpoints.coordinate(effect)
+        self._checkpoints.coordinate(effect)
         self._note_restored(effect.checkpoint_id)
 
     def _note_restored(self, checkpoint_id: int | None) -> None:
@@ -244,10 +285,21 @@ class MachineShell:
     def _do_checkpoint_ended(self, effect: CheckpointEnded) -> None:
         triggered_at_ms = _wall_clock_ms(effect.triggered_ms)
         self.checkpoint_history.ended(effect, triggered_at_ms, _wall_clock_ms(now_ms()))
-        self._observer.checkpoint_ended(effect)
+        self._log_checkpoint(effect)
+        self._parts.observer.checkpoint_ended(effect)
+
+    def _log_checkpoint(self, effect: CheckpointEnded) -> None:
+        job_id, checkpoint_id = self.job_id, effect.checkpoint_id
+        if effect.location is not None:
+            size, place = effect.size_bytes, effect.location
+            text = "job=%s checkpoint=%d COMPLETED bytes=%d location=%s"
+            _LOG.info(text, job_id, checkpoint_id, size, place)
+        else:
+            cause = f"{effect.reason}: {effect.text}"
+            _LOG.info("job=%s checkpoint=%d ABORTED cause=%s", job_id, checkpoint_id, cause)
 
     def _do_answer_savepoint(self, effect: SavepointAnswered) -> None:
-        self.checkpoints.answer(effect)
+        self._checkpoints.answer(effect)
 
     def _do_declare(self, effect: DeclareRequirements) -> None:
         self.feed_resources(effect)
@@ -275,7 +327,7 @@ class MachineShell:
             self._note_restored(effect.checkpoint_id)
         if not effect.is_global or effect.checkpoint_id is None:  # else all of them are replaced
             self._coordinators.reset(effect.vertices, effect.checkpoint_id)
-        self._observer.restarting(effect)
+        self._parts.observer.restarting(effect)
         if not self._streams.restart(reset):
             text = (
                 "execute_and_collect: subtasks of the job had to begin again, but rows of theirs were handed "
@@ -290,21 +342,27 @@ class MachineShell:
         )
 
     def _do_status(self, effect: JobStatusChanged) -> None:
-        self.status = effect.status
+        former, self.status = self.status, effect.status
+        cause = ""
         if effect.failure is not None:
             self.failure = effect.failure
-        self._observer.status_changed(effect)
+            cause = f" cause={effect.failure.kind}: {_first_line(effect.failure.text)}"
+        level = logging.WARNING if cause else logging.INFO
+        _LOG.log(level, "job=%s %s->%s%s", self.job_id, former, effect.status, cause)
+        self._parts.observer.status_changed(effect)
         if effect.status.is_terminal:
             self._on_terminal()
 
     def _do_execution_state(self, effect: ExecutionStateChanged) -> None:
+        level = logging.INFO if effect.new is ExecutionState.FAILED else logging.DEBUG
+        _LOG.log(level, "job=%s %s", self.job_id, effect)
         if effect.new is ExecutionState.CANCELING:
             self.cancelling[effect.attempt_id] = now_ms()
         else:
             self.cancelling.pop(effect.attempt_id, None)
         if effect.new.is_terminal and effect.new.value != "FINISHED":
             self.where.pop(effect.attempt_id, None)
-        self._observer.execution_changed(effect, self._job_graph)
+        self._parts.observer.execution_changed(effect, self._parts.job_graph)
 
     def answer(self, question: object) -> None:
         """A consumer misses a partition: what became of its producer? Raises: ExternalError: another question."""
@@ -319,12 +377,16 @@ class MachineShell:
     def end_taskmanager(self, resource_id: ResourceId, reason: str) -> None:
         """Ask it and its supervisor, and let the host clean up behind both."""
         self.links.end(resource_id, reason)
-        self._provider.stop(resource_id)
+        self._parts.provider.stop(resource_id)
 
 
 def _wall_clock_ms(at_ms: int) -> int:
     """Of a moment on the machines' clock."""
     return time.time_ns() // 1_000_000 - (now_ms() - at_ms)
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]
 
 
 def _smaller(host_limit: int | None, configured: int | None) -> int | None:
@@ -343,13 +405,13 @@ _JOB_EFFECTS: Final[dict[type, Callable[[MachineShell, Any], None]]] = {
     CancelTask: MachineShell._do_send,
     UpdatePartitions: MachineShell._do_send,
     ReleasePartitions: MachineShell._do_send,
-    FreeSlot: MachineShell._do_send,
+    FreeSlot: MachineShell._do_free_slot,
     SetTimer: MachineShell._do_timer,
     ResetSubtasks: MachineShell._do_reset,
     FinalizeJob: MachineShell._do_finalize,
     JobStatusChanged: MachineShell._do_status,
     ExecutionStateChanged: MachineShell._do_execution_state,
-    TriggerCheckpoint: MachineShell._do_send_stamped,
+    TriggerCheckpoint: MachineShell._do_trigger,
     NotifyCheckpointComplete: MachineShell._do_send_stamped,
     NotifyCheckpointAborted: MachineShell._do_send_stamped,
     SnapshotCoordinators: MachineShell._do_coordinate,

@@ -9,6 +9,7 @@ Source: Flink's heartbeat listeners of JobMaster and ResourceManager.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -26,6 +27,7 @@ from penstock.model.messages import (
     TaskManagerStartFailed,
 )
 
+_LOG: Final = logging.getLogger(__name__)
 _BEATS_PER_SILENCE: Final = 5
 _LAST_WORDS_S: Final = 0.3
 _STACKS_S: Final = 2.0
@@ -133,14 +135,20 @@ class TaskManagerWatch:
         self._progress.pop(resource_id, None)
         if resource_id not in self._shell.links or self._is_over():
             return
+        self._log(resource_id, "LOST", cause)
         self._observer.taskmanager_lost(resource_id, cause)
         self._shell.end_taskmanager(resource_id, f"fenced off: {cause}")
         self._shell.links.fence(resource_id)
         self._shell.feed_resources(TaskManagerLostEvent(resource_id, cause, now_ms()))
         self._shell.feed_job(TaskManagerGone(resource_id, cause, now_ms()))
 
+    def _log(self, resource_id: ResourceId, what: str, cause: str) -> None:
+        job_id = self._shell.job_id
+        _LOG.warning("job=%s taskmanager=%s %s cause=%s", job_id, resource_id, what, cause)
+
     def _on_start_failed(self, resource_id: ResourceId, cause: str) -> None:
         """Several in a row, and none that came up: more of the same will not help."""
+        self._log(resource_id, "START_FAILED", cause)
         self._observer.taskmanager_lost(resource_id, f"did not start: {cause}")
         self._failed_starts += 1
         self._shell.feed_resources(TaskManagerStartFailed(resource_id, cause, now_ms()))

@@ -33,6 +33,7 @@ from penstock.hosting.ha.settings import ha_settings_of, recovery_directory_of
 from penstock.hosting.ha.store import Ended
 from penstock.hosting.jobmanager.handle import JobHandle
 from penstock.hosting.jobmanager.jobmanager import JobManager
+from penstock.hosting.jobmanager.machine_shell import JobParts
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.program.checkpoint_setup import Surroundings, with_checkpoints
 from penstock.hosting.program.console import Console
@@ -254,13 +255,7 @@ class ClusterExecutor:
             job, observer = with_frames(job, settings, provider, observer)
         try:
             manager = JobManager(
-                job.graph,
-                job.coordinated,
-                provider,
-                built,
-                observer,
-                modules=job.modules,
-                guard=guard,
+                JobParts(job.graph, job.coordinated, provider, built, observer, job.modules, guard)
             )
         except BaseException:  # an interrupt too must not leave its directory
             if built.storage is not None:

@@ -8,7 +8,7 @@ from typing import Final
 
 from penstock.hosting.jobmanager.machine_shell import JobManagerSettings
 from penstock.hosting.task_settings import TaskSettings
-from penstock.machines.job.job_settings import job_settings_of
+from penstock.machines.books.job_settings import job_settings_of
 from penstock.machines.resources.resource_manager import max_taskmanagers_of, resource_settings_of
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError

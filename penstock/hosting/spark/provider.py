@@ -68,6 +68,12 @@ class SparkProvider:
         return self._slots.is_local
 
     @property
+    def _has_executor_log(self) -> bool:
+        """In `local[n]` the executor is the driver, and its stderr is the user's console."""
+        master = str(self._context.master)
+        return master != "local" and not master.startswith("local[")
+
+    @property
     def shares_files(self) -> bool:
         return self.is_local
 
@@ -215,6 +221,7 @@ class SparkProvider:
                     task_settings=master.task_settings,
                     files=self._files,
                     process=self._process,
+                    has_log=self._has_executor_log,
                 )
             ),
         }

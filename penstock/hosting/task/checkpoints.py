@@ -23,6 +23,7 @@ from penstock.hosting.task.restore import groups_of
 from penstock.hosting.task.snapshots_under_way import Abandoned, SnapshotsUnderWay, Writing
 from penstock.hosting.task_services.local_copies import LocalCopies, Owner, SnapshotFiles
 from penstock.hosting.task_services.snapshot_writers import MAX_WAITING
+from penstock.machines.taskmanager.task_lifecycle import refusal_of_checkpoint
 from penstock.model.checkpoints import (
     ChannelStateHandle,
     CheckpointMetrics,
@@ -40,7 +41,6 @@ from penstock.model.messages import (
     NotifyCheckpointComplete,
     TriggerCheckpoint,
 )
-from penstock.model.states import ExecutionState
 from penstock.runtime.checkpoint.input_checkpoints import InputCheckpoints
 from penstock.runtime.elements import CheckpointBarrier
 from penstock.runtime.state.snapshot import IN_HAND, OperatorSnapshot, Sharing
@@ -130,8 +130,9 @@ class TaskCheckpoints:
 
     def _refusal(self) -> tuple[CheckpointFailureReason, str] | None:
         state = self._attempt.state
-        if state is not ExecutionState.RUNNING:
-            return CheckpointFailureReason.TASK_NOT_READY, f"the task is {state}"
+        refusal = refusal_of_checkpoint(state)
+        if refusal is not None:
+            return refusal, f"the task is {state}"
         if self.settings is None:
             text = "the tasks of this job were not told of a checkpoint directory"
             return CheckpointFailureReason.CHECKPOINT_DECLINED, text

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from penstock.hosting.clock import wall_ms
 from penstock.hosting.interrupts import CancelSignal, interrupt
 from penstock.hosting.shipping.pickling import deserialize, dumps_records
 from penstock.hosting.task.builder import BuiltTask, build_task
@@ -248,7 +247,7 @@ class TaskThread(TaskAttempt):
         if move is NextMove.ALL_ACTIONS_COMPLETED:
             processor.all_actions_completed()
         elif move is NextMove.SUSPEND_UNTIL_INPUT:
-            processor.suspend_default_action(self._timeout(built), until_input=True)
+            processor.suspend_default_action(built.seconds_to_wait(MAX_WAIT_S), until_input=True)
         else:  # an output without room: only the flush of the others falls due in the meantime, timers wait
             flush_s = max(_MIN_WAIT_S, task.buffer_timeout_ns / 1e9)
             processor.suspend_default_action(min(MAX_WAIT_S, flush_s), until_output=True)
@@ -272,16 +271,6 @@ class TaskThread(TaskAttempt):
 
     def _is_mine(self) -> bool:
         return threading.get_ident() == self._thread.ident
-
-    def _timeout(self, built: BuiltTask) -> float:
-        due = MAX_WAIT_S
-        timer = built.task.next_timer_ms()
-        if timer is not None:
-            due = min(due, max(0.0, (timer - wall_ms()) / 1000 + 0.0005))
-        wake_at = built.next_poll_ms()
-        if wake_at is not None:
-            due = min(due, max(0.0, wake_at / 1000 - time.monotonic()))
-        return due
 
     def _with_built(self, action: Callable[[BuiltTask], None]) -> None:
         if self._built is not None:

@@ -51,14 +51,19 @@ class TaskManagerChild:
         """`python`: the interpreter, where there is such a one; else the worker's. Raises: OSError, ValueError."""
         self._errors = Path(archive).with_suffix(".stderr")
         self.progress_pipe, self._progress_end = os.pipe()
+        self._log = os.dup(sys.__stderr__.fileno() if sys.__stderr__ is not None else 2)
         found = python if python and os.access(python, os.X_OK) else sys.executable
         try:
-            with self._errors.open("wb") as stderr, os.fdopen(self._progress_end, "wb"):
+            with (
+                self._errors.open("wb") as stderr,
+                os.fdopen(self._progress_end, "wb"),
+                os.fdopen(self._log, "wb"),
+            ):
                 self.process = subprocess.Popen(
                     [found, "-c", _BOOT, archive],
                     stdin=subprocess.PIPE,
                     stderr=stderr,
-                    pass_fds=(self._progress_end,),
+                    pass_fds=(self._progress_end, self._log),
                     env={**_ALLOCATOR, **os.environ},
                 )
         except BaseException:  # also of a task that is interrupted
@@ -74,7 +79,8 @@ class TaskManagerChild:
 
     def tell(self, config: dict[str, Any]) -> None:
         """What it is to be. One that has died is noticed by whoever polls it."""
-        told = {**config, "progress_fd": self._progress_end, "supervisor_pid": os.getpid()}
+        told = {**config, "progress_fd": self._progress_end, "log_fd": self._log}
+        told["supervisor_pid"] = os.getpid()
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(json.dumps(told).encode() + b"\n")

@@ -60,7 +60,7 @@ def main() -> None:
 
     from penstock.hosting.shipping.pickling import load_cloudpickle_alone
     from penstock.hosting.task_services import user_output
-    from penstock.hosting.taskmanager import stacks
+    from penstock.hosting.taskmanager import process_log, stacks
     from penstock.hosting.taskmanager.cpu_core import CoreKeeper
     from penstock.hosting.taskmanager.taskmanager import TaskManager
     from penstock.hosting.taskmanager_order import ChildOrder
@@ -73,6 +73,7 @@ def main() -> None:
         return  # there is no JobManager any more
     told = from_plain(ChildOrder, json.loads(line))
     threading.Thread(target=_watch_stdin, name="penstock-parent", daemon=True).start()
+    process_log.install(told.log_fd if told.taskmanager.has_log else None)
     sys.setswitchinterval(told.taskmanager.process.switch_interval_s)
     _place_files(told.taskmanager)
     config = _configuration(told)

@@ -1,7 +1,8 @@
-"""TaskManager: slots, tasks, partitions; one control connection, which it dials itself.
+"""TaskManager: tasks, partitions, and one control connection, which it dials itself.
 
-Source: Flink TaskExecutor. The main thread reads control messages and sends heartbeats; the network thread is
-the data plane's; each task has a thread. It ends as soon as its JobManager is gone.
+What its JobManager says goes into the machine `TaskExecutor`, which decides; the effects that come out are carried out here.
+The main thread reads control messages and sends heartbeats; the network thread is the data plane's; each task has a thread.
+It ends as soon as its JobManager is gone. Source: Flink TaskExecutor.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from penstock.hosting.task_services.producer_questions import ProducerQuestions
 from penstock.hosting.task_services.snapshot_writers import SnapshotWriters
 from penstock.hosting.task_services.state_backends import StateBackends
 from penstock.hosting.task_settings import TaskSettings
+from penstock.hosting.taskmanager.log import TaskManagerLog
 from penstock.hosting.taskmanager.user_modules import UserModules
 from penstock.hosting.taskmanager.watchdog import TaskWatchdog
 from penstock.hosting.wire.addresses import Endpoint
@@ -39,11 +41,10 @@ from penstock.hosting.wire.handshake import (
     Credentials,
 )
 from penstock.hosting.wire.messages import MessageBuffer, encode
-from penstock.machines.taskmanager.task_slots import TaskSlots
-from penstock.machines.taskmanager.task_submission import TaskSubmissions
+from penstock.machines.taskmanager.task_executor import TaskExecutor
+from penstock.model.deployment import TaskDeployment
 from penstock.model.errors import ExternalError
 from penstock.model.ids import (
-    NO_TOKEN,
     AllocationId,
     AttemptId,
     BlobKey,
@@ -51,29 +52,29 @@ from penstock.model.ids import (
     ResultPartitionId,
 )
 from penstock.model.messages import (
+    FENCED,
     AddSplits,
-    AnswerOffers,
-    CancelTask,
-    CheckpointFailureReason,
-    DeclineCheckpoint,
-    DeployTask,
     DriverCredit,
-    FreeSlot,
+    EndTaskManager,
     Heartbeat,
+    JobManagerLost,
     MasterHeartbeat,
     MaxAllowedWatermark,
     NoMoreSplits,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
-    OfferSlots,
     PartitionStateAnswer,
     PutBlob,
     RegisterTaskManager,
     RegistrationAccepted,
+    ReleaseLocalState,
     ReleasePartitions,
-    RequestSlot,
-    Shutdown,
-    SlotOffer,
+    SlotTimedOut,
+    StartSlotTimer,
+    StartTask,
+    StopTask,
+    TaskEnded,
+    TaskManagerEvent,
     TaskStateChanged,
     TriggerCheckpoint,
     UpdatePartitions,
@@ -114,30 +115,27 @@ class TaskManager:
         self.config = config
         self.task_settings = config.task_settings
         self.host_name = config.data.dialled_host
-        self.data_plane = _data_plane(config)
+        self._tasks: dict[AttemptId, TaskThread] = {}
+        self._socket: socket.socket | None = None
+        self._end_cause: str | None = None
+        self.data_plane = _data_plane(config, self._partition_error, self.abandon)
         self.io_directories = _io_directories(config)
-        self.data_plane.on_error = self._partition_error
-        self.data_plane.on_broken = self.abandon
         self.questions = ProducerQuestions(self.send, self.data_plane.call_later)
         self.snapshot_writers = SnapshotWriters(config.slots + 1)
         self.local_copies = LocalCopies(self.io_directories.new_path)
         self.state_backends = StateBackends(self.task_settings.state_backend, self.io_directories)
-        self._tasks: dict[AttemptId, TaskThread] = {}
         self._blobs: dict[BlobKey, bytes] = {}
         self._watchdog = TaskWatchdog(
             config.task_settings.cancellation_interval_ms,
             config.task_settings.slow_call_ms,
             self._say,
         )
-        self._slots = TaskSlots(config.slots)
-        self._submissions = TaskSubmissions(self._slots)
-        self._token = NO_TOKEN
-        self._slots_lock = threading.Lock()  # a task leaves its slot on its own thread
-        self._slot_timeouts: list[tuple[float, AllocationId, int]] = []
+        self._executor = TaskExecutor(config.resource_id, config.slots, config.size)
+        self._executor_lock = threading.Lock()  # a task tells of its end on its own thread
+        self._slot_timeouts: list[tuple[float, AllocationId]] = []
         self._send_lock = threading.Lock()
-        self._socket: socket.socket | None = None
         self._ended_tasks_progress = 0
-        self._is_shutting_down = False
+        self._log = TaskManagerLog(config.resource_id)
         self._modules = UserModules()
 
     # ------------------------------------------------------------------ life
@@ -146,11 +144,13 @@ class TaskManager:
         """Connect, register, serve. Returns why it ended."""
         try:
             self._connect()
-            return self._serve()
+            self._feed(JobManagerLost(self._serve()))
         except (OSError, ExternalError) as error:
-            return f"connection to the JobManager ended: {error}"
+            self._feed(JobManagerLost(f"connection to the JobManager ended: {error}"))
         finally:
             self._close()
+        assert self._end_cause is not None
+        return self._end_cause
 
     def _connect(self) -> None:
         config = self.config
@@ -183,14 +183,14 @@ class TaskManager:
         for message in self._first:
             self._handle(message)
         next_beat = heard_at = time.monotonic()
-        while not self._is_shutting_down:
+        while self._end_cause is None:
             now = time.monotonic()
             if now - heard_at >= self.config.silence_timeout_s:
                 return f"nothing was heard of the JobManager for {now - heard_at:.1f} s"
             if now >= next_beat:
                 next_beat = now + self.config.heartbeat_interval_s
                 self.send(self.heartbeat())
-            self._free_unclaimed_slots(now)
+            self._look_at_slot_timeouts(now)
             watch_s = self._watchdog.tick(int(now * 1000), list(self._tasks.values())) / 1000
             sock.settimeout(max(0.001, min(next_beat, watch_s) - time.monotonic()))
             try:
@@ -202,7 +202,7 @@ class TaskManager:
             heard_at = now
             for message in self._buffer.feed(data):
                 self._handle(message)
-        return "shut down by the JobManager"
+        return self._end_cause
 
     def heartbeat(self) -> Heartbeat:
         tasks = list(self._tasks.values())
@@ -217,7 +217,7 @@ class TaskManager:
 
     def abandon(self) -> None:
         """End from outside, as a broken connection would. Any thread."""
-        self._is_shutting_down = True
+        self._end_cause = self._end_cause or "ended from outside"
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
@@ -241,6 +241,7 @@ class TaskManager:
 
     def send(self, message: object) -> None:
         """Any thread. Without a connection there is nobody to tell: the TaskManager is ending."""
+        self._log.said(message)
         data = encode(message)
         with self._send_lock:
             if self._socket is None:
@@ -253,11 +254,8 @@ class TaskManager:
     def task_ended(self, task: TaskAttempt) -> None:
         """The task's own thread, before its last report."""
         self._ended_tasks_progress += task.progress
+        self._feed(TaskEnded(task.attempt_id))
         self._tasks.pop(task.attempt_id, None)
-        with self._slots_lock:
-            freed = self._slots.task_ended(task.deployment.allocation_id, task.attempt_id)
-        for effect in freed:
-            self.send(effect)
 
     def running_operator(self) -> tuple[AttemptId | None, str]:
         """Attempt and operator of the calling thread, for what user code prints."""
@@ -287,57 +285,13 @@ class TaskManager:
     # ------------------------------------------------------------------ what the JobManager says
 
     def _handle(self, message: Any) -> None:
-        handler = _HANDLERS.get(type(message))
-        if handler is None:
-            raise ExternalError(f"a TaskManager does not take {type(message).__name__}")
-        handler(self, message)
-
-    def _on_registered(self, message: RegistrationAccepted) -> None:
-        """Registered; slots are asked for next."""
-        self._token = message.fencing_token
-
-    def _on_request_slot(self, message: RequestSlot) -> None:
-        allocation_id = message.allocation_id
-        with self._slots_lock:
-            self._submissions.connect(message.job_id, self._token)
-            if not self._slots.allocate(message.slot_index, message.job_id, allocation_id):
-                return
-            ticket = self._slots.ticket_of(allocation_id)
-        if ticket is not None:
-            deadline = time.monotonic() + self.config.slot_timeout_s
-            self._slot_timeouts.append((deadline, allocation_id, ticket))
-        offer = SlotOffer(allocation_id, message.slot_index, self.config.size)
-        self.send(OfferSlots(self.config.resource_id, (offer,)))
-
-    def _free_unclaimed_slots(self, now: float) -> None:
-        """Slots that were offered and never taken."""
-        for timeout in [entry for entry in self._slot_timeouts if entry[0] <= now]:
-            self._slot_timeouts.remove(timeout)
-            _, allocation_id, ticket = timeout
-            with self._slots_lock:
-                is_due = self._slots.is_timed_out(allocation_id, ticket)
-            if is_due:
-                self._free(allocation_id, "the slot timed out")
-
-    def _on_answer_offers(self, message: AnswerOffers) -> None:
-        with self._slots_lock:
-            for allocation_id in message.accepted:
-                self._slots.mark_active(allocation_id)
-        for allocation_id in message.rejected:
-            self._free(allocation_id, "the JobMaster did not need it")
-
-    def _on_free_slot(self, message: FreeSlot) -> None:
-        self._free(message.allocation_id, message.cause)
-
-    def _free(self, allocation_id: AllocationId, cause: str) -> None:
-        with self._slots_lock:
-            freed = self._slots.free(self.config.resource_id, allocation_id)
-        self.local_copies.release(allocation_id)
-        for effect in freed:
-            self.send(effect)
-        for task in list(self._tasks.values()):
-            if task.deployment.allocation_id == allocation_id:
-                self._cancel(task)
+        kind = type(message)
+        if kind in FENCED or kind is RegistrationAccepted:
+            self._feed(message)
+        elif kind is PutBlob:
+            self._on_put_blob(message)
+        elif kind is not MasterHeartbeat:
+            raise ExternalError(f"a TaskManager does not take {kind.__name__}")
 
     def _on_put_blob(self, message: PutBlob) -> None:
         if message.key.startswith("modules-"):
@@ -345,47 +299,57 @@ class TaskManager:
         else:
             self._blobs[message.key] = message.data
 
-    def _on_deploy(self, message: DeployTask) -> None:
-        deployment = message.deployment
-        attempt_id = deployment.attempt_id
-        if attempt_id in self._tasks:
-            return  # repeated message: the task that is there stays
-        try:
-            with self._slots_lock:
-                self._submissions.submit(
-                    deployment.job_id,
-                    message.fencing_token,
-                    deployment.allocation_id,
-                    attempt_id,
-                )
-            blob = self._blobs[deployment.chain_blob]
-        except (KeyError, ExternalError) as error:
-            failure = failure_info(error, f"  while deploying {deployment.vertex_name}")
-            self.send(TaskStateChanged(attempt_id, ExecutionState.FAILED, failure))
+    def _look_at_slot_timeouts(self, now: float) -> None:
+        """Slots that were offered and never taken."""
+        for timeout in [entry for entry in self._slot_timeouts if entry[0] <= now]:
+            self._slot_timeouts.remove(timeout)
+            self._feed(SlotTimedOut(timeout[1]))
+
+    # ------------------------------------------------------------------ the machine
+
+    def _feed(self, event: TaskManagerEvent) -> None:
+        """Any thread. What it wants done is done in order; of two threads' events, in any order."""
+        with self._executor_lock:
+            effects = self._executor.step(event)
+        for effect in effects:
+            self._log.does(effect)
+            carry_out = _EFFECTS.get(type(effect))
+            if carry_out is None:
+                self.send(effect)
+            else:
+                carry_out(self, effect)
+
+    def _do_start_timer(self, effect: StartSlotTimer) -> None:
+        deadline = time.monotonic() + self.config.slot_timeout_s
+        self._slot_timeouts.append((deadline, effect.allocation_id))
+
+    def _do_start(self, effect: StartTask) -> None:
+        deployment = effect.deployment
+        blob = self._blobs.get(deployment.chain_blob)
+        if blob is None:
+            self._cannot_start(deployment)
             return
         task = TaskThread(deployment, blob, self)
-        self._tasks[attempt_id] = task
+        self._tasks[deployment.attempt_id] = task
         task.start()
 
-    def _on_cancel(self, message: CancelTask) -> None:
-        task = self._tasks.get(message.attempt_id)
+    def _cannot_start(self, deployment: TaskDeployment) -> None:
+        missing = ExternalError(f"the bytes of its chain ({deployment.chain_blob}) were not sent")
+        failure = failure_info(missing, f"  while deploying {deployment.vertex_name}")
+        self._feed(TaskEnded(deployment.attempt_id))
+        self.send(TaskStateChanged(deployment.attempt_id, ExecutionState.FAILED, failure))
+
+    def _do_stop(self, effect: StopTask) -> None:
+        task = self._tasks.get(effect.attempt_id)
         if task is not None:
             self._cancel(task)
 
-    def _on_release_partitions(self, message: ReleasePartitions) -> None:
-        for partition_id, producer in message.partitions:
+    def _do_release_partitions(self, effect: ReleasePartitions) -> None:
+        for partition_id, producer in effect.partitions:
             self.data_plane.registry.release(ResultPartitionId(partition_id, producer))
 
-    def _on_trigger_checkpoint(self, message: TriggerCheckpoint) -> None:
-        task = self._tasks.get(message.attempt_id)
-        if task is not None:
-            task.checkpoints.trigger(message)
-            return
-        reason = CheckpointFailureReason.TASK_CLOSING
-        self.send(DeclineCheckpoint(message.attempt_id, message.checkpoint_id, reason))
-
-    def _on_shutdown(self, _message: Shutdown) -> None:
-        self._is_shutting_down = True
+    def _do_end(self, effect: EndTaskManager) -> None:
+        self._end_cause = self._end_cause or effect.cause
 
     def _for_task(self, attempt_id: AttemptId, action: Callable[[TaskThread], None]) -> None:
         task = self._tasks.get(attempt_id)
@@ -407,18 +371,15 @@ def _to_built(action: Callable[[Built, Any], None]) -> Callable[[TaskManager, An
     return _to_task(lambda task, message: task.mail_to_built(lambda built: action(built, message)))
 
 
-_HANDLERS: Final[dict[type, Callable[[TaskManager, Any], None]]] = {
-    RegistrationAccepted: TaskManager._on_registered,
-    MasterHeartbeat: lambda _manager, _message: None,
-    RequestSlot: TaskManager._on_request_slot,
-    AnswerOffers: TaskManager._on_answer_offers,
-    FreeSlot: TaskManager._on_free_slot,
-    PutBlob: TaskManager._on_put_blob,
-    DeployTask: TaskManager._on_deploy,
-    CancelTask: TaskManager._on_cancel,
+# Everything else that comes out of the machine is sent to the JobManager.
+_EFFECTS: Final[dict[type, Callable[[TaskManager, Any], None]]] = {
+    StartSlotTimer: TaskManager._do_start_timer,
+    StartTask: TaskManager._do_start,
+    StopTask: TaskManager._do_stop,
+    ReleaseLocalState: lambda manager, effect: manager.local_copies.release(effect.allocation_id),
+    ReleasePartitions: TaskManager._do_release_partitions,
+    PartitionStateAnswer: lambda manager, effect: manager.questions.on_answer(effect),
     UpdatePartitions: _to_built(lambda built, message: built.connect(message.descriptors)),
-    PartitionStateAnswer: lambda manager, message: manager.questions.on_answer(message),
-    ReleasePartitions: TaskManager._on_release_partitions,
     AddSplits: _to_built(lambda built, message: built.add_splits(deserialize(message.splits))),
     NoMoreSplits: _to_built(lambda built, _message: built.no_more_splits()),
     MaxAllowedWatermark: _to_built(
@@ -427,10 +388,10 @@ _HANDLERS: Final[dict[type, Callable[[TaskManager, Any], None]]] = {
     DriverCredit: _to_task(
         lambda task, message: task.driver_credit(message.stream, message.frames)
     ),
-    TriggerCheckpoint: TaskManager._on_trigger_checkpoint,
+    TriggerCheckpoint: _to_task(lambda task, message: task.checkpoints.trigger(message)),
     NotifyCheckpointComplete: _to_task(lambda task, message: task.checkpoints.completed(message)),
     NotifyCheckpointAborted: _to_task(lambda task, message: task.checkpoints.aborted(message)),
-    Shutdown: TaskManager._on_shutdown,
+    EndTaskManager: TaskManager._do_end,
 }
 
 
@@ -438,7 +399,11 @@ def _io_directories(config: TaskManagerConfig) -> IoDirectories:
     return IoDirectories(config.task_settings.blocking.tmp_dirs, config.resource_id)
 
 
-def _data_plane(config: TaskManagerConfig) -> DataPlane:
+def _data_plane(
+    config: TaskManagerConfig,
+    on_error: Callable[[ResultPartition, Exception], Exception],
+    on_broken: Callable[[], None],
+) -> DataPlane:
     settings = config.task_settings
     return DataPlane(
         config.resource_id,
@@ -446,7 +411,9 @@ def _data_plane(config: TaskManagerConfig) -> DataPlane:
         config.credentials,
         settings.network,
         settings.frame_bytes,
-    )
+        on_error=on_error,
+        on_broken=on_broken,
+    ).start()
 
 
 def _send_all(sock: socket.socket, data: bytes) -> None:

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from penstock.machines.batch.parallelism import BatchParallelism, Subpartitions
+from penstock.machines.books import job_status as job_machine
+from penstock.machines.books.job_status import JobStatusEvent
 from penstock.machines.execution.execution import ExecutionEvent
 from penstock.machines.execution.execution_graph import (
     Execution,
@@ -20,8 +22,6 @@ from penstock.machines.execution.execution_graph import (
     ExecutionJobVertex,
     ExecutionVertex,
 )
-from penstock.machines.job import job_status as job_machine
-from penstock.machines.job.job_status import JobStatusEvent
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.graph.topology import sort_job_vertices
 from penstock.model.ids import AttemptId, ExecutionVertexId, VertexId

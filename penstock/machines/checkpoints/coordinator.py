@@ -15,6 +15,7 @@ from penstock.machines.checkpoints.awaited_ends import AwaitedEnds
 from penstock.machines.checkpoints.checks import check_pending
 from penstock.machines.checkpoints.completed_store import CompletedCheckpointStore
 from penstock.machines.checkpoints.ended import EndedCheckpoints
+from penstock.machines.checkpoints.expiry import EXPIRY_TIMER, ExpiryTimer
 from penstock.machines.checkpoints.failure_counter import FailureCounter
 from penstock.machines.checkpoints.gateway import CheckpointGateway, Emit
 from penstock.machines.checkpoints.pending import AckResult, PendingCheckpoint, Phase
@@ -28,6 +29,7 @@ from penstock.machines.checkpoints.requests import (
 )
 from penstock.machines.checkpoints.settings import CheckpointSettings
 from penstock.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
+from penstock.machines.story import Story
 from penstock.model.ids import AttemptId
 from penstock.model.messages.checkpoints import (
     AcknowledgeCheckpoint,
@@ -47,7 +49,6 @@ from penstock.model.messages.shared import FailureInfo
 from penstock.model.states import ExecutionState, JobStatus
 
 TRIGGER_TIMER: Final = "checkpoint-trigger"
-EXPIRY_TIMER: Final = "checkpoint-expiry"
 
 
 class CheckpointCoordinator:
@@ -62,6 +63,7 @@ class CheckpointCoordinator:
     ) -> None:
         self.is_active = False
         self.store = store
+        self.story = Story("checkpoint coordinator")
         self.pending: dict[int, PendingCheckpoint] = {}
         self._graph = graph
         self._settings = settings
@@ -74,7 +76,7 @@ class CheckpointCoordinator:
         self._next_id = max(settings.first_id, store.latest_id + 1)
         self._last_completion_ms: int | None = None
         self._is_periodic = False
-        self._expiry_ms: int | None = None
+        self._expiry = ExpiryTimer(emit)
         self._failure: FailureInfo | None = None
 
     @property
@@ -84,7 +86,8 @@ class CheckpointCoordinator:
 
     def check(self) -> None:
         """Raises BrokenInvariant. For tests, after each step."""
-        check_pending(self.pending, self._next_id, is_active=self.is_active)
+        with self.story.in_errors():
+            check_pending(self.pending, self._next_id, is_active=self.is_active)
 
     def settle(self, now_ms: int) -> FailureInfo | None:
         """After each event: write and trigger what may be. Returns: what the job must fail for, once."""
@@ -159,7 +162,7 @@ class CheckpointCoordinator:
             if not self._queue.has_periodic:
                 self._request(CheckpointRequest(now_ms, is_periodic=True))
         elif timer == EXPIRY_TIMER:
-            self._expiry_ms = None
+            self._expiry.fired()
             for pending in self._under_way():
                 if pending.deadline_ms <= now_ms:
                     text = f"not acknowledged by all within {self._settings.timeout_ms} ms"
@@ -219,7 +222,7 @@ class CheckpointCoordinator:
                     self._emit(SetTimer(TRIGGER_TIMER, now_ms + chosen.retry_in_ms))
                 continue
             self._trigger(chosen, now_ms)
-        self._watch_expiry()
+        self._expiry.watch(pending.deadline_ms for pending in self._under_way())
 
     def _trigger(self, request: CheckpointRequest, now_ms: int) -> None:
         plan = plan_of(self._graph, self._settings)
@@ -234,6 +237,9 @@ class CheckpointCoordinator:
         pending = PendingCheckpoint(checkpoint_id, request, plan, now_ms, deadline_ms)
         pending.awaited = frozenset(self._ends.waiting)
         self.pending[checkpoint_id] = pending
+        self.story.add(
+            "trigger", checkpoint_id, request.checkpoint_type, len(plan.running), "tasks"
+        )
         vertices = self._graph.job_graph.vertices.values()
         if any(o.has_coordinator for v in vertices for o in v.operators):
             self._emit(SnapshotCoordinators(checkpoint_id))
@@ -297,6 +303,7 @@ class CheckpointCoordinator:
         if pending is None or pending.phase is not Phase.STORING:
             return
         del self.pending[event.checkpoint_id]
+        self.story.add("complete", event.checkpoint_id, "at", event.location)
         self._ended.add(event.checkpoint_id, is_completed=True)
         self._counter.reset()
         self._last_completion_ms = event.now_ms
@@ -335,6 +342,7 @@ class CheckpointCoordinator:
     def _abort(self, pending: PendingCheckpoint, reason: Reason, text: str) -> None:
         """Tasks and coordinators forget it, its snapshots go, and the job may have to fail."""
         checkpoint_id = pending.checkpoint_id
+        self.story.add("abort", checkpoint_id, reason, text)
         del self.pending[checkpoint_id]
         self._ended.add(checkpoint_id, is_completed=False)
         self._gateway.tell_aborted(pending, self.store.latest_id)
@@ -343,10 +351,3 @@ class CheckpointCoordinator:
         if self._counter.on_failure(checkpoint_id, pending.checkpoint_type, reason):
             of_job = self._counter.failure_of_job(checkpoint_id, reason, text)
             self._failure = self._failure or of_job
-
-    def _watch_expiry(self) -> None:
-        """One timer, for the first that would expire."""
-        first = min((p.deadline_ms for p in self._under_way()), default=None)
-        if first is not None and first != self._expiry_ms:
-            self._expiry_ms = first
-            self._emit(SetTimer(EXPIRY_TIMER, first))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from itertools import product
 from typing import Final, TypeAlias
 
 from penstock.model.errors import IllegalTransition
@@ -46,50 +45,83 @@ class Consequence(StrEnum):
 Square: TypeAlias = tuple[ExecutionState, Consequence]
 
 _S, _E, _C = ExecutionState, ExecutionEvent, Consequence
-_REPORTS: Final = (_E.REPORT_INITIALIZING, _E.REPORT_RUNNING, _E.REPORT_FINISHED)
 
 # fmt: off
 TABLE: Final[Mapping[tuple[ExecutionState, ExecutionEvent], Square]] = {
-    (_S.CREATED, _E.SCHEDULE):                (_S.SCHEDULED, _C.NONE),
-    (_S.SCHEDULED, _E.DEPLOY):                (_S.DEPLOYING, _C.NONE),
-    (_S.DEPLOYING, _E.REPORT_INITIALIZING):   (_S.INITIALIZING, _C.NONE),
-    (_S.INITIALIZING, _E.REPORT_RUNNING):     (_S.RUNNING, _C.NONE),
+    (_S.CREATED, _E.SCHEDULE):                 (_S.SCHEDULED, _C.NONE),
+    (_S.SCHEDULED, _E.DEPLOY):                 (_S.DEPLOYING, _C.NONE),
+    (_S.DEPLOYING, _E.REPORT_INITIALIZING):    (_S.INITIALIZING, _C.NONE),
+    (_S.INITIALIZING, _E.REPORT_RUNNING):      (_S.RUNNING, _C.NONE),
     # the unexpected: the report changes nothing, its consequence does
-    **{(state, report): (state, _C.FAIL_TASK)
-       for state, report in product((_S.CREATED, _S.SCHEDULED), _REPORTS)},
-    (_S.DEPLOYING, _E.REPORT_RUNNING):        (_S.DEPLOYING, _C.FAIL_TASK),
+    (_S.CREATED, _E.REPORT_INITIALIZING):      (_S.CREATED, _C.FAIL_TASK),
+    (_S.CREATED, _E.REPORT_RUNNING):           (_S.CREATED, _C.FAIL_TASK),
+    (_S.CREATED, _E.REPORT_FINISHED):          (_S.CREATED, _C.FAIL_TASK),
+    (_S.SCHEDULED, _E.REPORT_INITIALIZING):    (_S.SCHEDULED, _C.FAIL_TASK),
+    (_S.SCHEDULED, _E.REPORT_RUNNING):         (_S.SCHEDULED, _C.FAIL_TASK),
+    (_S.SCHEDULED, _E.REPORT_FINISHED):        (_S.SCHEDULED, _C.FAIL_TASK),
+    (_S.DEPLOYING, _E.REPORT_RUNNING):         (_S.DEPLOYING, _C.FAIL_TASK),
     (_S.INITIALIZING, _E.REPORT_INITIALIZING): (_S.INITIALIZING, _C.FAIL_TASK),
-    (_S.RUNNING, _E.REPORT_INITIALIZING):     (_S.RUNNING, _C.FAIL_TASK),
-    (_S.RUNNING, _E.REPORT_RUNNING):          (_S.RUNNING, _C.FAIL_TASK),
-    (_S.CREATED, _E.REPORT_CANCELED):         (_S.CREATED, _C.FAIL_GLOBALLY),
-    (_S.SCHEDULED, _E.REPORT_CANCELED):       (_S.SCHEDULED, _C.FAIL_GLOBALLY),
-    (_S.FINISHED, _E.REPORT_CANCELED):        (_S.FINISHED, _C.FAIL_GLOBALLY),
+    (_S.RUNNING, _E.REPORT_INITIALIZING):      (_S.RUNNING, _C.FAIL_TASK),
+    (_S.RUNNING, _E.REPORT_RUNNING):           (_S.RUNNING, _C.FAIL_TASK),
+    (_S.CREATED, _E.REPORT_CANCELED):          (_S.CREATED, _C.FAIL_GLOBALLY),
+    (_S.SCHEDULED, _E.REPORT_CANCELED):        (_S.SCHEDULED, _C.FAIL_GLOBALLY),
+    (_S.FINISHED, _E.REPORT_CANCELED):         (_S.FINISHED, _C.FAIL_GLOBALLY),
     # the end, by itself
-    **{(state, _E.REPORT_FINISHED): (_S.FINISHED, _C.NONE)
-       for state in (_S.DEPLOYING, _S.INITIALIZING, _S.RUNNING)},
-    **{(state, _E.REPORT_CANCELED): (_S.CANCELED, _C.NONE)
-       for state in (_S.DEPLOYING, _S.INITIALIZING, _S.RUNNING)},
-    **{(state, _E.FAIL): (_S.FAILED, _C.NONE)
-       for state in (_S.CREATED, _S.SCHEDULED, _S.DEPLOYING, _S.INITIALIZING, _S.RUNNING)},
+    (_S.DEPLOYING, _E.REPORT_FINISHED):        (_S.FINISHED, _C.NONE),
+    (_S.INITIALIZING, _E.REPORT_FINISHED):     (_S.FINISHED, _C.NONE),
+    (_S.RUNNING, _E.REPORT_FINISHED):          (_S.FINISHED, _C.NONE),
+    (_S.DEPLOYING, _E.REPORT_CANCELED):        (_S.CANCELED, _C.NONE),
+    (_S.INITIALIZING, _E.REPORT_CANCELED):     (_S.CANCELED, _C.NONE),
+    (_S.RUNNING, _E.REPORT_CANCELED):          (_S.CANCELED, _C.NONE),
+    (_S.CREATED, _E.FAIL):                     (_S.FAILED, _C.NONE),
+    (_S.SCHEDULED, _E.FAIL):                   (_S.FAILED, _C.NONE),
+    (_S.DEPLOYING, _E.FAIL):                   (_S.FAILED, _C.NONE),
+    (_S.INITIALIZING, _E.FAIL):                (_S.FAILED, _C.NONE),
+    (_S.RUNNING, _E.FAIL):                     (_S.FAILED, _C.NONE),
     # the end, as wished
-    **{(state, _E.CANCEL): (_S.CANCELED, _C.NONE) for state in (_S.CREATED, _S.SCHEDULED)},
-    **{(state, _E.CANCEL): (_S.CANCELING, _C.SEND_CANCEL)
-       for state in (_S.DEPLOYING, _S.INITIALIZING, _S.RUNNING)},
-    **{(_S.CANCELING, event): (_S.CANCELED, _C.NONE)
-       for event in (_E.REPORT_FINISHED, _E.REPORT_CANCELED, _E.FAIL)},
-    **{(state, _E.SUSPEND): (_S.CANCELED, _C.NONE)
-       for state in (_S.CREATED, _S.SCHEDULED, _S.DEPLOYING, _S.INITIALIZING, _S.RUNNING,
-                     _S.CANCELING)},
-    (_S.FINISHED, _E.CANCEL):                 (_S.FINISHED, _C.RELEASE_PARTITIONS),
+    (_S.CREATED, _E.CANCEL):                   (_S.CANCELED, _C.NONE),
+    (_S.SCHEDULED, _E.CANCEL):                 (_S.CANCELED, _C.NONE),
+    (_S.DEPLOYING, _E.CANCEL):                 (_S.CANCELING, _C.SEND_CANCEL),
+    (_S.INITIALIZING, _E.CANCEL):              (_S.CANCELING, _C.SEND_CANCEL),
+    (_S.RUNNING, _E.CANCEL):                   (_S.CANCELING, _C.SEND_CANCEL),
+    (_S.CANCELING, _E.REPORT_FINISHED):        (_S.CANCELED, _C.NONE),
+    (_S.CANCELING, _E.REPORT_CANCELED):        (_S.CANCELED, _C.NONE),
+    (_S.CANCELING, _E.FAIL):                   (_S.CANCELED, _C.NONE),
+    (_S.CREATED, _E.SUSPEND):                  (_S.CANCELED, _C.NONE),
+    (_S.SCHEDULED, _E.SUSPEND):                (_S.CANCELED, _C.NONE),
+    (_S.DEPLOYING, _E.SUSPEND):                (_S.CANCELED, _C.NONE),
+    (_S.INITIALIZING, _E.SUSPEND):             (_S.CANCELED, _C.NONE),
+    (_S.RUNNING, _E.SUSPEND):                  (_S.CANCELED, _C.NONE),
+    (_S.CANCELING, _E.SUSPEND):                (_S.CANCELED, _C.NONE),
+    (_S.FINISHED, _E.CANCEL):                  (_S.FINISHED, _C.RELEASE_PARTITIONS),
     # again
-    **{(state, _E.RESET): (_S.CREATED, _C.NEW_ATTEMPT)
-       for state in (_S.FINISHED, _S.CANCELED, _S.FAILED)},
+    (_S.FINISHED, _E.RESET):                   (_S.CREATED, _C.NEW_ATTEMPT),
+    (_S.CANCELED, _E.RESET):                   (_S.CREATED, _C.NEW_ATTEMPT),
+    (_S.FAILED, _E.RESET):                     (_S.CREATED, _C.NEW_ATTEMPT),
 }
 STALE: Final = frozenset({  # right when sent, late when read
-    *product((_S.CANCELED, _S.FAILED),
-             (*_REPORTS, _E.REPORT_CANCELED, _E.FAIL, _E.CANCEL, _E.SUSPEND)),
-    *product((_S.FINISHED,), (*_REPORTS, _E.FAIL, _E.SUSPEND)),
-    *product((_S.CANCELING,), (_E.CANCEL, _E.REPORT_INITIALIZING, _E.REPORT_RUNNING)),
+    (_S.CANCELING, _E.CANCEL), (_S.CANCELING, _E.REPORT_INITIALIZING),
+    (_S.CANCELING, _E.REPORT_RUNNING),
+    (_S.FINISHED, _E.SUSPEND), (_S.FINISHED, _E.REPORT_INITIALIZING),
+    (_S.FINISHED, _E.REPORT_RUNNING), (_S.FINISHED, _E.REPORT_FINISHED), (_S.FINISHED, _E.FAIL),
+    (_S.CANCELED, _E.CANCEL), (_S.CANCELED, _E.SUSPEND), (_S.CANCELED, _E.REPORT_INITIALIZING),
+    (_S.CANCELED, _E.REPORT_RUNNING), (_S.CANCELED, _E.REPORT_FINISHED),
+    (_S.CANCELED, _E.REPORT_CANCELED), (_S.CANCELED, _E.FAIL),
+    (_S.FAILED, _E.CANCEL), (_S.FAILED, _E.SUSPEND), (_S.FAILED, _E.REPORT_INITIALIZING),
+    (_S.FAILED, _E.REPORT_RUNNING), (_S.FAILED, _E.REPORT_FINISHED),
+    (_S.FAILED, _E.REPORT_CANCELED), (_S.FAILED, _E.FAIL),
+})
+IMPOSSIBLE: Final = frozenset({  # never right; nothing enters RECONCILING
+    (_S.CREATED, _E.DEPLOY), (_S.CREATED, _E.RESET),
+    (_S.SCHEDULED, _E.SCHEDULE), (_S.SCHEDULED, _E.RESET),
+    (_S.DEPLOYING, _E.SCHEDULE), (_S.DEPLOYING, _E.DEPLOY), (_S.DEPLOYING, _E.RESET),
+    (_S.INITIALIZING, _E.SCHEDULE), (_S.INITIALIZING, _E.DEPLOY), (_S.INITIALIZING, _E.RESET),
+    (_S.RUNNING, _E.SCHEDULE), (_S.RUNNING, _E.DEPLOY), (_S.RUNNING, _E.RESET),
+    (_S.CANCELING, _E.SCHEDULE), (_S.CANCELING, _E.DEPLOY), (_S.CANCELING, _E.RESET),
+    (_S.FINISHED, _E.SCHEDULE), (_S.FINISHED, _E.DEPLOY),
+    (_S.CANCELED, _E.SCHEDULE), (_S.CANCELED, _E.DEPLOY),
+    (_S.FAILED, _E.SCHEDULE), (_S.FAILED, _E.DEPLOY),
+    *((_S.RECONCILING, event) for event in _E),
 })
 # fmt: on
 
@@ -98,11 +130,10 @@ def step(who: object, state: ExecutionState, event: ExecutionEvent) -> Square:
     """Next state and what follows from it. Raises IllegalTransition for what can never be right."""
     if (state, event) in STALE:
         return state, Consequence.NONE
-    square = TABLE.get((state, event))
-    if square is None:
+    if (state, event) in IMPOSSIBLE:
         takes = ", ".join(e.name for s, e in TABLE if s is state) or "nothing"
         raise IllegalTransition(
             f"execution {who}: got {event.name} in {state.name}, which takes only {takes}. "
-            "The story of the job tells who sent it."
+            "The story tells what led to it."
         )
-    return square
+    return TABLE[state, event]

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from penstock.machines.books.failures import explains
 from penstock.machines.execution.execution_graph import ExecutionVertex
-from penstock.machines.job.failures import explains
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.ids import AttemptId
 from penstock.model.messages import FailureInfo

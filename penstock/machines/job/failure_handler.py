@@ -12,6 +12,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
+from penstock.machines.books.job_status import JobStatusEvent
 from penstock.machines.execution.execution_graph import ExecutionVertex
 from penstock.machines.failover.failover import FailoverStrategy
 from penstock.machines.failover.restart_backoff import (
@@ -19,9 +20,9 @@ from penstock.machines.failover.restart_backoff import (
     RestartBackoff,
     is_infrastructure,
 )
+from penstock.machines.job.books import JobBooks
 from penstock.machines.job.exception_history import DEFAULT_SIZE, ExceptionHistory
-from penstock.machines.job.job_core import JobCore
-from penstock.machines.job.job_status import JobStatusEvent
+from penstock.machines.job.moves import JobMoves
 from penstock.machines.scheduling.scheduling import SchedulingStrategy
 from penstock.model.ids import PartitionId
 from penstock.model.messages import FailureInfo, SetTimer
@@ -37,13 +38,20 @@ class FailureHandler:
 
     def __init__(
         self,
-        core: JobCore,
+        books: JobBooks,
+        moves: JobMoves,
         scheduling: SchedulingStrategy,
         failover: FailoverStrategy,
         backoff: RestartBackoff,
         history_size: int = DEFAULT_SIZE,
     ) -> None:
-        self._core = core
+        self._graph = books.graph
+        self._journal = books.journal
+        self._life = books.life
+        self._restarts = books.restarts
+        self._attempts = books.attempts
+        self._checkpoints = books.checkpoints
+        self._moves = moves
         self._scheduling = scheduling
         self._failover = failover
         self._backoff = backoff
@@ -52,7 +60,7 @@ class FailureHandler:
     @property
     def is_ending(self) -> bool:
         """No restart follows: the job ends as soon as its tasks have."""
-        return self._core.status in _ENDING and not self._core.is_restarting
+        return self._life.status in _ENDING and not self._life.is_restarting
 
     def on_task_failure(
         self,
@@ -60,9 +68,9 @@ class FailureHandler:
         failure: FailureInfo,
         unreadable: PartitionId | None = None,
     ) -> None:
-        self._core.root.note(failure)
-        if self._core.status in _ENDING or self._core.status.is_terminal:
-            self.history.add(failure, self._core.now_ms, failed)
+        self._life.root.note(failure)
+        if self._life.status in _ENDING or self._life.status.is_terminal:
+            self.history.add(failure, self._journal.now_ms, failed)
             return  # all tasks are ending anyway, also before a restart of all
         if self._may_restart(failure, failed):
             self._begin_restart(self._failover.to_restart(failed, unreadable), is_global=False)
@@ -76,7 +84,7 @@ class FailureHandler:
         restore = vertex.execution.restore
         if failure.kind != CHECKPOINT_DAMAGED or restore is None:
             self.on_task_failure([vertex], failure, failure.lost_partition)
-        elif self._core.checkpoints.drop_damaged(restore.checkpoint_id):
+        elif self._checkpoints.drop_damaged(restore.checkpoint_id):
             self.on_global_failure(failure)
         else:
             text = (
@@ -86,14 +94,14 @@ class FailureHandler:
             self.on_task_failure([vertex], replace(failure, text=text, is_recoverable=False))
 
     def on_global_failure(self, failure: FailureInfo) -> None:
-        self._core.root.note(failure)
+        self._life.root.note(failure)
         if self.is_ending:
-            self.history.add(failure, self._core.now_ms)
+            self.history.add(failure, self._journal.now_ms)
             return
         if not self._may_restart(failure, ()):
             self._fail_job()
             return
-        vertices = self._core.graph.vertices
+        vertices = self._graph.vertices
         started = [v for v in vertices if v.state is not ExecutionState.CREATED]
         self._begin_restart(started, is_global=True)
 
@@ -103,56 +111,56 @@ class FailureHandler:
         """A peer's broken connection may arrive before the user error that broke it."""
         if failure is None:
             return
-        self.history.add(failure, self._core.now_ms, [vertex])
+        self.history.add(failure, self._journal.now_ms, [vertex])
         if is_infrastructure(failure):
             return
-        is_known_secondary = self._core.root.is_infrastructure
-        self._core.root.note(failure)
+        is_known_secondary = self._life.root.is_infrastructure
+        self._life.root.note(failure)
         is_default = isinstance(self._backoff, InfrastructureOnlyRestart)
-        if self._core.is_restarting and is_known_secondary and is_default:
+        if self._life.is_restarting and is_known_secondary and is_default:
             self._fail_job()
 
     def settle(self) -> None:
         """After each event: what has become possible."""
-        plan = self._core.restarts.global_one
-        if self._core.status is JobStatus.FAILING and plan is not None and not plan.alive:
-            self._core.move_job(JobStatusEvent.READY_TO_RESTART)
-        if self._core.status is JobStatus.RESTARTING and not self._core.checkpoints.is_storing:
+        plan = self._restarts.global_one
+        if self._life.status is JobStatus.FAILING and plan is not None and not plan.alive:
+            self._life.move(JobStatusEvent.READY_TO_RESTART)
+        if self._life.status is JobStatus.RESTARTING and not self._checkpoints.is_storing:
             self._carry_out_restarts()
 
     def _may_restart(self, failure: FailureInfo, failed: Collection[ExecutionVertex]) -> bool:
         """Asks the back-off, and writes the failure down: of an attempt of its own or of the one before."""
-        now_ms = self._core.now_ms
-        is_possible = failure.is_recoverable and self._core.status is not JobStatus.CREATED
+        now_ms = self._journal.now_ms
+        is_possible = failure.is_recoverable and self._life.status is not JobStatus.CREATED
         is_new = self._backoff.notify(now_ms, failure) if is_possible else True
         (self.history.begin if is_new else self.history.add)(failure, now_ms, failed)
         return is_possible and self._backoff.can_restart()
 
     def _begin_restart(self, vertices: list[ExecutionVertex], *, is_global: bool) -> None:
-        restart = self._core.restarts.add(vertices, is_global=is_global)
+        restart = self._restarts.add(vertices, is_global=is_global)
         failure = JobStatusEvent.GLOBAL_FAILURE if is_global else JobStatusEvent.RESTARTABLE_FAILURE
-        self._core.move_job(failure)
+        self._life.move(failure)
         for vertex in restart.vertices.values():
-            self._core.cancel(vertex)
-        at_ms = self._core.now_ms + self._backoff.delay_ms(self._core.now_ms)
-        self._core.effects.append(SetTimer(restart.timer, at_ms))
+            self._attempts.cancel(vertex)
+        at_ms = self._journal.now_ms + self._backoff.delay_ms(self._journal.now_ms)
+        self._journal.emit(SetTimer(restart.timer, at_ms))
 
     def _carry_out_restarts(self) -> None:
-        for restart in self._core.restarts.take_ready():
+        for restart in self._restarts.take_ready():
             vertices = restart.valid
             if not vertices:
                 continue
-            self._core.reset(vertices, is_global=restart.is_global)
+            self._moves.reset(vertices, is_global=restart.is_global)
             if restart.is_global:
-                self._core.root.clear()
-                self._core.move_job(JobStatusEvent.REBUILT)
-                self._core.move_job(JobStatusEvent.START)
+                self._life.root.clear()
+                self._life.move(JobStatusEvent.REBUILT)
+                self._life.move(JobStatusEvent.START)
             elif (
-                self._core.status is JobStatus.RESTARTING and not self._core.restarts.is_any_waiting
+                self._life.status is JobStatus.RESTARTING and not self._restarts.is_any_waiting
             ):  # of two that become ready at once, the first says so
-                self._core.root.clear()
-                self._core.move_job(JobStatusEvent.RESTARTED)
-            self._core.allocate(self._scheduling.restart(vertices))
+                self._life.root.clear()
+                self._life.move(JobStatusEvent.RESTARTED)
+            self._moves.allocate(self._scheduling.restart(vertices))
 
     def _fail_job(self) -> None:
-        self._core.stop_all(JobStatusEvent.FAIL)
+        self._moves.stop_all(JobStatusEvent.FAIL)

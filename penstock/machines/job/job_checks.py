@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from penstock.machines.job.job_core import JobCore
+from penstock.machines.job.books import JobBooks
 from penstock.model.errors import BrokenInvariant
 from penstock.model.states import ExecutionState, JobStatus
 
@@ -19,9 +19,9 @@ _HAS_SLOT = frozenset({
 })
 
 
-def check_job(job: JobCore) -> None:
+def check_job(job: JobBooks) -> None:
     """Raises BrokenInvariant with the name of the check."""
-    job.pool.check()
+    job.slots.pool.check()
     job.checkpoints.check()
     _check_seats(job)
     _check_rule_of_one(job)
@@ -29,29 +29,29 @@ def check_job(job: JobCore) -> None:
     _check_status(job)
 
 
-def _check_seats(job: JobCore) -> None:
+def _check_seats(job: JobBooks) -> None:
     for vertex in job.graph.vertices:
-        slot = job.shared_slots.slot_of(vertex)
+        slot = job.slots.shared_slots.slot_of(vertex)
         if vertex.state in _HAS_SLOT:
             held = slot is not None and slot.allocation_id == vertex.execution.allocation_id
             _expect("every deployed task sits in a slot that the job holds", vertex, held)
         elif vertex.state is ExecutionState.SCHEDULED:
-            waiting = job.deployer.is_waiting(vertex)
+            waiting = job.bulks.is_waiting(vertex)
             _expect("every scheduled task waits in a bulk", vertex, waiting)
         else:
-            seat = job.shared_slots.shared_slot_of(vertex)
+            seat = job.slots.shared_slots.shared_slot_of(vertex)
             _expect("no other task has a seat", vertex, seat is None)
 
 
-def _check_rule_of_one(job: JobCore) -> None:
-    for shared in job.shared_slots:
+def _check_rule_of_one(job: JobBooks) -> None:
+    for shared in job.slots.shared_slots:
         kinds = Counter(id(vertex.job_vertex) for vertex in shared.members.values())
         _expect("two subtasks of one vertex never share a slot", shared, max(kinds.values()) == 1)
         groups = {vertex.job_vertex.slot_sharing_group for vertex in shared.members.values()}
         _expect("a slot serves one slot sharing group", shared, len(groups) == 1)
 
 
-def _check_counters(job: JobCore) -> None:
+def _check_counters(job: JobBooks) -> None:
     for job_vertex in job.graph.job_vertices:
         finished = sum(v.state is ExecutionState.FINISHED for v in job_vertex.vertices)
         _expect("finished subtasks are counted", job_vertex.name, finished == job_vertex.finished)
@@ -60,19 +60,19 @@ def _check_counters(job: JobCore) -> None:
         _expect("unfinished partitions are counted", group.edge, unfinished == group.unfinished)
 
 
-def _check_status(job: JobCore) -> None:
-    if job.status.is_terminal:
+def _check_status(job: JobBooks) -> None:
+    if job.life.status.is_terminal:
         ended = job.graph.are_all_terminal
-        _expect("all tasks of an ended job have ended", job.status, ended)
-        _expect("an ended job holds no slot", job.status, not job.pool.slots)
-    if job.status is JobStatus.FINISHED:
+        _expect("all tasks of an ended job have ended", job.life.status, ended)
+        _expect("an ended job holds no slot", job.life.status, not job.slots.pool.slots)
+    if job.life.status is JobStatus.FINISHED:
         done = job.graph.is_finished
-        _expect("all tasks of a finished job have finished", job.status, done)
+        _expect("all tasks of a finished job have finished", job.life.status, done)
     waiting = job.restarts.is_any_waiting
     _expect(
         "a job is restarting while tasks wait for their restart",
-        job.status,
-        waiting == job.is_restarting,
+        job.life.status,
+        waiting == job.life.is_restarting,
     )
 
 

@@ -6,11 +6,14 @@ Knows no machine but the execution graph, which it only reads.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.machines.execution.execution_graph import Execution, ExecutionGraph, ExecutionVertex
+from penstock.machines.execution.regions import Region
+from penstock.machines.slots.shared_slots import SharedSlots
 from penstock.model.deployment import TaskManagerLocation
-from penstock.model.ids import AllocationId, AttemptId
+from penstock.model.ids import AllocationId, AttemptId, ExecutionVertexId
 from penstock.model.messages import TaskIo, VertexProgress
 from penstock.model.states import ExecutionState
 
@@ -25,6 +28,52 @@ class TaskPlace:
     state: ExecutionState
     location: TaskManagerLocation | None
     allocation_id: AllocationId | None
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskView:
+    """One subtask as the program has it. `index`: its place among all subtasks of the job, sources first."""
+
+    vertex_id: ExecutionVertexId
+    index: int
+    name: str
+    slot_sharing_group: str
+    co_location_group: str | None
+    region: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeatsView:
+    """Who sits in one slot, by vertex index."""
+
+    allocation_id: AllocationId
+    location: TaskManagerLocation
+    indices: tuple[int, ...]
+
+
+def subtasks_of(graph: ExecutionGraph, regions: Sequence[Region]) -> list[SubtaskView]:
+    """All of them, by index."""
+    region_of = {vertex.index: region.index for region in regions for vertex in region.vertices}
+    return [
+        SubtaskView(
+            vertex.vertex_id,
+            vertex.index,
+            str(vertex),
+            vertex.job_vertex.slot_sharing_group,
+            vertex.job_vertex.co_location_group,
+            region_of[vertex.index],
+        )
+        for vertex in graph.vertices
+    ]
+
+
+def seats_of(shared_slots: SharedSlots) -> list[SeatsView]:
+    """Of all slots that somebody sits in."""
+    return [
+        SeatsView(shared.slot.allocation_id, shared.slot.location, tuple(sorted(shared.members)))
+        for shared in shared_slots
+        if shared.slot is not None
+    ]
 
 
 def places_of(graph: ExecutionGraph) -> list[TaskPlace]:

@@ -11,17 +11,17 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from penstock.machines.execution.execution_graph import ExecutionVertex
+from penstock.machines.books.job_settings import JobSettings
 from penstock.machines.failover.restarts import TIMER_PREFIX
 from penstock.machines.job.job_master import JobMaster
-from penstock.machines.job.job_settings import JobSettings
+from penstock.machines.job.job_views import SubtaskView
 from penstock.machines.planning.cluster_shape import ClusterShape, alike
 from penstock.machines.planning.plan import Plan, PlannedSlot, SlotNode, VertexPlan
 from penstock.machines.resources.resource_manager import ResourceManager, ResourceSettings
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ConfigurationError
 from penstock.model.graph.job_graph import JobGraph
-from penstock.model.ids import AllocationId, ResourceId
+from penstock.model.ids import AllocationId, AttemptId, ResourceId, VertexId
 from penstock.model.messages import (
     AnswerOffers,
     CancelTask,
@@ -111,7 +111,7 @@ def plan_loss(
 class _Place:
     location: TaskManagerLocation
     slot_index: int
-    vertices: list[ExecutionVertex]
+    vertices: list[SubtaskView]
 
 
 class _Rehearsal:
@@ -121,6 +121,8 @@ class _Rehearsal:
         self._shape = shape
         self._job = JobMaster(job_graph, settings, 0)
         resources = ResourceSettings(load_balance=str(settings.load_balance))
+        self._subtasks = self._job.subtasks()
+        self._by_id = {subtask.vertex_id: subtask for subtask in self._subtasks}
         self._resources = ResourceManager(shape.most_slots, len(shape.taskmanagers), resources)
         self._locations: dict[ResourceId, TaskManagerLocation] = {}
         self._slot_indices: dict[AllocationId, int] = {}
@@ -128,7 +130,7 @@ class _Rehearsal:
         self._events: deque[JobEvent | ResourceEvent] = deque()
         self._places: dict[AllocationId, _Place] = {}
         self._deployed: set[int] = set()
-        self._running: list[ExecutionVertex] = []
+        self._running: list[AttemptId] = []
         self._restarted: list[str] = []
         self._is_closed = False
         if not shape.is_on_demand:
@@ -158,41 +160,47 @@ class _Rehearsal:
         self.run()
 
     def plan(self) -> Plan:
-        graph = self._job.execution_graph
-        missing = [vertex for vertex in graph.vertices if vertex.index not in self._deployed]
-        lacking = [v for v in missing if self._job.shared_slots.slot_of(v) is None]
+        missing = [one for one in self._subtasks if one.index not in self._deployed]
+        seated = {index for seats in self._job.seats() for index in seats.indices}
+        groups = self._job.sharing_groups()
+        regions: dict[int, list[str]] = {}
+        for subtask in self._subtasks:
+            regions.setdefault(subtask.region, []).append(subtask.name)
         return Plan(
             job_name=self._job.job_graph.name,
             shape=self._shape,
-            slots_wanted=len(self._job.shared_slots.groups),
+            slots_wanted=len(groups),
             vertices=self._vertices(),
-            regions=[[str(vertex) for vertex in r.vertices] for r in self._job.regions],
-            sharing_groups=[[str(v) for v in g.vertices] for g in self._job.shared_slots.groups],
+            regions=[regions[number] for number in sorted(regions)],
+            sharing_groups=[[self._subtasks[i].name for i in group] for group in groups],
             slots=list(self._slots()),
-            without_slot=[str(vertex) for vertex in lacking],
-            waiting=[str(vertex) for vertex in missing],
+            without_slot=[one.name for one in missing if one.index not in seated],
+            waiting=[one.name for one in missing],
             restarted=self._restarted,
         )
 
     def _vertices(self) -> list[VertexPlan]:
-        region_of = {v.index: r.index for r in self._job.regions for v in r.vertices}
+        """From sources to sinks, as the subtasks are."""
+        by_vertex: dict[VertexId, list[SubtaskView]] = {}
+        for subtask in self._subtasks:
+            by_vertex.setdefault(subtask.vertex_id.vertex_id, []).append(subtask)
+        job_vertices = self._job.job_graph.vertices
         return [
             VertexPlan(
-                name=job_vertex.name,
-                parallelism=len(job_vertex.vertices),
-                max_parallelism=job_vertex.job_vertex.max_parallelism,
-                slot_sharing_group=job_vertex.slot_sharing_group,
-                co_location_group=job_vertex.co_location_group,
-                regions=sorted({region_of[vertex.index] for vertex in job_vertex.vertices}),
+                name=job_vertices[vertex_id].name,
+                parallelism=len(subtasks),
+                max_parallelism=job_vertices[vertex_id].max_parallelism,
+                slot_sharing_group=subtasks[0].slot_sharing_group,
+                co_location_group=subtasks[0].co_location_group,
+                regions=sorted({one.region for one in subtasks}),
             )
-            for job_vertex in self._job.execution_graph.job_vertices
+            for vertex_id, subtasks in by_vertex.items()
         ]
 
     def _slots(self) -> Iterator[PlannedSlot]:
-        for shared in self._job.shared_slots:
-            if shared.slot is not None:
-                seated = [shared.members[index] for index in sorted(shared.members)]
-                self._add(shared.slot.allocation_id, shared.slot.location, seated)
+        for seats in self._job.seats():
+            seated = [self._subtasks[index] for index in seats.indices]
+            self._add(seats.allocation_id, seats.location, seated)
         order = {resource_id: number for number, resource_id in enumerate(self._locations)}
         by_place = sorted(
             (place for place in self._places.values() if place.vertices),
@@ -203,7 +211,7 @@ class _Rehearsal:
                 place.location.resource_id,
                 place.location.host,
                 place.slot_index,
-                [str(vertex) for vertex in place.vertices],
+                [subtask.name for subtask in place.vertices],
                 _tree(place.vertices),
             )
 
@@ -252,14 +260,15 @@ class _Rehearsal:
 
     def _forget(self, effect: ResetSubtasks) -> None:
         """New attempts: where they were counts no more."""
-        vertices = [self._job.execution_graph.vertex(vertex_id) for vertex_id in effect.vertices]
-        self._restarted += [str(vertex) for vertex in vertices]
-        self._running = [vertex for vertex in self._running if vertex not in vertices]
-        for vertex in vertices:
-            self._deployed.discard(vertex.index)
+        reset = set(effect.vertices)
+        self._running = [one for one in self._running if one.execution_vertex_id not in reset]
+        for vertex_id in effect.vertices:
+            subtask = self._by_id[vertex_id]
+            self._restarted.append(subtask.name)
+            self._deployed.discard(subtask.index)
             for place in self._places.values():
-                if vertex in place.vertices:
-                    place.vertices.remove(vertex)
+                if subtask in place.vertices:
+                    place.vertices.remove(subtask)
 
     def _register(self, wish: StartTaskManager) -> None:
         number = len(self._locations)
@@ -272,48 +281,48 @@ class _Rehearsal:
 
     def _note(self, effect: DeployTask) -> None:
         attempt_id = effect.deployment.attempt_id
-        vertex = self._job.execution_graph.vertex(attempt_id.execution_vertex_id)
+        subtask = self._by_id[attempt_id.execution_vertex_id]
         location = self._locations[effect.resource_id]
-        self._add(effect.deployment.allocation_id, location, [vertex])
-        self._deployed.add(vertex.index)
-        self._running.append(vertex)
+        self._add(effect.deployment.allocation_id, location, [subtask])
+        self._deployed.add(subtask.index)
+        self._running.append(attempt_id)
 
     def _add(
         self,
         allocation_id: AllocationId,
         location: TaskManagerLocation,
-        vertices: list[ExecutionVertex],
+        subtasks: list[SubtaskView],
     ) -> None:
         index = self._slot_indices[allocation_id]
         place = self._places.setdefault(allocation_id, _Place(location, index, []))
-        place.vertices += [vertex for vertex in vertices if vertex not in place.vertices]
+        place.vertices += [one for one in subtasks if one not in place.vertices]
 
     def _finish_some(self) -> bool:
         """Regions behind blocking results go when their producers have ended."""
-        if len(self._deployed) == len(self._job.execution_graph.vertices):
+        if len(self._deployed) == len(self._subtasks):
             return False
         running, self._running = self._running, []
-        for vertex in running:
+        for attempt_id in running:
             for state in (
                 ExecutionState.INITIALIZING,
                 ExecutionState.RUNNING,
                 ExecutionState.FINISHED,
             ):
-                report = TaskStateChanged(vertex.execution.attempt_id, state)
+                report = TaskStateChanged(attempt_id, state)
                 self._events.append(TaskReported(report, 0))
         return bool(running)
 
 
-def _tree(vertices: list[ExecutionVertex]) -> SlotNode:
+def _tree(subtasks: list[SubtaskView]) -> SlotNode:
     """A root per physical slot, a nested shared slot per co-location group, simple slots as
     leaves."""
-    if len(vertices) == 1:
-        return SlotNode("SimpleSlot", str(vertices[0]))
+    if len(subtasks) == 1:
+        return SlotNode("SimpleSlot", subtasks[0].name)
     nested: dict[str, SlotNode] = {}
     children: list[SlotNode] = []
-    for vertex in vertices:
-        leaf = SlotNode("SimpleSlot", str(vertex))
-        name = vertex.job_vertex.co_location_group
+    for subtask in subtasks:
+        leaf = SlotNode("SimpleSlot", subtask.name)
+        name = subtask.co_location_group
         if name is None:
             children.append(leaf)
             continue
@@ -321,5 +330,5 @@ def _tree(vertices: list[ExecutionVertex]) -> SlotNode:
             nested[name] = SlotNode("SharedSlot", f"co-location '{name}'", [])
             children.append(nested[name])
         nested[name].children.append(leaf)
-    groups = {vertex.job_vertex.slot_sharing_group for vertex in vertices}
+    groups = {subtask.slot_sharing_group for subtask in subtasks}
     return SlotNode("SharedSlot", f"group '{min(groups)}'", children)

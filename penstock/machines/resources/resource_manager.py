@@ -13,8 +13,16 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain, repeat
-from typing import TypeAlias, assert_never
+from typing import assert_never
 
+from penstock.machines.resources.known_taskmanagers import (
+    KnownTaskManager,
+    Need,
+    SlotOfTaskManager,
+    Starting,
+    check_slots,
+    check_taskmanagers,
+)
 from penstock.machines.resources.resource_allocation import (
     AllocationRules,
     Worker,
@@ -22,9 +30,9 @@ from penstock.machines.resources.resource_allocation import (
     plan_allocation,
 )
 from penstock.machines.slots.resource_profile import UNKNOWN, ResourceProfile, profile_of
+from penstock.machines.story import Story
 from penstock.model.config import Settings
-from penstock.model.deployment import TaskManagerLocation
-from penstock.model.errors import BrokenInvariant, ConfigurationError
+from penstock.model.errors import ConfigurationError
 from penstock.model.ids import AllocationId, JobId, ResourceId
 from penstock.model.messages import (
     DeclareRequirements,
@@ -45,7 +53,6 @@ from penstock.model.options.parsing import INT_MAX
 from penstock.model.slot_size import UNSIZED, SlotSize, cores_of, describe
 
 MINUTE_MS = 60_000
-Need: TypeAlias = "tuple[JobId, SlotSize]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,33 +91,6 @@ def resource_settings_of(settings: Settings) -> ResourceSettings:
 
 
 @dataclass(slots=True)
-class SlotOfTaskManager:
-    """Free while `job_id` is None."""
-
-    allocation_id: AllocationId | None = None
-    job_id: JobId | None = None
-
-
-@dataclass(slots=True)
-class KnownTaskManager:
-    """`number`: order of registration."""
-
-    location: TaskManagerLocation
-    slots: list[SlotOfTaskManager]
-    idle_since_ms: int | None
-    size: SlotSize = UNSIZED
-    number: int = 0
-
-    @property
-    def is_idle(self) -> bool:
-        return all(slot.job_id is None for slot in self.slots)
-
-    @property
-    def free_slots(self) -> int:
-        return sum(slot.job_id is None for slot in self.slots)
-
-
-@dataclass(slots=True)
 class JobNeed:
     """`unmet_since_ms`: since when slots are missing; `reported`: what was last said about that."""
 
@@ -145,37 +125,6 @@ class _StartFailures:
             self.paused_until_ms = now_ms + settings.start_retry_ms
 
 
-class _Starting:
-    """TaskManagers on their way: since when, and how many of each size."""
-
-    def __init__(self) -> None:
-        self.since_ms: dict[ResourceId, int] = {}
-        self.of_size: Counter[SlotSize] = Counter()
-        self._size: dict[ResourceId, SlotSize] = {}
-
-    def __len__(self) -> int:
-        return len(self.since_ms)
-
-    def __contains__(self, resource_id: ResourceId) -> bool:
-        return resource_id in self.since_ms
-
-    def add(self, resource_id: ResourceId, size: SlotSize, now_ms: int) -> None:
-        self.since_ms[resource_id] = now_ms
-        self._size[resource_id] = size
-        self.of_size[size] += 1
-
-    def since(self, latest_ms: int) -> list[ResourceId]:
-        """Those that were asked for at that time or before."""
-        return [name for name, since_ms in self.since_ms.items() if since_ms <= latest_ms]
-
-    def pop(self, resource_id: ResourceId) -> bool:
-        """Whether it was on its way."""
-        if self.since_ms.pop(resource_id, None) is None:
-            return False
-        self.of_size[self._size.pop(resource_id)] -= 1
-        return True
-
-
 class ResourceManager:
     """All TaskManagers of one application."""
 
@@ -198,7 +147,8 @@ class ResourceManager:
         self._settings = settings or ResourceSettings()
         self._now_ms = now_ms
         self.taskmanagers: dict[ResourceId, KnownTaskManager] = {}
-        self.starting = _Starting()
+        self.starting = Starting()
+        self.story = Story("ResourceManager")
         self.needs: dict[Need, JobNeed] = {}
         self._with_free_slots: set[ResourceId] = set()
         self._slots_of_size: Counter[SlotSize] = Counter()
@@ -213,6 +163,17 @@ class ResourceManager:
         """Take one event; returns the effects to carry out, in order."""
         if not isinstance(event, SlotFreed):
             self._now_ms = max(self._now_ms, event.now_ms)
+        with self.story.in_errors():
+            self._take(event)
+        effects, self._effects = self._effects, []
+        name = type(event).__name__
+        for effect in effects:
+            self.story.add(name, effect)
+        return effects
+
+    def _take(self, event: ResourceEvent) -> None:
+        if not isinstance(event, ResourceTick):
+            self.story.add(type(event).__name__, event)
         match event:
             case DeclareRequirements():
                 self._on_declared(event)
@@ -231,8 +192,6 @@ class ResourceManager:
         self._meet_needs()
         if isinstance(event, ResourceTick):
             self._release_idle()
-        effects, self._effects = self._effects, []
-        return effects
 
     @property
     def slots_registered(self) -> int:
@@ -244,24 +203,11 @@ class ResourceManager:
 
     def check(self) -> None:
         """Raises BrokenInvariant. For tests, after each step."""
-        both = self.taskmanagers.keys() & self.starting.since_ms.keys()
-        if both:
-            raise BrokenInvariant(f"TaskManagers {sorted(both)} are registered and starting.")
-        if self._max is not None and len(self.taskmanagers) + len(self.starting) > self._max:
-            raise BrokenInvariant(f"more than {self._max} TaskManagers.")
-        given = [s.allocation_id for k in self.taskmanagers.values() for s in k.slots if s.job_id]
-        owners = Counter(
-            (s.job_id, k.size) for k in self.taskmanagers.values() for s in k.slots if s.job_id
-        )
-        if owners != +self._allocated:
-            raise BrokenInvariant(f"slots per job: {dict(self._allocated)}, really {dict(owners)}.")
-        if len(given) != len(set(given)):
-            raise BrokenInvariant("one allocation id names two slots.")
-        with_free = {name for name, known in self.taskmanagers.items() if known.free_slots}
-        if with_free != self._with_free_slots:
-            raise BrokenInvariant(f"free slots on {with_free}, the books: {self._with_free_slots}.")
-        if sum(self._slots_of_size.values()) != self.slots_registered:
-            raise BrokenInvariant(f"slots by size, by the books: {self._slots_of_size}.")
+        with self.story.in_errors():
+            check_taskmanagers(self.taskmanagers, self.starting, self._max)
+            check_slots(
+                self.taskmanagers, self._allocated, self._with_free_slots, self._slots_of_size
+            )
 
     # ------------------------------------------------------------------ events
 

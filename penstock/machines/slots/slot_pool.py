@@ -15,6 +15,7 @@ from penstock.machines.slots.free_slots import FreeSlots
 from penstock.machines.slots.resource_profile import ANY, ResourceProfile
 from penstock.machines.slots.slot_matching import Matching, SlotRequest, match_requests
 from penstock.machines.slots.slot_selection import Locality, SlotProfile, SlotSelection
+from penstock.machines.story import Story
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import BrokenInvariant
 from penstock.model.ids import AllocationId, ResourceId, SlotRequestId
@@ -58,6 +59,7 @@ class SlotPool:
         selection: SlotSelection | None = None,
         idle_timeout_ms: int = 50_000,
     ) -> None:
+        self.story = Story("slot pool")
         self._matching = matching
         self._selection = selection or SlotSelection()
         self._idle_timeout_ms = idle_timeout_ms
@@ -105,10 +107,6 @@ class SlotPool:
         """From now on its offers count."""
         self._task_managers.setdefault(resource_id, {})
 
-    def increase_required(self, profile: ResourceProfile, count: int) -> None:
-        """Ask for slots without a request that waits for them."""
-        self.required[profile] += count
-
     def offer(
         self,
         location: TaskManagerLocation,
@@ -144,6 +142,8 @@ class SlotPool:
                 )
                 self._add(slot, known)
             accepted.append(offer.allocation_id)
+        resource_id = location.resource_id
+        self.story.add("offer", resource_id, "accepted:", *accepted, "rejected:", *rejected)
         return OfferAnswer(tuple(accepted), tuple(rejected))
 
     def release_task_manager(self, resource_id: ResourceId) -> list[PooledSlot]:
@@ -154,6 +154,7 @@ class SlotPool:
             if slot.serves is not None:
                 self.required[slot.counts_for] -= 1
         self._free_per_task_manager.pop(resource_id, None)
+        self.story.add("release_task_manager", resource_id, "and", len(lost), "slots are gone")
         return lost
 
     def lose_slot(self, allocation_id: AllocationId) -> PooledSlot | None:
@@ -162,6 +163,7 @@ class SlotPool:
         if slot is None:
             return None
         is_free = slot.serves is None
+        self.story.add("lose_slot", allocation_id, "of", slot.resource_id)
         self._remove(slot)
         if not is_free:
             self.required[slot.counts_for] -= 1
@@ -182,6 +184,7 @@ class SlotPool:
     def request_new(self, request: SlotRequest) -> None:
         """Wait for a slot that is offered, or freed by another request."""
         self.pending[request.request_id] = request
+        self.story.add("request_new", request.request_id, "waits")
         self.required[request.profile] += 1
 
     def serve_pending(self) -> list[tuple[SlotRequest, PooledSlot]]:
@@ -205,9 +208,11 @@ class SlotPool:
         request = self.pending.pop(request_id, None)
         if request is not None:
             self.required[request.profile] -= 1
+            self.story.add("release", request_id, "waits no more")
             return True
         slot = self._by_request.pop(request_id, None)
         if slot is not None:
+            self.story.add("release", request_id, "gives back", slot.allocation_id)
             slot.serves = None
             slot.free_since_ms = now_ms
             self._set_free(slot)
@@ -237,6 +242,7 @@ class SlotPool:
                     self._free.moved(slot.resource_id)
                     continue
                 self._remove(slot)
+                self.story.add("release_idle", slot.allocation_id, "of", slot.resource_id)
                 idle.append(slot)
         return idle
 
@@ -263,6 +269,10 @@ class SlotPool:
 
     def check(self) -> None:
         """Raises BrokenInvariant where the books do not agree."""
+        with self.story.in_errors():
+            self._check()
+
+    def _check(self) -> None:
         fulfilled = Counter(slot.counts_for for slot in self.slots.values())
         used = Counter(slot.counts_for for slot in self._by_request.values())
         waiting = Counter(request.profile for request in self.pending.values())
@@ -306,6 +316,7 @@ class SlotPool:
                 self.required[slot.counts_for] -= 1
                 self.required[request.profile] += 1
             slot.counts_for = request.profile
+        self.story.add("reserve", slot.allocation_id, "for", request.request_id)
         self._free.remove(slot)
         self._free_per_task_manager[slot.resource_id] -= 1
         self._free.moved(slot.resource_id)

@@ -1,1 +1,1 @@
-"""The control plane of a TaskManager: its slots, and what becomes of the tasks in them."""
+"""The machines inside a TaskManager."""

@@ -39,10 +39,6 @@ class CancellationSchedule:
         self.fatal_at_ms = fatal_at(started_ms, timeout_ms)
 
     @property
-    def has_watchdog(self) -> bool:
-        return self.fatal_at_ms is not None
-
-    @property
     def next_ms(self) -> int:
         """When `due` has something next."""
         if self.fatal_at_ms is None:

@@ -69,8 +69,7 @@ class TaskLifecycle:
             self.state = S.FAILED
         return self.state
 
-    # ------------------------------------------------------------------ checkpoints
 
-    def refusal_of_checkpoint(self) -> CheckpointFailureReason | None:
-        """Why a checkpoint cannot be triggered now; None: it can."""
-        return None if self.state is S.RUNNING else CheckpointFailureReason.TASK_NOT_READY
+def refusal_of_checkpoint(state: S) -> CheckpointFailureReason | None:
+    """Why a task in this state cannot take a checkpoint now; None: it can."""
+    return None if state is S.RUNNING else CheckpointFailureReason.TASK_NOT_READY

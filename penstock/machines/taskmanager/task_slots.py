@@ -1,37 +1,129 @@
-"""The TaskManager's side: its slots, and which attempts sit in each.
+"""The TaskManager's side: the life of an allocation as a table, and which attempts sit in each slot.
 
-Knows no threads and no clock: whoever arms a timer brings its ticket back. Source: Flink
-TaskSlotTableImpl (flink-runtime spec 1.7). Differs: slots have no resource budget of their own.
+Knows no thread, clock and message. Source: Flink TaskSlotTableImpl (flink-runtime spec 1.7). Differs: slots have no resource
+budget of their own; an allocation never becomes inactive again, for a TaskManager ends with its JobManager; so its timeout
+needs no ticket: one that fires late finds it taken or over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import count
+from typing import Final, TypeAlias
 
-from penstock.model.errors import ConfigurationError, ExternalError
-from penstock.model.ids import AllocationId, AttemptId, JobId, ResourceId
-from penstock.model.messages import SlotFreed, SlotOffer
+from penstock.model.errors import BrokenInvariant, ConfigurationError, IllegalTransition
+from penstock.model.ids import AllocationId, AttemptId, JobId
 from penstock.model.states import SlotState
+
+
+class SlotEvent(StrEnum):
+    """What can happen to an allocation."""
+
+    REQUEST = "REQUEST"
+    """The ResourceManager gives the slot to a job."""
+    ACCEPT = "ACCEPT"
+    """The job's JobMaster takes it."""
+    SUBMIT = "SUBMIT"
+    """A task comes; it may overtake the answer to the offer."""
+    FREE = "FREE"
+    TIME_OUT = "TIME_OUT"
+    EMPTY = "EMPTY"
+    """Its last task has ended."""
+
+
+class SlotConsequence(StrEnum):
+    """What the caller must do beyond taking the new state."""
+
+    NONE = "NONE"
+    OFFER = "OFFER"
+    MOVE_IN = "MOVE_IN"
+    REFUSE = "REFUSE"
+    """The task cannot run here: say so."""
+    STOP_TASKS = "STOP_TASKS"
+    """And EMPTY when none is left, at once where none is there."""
+    GIVE_BACK = "GIVE_BACK"
+
+
+SlotSquare: TypeAlias = tuple[SlotState, SlotConsequence]
+
+_S, _E, _C = SlotState, SlotEvent, SlotConsequence
+
+# FREE is both what was never allocated here and what is over; `TaskSlots` lets nobody come back.
+# fmt: off
+TABLE: Final[Mapping[tuple[SlotState, SlotEvent], SlotSquare]] = {
+    (_S.FREE, _E.REQUEST):       (_S.ALLOCATED, _C.OFFER),
+    (_S.ALLOCATED, _E.REQUEST):  (_S.ALLOCATED, _C.OFFER),  # said twice: the offer may have been lost
+    (_S.ALLOCATED, _E.ACCEPT):   (_S.ACTIVE, _C.NONE),
+    (_S.ALLOCATED, _E.SUBMIT):   (_S.ACTIVE, _C.MOVE_IN),
+    (_S.ACTIVE, _E.SUBMIT):      (_S.ACTIVE, _C.MOVE_IN),
+    (_S.FREE, _E.SUBMIT):        (_S.FREE, _C.REFUSE),
+    (_S.RELEASING, _E.SUBMIT):   (_S.RELEASING, _C.REFUSE),
+    (_S.ALLOCATED, _E.TIME_OUT): (_S.RELEASING, _C.STOP_TASKS),
+    (_S.ALLOCATED, _E.FREE):     (_S.RELEASING, _C.STOP_TASKS),
+    (_S.ACTIVE, _E.FREE):        (_S.RELEASING, _C.STOP_TASKS),
+    (_S.RELEASING, _E.EMPTY):    (_S.FREE, _C.GIVE_BACK),
+}
+STALE: Final = frozenset({  # right when sent, late when read
+    (_S.FREE, _E.ACCEPT), (_S.FREE, _E.FREE), (_S.FREE, _E.TIME_OUT),
+    (_S.ACTIVE, _E.REQUEST), (_S.ACTIVE, _E.ACCEPT), (_S.ACTIVE, _E.TIME_OUT),
+    (_S.ACTIVE, _E.EMPTY),  # a job keeps its slot between two tasks
+    (_S.RELEASING, _E.REQUEST), (_S.RELEASING, _E.ACCEPT), (_S.RELEASING, _E.FREE),
+    (_S.RELEASING, _E.TIME_OUT),
+})
+IMPOSSIBLE: Final = frozenset({  # who has no task cannot lose the last one
+    (_S.FREE, _E.EMPTY), (_S.ALLOCATED, _E.EMPTY),
+})
+# fmt: on
+
+
+def step(who: object, state: SlotState, event: SlotEvent) -> SlotSquare:
+    """Next state and what follows from it. Raises IllegalTransition for what can never be right."""
+    if (state, event) in STALE:
+        return state, SlotConsequence.NONE
+    if (state, event) in IMPOSSIBLE:
+        takes = ", ".join(e.name for s, e in TABLE if s is state)
+        raise IllegalTransition(
+            f"slot {who}: got {event.name} in {state.name}, which takes only {takes}. "
+            "The story tells what led to it."
+        )
+    return TABLE[state, event]
 
 
 @dataclass(slots=True)
 class TaskSlot:
-    """`ticket`: of the timeout that is armed, None while none is. `owner`: whom to tell of the
-    end. `ended`: attempts that were in it: a repeated message starts none of them again."""
+    """One allocation. `ended`: attempts that were in it: a repeated message starts none of them again."""
 
     index: int
     job_id: JobId
     allocation_id: AllocationId
-    ticket: int | None
-    state: SlotState = SlotState.ALLOCATED
+    state: SlotState = SlotState.FREE
     attempts: set[AttemptId] = field(default_factory=set)
     ended: set[AttemptId] = field(default_factory=set)
-    owner: ResourceId | None = None
+
+    def move(self, event: SlotEvent) -> SlotConsequence:
+        """Raises: IllegalTransition."""
+        self.state, consequence = step(self.allocation_id, self.state, event)
+        return consequence
+
+    def add(self, attempt_id: AttemptId) -> None:
+        """It moves in. Raises: IllegalTransition: the slot is not active, or has or had it already."""
+        is_known = attempt_id in self.attempts or attempt_id in self.ended
+        if self.state is not SlotState.ACTIVE or is_known:
+            why = "it was there already" if is_known else f"it is {self.state}, not active"
+            raise IllegalTransition(f"slot {self.allocation_id} cannot take {attempt_id}: {why}.")
+        self.attempts.add(attempt_id)
+
+    def leave(self, attempt_id: AttemptId) -> bool:
+        """It has ended. Returns: whether nobody is left."""
+        self.attempts.remove(attempt_id)
+        self.ended.add(attempt_id)
+        return not self.attempts
 
 
 class TaskSlots:
-    """Slots 0 to n-1, and dynamic ones from n on for requests without an index."""
+    """Slots 0 to n-1, and dynamic ones from n on for requests without an index. An allocation that is over stays over."""
 
     def __init__(self, slots: int) -> None:
         """Raises ConfigurationError: less than one slot."""
@@ -44,114 +136,64 @@ class TaskSlots:
         self._by_allocation: dict[AllocationId, TaskSlot] = {}
         self._by_index: dict[int, TaskSlot] = {}
         self._past: set[AllocationId] = set()
-        self._next_ticket = 0
 
-    def allocate(self, index: int, job_id: JobId, allocation_id: AllocationId) -> bool:
-        """Give the slot to the job; again for the same allocation is fine. `index` -1: any,
-        dynamic.
+    def requested(self, index: int, job_id: JobId, allocation_id: AllocationId) -> TaskSlot | None:
+        """The slot of this allocation, made where it is new. `index` -1: any, dynamic.
 
-        A timeout starts for it: arm a timer with `ticket_of(allocation_id)`. False: the place is taken, or this
-        allocation is over: a repeated request does not bring it back.
+        None: another has that place, or the allocation is over: a repeated request does not bring it back.
         """
         if allocation_id in self._past:
-            return False
+            return None
         known = self._by_allocation.get(allocation_id)
         if known is not None:
-            is_same_place = index < 0 or known.index == index
-            return known.job_id == job_id and is_same_place
+            is_same = known.job_id == job_id and (index < 0 or known.index == index)
+            return known if is_same else None
         if index < 0:
-            index = next(i for i in self._dynamic_indices() if i not in self._by_index)
+            index = next(i for i in count(self._count) if i not in self._by_index)
         elif index >= self._count or index in self._by_index:
-            return False
-        slot = TaskSlot(index, job_id, allocation_id, self._new_ticket())
+            return None
+        slot = TaskSlot(index, job_id, allocation_id)
         self._by_allocation[allocation_id] = self._by_index[index] = slot
-        return True
-
-    def ticket_of(self, allocation_id: AllocationId) -> int | None:
-        """Of the timeout that runs for this slot now."""
-        slot = self._by_allocation.get(allocation_id)
-        return slot.ticket if slot else None
-
-    def mark_active(self, allocation_id: AllocationId) -> bool:
-        """Its JobMaster wants it: no timeout any more. False: unknown or being released."""
-        slot = self._by_allocation.get(allocation_id)
-        if slot is None or slot.state is SlotState.RELEASING:
-            return False
-        slot.state, slot.ticket = SlotState.ACTIVE, None
-        return True
-
-    def mark_inactive(self, allocation_id: AllocationId) -> bool:
-        """Its JobMaster is gone: the timeout starts anew."""
-        slot = self._by_allocation.get(allocation_id)
-        if slot is None or slot.state is SlotState.RELEASING:
-            return False
-        slot.state, slot.ticket = SlotState.ALLOCATED, self._new_ticket()
-        return True
-
-    def is_timed_out(self, allocation_id: AllocationId, ticket: int) -> bool:
-        """Whether a timer that fired still counts: then free the slot."""
-        slot = self._by_allocation.get(allocation_id)
-        return slot is not None and slot.ticket == ticket
-
-    def add_task(self, allocation_id: AllocationId, attempt_id: AttemptId) -> None:
-        """An attempt moves in. Raises ExternalError: no such slot, not active, or already there."""
-        slot = self._by_allocation.get(allocation_id)
-        if slot is None or slot.state is not SlotState.ACTIVE:
-            state = f"it is {slot.state}" if slot else "slot not found here"
-            raise ExternalError(
-                f"attempt {attempt_id} cannot run in slot {allocation_id}: {state}, and it must "
-                "be ACTIVE. The JobMaster will place the task anew."
-            )
-        if attempt_id in slot.attempts or attempt_id in slot.ended:
-            has = "has run" if attempt_id in slot.ended else "runs"
-            raise ExternalError(f"attempt {attempt_id} {has} in slot {allocation_id} already.")
-        slot.attempts.add(attempt_id)
-
-    def task_ended(self, allocation_id: AllocationId, attempt_id: AttemptId) -> list[SlotFreed]:
-        """An attempt has ended; the last one of a slot that is being released frees it."""
-        slot = self._by_allocation.get(allocation_id)
-        if slot is None:
-            return []
-        slot.attempts.discard(attempt_id)
-        slot.ended.add(attempt_id)
-        return self._drop(slot) if slot.state is SlotState.RELEASING else []
-
-    def free(self, resource_id: ResourceId, allocation_id: AllocationId) -> list[SlotFreed]:
-        """Give the slot back. With tasks in it, it is freed when the last one has ended: fail them.
-
-        Returns: SlotFreed for the ResourceManager, or nothing yet. Unknown allocations: nothing.
-        """
-        slot = self._by_allocation.get(allocation_id)
-        if slot is None:
-            return []
-        slot.owner, slot.state, slot.ticket = resource_id, SlotState.RELEASING, None
-        return self._drop(slot)
+        return slot
 
     def slot(self, allocation_id: AllocationId) -> TaskSlot | None:
+        """None: it was never allocated here, or it is over."""
         return self._by_allocation.get(allocation_id)
 
-    def offers_to(self, job_id: JobId) -> list[SlotOffer]:
-        """Slots of the job that its JobMaster has not taken yet."""
-        return [
-            SlotOffer(slot.allocation_id, slot.index)
-            for slot in self._by_allocation.values()
-            if slot.job_id == job_id and slot.state is SlotState.ALLOCATED
-        ]
+    def owner(self, index: int) -> AllocationId | None:
+        """Whose the place is now."""
+        slot = self._by_index.get(index)
+        return None if slot is None else slot.allocation_id
+
+    def drop(self, slot: TaskSlot) -> None:
+        """It was given back."""
+        del self._by_allocation[slot.allocation_id]
+        del self._by_index[slot.index]
+        self._past.add(slot.allocation_id)
+
+    def __iter__(self) -> Iterator[TaskSlot]:
+        return iter(list(self._by_allocation.values()))
 
     def __len__(self) -> int:
         return len(self._by_allocation)
 
-    def _drop(self, slot: TaskSlot) -> list[SlotFreed]:
-        if slot.attempts or slot.owner is None:
-            return []
-        del self._by_allocation[slot.allocation_id]
-        del self._by_index[slot.index]
-        self._past.add(slot.allocation_id)
-        return [SlotFreed(slot.owner, slot.index, slot.allocation_id)]
+    def check(self) -> None:
+        """Raises BrokenInvariant with the name of the law."""
+        places = [slot.index for slot in self._by_allocation.values()]
+        _expect("a place has one allocation", places, len(places) == len(set(places)))
+        is_mutual = {s.allocation_id for s in self._by_index.values()} == set(self._by_allocation)
+        _expect("every allocation has its place", self._by_index, is_mutual)
+        for slot in self._by_allocation.values():
+            _expect("what is in the books is not free", slot, slot.state is not SlotState.FREE)
+            is_new = slot.allocation_id not in self._past
+            _expect("an allocation that is over stays over", slot, is_new)
+            may_run = slot.state in {SlotState.ACTIVE, SlotState.RELEASING} or not slot.attempts
+            _expect("tasks sit in slots that a job has taken", slot, may_run)
+            is_busy = slot.state is not SlotState.RELEASING or bool(slot.attempts)
+            _expect("a slot that is being released has tasks", slot, is_busy)
+            _expect("no task runs after its end", slot, not slot.attempts & slot.ended)
 
-    def _dynamic_indices(self) -> Iterator[int]:
-        return iter(range(self._count, self._count + len(self._by_index) + 1))
 
-    def _new_ticket(self) -> int:
-        self._next_ticket += 1
-        return self._next_ticket
+def _expect(name: str, what: object, holds: bool) -> None:
+    if not holds:
+        raise BrokenInvariant(f"'{name}' does not hold for {what}.")

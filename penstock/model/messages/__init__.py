@@ -2,7 +2,8 @@
 
 One union per machine. Time arrives as `now_ms` inside the events that need it: milliseconds of the
 shell's monotonic clock. A class that crosses the wire is marked (wire); `hosting/wire/messages.py` decodes
-nothing else. Knows no machine.
+nothing else. `fencing_token`: of the JobManager that sends the message, and fills it in on the wire. Knows no
+machine.
 """
 
 from penstock.model.messages.checkpoints import (
@@ -76,6 +77,7 @@ from penstock.model.messages.job import (
     SlotsOffered,
     StartScheduling,
     SuspendJob,
+    TaskIoReported,
     TaskManagerGone,
     TaskReported,
     TaskStateChanged,
@@ -103,8 +105,24 @@ from penstock.model.messages.shared import (
     TaskIo,
     UserMetric,
 )
+from penstock.model.messages.taskmanager import (
+    FENCED,
+    EndTaskManager,
+    Fenced,
+    JobManagerLost,
+    ReleaseLocalState,
+    SlotTimedOut,
+    StartSlotTimer,
+    StartTask,
+    StopTask,
+    TaskEnded,
+    TaskManagerEffect,
+    TaskManagerEvent,
+    ToTask,
+)
 
 __all__ = [
+    "FENCED",
     "AcknowledgeCheckpoint",
     "AddSplits",
     "AnswerOffers",
@@ -128,9 +146,11 @@ __all__ = [
     "DiscardStates",
     "DriverCredit",
     "DriverData",
+    "EndTaskManager",
     "ExecutionStateChanged",
     "FailJob",
     "FailureInfo",
+    "Fenced",
     "FinalCheckpointAwaited",
     "FinalizeJob",
     "FreeSlot",
@@ -138,6 +158,7 @@ __all__ = [
     "JobEffect",
     "JobEvent",
     "JobFinalized",
+    "JobManagerLost",
     "JobStatusChanged",
     "KillTaskManager",
     "LatencySummary",
@@ -155,6 +176,7 @@ __all__ = [
     "PutBlob",
     "RegisterTaskManager",
     "RegistrationAccepted",
+    "ReleaseLocalState",
     "ReleasePartitions",
     "ReportedWatermark",
     "RequestSlot",
@@ -169,16 +191,24 @@ __all__ = [
     "Shutdown",
     "SlotFreed",
     "SlotOffer",
+    "SlotTimedOut",
     "SlotsOffered",
     "SnapshotCoordinators",
     "SourceEvent",
     "SplitRequest",
     "StartScheduling",
+    "StartSlotTimer",
+    "StartTask",
     "StartTaskManager",
+    "StopTask",
     "StopTaskManager",
     "StoreCheckpoint",
     "SuspendJob",
+    "TaskEnded",
     "TaskIo",
+    "TaskIoReported",
+    "TaskManagerEffect",
+    "TaskManagerEvent",
     "TaskManagerGone",
     "TaskManagerLostEvent",
     "TaskManagerRegistered",
@@ -186,6 +216,7 @@ __all__ = [
     "TaskReported",
     "TaskStateChanged",
     "TimerFired",
+    "ToTask",
     "TriggerCheckpoint",
     "TriggerSavepoint",
     "UpdatePartitions",

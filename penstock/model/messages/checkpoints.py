@@ -18,7 +18,7 @@ from penstock.model.checkpoints import (
     SubtaskState,
 )
 from penstock.model.completed_checkpoint import CompletedCheckpoint
-from penstock.model.ids import AttemptId, ResourceId
+from penstock.model.ids import NO_TOKEN, AttemptId, FencingToken, ResourceId
 from penstock.model.messages.shared import FailureInfo
 
 
@@ -59,6 +59,7 @@ class TriggerCheckpoint:
     checkpoint_id: int
     timestamp_ms: int
     options: CheckpointOptions
+    fencing_token: FencingToken = NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class NotifyCheckpointComplete:
     attempt_id: AttemptId
     checkpoint_id: int
     timestamp_ms: int
+    fencing_token: FencingToken = NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class NotifyCheckpointAborted:
     checkpoint_id: int
     latest_completed_id: int
     timestamp_ms: int
+    fencing_token: FencingToken = NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.model.ids import (
+    NO_TOKEN,
     AttemptId,
     BlobKey,
     FencingToken,
@@ -118,6 +119,7 @@ class MaxAllowedWatermark:
     attempt_id: AttemptId
     node_id: int
     watermark_ms: int
+    fencing_token: FencingToken = NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,7 @@ class AddSplits:
     attempt_id: AttemptId
     node_id: int
     splits: bytes
+    fencing_token: FencingToken = NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,7 @@ class NoMoreSplits:
 
     attempt_id: AttemptId
     node_id: int
+    fencing_token: FencingToken = NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +162,7 @@ class DriverCredit:
     stream: str
     attempt_id: AttemptId
     frames: int
+    fencing_token: FencingToken = NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +180,7 @@ class Shutdown:
     """(wire) End all tasks and exit."""
 
     reason: str
+    fencing_token: FencingToken = NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +198,7 @@ class PartitionStateAnswer:
     consumer: AttemptId
     partition_id: ResultPartitionId
     producer_state: ExecutionState | None
+    fencing_token: FencingToken = NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,14 @@ class TaskReported:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskIoReported:
+    """What a TaskManager's heartbeat says of its tasks' counters."""
+
+    ios: tuple[tuple[AttemptId, TaskIo], ...]
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionDataProduced:
     """(wire) A blocking partition is complete and can be consumed."""
 
@@ -117,6 +125,7 @@ JobEvent: TypeAlias = (
     | SlotsOffered
     | SlotFreed
     | TaskReported
+    | TaskIoReported
     | PartitionDataProduced
     | TaskManagerGone
     | CancelJob
@@ -149,11 +158,12 @@ class AnswerOffers:
     resource_id: ResourceId
     accepted: tuple[AllocationId, ...]
     rejected: tuple[AllocationId, ...]
+    fencing_token: FencingToken = NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
 class DeployTask:
-    """(wire) `fencing_token`: of the JobManager, which fills it in."""
+    """(wire)"""
 
     resource_id: ResourceId
     deployment: TaskDeployment
@@ -164,6 +174,7 @@ class DeployTask:
 class CancelTask:
     resource_id: ResourceId
     attempt_id: AttemptId
+    fencing_token: FencingToken = NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +184,14 @@ class UpdatePartitions:
     resource_id: ResourceId
     attempt_id: AttemptId
     descriptors: tuple[ShuffleDescriptor, ...]
+    fencing_token: FencingToken = NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
 class ReleasePartitions:
     resource_id: ResourceId
     partitions: tuple[tuple[PartitionId, AttemptId], ...]
+    fencing_token: FencingToken = NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +201,7 @@ class FreeSlot:
     resource_id: ResourceId
     allocation_id: AllocationId
     cause: str
+    fencing_token: FencingToken = NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +237,10 @@ class JobStatusChanged:
     now_ms: int
     failure: FailureInfo | None = None
 
+    def __str__(self) -> str:
+        cause = "" if self.failure is None else f" cause={self.failure.kind}"
+        return f"job ->{self.status}{cause}"
+
 
 @dataclass(frozen=True, slots=True)
 class ExecutionStateChanged:
@@ -233,6 +251,10 @@ class ExecutionStateChanged:
     new: ExecutionState
     now_ms: int
     cause: str = ""
+
+    def __str__(self) -> str:
+        cause = f" cause={self.cause}" if self.cause else ""
+        return f"attempt={self.attempt_id} {self.old}->{self.new}{cause}"
 
 
 JobEffect: TypeAlias = (

@@ -7,7 +7,9 @@ from typing import TypeAlias
 
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.ids import (
+    NO_TOKEN,
     AllocationId,
+    FencingToken,
     JobId,
     ResourceId,
 )
@@ -85,6 +87,7 @@ class RequestSlot:
     slot_index: int
     allocation_id: AllocationId
     job_id: JobId
+    fencing_token: FencingToken = NO_TOKEN
 
 
 @dataclass(frozen=True, slots=True)

@@ -333,12 +333,10 @@ class OperatorChain:
 
     def _to_tagged(self, node: ChainNode, event: Element) -> Iterator[Routed]:
         """Watermarks and statuses go along side outputs too."""
-        for outputs in node.tagged_outputs.values():
-            for output in outputs:
-                yield output, event
-        for targets in node.tagged_targets.values():
-            for target in targets:
-                yield from self._feed(target.operator_index, event, 0)
+        for output in itertools.chain(*node.tagged_outputs.values()):
+            yield output, event
+        for target in itertools.chain(*node.tagged_targets.values()):
+            yield from self._feed(target.operator_index, event, 0)
 
     def _guard(self, node: ChainNode, call: Callable[[], None]) -> None:
         self._calls.entered(node.spec.name)

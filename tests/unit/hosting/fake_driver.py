@@ -7,7 +7,7 @@ import itertools
 import pickle
 import queue
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from penstock.compiler.job_graph_builder import build_job_graph
 from penstock.hosting.shipping import pickling
@@ -21,7 +21,7 @@ from penstock.machines.scheduling.task_deployments import TaskDeployments
 from penstock.model.checkpoints import CheckpointOptions, CheckpointType
 from penstock.model.completed_checkpoint import CompletedCheckpoint, OperatorCheckpoint
 from penstock.model.deployment import TaskManagerLocation
-from penstock.model.ids import AllocationId, FencingToken, JobId, ResourceId
+from penstock.model.ids import AllocationId, AttemptId, FencingToken, JobId, ResourceId
 from penstock.model.messages import (
     AcknowledgeCheckpoint,
     AddSplits,
@@ -31,6 +31,7 @@ from penstock.model.messages import (
     DeployTask,
     DriverCredit,
     DriverData,
+    FreeSlot,
     NoMoreSplits,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
@@ -124,9 +125,8 @@ class FakeDriver:
 
     def tell(self, message) -> None:
         """A message to the task that it is for."""
-        self.managers[
-            self.graph.current(message.attempt_id).execution.location.resource_id
-        ]._handle(message)
+        where = self.graph.current(message.attempt_id).execution.location.resource_id
+        self.managers[where]._handle(replace(message, fencing_token=TOKEN))
 
     def attempt(self, job_vertex, subtask):
         (found,) = [
@@ -173,6 +173,20 @@ class FakeDriver:
         for attempt_id in self.attempts:
             where = self.graph.current(attempt_id).execution.location.resource_id
             self.tell(CancelTask(where, attempt_id))
+
+    def freeing(self, allocation_id):
+        """What gives a slot of the first TaskManager back."""
+        return FreeSlot(next(iter(self.managers)), allocation_id, "a test", TOKEN)
+
+    def redeploy(self) -> None:
+        """The next attempts of all tasks, where the former ones were."""
+        for vertex in self.graph.vertices:
+            resource_id = vertex.execution.location.resource_id
+            deployment = self.deployments.of(vertex)
+            number = deployment.attempt_id.attempt + 1
+            attempt_id = AttemptId(deployment.attempt_id.execution_vertex_id, number)
+            again = replace(deployment, attempt_id=attempt_id)
+            self.managers[resource_id]._handle(DeployTask(resource_id, again, TOKEN))
 
     def close(self) -> None:
         for manager in self.managers.values():
@@ -311,8 +325,8 @@ class FakeDriver:
         for resource_id, manager in self.managers.items():
             locations.append(TaskManagerLocation(resource_id, "127.0.0.1", manager.data_plane.port))
             manager._handle(RegistrationAccepted(TOKEN))
-            manager._handle(RequestSlot(resource_id, 0, SLOT, JOB))
-            manager._handle(AnswerOffers(resource_id, (SLOT,), ()))
+            manager._handle(RequestSlot(resource_id, 0, SLOT, JOB, TOKEN))
+            manager._handle(AnswerOffers(resource_id, (SLOT,), (), TOKEN))
             for key, data in self.job_graph.blobs.items():
                 manager._handle(PutBlob(key, data))
         for vertex, location in zip(self.graph.vertices, itertools.cycle(locations)):

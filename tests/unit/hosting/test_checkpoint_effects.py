@@ -6,6 +6,11 @@ import pytest
 
 from penstock.hosting.checkpoints.port import NoCheckpoints
 from penstock.hosting.jobmanager import machine_shell
+from penstock.hosting.jobmanager.machine_shell import JobManagerSettings, JobParts, MachineShell
+from penstock.hosting.observer import JobObserver
+from penstock.hosting.task_settings import TaskSettings
+from penstock.machines.books.job_settings import JobSettings
+from penstock.machines.resources.resource_manager import ResourceSettings
 from penstock.model.checkpoints import CheckpointOptions, CheckpointType
 from penstock.model.completed_checkpoint import CompletedCheckpoint
 from penstock.model.ids import AttemptId, ExecutionVertexId, JobId, ResourceId, VertexId
@@ -16,26 +21,28 @@ from penstock.model.messages import (
     StoreCheckpoint,
     TriggerCheckpoint,
 )
+from tests.unit.machines.graphs import job_graph
 
 ATTEMPT = AttemptId(ExecutionVertexId(VertexId("v"), 0), 0)
 CHECKPOINT = CompletedCheckpoint(1, JobId("job"), CheckpointType.CHECKPOINT, 700, ())
 
 
 class Recorder:
-    """Stands for the shell: it has what the effects need of it."""
+    """A driver's shell whose surroundings note what they are asked to do."""
 
     def __init__(self) -> None:
         self.done = []
-        self.links = SimpleNamespace(send=lambda resource_id, message: self.done.append(message))
-        self.checkpoints = SimpleNamespace(
+        sent = SimpleNamespace(send=lambda resource_id, message: self.done.append(message))
+        checkpoints = SimpleNamespace(
             keep=self.done.append, coordinate=self.done.append, answer=self.done.append
         )
-
-    def _do_send(self, effect) -> None:
-        self.links.send(effect.resource_id, effect)
+        host = SimpleNamespace(slots_per_taskmanager=1, max_taskmanagers=lambda: None)
+        settings = JobManagerSettings(JobSettings(), ResourceSettings(), TaskSettings(), 1, 5, 5, 5)
+        parts = JobParts(job_graph({"A": 1}, []), (), host, settings, JobObserver())
+        self.shell = MachineShell(parts, sent, None, None, checkpoints, lambda: None)
 
     def carry_out(self, effect) -> object:
-        machine_shell._JOB_EFFECTS[type(effect)](self, effect)
+        machine_shell._JOB_EFFECTS[type(effect)](self.shell, effect)
         return self.done[-1]
 
 

@@ -228,7 +228,7 @@ def test_a_driver_that_was_fenced_while_its_tasks_finished_commits_nothing(tmp_p
 
 def doubt(client):
     """The driver does not trust its lease. Returns what makes it do so again."""
-    keeper = client._control.manager.guard
+    keeper = client._control.manager.parts.guard
     keeper.may_act, keeper.lost = lambda: False, lambda: None
 
     def trust():
@@ -239,7 +239,7 @@ def doubt(client):
 
 def pause(client):
     """As by SIGSTOP, for what leads to effects: nothing is renewed and nothing done. Returns what resumes it."""
-    keeper = client._control.manager.guard
+    keeper = client._control.manager.parts.guard
     trust = doubt(client)
     keeper._renew = lambda: None
 

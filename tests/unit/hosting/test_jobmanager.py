@@ -17,7 +17,7 @@ from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.observer import JobObserver
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import ExternalError, JobExecutionError
-from penstock.model.ids import AttemptId, ExecutionVertexId, ResourceId, VertexId
+from penstock.model.ids import AttemptId, ExecutionVertexId, FencingToken, ResourceId, VertexId
 from penstock.model.messages import DriverData
 
 
@@ -135,7 +135,8 @@ class Shell:
     """What a watch needs of the shell: who is connected, and where losses go."""
 
     def __init__(self):
-        self.links = links.Links()
+        self.job_id = "job"
+        self.links = links.Links(FencingToken("token"))
         self.guard = JobGuard()
         self.cancelling, self.where = {}, {}
         self.lost = []
@@ -224,7 +225,7 @@ def test_a_task_that_does_not_answer_its_cancel_costs_its_taskmanager(watched):
 
 
 def test_a_second_taskmanager_of_a_fenced_name_is_refused():
-    known = links.Links()
+    known = links.Links(FencingToken("token"))
     location = TaskManagerLocation(ResourceId("tm-1"), "h", 1)
     known.register(location, Writer())
     known.fence(location.resource_id)

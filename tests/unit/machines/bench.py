@@ -1,9 +1,9 @@
 """A JobMaster on the bench: offers, reports and effects in short words; checked after every
 step."""
 
+from penstock.machines.books.job_settings import JobSettings
 from penstock.machines.execution.execution_graph import ExecutionVertex
 from penstock.machines.job.job_master import JobMaster
-from penstock.machines.job.job_settings import JobSettings
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.ids import AllocationId, ResourceId

@@ -1,7 +1,7 @@
 """What went wrong, failure by failure, by Flink's exception history."""
 
+from penstock.machines.books.job_settings import JobSettings
 from penstock.machines.failover.restart_backoff import ExponentialDelayRestart, FixedDelayRestart
-from penstock.machines.job.job_settings import JobSettings
 from penstock.model.messages import FailJob, FailureInfo
 from penstock.model.states import ExecutionState as S
 from tests.unit.machines.bench import BROKEN, USER, Bench

@@ -4,7 +4,14 @@ from itertools import product
 
 import pytest
 
-from penstock.machines.execution.execution import STALE, TABLE, Consequence, ExecutionEvent, step
+from penstock.machines.execution.execution import (
+    IMPOSSIBLE,
+    STALE,
+    TABLE,
+    Consequence,
+    ExecutionEvent,
+    step,
+)
 from penstock.model.errors import IllegalTransition
 from penstock.model.states import ExecutionState as S
 
@@ -59,3 +66,9 @@ def test_an_attempt_is_deployed_only_after_it_was_scheduled() -> None:
     assert step("a", S.SCHEDULED, E.DEPLOY)[0] is S.DEPLOYING
     with pytest.raises(IllegalTransition, match="takes only"):
         step("a", S.CREATED, E.DEPLOY)
+
+
+def test_each_square_is_a_move_or_stale_or_impossible_and_only_one_of_them() -> None:
+    squares = [*TABLE, *STALE, *IMPOSSIBLE]
+    assert len(squares) == len(set(squares))
+    assert set(squares) == set(product(S, E))

@@ -2,11 +2,7 @@
 
 import pytest
 
-from penstock.machines.execution.distribution import (
-    dynamic_subpartitions,
-    partition_ranges,
-    subpartition_of,
-)
+from penstock.machines.execution.distribution import partition_ranges, subpartition_of
 from penstock.machines.execution.execution import ExecutionEvent as E
 from penstock.machines.execution.execution_graph import ExecutionGraph
 from penstock.model.errors import GraphError, IllegalTransition
@@ -34,14 +30,6 @@ def test_pointwise_ranges_of_the_spec(producers: int, consumers: int, expected: 
 def test_a_consumer_reads_the_subpartition_of_its_own_index() -> None:
     assert [subpartition_of(POINTWISE, consumer, 2) for consumer in (3, 4)] == [1, 0]
     assert subpartition_of(A2A, 5, 7) == 5
-
-
-def test_subpartitions_of_a_dynamic_graph() -> None:
-    reads = [dynamic_subpartitions(i, 3, 7, is_broadcast=False) for i in range(3)]
-    assert reads == [(0, 1), (2, 3), (4, 6)]
-    assert dynamic_subpartitions(1, 3, 7, is_broadcast=True) == (0, 6)
-    with pytest.raises(GraphError, match="8 consumers"):
-        dynamic_subpartitions(0, 8, 7, is_broadcast=False)
 
 
 def test_an_all_to_all_edge_is_one_pair_of_groups_whatever_its_size() -> None:

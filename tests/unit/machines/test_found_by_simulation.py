@@ -1,12 +1,8 @@
 """Bugs that the simulator found, in the smallest form that shows them."""
 
-import pytest
-
+from penstock.machines.books.job_settings import JobSettings
 from penstock.machines.execution.execution_graph import ExecutionGraph
 from penstock.machines.execution.regions import Regions
-from penstock.machines.job.job_settings import JobSettings
-from penstock.machines.taskmanager.task_slots import TaskSlots
-from penstock.model.errors import ExternalError
 from penstock.model.graph.job_graph import JobType
 from penstock.model.ids import (
     AllocationId,
@@ -111,24 +107,6 @@ def test_a_task_manager_with_results_that_are_to_be_read_keeps_a_slot() -> None:
     bench.finish("C[0]")
     assert bench.job.status is JobStatus.RUNNING, "finalizing"
     assert idle(bench, 60_000) == ["tm1", "tm2"]
-
-
-def test_a_repeated_request_does_not_bring_a_slot_back() -> None:
-    slots = TaskSlots(1)
-    assert slots.allocate(0, JOB, A1)
-    assert slots.free(ME, A1)
-    assert not slots.allocate(0, JOB, A1)
-    assert slots.allocate(0, JOB, AllocationId("a2"))
-
-
-def test_a_repeated_deployment_does_not_start_a_task_again() -> None:
-    slots = TaskSlots(1)
-    slots.allocate(0, JOB, A1)
-    slots.mark_active(A1)
-    slots.add_task(A1, TASK)
-    slots.task_ended(A1, TASK)
-    with pytest.raises(ExternalError, match="has run"):
-        slots.add_task(A1, TASK)
 
 
 def test_the_report_of_a_task_that_found_no_slot_comes_too_late_to_matter() -> None:

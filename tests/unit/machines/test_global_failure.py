@@ -2,8 +2,8 @@
 
 import pytest
 
+from penstock.machines.books.job_settings import JobSettings
 from penstock.machines.failover.restart_backoff import FixedDelayRestart
-from penstock.machines.job.job_settings import JobSettings
 from penstock.model.messages import (
     CancelJob,
     FailJob,

@@ -2,8 +2,8 @@
 
 import pytest
 
+from penstock.machines.books.job_settings import JobSettings, LoadBalanceMode, job_settings_of
 from penstock.machines.failover.restart_backoff import FixedDelayRestart, NoRestart
-from penstock.machines.job.job_settings import JobSettings, LoadBalanceMode, job_settings_of
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError
 from penstock.model.ids import AllocationId
@@ -23,6 +23,7 @@ from penstock.model.messages import (
     ResetSubtasks,
     SuspendJob,
     TaskIo,
+    TaskIoReported,
     TaskReported,
     TaskStateChanged,
     TimerFired,
@@ -133,7 +134,7 @@ def test_reports_of_past_attempts_and_repeats_change_nothing() -> None:
     stale = bench.vertex("Source[0]").execution
     assert bench.step(TaskReported(TaskStateChanged(old, S.FAILED, USER), 5)) == []
     assert stale.state is S.DEPLOYING
-    bench.job.note_io(old, TaskIo(records_in=7))
+    bench.step(TaskIoReported(((old, TaskIo(records_in=7)),), bench.now_ms))
     assert stale.io is None
 
 
@@ -408,14 +409,16 @@ def test_tasks_are_balanced_over_machines_when_asked() -> None:
 
 def test_the_story_and_the_views_tell_where_tasks_ran() -> None:
     bench = running()
-    bench.job.note_io(bench.vertex("Source[0]").execution.attempt_id, TaskIo(records_out=9))
+    source = bench.vertex("Source[0]").execution.attempt_id
+    bench.step(TaskIoReported(((source, TaskIo(records_out=9)),), bench.now_ms))
     source = bench.job.progress()[0]
     assert (source.name, source.records_out, source.states) == ("Source", 9, {S.RUNNING: 1})
     places = {
         f"{p.vertex_name}[{p.subtask}]": p.location.resource_id for p in bench.job.where_tasks_ran()
     }
     assert places["FlatMap[1]"] == "tm2"
-    assert len(bench.job.story(3)) == 3
+    lines = bench.job.story.last(3)
+    assert [line.event for line in lines] == ["TaskReported"] * 3
     assert bench.job.slots_required == 2
 
 

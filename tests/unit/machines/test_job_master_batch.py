@@ -1,7 +1,7 @@
 """Jobs with results that are not pipelined, by spec 2, 3.2 and 4.5."""
 
+from penstock.machines.books.job_settings import JobSettings
 from penstock.machines.failover.restart_backoff import FixedDelayRestart, NoRestart
-from penstock.machines.job.job_settings import JobSettings
 from penstock.model.graph.job_graph import JobType, ResultPartitionType
 from penstock.model.messages import (
     DeployTask,
@@ -217,11 +217,11 @@ def test_a_reader_of_hybrid_results_hears_of_its_producer_later() -> None:
     bench = Bench(graph)
     effects = bench.start()
     assert deployed(effects) == {}
-    requests = bench.job.shared_slots
+    requests = bench.job.books.slots.shared_slots
     producer = next(s for s in requests if str(s.group.vertices[0]) == "A[0]")
     consumer = next(s for s in requests if s is not producer)
     # the first free slot goes to the consumer, as if the producer's request had come later
-    waiting = bench.job._core.pool.pending
+    waiting = bench.job.books.slots.pool.pending
     waiting[producer.request.request_id] = waiting.pop(producer.request.request_id)
     effects = bench.offer("tm1")
     assert deployed(effects) == {"B[0]": "tm1"}
@@ -239,8 +239,8 @@ def test_every_reader_of_one_list_hears_of_a_producer_that_is_placed_later() -> 
     )
     bench = Bench(graph)
     bench.start()
-    waiting = bench.job._core.pool.pending
-    for shared in list(bench.job.shared_slots):
+    waiting = bench.job.books.slots.pool.pending
+    for shared in list(bench.job.books.slots.shared_slots):
         if shared.group.slot_sharing_group == "a":  # the producers' requests come last
             waiting.move_to_end(shared.request.request_id)
     effects = bench.offer("tm1", 2)

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from penstock.machines.job.job_status import IGNORED, TABLE, JobStatusEvent, step
+from penstock.machines.books.job_status import IGNORED, TABLE, JobStatusEvent, step
 from penstock.model.errors import IllegalTransition
 from penstock.model.states import JobStatus as S
 

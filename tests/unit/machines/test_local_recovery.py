@@ -1,7 +1,7 @@
 """Slots of local recovery: whose they are, until when."""
 
+from penstock.machines.books.job_settings import JobSettings
 from penstock.machines.failover.restart_backoff import FixedDelayRestart
-from penstock.machines.job.job_settings import JobSettings
 from penstock.model.states import ExecutionState as S
 from tests.unit.machines.bench import Bench
 from tests.unit.machines.graphs import figure
@@ -11,7 +11,7 @@ def test_slots_that_tasks_had_are_reserved_until_they_finish() -> None:
     settings = JobSettings(is_local_recovery=True, make_backoff=lambda: FixedDelayRestart(9, 1000))
     bench = Bench(figure(), settings)
     bench.start()
-    reserved = bench.job._core.deployer._reserved
+    reserved = bench.job.books.deployer._reserved
 
     def agrees() -> set[str]:
         had = {

@@ -3,7 +3,7 @@ edges."""
 
 import pytest
 
-from penstock.machines.job.job_settings import JobSettings, LoadBalanceMode
+from penstock.machines.books.job_settings import JobSettings, LoadBalanceMode
 from penstock.machines.planning.cluster_shape import alike, parse_shape
 from penstock.machines.planning.plan import render_loss, task_ranges
 from penstock.machines.planning.planner import plan, plan_loss, plan_on

@@ -87,7 +87,7 @@ def test_idle_slots_beyond_the_requirements_are_given_back_in_time(pool: SlotPoo
 
 
 def test_required_slots_are_never_given_back_even_if_idle(pool: SlotPool) -> None:
-    pool.increase_required(UNKNOWN, 1)
+    pool.required[UNKNOWN] += 1
     pool.offer(TM, offers("a1"), 0)
     assert pool.release_idle(1000) == []
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from penstock.machines.books.job_settings import JobSettings
 from penstock.machines.job.job_master import JobMaster
-from penstock.machines.job.job_settings import JobSettings
 from penstock.machines.resources.resource_manager import ResourceManager
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.ids import AllocationId, JobId, ResourceId

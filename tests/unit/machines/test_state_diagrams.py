@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.model.states import ExecutionState, JobStatus
-from penstock.ui.state_diagrams import ATTEMPT_PLACES, JOB_PLACES, documents
+from penstock.model.states import ExecutionState, JobStatus, SlotState
+from penstock.ui.state_diagrams import ATTEMPT_PLACES, JOB_PLACES, SLOT_PLACES, documents
 
 
 @pytest.mark.parametrize(
@@ -15,4 +15,5 @@ def test_the_diagrams_are_up_to_date(path, text) -> None:
 
 def test_every_state_has_its_place() -> None:
     assert set(ATTEMPT_PLACES) == set(ExecutionState) - {ExecutionState.RECONCILING}
+    assert set(SLOT_PLACES) == set(SlotState)
     assert set(JOB_PLACES) == set(JobStatus) - {JobStatus.RECONCILING}

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.machines.taskmanager.cancellation import CancellationSchedule, CancelStep
-from penstock.machines.taskmanager.task_lifecycle import TaskLifecycle
+from penstock.machines.taskmanager.task_lifecycle import TaskLifecycle, refusal_of_checkpoint
 from penstock.model.errors import ConfigurationError, IllegalTransition
 from penstock.model.states import ExecutionState as S
 
@@ -72,7 +72,7 @@ def test_what_a_task_ends_as_when_its_code_raises(state, is_signal, ends):
 
 
 def test_checkpoints_are_refused_outside_running():
-    refused = [state for state in S if at(state).refusal_of_checkpoint() is not None]
+    refused = [state for state in S if refusal_of_checkpoint(state) is not None]
     assert set(refused) == set(S) - {S.RUNNING}
 
 
@@ -116,7 +116,7 @@ def test_interrupts_that_nobody_looked_for_are_one():
 
 def test_a_timeout_of_zero_is_none():
     schedule = CancellationSchedule(0, 30_000, 0)
-    assert not schedule.has_watchdog
+    assert schedule.fatal_at_ms is None
     assert CancelStep.FATAL not in [step for _, step in steps(schedule, 10**7, 10**5)]
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from penstock.machines.books.job_settings import job_settings_of
 from penstock.machines.execution.execution import ExecutionEvent as E
 from penstock.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
-from penstock.machines.job.job_settings import job_settings_of
 from penstock.machines.scheduling.vertexwise import ConsumeConstraint, VertexwiseScheduling
 from penstock.model.config import Settings
 from penstock.model.errors import ConfigurationError

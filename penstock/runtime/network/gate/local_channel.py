@@ -7,19 +7,15 @@ the partition's arrival ends the wait for the next try, so that the order of dep
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from penstock.model.errors import ExternalError, PartitionNotFound
+from penstock.model.ids import ResultPartitionId
 from penstock.runtime.elements import ColumnBatch, RowBatch
 from penstock.runtime.network.gate.backoff import Backoff
-from penstock.runtime.network.gate.channel import InputChannel
-from penstock.runtime.network.subpartition_view import NextType
-
-if TYPE_CHECKING:
-    from penstock.model.ids import ResultPartitionId
-    from penstock.runtime.network.gate.ports import ChannelHost, ConsumerView
-    from penstock.runtime.network.gate.single import SingleInputGate
-    from penstock.runtime.network.subpartition_view import Polled
+from penstock.runtime.network.gate.channel import ChannelOwner, InputChannel
+from penstock.runtime.network.gate.ports import ChannelHost, ConsumerView
+from penstock.runtime.network.subpartition_view import NextType, Polled
 
 SAMPLE_EVERY: Final = 64
 BYTES_PER_ROW: Final = 64
@@ -36,7 +32,7 @@ class LocalInputChannel(InputChannel):
 
     def __init__(
         self,
-        gate: SingleInputGate,
+        gate: ChannelOwner,
         index: int,
         partition_id: ResultPartitionId,
         subpartition: int,

@@ -11,6 +11,7 @@ out, `as_unaligned()`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from penstock.model.errors import EngineBug, PartitionConnectionError, ProducerFailed
@@ -27,6 +28,7 @@ from penstock.runtime.network.partition.subpartition import (
     OutputState,
     SubpartitionOwner,
 )
+from penstock.runtime.network.sequence import following
 from penstock.runtime.network.subpartition_view import NextType, Polled, ViewListener
 
 MAX_QUEUED: Final = 4
@@ -36,6 +38,19 @@ MAX_ROWS_PER_FRAME: Final = 2048
 _COLUMN_ROWS_DIRECT: Final = (
     1024  # a column batch of this size goes as it is: joining would copy it
 )
+
+
+class _KeepsNothing:
+    """`OutputState` of a partition whose data no barrier overtakes."""
+
+    def complete(self, checkpoint_id: int, subpartition: int, overtaken: Sequence[Batch]) -> None:
+        """Nobody waits for it."""
+
+    def fail(self, checkpoint_id: int, subpartition: int, cause: str) -> None:
+        """Nobody waits for it."""
+
+
+_KEEPS_NOTHING: Final = _KeepsNothing()
 
 
 class PipelinedSubpartition:
@@ -64,7 +79,7 @@ class PipelinedSubpartition:
         self.records = 0
         self.is_released = False
         self.sizes = RowSize(frame_bytes, MAX_ROWS_PER_FRAME)
-        self._output_state = output_state
+        self._output_state = output_state or _KEEPS_NOTHING
         self.pool: BufferAccount | None = None
         self._owner = owner
         self._full = marks.full
@@ -190,7 +205,7 @@ class PipelinedSubpartition:
             overtaken = queue.add_priority(event)
             self._watch_bound()
             sequence, is_first, is_news = self._sequence, queue.is_first_priority, queue.is_news
-        if self._output_state is not None and hasattr(event, "checkpoint_id"):
+        if hasattr(event, "checkpoint_id"):
             self._output_state.complete(event.checkpoint_id, self.index, overtaken)
         if self._listener is not None:
             if is_first:
@@ -210,8 +225,7 @@ class PipelinedSubpartition:
             self._timeoutable = None
             before = self._queue.replace_by_priority(barrier, barrier.as_unaligned())
             sequence, is_first = self._sequence, self._queue.is_first_priority
-        if self._output_state is not None:
-            self._output_state.complete(checkpoint_id, self.index, before)
+        self._output_state.complete(checkpoint_id, self.index, before)
         if is_first and self._listener is not None:
             self._listener.notify_priority(sequence)
 
@@ -225,7 +239,7 @@ class PipelinedSubpartition:
         self._fail_in_flight(barrier, cause)
 
     def _fail_in_flight(self, barrier: Any, cause: str) -> None:
-        if barrier is not None and self._output_state is not None:
+        if barrier is not None:
             self._output_state.fail(barrier.checkpoint_id, self.index, cause)
 
     # -------------------------------------------------------------- consumer's side
@@ -262,7 +276,7 @@ class PipelinedSubpartition:
                 self._full.discard(self.index)
             if taken is not None:
                 polled = Polled(taken, queue.backlog, queue.next_type, self._sequence)
-                self._sequence = (self._sequence + 1) & 0xFFFFFFFF
+                self._sequence = following(self._sequence)
                 if taken is self._timeoutable:
                     through, self._timeoutable = taken, None
         self._recycle(emptied)
@@ -272,7 +286,7 @@ class PipelinedSubpartition:
             return None
         if type(taken) is list:
             polled.element = concat(taken)
-        elif through is not None and self._output_state is not None:
+        elif through is not None:
             self._output_state.complete(through.checkpoint_id, self.index, ())
         return polled
 

@@ -1,8 +1,8 @@
 """A running job whose checkpoints are taken in short words: a bench that acknowledges and stores."""
 
+from penstock.machines.books.job_settings import JobSettings
 from penstock.machines.checkpoints.settings import CheckpointSettings
 from penstock.machines.failover.restart_backoff import FixedDelayRestart
-from penstock.machines.job.job_settings import JobSettings
 from penstock.model.checkpoints import (
     CheckpointMetrics,
     CheckpointType,

@@ -294,7 +294,7 @@ def test_a_savepoint_commits_nothing_and_is_no_start_of_a_restart() -> None:
     effects = bench.stored(1)
     assert [type(e) for e in effects] == [CheckpointEnded, SavepointAnswered]
     assert effects[1] == SavepointAnswered("me", "chk-1")
-    assert len(bench.job._core.checkpoints.store) == 0
+    assert len(bench.job.checkpoints.store) == 0
 
 
 @pytest.mark.parametrize("timeout_ms", [0, 500])

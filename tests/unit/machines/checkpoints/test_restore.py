@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.machines.books.job_settings import JobSettings
 from penstock.machines.checkpoints.restore import RestorePlan, adopt_max_parallelism
 from penstock.machines.job.job_master import JobMaster
-from penstock.machines.job.job_settings import JobSettings
 from penstock.model.checkpoints import (
     CheckpointType,
     OperatorSubtaskState,

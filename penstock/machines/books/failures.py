@@ -6,10 +6,10 @@ broken connection between tasks never hides the failure that broke it.
 
 from __future__ import annotations
 
+from penstock.machines.books.job_settings import JobSettings
 from penstock.machines.execution.execution_graph import ExecutionVertex
 from penstock.machines.failover.restart_backoff import is_infrastructure
-from penstock.machines.job.job_settings import JobSettings
-from penstock.machines.scheduling.deployer import Bulk
+from penstock.machines.scheduling.bulks import Bulk
 from penstock.machines.slots.slot_pool import PooledSlot
 from penstock.model.graph.job_graph import JobGraph
 from penstock.model.messages import FailureInfo, NotEnoughResources, TaskManagerGone

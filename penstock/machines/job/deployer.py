@@ -7,32 +7,23 @@ and PhysicalSlotRequestBulkCheckerImpl (spec 0, 4.5).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 
+from penstock.machines.books.attempts import Attempts
+from penstock.machines.books.job_settings import JobSettings
+from penstock.machines.books.journal import Journal
+from penstock.machines.books.slots import JobSlots
 from penstock.machines.execution.execution import ExecutionEvent
-from penstock.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
+from penstock.machines.execution.execution_graph import ExecutionVertex
 from penstock.machines.scheduling.bulk_check import BulkCheck, BulkTimeout, is_fulfillable
+from penstock.machines.scheduling.bulks import Bulk, Bulks
 from penstock.machines.scheduling.task_deployments import TaskDeployments
-from penstock.machines.slots.shared_slots import SharedSlot, SharedSlots
-from penstock.machines.slots.slot_pool import SlotPool
 from penstock.model.graph.job_graph import JobGraph, JobType
-from penstock.model.ids import AllocationId, SlotRequestId
-from penstock.model.messages import DeployTask, JobEffect, SetTimer
+from penstock.model.ids import AllocationId
+from penstock.model.messages import DeployTask, SetTimer
 from penstock.model.states import ExecutionState
 
 TIMER_PREFIX = "slots-"
-
-
-@dataclass(slots=True, eq=False)
-class Bulk:
-    """Vertices that are deployed together. `waits_for`: requests without a slot yet."""
-
-    timer: str
-    vertices: dict[int, ExecutionVertex]
-    shared: list[SharedSlot]
-    waits_for: set[SlotRequestId]
-    timeout: BulkTimeout
 
 
 class Reserved:
@@ -65,85 +56,63 @@ class Reserved:
 
 
 class Deployer:
-    """`move` changes a vertex's state by the table; `emit` takes effects, in order."""
+    """Has vertices wait in bulks, and deploys them."""
 
     def __init__(
         self,
         job_graph: JobGraph,
-        graph: ExecutionGraph,
-        shared_slots: SharedSlots,
-        pool: SlotPool,
-        timeout_ms: int,
-        *,
-        is_local_recovery: bool = False,
+        settings: JobSettings,
+        slots: JobSlots,
+        bulks: Bulks,
+        attempts: Attempts,
+        deployments: TaskDeployments,
+        journal: Journal,
     ) -> None:
         self._job = job_graph
-        self._shared_slots = shared_slots
-        self._pool = pool
-        self._timeout_ms = timeout_ms
-        self._reserved = Reserved() if is_local_recovery else None
-        self._deployments = TaskDeployments(job_graph, graph)
-        self._bulks: dict[str, Bulk] = {}
-        self._bulks_of_request: dict[SlotRequestId, list[Bulk]] = {}
-        self._bulk_of: dict[int, Bulk] = {}
+        self._timeout_ms = settings.slot_request_timeout_ms
+        self._pool = slots.pool
+        self._shared_slots = slots.shared_slots
+        self._bulks = bulks
+        self._attempts = attempts
+        self._deployments = deployments
+        self._journal = journal
+        self._reserved = Reserved() if settings.is_local_recovery else None
         self._next_bulk = 0
 
-    def allocate(
-        self,
-        vertices: Iterable[ExecutionVertex],
-        now_ms: int,
-        move: Callable[[ExecutionVertex, ExecutionEvent], object],
-        emit: Callable[[JobEffect], None],
-    ) -> None:
+    def allocate(self, vertices: Iterable[ExecutionVertex]) -> None:
         """Schedule these vertices; deploy them at once if all their slots are there."""
         members = {vertex.index: vertex for vertex in vertices}
         for vertex in members.values():
             vertex.version += 1
-            move(vertex, ExecutionEvent.SCHEDULE)
+            self._attempts.move(vertex, ExecutionEvent.SCHEDULE)
         shared = self._shared_slots.allocate(members.values(), self._reserved or frozenset())
         waits_for = {s.request.request_id for s in shared if s.slot is None}
         timer = f"{TIMER_PREFIX}{self._next_bulk}"
         self._next_bulk += 1
+        now_ms = self._journal.now_ms
         bulk = Bulk(timer, members, shared, waits_for, BulkTimeout(self._timeout_ms, now_ms))
         if not waits_for:
-            self._deploy(bulk, move, emit)
+            self._deploy(bulk)
             return
-        self._bulks[timer] = bulk
-        self._bulk_of.update(dict.fromkeys(members, bulk))
-        for request_id in waits_for:
-            self._bulks_of_request.setdefault(request_id, []).append(bulk)
-        emit(SetTimer(timer, now_ms + self._timeout_ms))
+        self._bulks.add(bulk)
+        self._journal.emit(SetTimer(timer, now_ms + self._timeout_ms))
 
-    def serve(
-        self,
-        move: Callable[[ExecutionVertex, ExecutionEvent], object],
-        emit: Callable[[JobEffect], None],
-    ) -> None:
+    def serve(self) -> None:
         """Give free slots to waiting requests, and deploy the bulks that are complete by that."""
         complete: list[Bulk] = []
         for request, slot in self._pool.serve_pending():
             self._shared_slots.serve(request.request_id, slot)
-            for bulk in self._bulks_of_request.pop(request.request_id, ()):
-                bulk.waits_for.discard(request.request_id)
-                if not bulk.waits_for and bulk.timer in self._bulks:
-                    complete.append(bulk)
+            complete += self._bulks.served(request.request_id)
         for bulk in complete:
-            self._drop(bulk)
-            self._deploy(bulk, move, emit)
+            self._bulks.drop(bulk)
+            self._deploy(bulk)
 
-    def forget(self, vertex: ExecutionVertex) -> None:
-        """The vertex is no longer to be deployed."""
-        bulk = self._bulk_of.pop(vertex.index, None)
-        if bulk is not None:
-            del bulk.vertices[vertex.index]
-            if not bulk.vertices:
-                self._drop(bulk)
-
-    def on_timer(self, timer: str, now_ms: int, emit: Callable[[JobEffect], None]) -> Bulk | None:
+    def on_timer(self, timer: str) -> Bulk | None:
         """The bulk that has waited too long, if the timer is one of ours and finds so."""
-        bulk = self._bulks.get(timer)
+        bulk = self._bulks.of_timer(timer)
         if bulk is None:
             return None
+        now_ms = self._journal.now_ms
         pending = [s.request.profile for s in bulk.shared if s.slot is None]
         served = {s.slot.allocation_id for s in bulk.shared if s.slot is not None}
         is_streaming = self._job.job_type is JobType.STREAMING
@@ -155,23 +124,10 @@ class Deployer:
         )
         if check is BulkCheck.TIMEOUT:
             return bulk
-        emit(SetTimer(timer, now_ms + self._timeout_ms))
+        self._journal.emit(SetTimer(timer, now_ms + self._timeout_ms))
         return None
 
-    def tell_readers(self, vertex: ExecutionVertex, emit: Callable[[JobEffect], None]) -> None:
-        """What the vertex makes can be read now: those that were deployed before that are told."""
-        for update in self._deployments.updates_for(vertex):
-            emit(update)
-
-    def is_waiting(self, vertex: ExecutionVertex) -> bool:
-        return vertex.index in self._bulk_of
-
-    def _deploy(
-        self,
-        bulk: Bulk,
-        move: Callable[[ExecutionVertex, ExecutionEvent], object],
-        emit: Callable[[JobEffect], None],
-    ) -> None:
+    def _deploy(self, bulk: Bulk) -> None:
         """First all are placed, then all are deployed: so pipelined producers are known to all."""
         placed = [v for v in bulk.vertices.values() if v.state is ExecutionState.SCHEDULED]
         for vertex in placed:
@@ -183,18 +139,9 @@ class Deployer:
             if self._reserved is not None:
                 self._reserved.add(vertex, slot.allocation_id)
         for vertex in placed:
-            move(vertex, ExecutionEvent.DEPLOY)
+            self._attempts.move(vertex, ExecutionEvent.DEPLOY)
             location = vertex.execution.location
             assert location is not None
-            emit(DeployTask(location.resource_id, self._deployments.of(vertex)))
+            self._journal.emit(DeployTask(location.resource_id, self._deployments.of(vertex)))
         for vertex in placed:
-            self.tell_readers(vertex, emit)
-
-    def _drop(self, bulk: Bulk) -> None:
-        self._bulks.pop(bulk.timer, None)
-        for index in bulk.vertices:
-            self._bulk_of.pop(index, None)
-        for request_id in bulk.waits_for:
-            left = [b for b in self._bulks_of_request.pop(request_id, ()) if b is not bulk]
-            if left:
-                self._bulks_of_request[request_id] = left
+            self._attempts.tell_readers(vertex)

@@ -83,6 +83,6 @@ def step(status: JobStatus, event: JobStatusEvent) -> JobStatus:
         takes = ", ".join(e.name for s, e in TABLE if s is status) or "nothing"
         raise IllegalTransition(
             f"job: got {event.name} in {status.name}, which takes only {takes}. "
-            "The story of the job tells who sent it."
+            "The story tells what led to it."
         )
     return following

@@ -1,0 +1,45 @@
+"""The status of a job as a whole, and the failure that it is dealing with.
+
+Source: Flink DefaultExecutionGraph.transitionState. Which status follows which is the table's affair: `job_status.py`.
+"""
+
+from __future__ import annotations
+
+from penstock.machines.books import job_status as job_machine
+from penstock.machines.books.failures import RootCause
+from penstock.machines.books.job_status import JobStatusEvent
+from penstock.machines.books.journal import Journal
+from penstock.machines.failover.restarts import Restarts
+from penstock.model.messages import JobStatusChanged
+from penstock.model.states import JobStatus
+
+_FAILING = frozenset({JobStatus.FAILING, JobStatus.FAILED, JobStatus.RESTARTING})
+
+
+class JobLife:
+    """`root`: the first failure that is no mere consequence of another one."""
+
+    def __init__(self, journal: Journal, restarts: Restarts) -> None:
+        self.status = JobStatus.CREATED
+        self.root = RootCause()
+        self._journal = journal
+        self._restarts = restarts
+
+    @property
+    def is_restarting(self) -> bool:
+        """The job goes on, now or when all tasks have ended."""
+        if self.status is JobStatus.FAILING:
+            return self._restarts.global_one is not None
+        return self.status is JobStatus.RESTARTING
+
+    def after(self, event: JobStatusEvent) -> JobStatus:
+        """What the event would make of it."""
+        return job_machine.step(self.status, event)
+
+    def move(self, event: JobStatusEvent) -> None:
+        following = self.after(event)
+        if following is self.status:
+            return
+        self.status = following
+        failure = self.root.failure if following in _FAILING else None
+        self._journal.tell(JobStatusChanged(following, self._journal.now_ms, failure))

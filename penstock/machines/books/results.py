@@ -1,0 +1,65 @@
+"""Results that outlive their tasks: where they lie, and when they are let go.
+
+Source: Flink JobMasterPartitionTracker. When one is not needed any more is the affair of `partition_release.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.machines.books.journal import Journal
+from penstock.machines.execution.execution_graph import (
+    ExecutionGraph,
+    ExecutionVertex,
+    ResultPartition,
+)
+from penstock.machines.execution.partition_release import PartitionRelease
+from penstock.model.ids import ResourceId
+from penstock.model.messages import ReleasePartitions
+from penstock.model.states import ExecutionState
+
+
+class JobResults:
+    """The results of one job."""
+
+    def __init__(self, graph: ExecutionGraph, policy: PartitionRelease, journal: Journal) -> None:
+        self._graph = graph
+        self._policy = policy
+        self._journal = journal
+
+    def places(self) -> set[ResourceId]:
+        """TaskManagers with results that somebody has yet to read: one without slots in use would be let go."""
+        found: set[ResourceId] = set()
+        for vertex in self._graph.vertices:
+            location = vertex.execution.location
+            if vertex.state is not ExecutionState.FINISHED or location is None:
+                continue
+            if any(partition.is_wanted for partition in vertex.partitions):
+                found.add(location.resource_id)
+        return found
+
+    def on_finished(self, vertex: ExecutionVertex) -> None:
+        """A vertex has finished: what nobody else will read goes."""
+        for partition in self._policy.on_finished(vertex):
+            self.release(partition.producer, (partition,))
+
+    def on_reset(self, vertex: ExecutionVertex) -> None:
+        """It is going to make its results anew."""
+        self.release(vertex, vertex.partitions)
+        if vertex.state is ExecutionState.FINISHED:
+            self._policy.on_unfinished(vertex)
+
+    def release(self, vertex: ExecutionVertex, partitions: Iterable[ResultPartition]) -> None:
+        """Of what it made: results that outlive their task; the others go with it."""
+        location = vertex.execution.location
+        kept = tuple(
+            (partition.partition_id, vertex.execution.attempt_id)
+            for partition in partitions
+            if partition.is_available
+            and partition.result_type.is_released_by_scheduler
+            and vertex.state is ExecutionState.FINISHED
+        )
+        if kept and location is not None:
+            self._journal.emit(ReleasePartitions(location.resource_id, kept))
+            for partition_id, _ in kept:
+                self._graph.partitions[partition_id].is_available = False

@@ -1,0 +1,157 @@
+"""The slots of a job: what its TaskManagers offer, what it has lost, and what it asks for.
+
+Knows no restart. Source: Flink DeclarativeSlotPoolBridge, as far as it talks with TaskManagers and the ResourceManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from penstock.machines.books.attempts import Attempts
+from penstock.machines.books.failures import lost_slot
+from penstock.machines.books.journal import Journal
+from penstock.machines.execution.execution_graph import ExecutionGraph, ExecutionVertex
+from penstock.machines.slots.resource_profile import ANY, UNKNOWN, ResourceProfile, profile_of
+from penstock.machines.slots.shared_slots import SharedSlots
+from penstock.machines.slots.slot_pool import SlotPool
+from penstock.model.graph.job_graph import JobGraph
+from penstock.model.ids import AllocationId, ResourceId
+from penstock.model.messages import (
+    AnswerOffers,
+    DeclareRequirements,
+    FailureInfo,
+    FreeSlot,
+    SlotOffer,
+    SlotsOffered,
+)
+from penstock.model.slot_size import SlotSize
+
+_USUAL_SLOT = profile_of({"usual slot": 1})
+
+
+class SlotSizes:
+    """Which slot sharing group asks for which slot, and what a slot of some size can serve."""
+
+    def __init__(self, job_graph: JobGraph) -> None:
+        self._sizes = job_graph.slot_sizes
+        self.by_profile = {profile_of(dict(size)): size for size in job_graph.slot_sizes.values()}
+
+    def wanted(self, slot_sharing_group: str) -> ResourceProfile:
+        """What its slots must be. Beside groups that ask for a size the others take the usual slots only: they
+        must not sit in one that was started for somebody else.
+        """
+        size = self._sizes.get(slot_sharing_group)
+        if size:
+            return profile_of(dict(size))
+        return _USUAL_SLOT if self.by_profile else UNKNOWN
+
+    def offered(self, size: SlotSize) -> ResourceProfile:
+        if size:
+            return profile_of(dict(size))
+        return _USUAL_SLOT if self.by_profile else ANY
+
+
+class JobSlots:
+    """`pool`: those that the job holds; `shared_slots`: who sits in them. `freed`: allocations that are over."""
+
+    def __init__(
+        self,
+        graph: ExecutionGraph,
+        pool: SlotPool,
+        shared_slots: SharedSlots,
+        sizes: SlotSizes,
+        attempts: Attempts,
+        journal: Journal,
+    ) -> None:
+        self.pool = pool
+        self.shared_slots = shared_slots
+        self.freed: set[AllocationId] = set()
+        self._graph = graph
+        self._sizes = sizes
+        self._attempts = attempts
+        self._journal = journal
+        self._declared: tuple[int, tuple[tuple[SlotSize, int], ...]] = (0, ())
+
+    def take_offers(self, event: SlotsOffered, *, is_any_welcome: bool) -> None:
+        """Those of a TaskManager that is gone are refused; while the job restarts (`is_any_welcome`) all
+        others stay."""
+        location = event.location
+        if location.resource_id in self._attempts.gone:
+            self.reject_offers(event)
+            return
+        self.pool.register_task_manager(location.resource_id)
+        by_size: dict[SlotSize, list[SlotOffer]] = {}
+        over = tuple(o.allocation_id for o in event.offers if o.allocation_id in self.freed)
+        if over:  # offered before they were freed, and read again after that
+            self._journal.emit(AnswerOffers(location.resource_id, (), over))
+        for offer in event.offers:
+            if offer.allocation_id not in self.freed:
+                by_size.setdefault(offer.size, []).append(offer)
+        for size, offers in by_size.items():
+            answer = self.pool.offer(
+                location,
+                offers,
+                self._journal.now_ms,
+                profile=self._sizes.offered(size),
+                is_any_welcome=is_any_welcome,
+            )
+            answered = AnswerOffers(location.resource_id, answer.accepted, answer.rejected)
+            self._journal.emit(answered)
+
+    def reject_offers(self, event: SlotsOffered) -> None:
+        rejected = tuple(offer.allocation_id for offer in event.offers)
+        self._journal.emit(AnswerOffers(event.location.resource_id, (), rejected))
+
+    def lose_slot(self, allocation_id: AllocationId) -> list[ExecutionVertex]:
+        """Its TaskManager has freed it, and will not know it again. Returns the vertices that were to run in it."""
+        self.freed.add(allocation_id)
+        slot = self.pool.slots.get(allocation_id)
+        if slot is None:
+            return []  # we gave it back ourselves
+        seated = self.shared_slots.seated_in(slot)
+        self._attempts.fail(seated, lost_slot(slot))
+        self.pool.lose_slot(allocation_id)
+        return seated
+
+    def lose_task_manager(
+        self, resource_id: ResourceId, failure: FailureInfo
+    ) -> list[ExecutionVertex]:
+        """Its slots, tasks and results are gone. Returns the vertices that were alive there."""
+        self._attempts.gone.add(resource_id)
+        seated = self.shared_slots.lose(self.pool.release_task_manager(resource_id))
+        victims = {vertex.index: vertex for vertex in seated}
+        for vertex in self._graph.vertices:
+            location = vertex.execution.location
+            if location is None or location.resource_id != resource_id:
+                continue
+            victims[vertex.index] = vertex
+            for partition in vertex.partitions:
+                partition.is_available = False
+        alive = [victims[i] for i in sorted(victims) if not victims[i].state.is_terminal]
+        self._attempts.fail(alive, failure)
+        return alive
+
+    def release_idle(self, kept: Collection[ResourceId]) -> None:
+        """Those that are free for too long; not on TaskManagers that are `kept`."""
+        for slot in self.pool.release_idle(self._journal.now_ms, kept):
+            cause = "idle beyond slot.idle.timeout"
+            self._journal.emit(FreeSlot(slot.resource_id, slot.allocation_id, cause))
+
+    def give_back(self, cause: str) -> None:
+        """All of them, and ask for none."""
+        for slot in self.pool.clear():
+            self._journal.emit(FreeSlot(slot.resource_id, slot.allocation_id, cause))
+        self.declare()
+
+    def declare(self) -> None:
+        """Tell the ResourceManager what is required, if that has changed."""
+        required = self.pool.required
+        sized = tuple(
+            (size, required[p]) for p, size in self._sizes.by_profile.items() if required[p] > 0
+        )
+        declared = self.pool.total_required - sum(count for _, count in sized), sized
+        if declared != self._declared:
+            self._declared = declared
+            slots, sized = declared
+            job_id = self._graph.job_graph.job_id
+            self._journal.emit(DeclareRequirements(job_id, slots, self._journal.now_ms, sized))

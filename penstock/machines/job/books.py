@@ -1,0 +1,79 @@
+"""The books of one job, by subject, as they are put together. Source: what Flink's DefaultScheduler is made of.
+
+Each book keeps itself; what concerns all of them at once is in `job_moves.py`, and when it happens in `job_master.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.machines.books.attempts import Attempts
+from penstock.machines.books.job_settings import JobSettings, LoadBalanceMode
+from penstock.machines.books.journal import Journal
+from penstock.machines.books.life import JobLife
+from penstock.machines.books.results import JobResults
+from penstock.machines.books.slots import JobSlots, SlotSizes
+from penstock.machines.checkpoints.job_checkpoints import JobCheckpoints
+from penstock.machines.execution.execution_graph import ExecutionGraph
+from penstock.machines.execution.partition_release import PartitionRelease
+from penstock.machines.failover.restarts import Restarts
+from penstock.machines.job.deployer import Deployer
+from penstock.machines.scheduling.bulks import Bulks
+from penstock.machines.scheduling.task_deployments import TaskDeployments
+from penstock.machines.slots.shared_slots import SharedSlots
+from penstock.machines.slots.slot_pool import SlotPool
+from penstock.machines.slots.slot_sharing import local_input_preferred, task_balanced
+from penstock.machines.story import Story
+from penstock.model.completed_checkpoint import CompletedCheckpoint
+
+
+@dataclass(frozen=True, slots=True)
+class JobBooks:
+    """One of each."""
+
+    graph: ExecutionGraph
+    journal: Journal
+    restarts: Restarts
+    life: JobLife
+    checkpoints: JobCheckpoints
+    bulks: Bulks
+    attempts: Attempts
+    slots: JobSlots
+    results: JobResults
+    deployer: Deployer
+
+
+def books_of(
+    graph: ExecutionGraph,
+    settings: JobSettings,
+    now_ms: int,
+    completed: Sequence[CompletedCheckpoint],
+    policy: PartitionRelease,
+) -> JobBooks:
+    """Raises: ConfigurationError: the program does not fit the last checkpoint."""
+    job_graph = graph.job_graph
+    is_balanced = settings.load_balance is LoadBalanceMode.TASKS
+    share = task_balanced if is_balanced else local_input_preferred
+    journal = Journal(Story(f"JobMaster of {job_graph.job_id}", settings.story_size), now_ms)
+    restarts, bulks, sizes = Restarts(), Bulks(), SlotSizes(job_graph)
+    pool = SlotPool(settings.matching, settings.selection, settings.slot_idle_timeout_ms)
+    shared_slots = SharedSlots(
+        share(graph), pool, are_free_slots_taken=not is_balanced, profile_of_group=sizes.wanted
+    )
+    checkpoints = JobCheckpoints(graph, settings.checkpoints, completed, journal.emit)
+    deployments = TaskDeployments(job_graph, graph)
+    attempts = Attempts(graph, journal, bulks, shared_slots, restarts, checkpoints, deployments)
+    slots = JobSlots(graph, pool, shared_slots, sizes, attempts, journal)
+    return JobBooks(
+        graph,
+        journal,
+        restarts,
+        JobLife(journal, restarts),
+        checkpoints,
+        bulks,
+        attempts,
+        slots,
+        JobResults(graph, policy, journal),
+        Deployer(job_graph, settings, slots, bulks, attempts, deployments, journal),
+    )

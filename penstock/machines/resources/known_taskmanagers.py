@@ -1,0 +1,110 @@
+"""What a ResourceManager has written down of TaskManagers: those that are here, with their slots, and those on their way.
+
+Knows no need. Source: Flink TaskManagerTracker, PendingTaskManager.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from penstock.model.deployment import TaskManagerLocation
+from penstock.model.errors import BrokenInvariant
+from penstock.model.ids import AllocationId, JobId, ResourceId
+from penstock.model.slot_size import UNSIZED, SlotSize
+
+Need: TypeAlias = "tuple[JobId, SlotSize]"
+
+
+@dataclass(slots=True)
+class SlotOfTaskManager:
+    """Free while `job_id` is None."""
+
+    allocation_id: AllocationId | None = None
+    job_id: JobId | None = None
+
+
+@dataclass(slots=True)
+class KnownTaskManager:
+    """`number`: order of registration."""
+
+    location: TaskManagerLocation
+    slots: list[SlotOfTaskManager]
+    idle_since_ms: int | None
+    size: SlotSize = UNSIZED
+    number: int = 0
+
+    @property
+    def is_idle(self) -> bool:
+        return all(slot.job_id is None for slot in self.slots)
+
+    @property
+    def free_slots(self) -> int:
+        return sum(slot.job_id is None for slot in self.slots)
+
+
+class Starting:
+    """TaskManagers on their way: since when, and how many of each size."""
+
+    def __init__(self) -> None:
+        self.since_ms: dict[ResourceId, int] = {}
+        self.of_size: Counter[SlotSize] = Counter()
+        self._size: dict[ResourceId, SlotSize] = {}
+
+    def __len__(self) -> int:
+        return len(self.since_ms)
+
+    def __contains__(self, resource_id: ResourceId) -> bool:
+        return resource_id in self.since_ms
+
+    def add(self, resource_id: ResourceId, size: SlotSize, now_ms: int) -> None:
+        self.since_ms[resource_id] = now_ms
+        self._size[resource_id] = size
+        self.of_size[size] += 1
+
+    def since(self, latest_ms: int) -> list[ResourceId]:
+        """Those that were asked for at that time or before."""
+        return [name for name, since_ms in self.since_ms.items() if since_ms <= latest_ms]
+
+    def pop(self, resource_id: ResourceId) -> bool:
+        """Whether it was on its way."""
+        if self.since_ms.pop(resource_id, None) is None:
+            return False
+        self.of_size[self._size.pop(resource_id)] -= 1
+        return True
+
+
+def check_taskmanagers(
+    taskmanagers: Mapping[ResourceId, KnownTaskManager], starting: Starting, most: int | None
+) -> None:
+    """Raises BrokenInvariant."""
+    both = taskmanagers.keys() & starting.since_ms.keys()
+    if both:
+        raise BrokenInvariant(f"TaskManagers {sorted(both)} are registered and starting.")
+    if most is not None and len(taskmanagers) + len(starting) > most:
+        raise BrokenInvariant(f"more than {most} TaskManagers.")
+
+
+def check_slots(
+    taskmanagers: Mapping[ResourceId, KnownTaskManager],
+    allocated: Counter[Need],
+    with_free_slots: AbstractSet[ResourceId],
+    slots_of_size: Counter[SlotSize],
+) -> None:
+    """Raises BrokenInvariant where the books of slots do not say what the TaskManagers' slots say."""
+    taken = [
+        (known, slot) for known in taskmanagers.values() for slot in known.slots if slot.job_id
+    ]
+    owners = Counter((slot.job_id, known.size) for known, slot in taken)
+    if owners != +allocated:
+        raise BrokenInvariant(f"slots per job: {dict(allocated)}, really {dict(owners)}.")
+    if len(taken) != len({slot.allocation_id for _, slot in taken}):
+        raise BrokenInvariant("one allocation id names two slots.")
+    with_free = {name for name, known in taskmanagers.items() if known.free_slots}
+    if with_free != with_free_slots:
+        raise BrokenInvariant(f"free slots on {with_free}, the books: {with_free_slots}.")
+    if slots_of_size.total() != sum(len(known.slots) for known in taskmanagers.values()):
+        raise BrokenInvariant(f"slots by size, by the books: {slots_of_size}.")

@@ -1,0 +1,74 @@
+"""What happened to a machine, in order, bounded: which event, and what it did. Knows no machine.
+
+Source: Flink's ExecutionHistory and job event log. Differs: one kind of list for all machines, for the console, REST and
+tests; its last lines are part of the error of a machine that finds itself wrong.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.model.errors import EngineBug
+
+IN_AN_ERROR: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class StoryLine:
+    """`event`: what the machine was told, by name. `did`: plain data that is made text when somebody reads it."""
+
+    event: str
+    did: tuple[object, ...]
+
+    def __str__(self) -> str:
+        return f"{self.event}: {' '.join(map(str, self.did))}"
+
+
+class Story:
+    """The newest `size` lines; older ones are counted and forgotten. `of`: whose it is."""
+
+    def __init__(self, of: str, size: int = 1000) -> None:
+        self.of = of
+        self.dropped = 0
+        self._lines: deque[StoryLine] = deque(maxlen=size)
+
+    def add(self, event: str, *did: object) -> None:
+        """`did`: a transition or an effect with its cause; immutable, and small."""
+        if len(self._lines) == self._lines.maxlen:
+            self.dropped += 1
+        self._lines.append(StoryLine(event, did))
+
+    def last(self, limit: int | None = None) -> list[StoryLine]:
+        """The newest `limit` lines, oldest first; all that are kept where None."""
+        lines = list(self._lines)
+        return lines if limit is None else lines[max(0, len(lines) - limit) :]
+
+    @contextmanager
+    def in_errors(self) -> Generator[None]:
+        """What a machine finds wrong with itself in here carries the last lines in its text."""
+        try:
+            yield
+        except EngineBug as bug:
+            self.tell(bug)
+            raise
+
+    def tell(self, bug: EngineBug) -> None:
+        """The last lines become part of the error's text."""
+        lines = [f"  {line}" for line in self.last(IN_AN_ERROR)]
+        if lines:
+            text = "\n".join([f"{bug}\nThe last of the story of the {self.of}:", *lines])
+            bug.args = (text,)
+
+    def __iter__(self) -> Iterator[StoryLine]:
+        return iter(self._lines)
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __str__(self) -> str:
+        forgotten = [f"({self.dropped} lines before are forgotten)"] if self.dropped else []
+        return "\n".join([*forgotten, *map(str, self._lines)])

@@ -1,0 +1,158 @@
+"""What JobManager and TaskManagers log, and where it goes."""
+
+import logging
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from penstock.common import Configuration
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.hosting.minicluster import MiniCluster
+from penstock.hosting.observer import JobObserver
+from penstock.hosting.taskmanager import process_log
+from penstock.hosting.taskmanager.log import TaskManagerLog
+from penstock.model.errors import JobExecutionError
+from penstock.model.messages import (
+    EndTaskManager,
+    FailureInfo,
+    SlotFreed,
+    StopTask,
+    TaskStateChanged,
+)
+from penstock.model.states import ExecutionState
+from tests.unit.hosting.checkpoint_programs import (
+    HeldSource,
+    Stage,
+    Watcher,
+    environment,
+    sums_to_file,
+)
+from tests.unit.machines.taskmanager.bench import A1, ME, attempt
+
+PROGRAM = """
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.hosting.minicluster import MiniCluster
+from penstock.hosting.observer import JobObserver
+env = StreamExecutionEnvironment.get_execution_environment()
+env.use_executor(MiniCluster(observer=JobObserver()).executor())
+env.from_collection([1, 2]).map(lambda one: one).print()
+env.execute()
+"""
+
+
+def same(value):
+    return value
+
+
+@pytest.fixture
+def env():
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration())
+    return env.use_executor(MiniCluster(parallelism=1, observer=JobObserver()).executor())
+
+
+def lines(caplog, pattern, level=None):
+    found = [r for r in caplog.records if re.search(pattern, r.getMessage())]
+    return [r.getMessage() for r in found if level is None or r.levelno == level]
+
+
+def moves_of(caplog, pattern):
+    """(from, to) of what the pattern names, in order."""
+    texts = lines(caplog, pattern)
+    return [re.search(r"(\w+)->(\w+)", text).groups() for text in texts]
+
+
+def test_every_transition_of_job_and_tasks_is_logged(env, caplog):
+    caplog.set_level(logging.DEBUG, "penstock")
+    env.from_collection([1, 2]).map(lambda one: one).print()
+    env.execute()
+    assert moves_of(caplog, r"^job=\S+ \w+->") == [
+        ("INITIALIZING", "RUNNING"),
+        ("RUNNING", "FINISHED"),
+    ]
+    attempt = re.search(r"attempt=(\S+)", lines(caplog, r"->FINISHED")[0])[1]
+    states = ["CREATED", "SCHEDULED", "DEPLOYING", "INITIALIZING", "RUNNING", "FINISHED"]
+    of_attempt = rf"^job=\S+ attempt={re.escape(attempt)} "
+    assert moves_of(caplog, of_attempt) == list(zip(states, states[1:], strict=False))
+    at_taskmanager = ["CREATED", *states[2:]]
+    of_attempt = rf"^job=\S+ taskmanager=tm-1 attempt={re.escape(attempt)} "
+    assert moves_of(caplog, of_attempt) == list(zip(at_taskmanager, at_taskmanager[1:], strict=False))  # fmt: skip
+    for pattern in ("tm-1 REQUESTED", "tm-1 REGISTERED", "alloc-1 REQUESTED", "alloc-1 FREED"):
+        assert lines(caplog, pattern), pattern
+    assert lines(caplog, "slot=0 OFFERED allocation=alloc-1")
+
+
+def test_a_taskmanager_logs_its_slots_its_end_and_tasks_that_it_refuses(caplog):
+    caplog.set_level(logging.INFO, "penstock")
+    log = TaskManagerLog(ME)
+    log.said(SlotFreed(ME, 0, A1))
+    log.does(StopTask(attempt("t"), "its slot was released: timed out"))
+    log.does(EndTaskManager("it is over"))
+    refused = FailureInfo("Refused", "no slot\nwhile deploying")
+    log.said(TaskStateChanged(attempt("t"), ExecutionState.FAILED, refused))
+    assert caplog.messages == [
+        "taskmanager=tm slot=0 FREED allocation=a1",
+        "taskmanager=tm attempt=t[0]#0 STOP cause=its slot was released: timed out",
+        "taskmanager=tm ENDS cause=it is over",
+        "job=? taskmanager=tm attempt=t[0]#0 task=? CREATED->FAILED cause=Refused: no slot",
+    ]
+
+
+def test_a_large_job_starts_without_a_line_for_each_subtask_at_the_jobmanager(env, caplog):
+    caplog.set_level(logging.INFO, "penstock.hosting.jobmanager.machine_shell")
+    env.from_collection(range(8)).map(lambda one: one).set_parallelism(4).print()
+    env.execute()
+    assert not lines(caplog, r"^job=\S+ attempt=")
+    assert lines(caplog, r"^job=\S+ RUNNING->FINISHED")
+
+
+def test_a_failure_is_logged_with_its_cause(env, caplog):
+    caplog.set_level(logging.INFO, "penstock")
+    env.from_collection([0]).map(lambda one: 1 // one).print()
+    with pytest.raises(JobExecutionError):
+        env.execute()
+    assert lines(caplog, r"RUNNING->FAILING cause=UserCodeError", logging.WARNING)
+    assert lines(caplog, r"^job=\S+ attempt=\S+ RUNNING->FAILED cause=UserCodeError", logging.INFO)
+    assert lines(caplog, r"taskmanager=tm-1 attempt=.*->FAILED cause=UserCodeError")
+
+
+def test_checkpoints_are_logged(tmp_path, caplog):
+    """The last one, which the end of the data asks for."""
+    caplog.set_level(logging.INFO, "penstock")
+    stage = Stage("logged")
+    stage.gate.set()
+    env = environment(Watcher(), execution__checkpointing__interval="1 h")
+    sums_to_file(env, tmp_path / "out", HeldSource(stage.name, 2, 10, 0), same)
+    env.execute("sums")
+    assert len(lines(caplog, r"checkpoint=1 TRIGGERED type=CHECKPOINT", logging.INFO)) == 1
+    assert lines(caplog, r"checkpoint=1 COMPLETED bytes=\d+ location=\S+", logging.INFO)
+
+
+def test_a_program_that_configures_no_logging_sees_none():
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert "job=" not in done.stdout + done.stderr
+    assert {"1", "2"} <= set(done.stdout.split())
+
+
+def test_the_log_of_a_taskmanagers_process_goes_to_its_descriptor():
+    """From INFO on, with time, level and logger; its reader may go."""
+    reader, writer = os.pipe()
+    logger = logging.getLogger("penstock")
+    level = logger.level
+    handler = process_log.log_to(writer)
+    try:
+        logging.getLogger("penstock.hosting.taskmanager.log").info("slot=%d FREED", 0)
+        logging.getLogger("penstock.hosting.taskmanager.log").debug("not this")
+        written = os.read(reader, 4096).decode()
+        os.close(reader)
+        logging.getLogger("penstock.hosting.taskmanager.log").info("nobody reads this")
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        os.close(writer)
+    assert re.fullmatch(
+        r"\d{4}-\d\d-\d\d [\d:,]+ INFO penstock\.hosting\.taskmanager\.log: slot=0 FREED\n", written
+    )
