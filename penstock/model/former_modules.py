@@ -10,6 +10,26 @@ from collections.abc import Mapping
 from typing import Final
 
 _CLASSES: Final[Mapping[tuple[str, str], str]] = {
+    ("penstock.runtime.keys.hashing", "_sized"): "penstock.runtime.keys.encoding",
+    ("penstock.runtime.keys.hashing", "_KeyPickler"): "penstock.runtime.keys.encoding",
+    ("penstock.runtime.keys.hashing", "_channel_of_group"): "penstock.runtime.keys.hash_arrays",
+    ("penstock.runtime.keys.hashing", "_encode"): "penstock.runtime.keys.encoding",
+    ("penstock.runtime.keys.hashing", "_encode_enum"): "penstock.runtime.keys.encoding",
+    ("penstock.runtime.keys.hashing", "_encode_int"): "penstock.runtime.keys.encoding",
+    ("penstock.runtime.keys.hashing", "_encode_items"): "penstock.runtime.keys.encoding",
+    ("penstock.runtime.keys.hashing", "_encode_list"): "penstock.runtime.keys.encoding",
+    ("penstock.runtime.keys.hashing", "_encode_object"): "penstock.runtime.keys.encoding",
+    ("penstock.runtime.keys.hashing", "_encode_unordered"): "penstock.runtime.keys.encoding",
+    ("penstock.runtime.keys.hashing", "as_channels"): "penstock.runtime.keys.hash_arrays",
+    ("penstock.runtime.keys.hashing", "channels_of_hashes"): "penstock.runtime.keys.hash_arrays",
+    ("penstock.runtime.keys.hashing", "hash_doubles"): "penstock.runtime.keys.hash_arrays",
+    ("penstock.runtime.keys.hashing", "hash_keys"): "penstock.runtime.keys.hash_arrays",
+    ("penstock.runtime.keys.hashing", "hash_longs"): "penstock.runtime.keys.hash_arrays",
+    ("penstock.runtime.keys.hashing", "hash_strings"): "penstock.runtime.keys.hash_arrays",
+    ("penstock.runtime.keys.hashing", "hash_units"): "penstock.runtime.keys.hash_arrays",
+    ("penstock.runtime.keys.hashing", "hash_utf8"): "penstock.runtime.keys.hash_arrays",
+    ("penstock.runtime.keys.hashing", "key_groups"): "penstock.runtime.keys.hash_arrays",
+    ("penstock.runtime.keys.hashing", "murmur_array"): "penstock.runtime.keys.hash_arrays",
     (
         "penstock.runtime.checkpoint.state_format",
         "_ByGroup",
