@@ -52,7 +52,8 @@ from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.operators.keyed import KeyedOperator
 from penstock.runtime.state.descriptors import StateDescriptor
 from penstock.runtime.state.snapshot import OperatorSnapshot
-from penstock.runtime.state.snapshot_format import read_operator, write_operator
+from penstock.runtime.state.snapshot_reader import read_operator
+from penstock.runtime.state.snapshot_writer import write_operator
 from penstock.testing.clock import ManualClock
 from penstock.testing.wiring import Wiring
 

@@ -27,7 +27,7 @@ from penstock.runtime.elements import CheckpointBarrier
 from penstock.runtime.operators import SinkOperator
 from penstock.runtime.operators.windowed.base import WindowOperator
 from penstock.runtime.sources.operator import SourceOperator
-from penstock.runtime.state import snapshot_format
+from penstock.runtime.state import snapshot_reader
 from penstock.runtime.state.heap import HeapKeyedStateBackend
 from penstock.runtime.state.snapshot import OperatorSnapshot
 from penstock.runtime.state.timer_queues import HeapTimerQueue
@@ -272,8 +272,8 @@ def forget_keyed_state(patch):
 
 def forget_one_key_group(patch):
     """The first key group of each file is not read."""
-    read = snapshot_format._read_group
-    read_chunk = snapshot_format._read_chunk
+    read = snapshot_reader._read_group
+    read_chunk = snapshot_reader._read_chunk
 
     def chunk(*arguments):
         is_first = [True]
@@ -281,16 +281,16 @@ def forget_one_key_group(patch):
         def group(*parts):
             if is_first[0]:
                 is_first[0] = False
-                return
-            read(*parts)
+                return set()
+            return read(*parts)
 
-        snapshot_format._read_group = group
+        snapshot_reader._read_group = group
         try:
             read_chunk(*arguments)
         finally:
-            snapshot_format._read_group = read
+            snapshot_reader._read_group = read
 
-    patch.setattr(snapshot_format, "_read_chunk", chunk)
+    patch.setattr(snapshot_reader, "_read_chunk", chunk)
 
 
 def forget_timers(patch):

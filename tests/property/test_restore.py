@@ -39,7 +39,7 @@ from penstock.runtime.state.descriptors import (
     MapStateDescriptor,
     ValueStateDescriptor,
 )
-from penstock.runtime.state.snapshot_format import Beside
+from penstock.runtime.state.snapshot_reader import Beside
 from penstock.runtime.windowing import (
     EventTimeSessionWindows,
     SlidingEventTimeWindows,

@@ -21,7 +21,8 @@ from typing import Any, Final
 from penstock.model.former_modules import present_module, present_name
 from penstock.model.row import Row
 from penstock.model.time import Instant
-from penstock.runtime.keys.hashing import OtherKey, canonical_bytes
+from penstock.runtime.keys.encoding import canonical_bytes
+from penstock.runtime.keys.hashing import OtherKey
 from penstock.runtime.windows import TimeWindow
 
 GROUP: Final = struct.Struct(">H")
