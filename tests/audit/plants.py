@@ -6,7 +6,7 @@ A plant is a function of a monkeypatch; its docstring says what is broken.
 from dataclasses import replace
 
 from penstock.datastream.connectors import sql_sink
-from penstock.datastream.connectors.sql.tables import Database
+from penstock.datastream.connectors.sql.tables import SqlDatabase
 from penstock.hosting.task import barriers as task_barriers
 from penstock.hosting.task import restore_in_flight as in_flight_restore
 from penstock.machines.checkpoints import restore
@@ -84,7 +84,7 @@ def commit_again_what_is_committed(patch):
                     rows = self._piece(connection, transaction, piece)
                     self._write(connection, transaction.columns, rows)
 
-    patch.setattr(Database, "_commit", blind)
+    patch.setattr(SqlDatabase, "_commit", blind)
     # As after a restart: what is restored is committed already, for the most part.
 
 
@@ -106,7 +106,7 @@ def commit_only_the_newest(patch):
 
 def rows_stay_in_the_writer(patch):
     """The SQL sink does not flush before the barrier."""
-    patch.setattr(sql_sink._StagingWriter, "_flush", lambda self: None)
+    patch.setattr(sql_sink._SqlStagingWriter, "_flush", lambda self: None)
 
 
 def completions_count_twice(patch):

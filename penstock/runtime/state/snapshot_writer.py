@@ -18,7 +18,8 @@ from penstock.model.checkpoints import (
     ListStateHandle,
     OperatorSubtaskState,
 )
-from penstock.runtime.keys.hashing import OtherKey, key_groups, original_key
+from penstock.runtime.keys.hash_arrays import key_groups
+from penstock.runtime.keys.hashing import OtherKey, original_key
 from penstock.runtime.records.frozen import Column, Dumps, FrozenRows, Loads, Pickled
 from penstock.runtime.state.column_format import (
     LENGTH,

@@ -11,14 +11,14 @@ from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import ColumnBatch
 from penstock.runtime.keys import KeySelection, channel_of
 from penstock.runtime.operators import (
-    CoGroupFunction,
+    CoGroupWindowFunction,
     ColumnWindowOperator,
     KeyedBroadcastProcessOperator,
     KeyedProcessOperator,
     ListContents,
     ReduceContents,
-    WindowJoinOperator,
-    WindowOperator,
+    window_join_operator,
+    window_operator,
 )
 from penstock.runtime.records.columns import count, first, last, sum_
 from penstock.runtime.records.frozen import plain_dumps
@@ -73,13 +73,13 @@ def sides(left, right):
     return [(tuple(sorted(left)), tuple(sorted(right)))]
 
 
-def window(assigner, contents, engine=WindowOperator, lateness=0):
+def window(assigner, contents, engine=window_operator, lateness=0):
     return engine(keys=KEY, assigner=assigner, contents=contents, allowed_lateness_ms=lateness)
 
 
 def window_join(assigner):
-    function = CoGroupFunction(UserFunction(sides))
-    return WindowJoinOperator(
+    function = CoGroupWindowFunction(UserFunction(sides))
+    return window_join_operator(
         side_keys=BOTH,
         assigner=assigner,
         contents=ListContents(),
