@@ -1,4 +1,6 @@
-"""Data in flight finds its readers at another parallelism, on real TaskManagers: both ends of the edge change (spec 2.4, 10.4)."""
+"""Data in flight finds its readers at another parallelism, on real TaskManagers: both ends of the
+edge change (docs/spec/exchange.md#choosing-a-channel, docs/spec/checkpoints.md#data-in-flight).
+"""
 
 from collections import Counter
 
