@@ -77,6 +77,19 @@ def test_paths_lead_somewhere(page):
     assert not wrong
 
 
+def test_files_that_code_names_are_there():
+    """By path from the root, from `penstock` or from where they are named; or by name alone."""
+    sources = [*(ROOT / "penstock").rglob("*.py"), *(ROOT / "simulation").rglob("*.py")]
+    names = {path.name for path in sources}
+    wrong = []
+    for source in sources:
+        for name in re.findall(r"`([\w/]+\.py)`", source.read_text("utf-8")):
+            starts = (ROOT, ROOT / "penstock", source.parent)
+            if not (any((start / name).exists() for start in starts) or name in names):
+                wrong.append(f"{source.relative_to(ROOT)}: {name}")
+    assert not wrong
+
+
 def test_the_pages_name_enough_paths_for_that_to_mean_something():
     assert len(paths(PAGE)) > 100
     assert sum(len(paths(page)) for page in PAGES[1:]) > 100

@@ -33,6 +33,8 @@ FORMER = [
         r"\bhouse plan\b",
         r"\bstyle guide\b",
         r"\b(of )?the seeds('|\b) ?(figure|walk)|(figure|walk)( and the walk)? of the seeds",
+        r"\bseed [A-Z]\d",
+        r"\(design \d|[:;] design\b[.;]",
         r"\b[Ii]ssue #?\d+",
     )
 ]
@@ -102,6 +104,8 @@ def test_nothing_cites_what_is_not_here():
         "the walk of the seeds",
         "see design.md 7",
         "issue 5 point 6",
+        "as in seed B4",
+        "Source: design; Spark's shuffle",
     ],
 )
 def test_the_former_ways_to_cite_are_recognized(text):
