@@ -33,7 +33,8 @@ from penstock.runtime.state.heap import HeapKeyedStateBackend
 from penstock.runtime.state.rocks.backend import RocksKeyedStateBackend, RocksSettings
 from penstock.runtime.state.rocks.database import slot_memory
 from penstock.runtime.state.snapshot import OperatorSnapshot, Sharing
-from penstock.runtime.state.snapshot_format import Beside, read_operator, write_operator
+from penstock.runtime.state.snapshot_reader import Beside, read_operator
+from penstock.runtime.state.snapshot_writer import write_operator
 
 KEYS = 1_000_000
 INTERVAL_S = 10

@@ -79,7 +79,7 @@ class Producers:
 
 
 def _produce(pipe: Connection, count: int, subpartitions: int) -> None:
-    plane = DataPlane(ResourceId("producers"), Endpoint(HOST), CREDENTIALS)
+    plane = DataPlane(ResourceId("producers"), Endpoint(HOST), CREDENTIALS).start()
     for number in range(count):
         threading.Thread(target=_write, args=(plane, number, subpartitions), daemon=True).start()
     pipe.send(plane.port)
@@ -171,7 +171,7 @@ def _no_question(*_: Any) -> None:
 
 
 def consumer_plane() -> DataPlane:
-    return DataPlane(ResourceId("consumers"), Endpoint(HOST), CREDENTIALS)
+    return DataPlane(ResourceId("consumers"), Endpoint(HOST), CREDENTIALS).start()
 
 
 def rates(readers: Sequence[Reader], warm_up_s: float, seconds: float) -> list[float]:

@@ -7,7 +7,7 @@ in it. Knows no machine.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from penstock.model.checkpoints import (
     CheckpointMetrics,
@@ -20,9 +20,7 @@ from penstock.model.checkpoints import (
 from penstock.model.ids import AttemptId, ResultPartitionId
 from penstock.model.messages import AcknowledgeCheckpoint
 from simulation.clock import SimClock
-
-if TYPE_CHECKING:
-    from simulation.tasks import SimResult, SimTask
+from simulation.task import SimResult, SimTask
 
 _TRAVELS_MS: Final = (0, 0, 1, 10, 200)
 _WRITES_MS: Final = (1, 5, 50, 800)

@@ -35,8 +35,9 @@ from simulation.invariants import Invariants, Name
 from simulation.master import DriverParts, Master
 from simulation.network import Connection
 from simulation.scenario import FaultKind, JobPlan, Moment, Scenario
+from simulation.task import SimTask
 from simulation.taskmanager import SimTaskManager, Surroundings
-from simulation.tasks import DataPlane, SimTask
+from simulation.tasks import DataPlane
 from simulation.watcher import Watcher
 
 _START_MS: Final = (200, 300, 500, 1_000)

@@ -6,22 +6,21 @@ Knows the cluster that it hurts, no machine. No fault lasts longer than the scen
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from penstock.model.ids import ResourceId
 from penstock.model.messages import FailureInfo
 from penstock.model.states import ExecutionState
 from simulation.clock import SimClock
 from simulation.deposed import late_words
+from simulation.master import Master
 from simulation.network import Connection, Pipe
 from simulation.scenario import Fault, FaultKind, Moment, Scenario
 from simulation.taskmanager import SimTaskManager
-
-if TYPE_CHECKING:
-    from simulation.cluster import Cluster
+from simulation.tasks import DataPlane
 
 _RETRY_MS: Final = 3_000
 _DRIVER_PAUSE_MAX_MS: Final = 20_000
@@ -41,6 +40,17 @@ _WAITING: Final = frozenset({
 })
 
 
+class HurtCluster(Protocol):
+    """The cluster as faults see it."""
+
+    master: Master
+    data: DataPlane
+
+    @property
+    def taskmanagers(self) -> Mapping[ResourceId, SimTaskManager]: ...
+    def alive(self, resource_id: ResourceId) -> SimTaskManager | None: ...
+
+
 class Faults:
     """`fired`: by kind. `moments`: faults by the named moment they struck at."""
 
@@ -48,7 +58,7 @@ class Faults:
         self.fired: Counter[FaultKind] = Counter()
         self.moments: Counter[Moment] = Counter()
         self.messages_touched: Counter[str] = Counter()
-        self.cluster: Cluster | None = None
+        self.cluster: HurtCluster | None = None
         self.no_capacity_until_ms = 0
         self._clock = clock
         self._aside = Random(scenario.seed)
@@ -134,7 +144,7 @@ class Faults:
             self._happened(fault.kind)
         return has_struck
 
-    def _speak_as_deposed(self, cluster: Cluster) -> bool:
+    def _speak_as_deposed(self, cluster: HurtCluster) -> bool:
         """Draws aside: where nothing comes of it, the seed goes on as without it."""
         registered = [
             tm for tm in cluster.taskmanagers.values() if tm.is_alive and tm.executor.leader
@@ -146,13 +156,15 @@ class Faults:
         self._happened(FaultKind.DEPOSED)
         return True
 
-    def _victim(self, cluster: Cluster, resource_id: ResourceId | None) -> SimTaskManager | None:
+    def _victim(
+        self, cluster: HurtCluster, resource_id: ResourceId | None
+    ) -> SimTaskManager | None:
         if resource_id is not None:
             return cluster.alive(resource_id)
         candidates = [tm for tm in cluster.taskmanagers.values() if tm.is_alive and tm.connection]
         return self._clock.random.choice(candidates) if candidates else None
 
-    def _strike_driver(self, kind: FaultKind, cluster: Cluster, until_ms: int) -> bool:
+    def _strike_driver(self, kind: FaultKind, cluster: HurtCluster, until_ms: int) -> bool:
         if kind is FaultKind.DRIVER_PAUSE:
             most_ms = self._clock.now_ms + _DRIVER_PAUSE_MAX_MS
             cluster.master.paused_until_ms = min(until_ms, most_ms)
@@ -167,7 +179,7 @@ class Faults:
         return False
 
     def _strike_one(
-        self, kind: FaultKind, cluster: Cluster, victim: SimTaskManager, until_ms: int
+        self, kind: FaultKind, cluster: HurtCluster, victim: SimTaskManager, until_ms: int
     ) -> bool:
         connection = victim.connection
         match kind:
@@ -191,7 +203,7 @@ class Faults:
                 return False
         return True
 
-    def _raise_in_user_code(self, cluster: Cluster) -> bool:
+    def _raise_in_user_code(self, cluster: HurtCluster) -> bool:
         running = [
             task
             for taskmanager in cluster.taskmanagers.values()
@@ -207,7 +219,7 @@ class Faults:
         return True
 
     def _make_noise(
-        self, kind: FaultKind, cluster: Cluster, resource_id: ResourceId | None, until_ms: int
+        self, kind: FaultKind, cluster: HurtCluster, resource_id: ResourceId | None, until_ms: int
     ) -> bool:
         one = self._victim(cluster, resource_id)
         if one is None or one.connection is None:

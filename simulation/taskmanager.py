@@ -49,7 +49,8 @@ from penstock.model.states import ExecutionState
 from simulation.clock import SimClock
 from simulation.network import Closed, Connection
 from simulation.scenario import HEARTBEAT_INTERVAL_MS, HEARTBEAT_TIMEOUT_MS, Moment
-from simulation.tasks import DataPlane, SimTask
+from simulation.task import SimTask
+from simulation.tasks import DataPlane
 
 SLOT_TIMEOUT_MS: Final = 10_000
 _INIT_MS: Final = (1, 5, 50, 400)

@@ -8,73 +8,19 @@ pipelined producers, and after all that read its own pipelined results have conn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from penstock.model.deployment import ShuffleDescriptor, TaskDeployment
-from penstock.model.graph.job_graph import ResultPartitionType
-from penstock.model.ids import AttemptId, ExecutionVertexId, ResourceId, ResultPartitionId
+from penstock.model.ids import ResourceId, ResultPartitionId
 from penstock.model.messages import FailureInfo
 from penstock.model.states import ExecutionState
 from simulation.barriers import Barriers
 from simulation.clock import SimClock
-
-if TYPE_CHECKING:
-    from simulation.taskmanager import SimTaskManager
+from simulation.task import SimResult, SimTask
 
 REQUEST_TIMEOUT_MS: Final = 10_000
 _NOTICED_MS: Final = (0, 1, 20, 100)
-
-
-@dataclass(eq=False, slots=True)
-class SimTask:
-    """One attempt in a TaskManager. `open`: pipelined inputs that have more data; `unread`: those that have not ended yet.
-
-    `final_checkpoint`: the first that began at its end; `is_covered`: that, or a later one, is complete, or none is needed.
-    """
-
-    deployment: TaskDeployment
-    host: SimTaskManager
-    state: ExecutionState = ExecutionState.DEPLOYING
-    is_cancelled: bool = False
-    is_at_end: bool = False
-    is_covered: bool = False
-    final_checkpoint: int | None = None
-    open: dict[ResultPartitionId, None] = field(default_factory=dict)
-    unread: dict[ResultPartitionId, None] = field(default_factory=dict)
-    missing: dict[ResultPartitionId, None] = field(default_factory=dict)
-    barriers: dict[int, set[ResultPartitionId]] = field(default_factory=dict)
-    last_checkpoint: int = -1
-
-    @property
-    def attempt_id(self) -> AttemptId:
-        return self.deployment.attempt_id
-
-    def inputs(self) -> Iterator[tuple[ShuffleDescriptor, ResultPartitionType]]:
-        for gate in self.deployment.gates:
-            for channel in gate.channels:
-                yield channel, gate.result_type
-
-    def outputs(self) -> Iterator[tuple[ResultPartitionId, ResultPartitionType, int]]:
-        for made in self.deployment.partitions:
-            result_id = ResultPartitionId(made.partition_id, self.attempt_id)
-            yield result_id, made.result_type, made.subpartitions
-
-
-@dataclass(eq=False, slots=True)
-class SimResult:
-    """A result partition where it lies. `readers`: attempts that have connected; `has_read`: who finished."""
-
-    result_id: ResultPartitionId
-    result_type: ResultPartitionType
-    subpartitions: int
-    host: SimTaskManager
-    producer: SimTask
-    is_complete: bool = False
-    readers: dict[AttemptId, SimTask] = field(default_factory=dict)
-    has_read: set[ExecutionVertexId] = field(default_factory=set)
 
 
 class DataPlane:

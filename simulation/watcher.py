@@ -29,8 +29,9 @@ from penstock.model.states import ExecutionState, JobStatus
 from simulation.clock import SimClock
 from simulation.invariants import Invariants, Name
 from simulation.scenario import HEARTBEAT_TIMEOUT_MS
+from simulation.task import SimTask
 from simulation.taskmanager import SimTaskManager
-from simulation.tasks import DataPlane, SimTask
+from simulation.tasks import DataPlane
 
 if TYPE_CHECKING:
     from simulation.master import Master

@@ -12,7 +12,6 @@ from typing import Any
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.building.checks import check_call, check_is_object, check_methods
 from penstock.datastream.data_stream.data_stream import DataStream
-from penstock.datastream.data_stream.keyed_stream import KeyedStream
 from penstock.datastream.functions import AsyncFunction, AsyncRetryStrategy
 from penstock.model.graph.stream_graph import ChainingStrategy
 from penstock.model.time import millis_of
@@ -98,15 +97,11 @@ def _add(
             f"async_retry_strategy must be an AsyncRetryStrategy, got {type(retry).__name__}."
         )
     operator = ops.AsyncWaitOperator(_function(async_function), settings, retry)
-    stream = data_stream.values() if isinstance(data_stream, KeyedStream) else data_stream
     # Only the head of a chain can refuse input, which is how a full queue holds its stream back.
-    return stream.add_operator(
-        "async wait operator",
-        operator,
-        output_type,
-        data_stream.upstreams(),
-        chaining_strategy=ChainingStrategy.HEAD,
+    behind = data_stream.plumbing.add_operator(
+        "async wait operator", operator, output_type, chaining_strategy=ChainingStrategy.HEAD
     )
+    return DataStream(behind)
 
 
 def _function(async_function: Any) -> UserFunction:

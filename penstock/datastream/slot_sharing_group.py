@@ -77,16 +77,6 @@ class SlotSharingGroup:
     def get_external_resources(self) -> dict[str, float]:
         return dict(self.external_resources)
 
-    def slot_size(self) -> SlotSize:
-        """What it asks for; empty when it says nothing. Not in PyFlink's public API."""
-        memory = {
-            "heap": self.task_heap_memory,
-            "offheap": self.task_off_heap_memory,
-            "managed": self.managed_memory,
-        }
-        amounts = {name: size.get_bytes() / KIB**2 for name, size in memory.items() if size}
-        return slot_size({**self.external_resources, "cpu": self.cpu_cores or 0.0, **amounts})
-
     @staticmethod
     def builder(name: str) -> SlotSharingGroup.Builder:
         return SlotSharingGroup.Builder(name)
@@ -147,3 +137,14 @@ class SlotSharingGroup:
         def _set(self, name: str, size: MemorySize) -> SlotSharingGroup.Builder:
             self._memory[name] = size
             return self
+
+
+def slot_size_of(group: SlotSharingGroup) -> SlotSize:
+    """What it asks for; empty when it says nothing."""
+    memory = {
+        "heap": group.task_heap_memory,
+        "offheap": group.task_off_heap_memory,
+        "managed": group.managed_memory,
+    }
+    amounts = {name: size.get_bytes() / KIB**2 for name, size in memory.items() if size}
+    return slot_size({**group.external_resources, "cpu": group.cpu_cores or 0.0, **amounts})

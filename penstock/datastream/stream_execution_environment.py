@@ -2,20 +2,17 @@
 
 Builds the graph and hands it to a JobExecutor; knows none of them but by that port.
 Source: pyflink.datastream.stream_execution_environment; differs: `set_restart_strategy` is still
-there, `use_executor` and `checkpointing_requested` are additions; jars are accepted and ignored.
+there, `use_executor` is an addition; `plumbing` is for Penstock's own classes; jars are accepted and ignored.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from penstock.common.absent import gone
 from penstock.common.configuration import Configuration
 from penstock.common.execution_config import (
-    MAX_PARALLELISM_KEY,
-    PARALLELISM_KEY,
     ExecutionConfig,
     check_parallelism,
 )
@@ -28,37 +25,38 @@ from penstock.common.time import Duration
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.datastream.building.adapters import checked_type
+from penstock.datastream.building.environment_plumbing import (
+    BUFFER_TIMEOUT_ENABLED_KEY,
+    BUFFER_TIMEOUT_KEY,
+    CHAINING_KEY,
+    DEFAULT_JOB_NAME,
+    NO_BUFFER_TIMEOUT,
+    RUNTIME_MODE_KEY,
+    EnvironmentPlumbing,
+)
 from penstock.datastream.building.former_names import OF_THE_ENVIRONMENT
 from penstock.datastream.building.plan_json import plan_json
-from penstock.datastream.building.program import Program, Upstream
+from penstock.datastream.building.program import Upstream
+from penstock.datastream.building.stream_plumbing import StreamPlumbing
 from penstock.datastream.checkpoint_config import CheckpointConfig
 from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.connectors.collection import CollectionSource
+from penstock.datastream.connectors.files.source import FileSource
 from penstock.datastream.connectors.socket_text import SocketTextSource
 from penstock.datastream.data_stream import DataStream
-from penstock.datastream.data_stream.cached import open_caches
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.executor import (
-    JobControl,
     JobExecutor,
-    ProgramSettings,
-    find_unserialisable,
 )
+from penstock.datastream.formats.file_format import FileInputFormat
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
-from penstock.model.errors import ConfigurationError, GraphError, PenstockError
-from penstock.model.graph.stream_graph import StreamGraph
+from penstock.model.errors import ConfigurationError, GraphError
 from penstock.model.options.checkpoints import CheckpointOptions
-from penstock.model.options.program import ExecutionOptions, PipelineOptions, PythonOptions
+from penstock.model.options.program import PipelineOptions, PythonOptions
 from penstock.runtime.sources.contract import Boundedness, Source
 from penstock.runtime.sources.operator import SourceOperator
 
-DEFAULT_JOB_NAME: Final = "Flink Streaming Job"
-CHAINING_KEY: Final = PipelineOptions.CHAINING_ENABLED.key
 DIFFERENT_MAX_KEY: Final = PipelineOptions.CHAINING_ACROSS_MAX_PARALLELISM.key
-BUFFER_TIMEOUT_KEY: Final = ExecutionOptions.BUFFER_TIMEOUT.key
-BUFFER_TIMEOUT_ENABLED_KEY: Final = ExecutionOptions.BUFFER_TIMEOUT_ENABLED.key
-RUNTIME_MODE_KEY: Final = ExecutionOptions.RUNTIME_MODE.key
-NO_BUFFER_TIMEOUT: Final = -1
 
 
 class StreamExecutionEnvironment:
@@ -71,19 +69,15 @@ class StreamExecutionEnvironment:
     def __init__(
         self, configuration: Configuration | None = None, executor: JobExecutor | None = None
     ) -> None:
-        self._configuration = Configuration()
+        own = Configuration()
         if configuration is not None:
-            self._configuration.add_all(configuration)
-        self._executor = executor
-        self._config = ExecutionConfig(self._configuration)
-        self._checkpoint_config = CheckpointConfig(self._configuration)
-        self._slot_sharing_groups: dict[str, SlotSharingGroup] = {}
+            own.add_all(configuration)
+        self.plumbing: Final = EnvironmentPlumbing(own, executor)
+        self._configuration = own
+        self._config = self.plumbing.config
+        self._checkpoint_config = self.plumbing.checkpoint_config
         self._cached_files: list[tuple[str, str, bool]] = []
-        self.program = Program()
-        self.python_files: list[str] = []
-        self.python_archives: list[tuple[str, str | None]] = []
-        self.python_requirements: tuple[str, str | None] | None = None
-        self._check_runtime_mode()
+        self.plumbing.check_runtime_mode()
 
     @staticmethod
     def get_execution_environment(
@@ -93,7 +87,7 @@ class StreamExecutionEnvironment:
 
     def use_executor(self, executor: JobExecutor) -> StreamExecutionEnvironment:
         """Run on this (a MiniCluster, say) instead of on Spark."""
-        self._executor = executor
+        self.plumbing.use_executor(executor)
         return self
 
     # ---------------------------------------------------------- settings
@@ -107,7 +101,7 @@ class StreamExecutionEnvironment:
 
     def configure(self, configuration: Configuration) -> None:
         self._configuration.add_all(configuration)
-        self._check_runtime_mode()
+        self.plumbing.check_runtime_mode()
 
     def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
         self._config.set_parallelism(parallelism)
@@ -138,7 +132,7 @@ class StreamExecutionEnvironment:
                 f"set_runtime_mode takes a RuntimeExecutionMode such as RuntimeExecutionMode.BATCH, got {execution_mode!r}."
             )
         self._configuration.set_string(RUNTIME_MODE_KEY, execution_mode.name)
-        self._check_runtime_mode()
+        self.plumbing.check_runtime_mode()
         return self
 
     def set_buffer_timeout(self, timeout_millis: int) -> StreamExecutionEnvironment:
@@ -151,16 +145,14 @@ class StreamExecutionEnvironment:
         return self
 
     def get_buffer_timeout(self) -> int:
-        if not self._configuration.get_boolean(BUFFER_TIMEOUT_ENABLED_KEY, default_value=True):
-            return NO_BUFFER_TIMEOUT
-        return self._configuration.get_duration_ms(BUFFER_TIMEOUT_KEY, 100)
+        return self.plumbing.buffer_timeout_ms
 
     def disable_operator_chaining(self) -> StreamExecutionEnvironment:
         self._configuration.set_boolean(CHAINING_KEY, value=False)
         return self
 
     def is_chaining_enabled(self) -> bool:
-        return self._configuration.get_boolean(CHAINING_KEY, default_value=True)
+        return self.plumbing.is_chaining_enabled
 
     def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
         return self._configuration.get_boolean(DIFFERENT_MAX_KEY, default_value=True)
@@ -174,7 +166,7 @@ class StreamExecutionEnvironment:
             SlotSharingGroup,
             "SlotSharingGroup.builder('large').build()",
         )
-        self._slot_sharing_groups[group.get_name()] = group
+        self.plumbing.slot_sharing_groups[group.get_name()] = group
         return self
 
     def set_restart_strategy(
@@ -200,10 +192,6 @@ class StreamExecutionEnvironment:
         if mode is not None:
             self._checkpoint_config.set_checkpointing_mode(mode)
         return self
-
-    @property
-    def checkpointing_requested(self) -> bool:
-        return self._checkpoint_config.is_checkpointing_enabled()
 
     def get_checkpoint_interval(self) -> int:
         return self._checkpoint_config.get_checkpoint_interval()
@@ -241,16 +229,17 @@ class StreamExecutionEnvironment:
 
     def add_python_file(self, file_path: str) -> None:
         """A module, package or zip that functions import."""
-        self.python_files.append(_existing(file_path, "add_python_file"))
+        self.plumbing.python_files.append(_existing(file_path, "add_python_file"))
 
     def set_python_requirements(
         self, requirements_file_path: str, requirements_cache_dir: str | None = None
     ) -> None:
         path = _existing(requirements_file_path, "set_python_requirements")
-        self.python_requirements = (path, requirements_cache_dir)
+        self.plumbing.python_requirements = (path, requirements_cache_dir)
 
     def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
-        self.python_archives.append((_existing(archive_path, "add_python_archive"), target_dir))
+        path = _existing(archive_path, "add_python_archive")
+        self.plumbing.python_archives.append((path, target_dir))
 
     def set_python_executable(self, python_exec: str) -> None:
         self._configuration.set_string(PythonOptions.EXECUTABLE.key, python_exec)
@@ -345,7 +334,7 @@ class StreamExecutionEnvironment:
                 "env.from_source with FileSource or a subclass of penstock.datastream.connectors.Source."
             )
         return self.from_source(
-            input_format.create_source(),
+            _source_of(input_format),
             WatermarkStrategy.no_watermarks(),
             "Custom File Source",
             type_info,
@@ -361,92 +350,18 @@ class StreamExecutionEnvironment:
         return self.execute_async(job_name).get_job_execution_result().result()
 
     def execute_async(self, job_name: str | None = DEFAULT_JOB_NAME) -> JobClient:
-        return JobClient(self.submit(None if job_name == DEFAULT_JOB_NAME else job_name))
+        return JobClient(self.plumbing.submit(None if job_name == DEFAULT_JOB_NAME else job_name))
 
     def get_execution_plan(self) -> str:
         """JSON of the program so far; it can still be executed afterwards."""
-        graph = self.stream_graph()
-        return plan_json(graph, self.program.is_sink, self.get_parallelism())
-
-    def stream_graph(
-        self, job_name: str | None = None, program: Program | None = None
-    ) -> StreamGraph:
-        """What `execute` would run now, or a part of it. Not in PyFlink's public API."""
-        graph = (program or self.program).graph()
-        graph.job_name = job_name or self._configuration.get_string(
-            PipelineOptions.NAME.key, DEFAULT_JOB_NAME
-        )
-        graph.is_chaining_enabled = self.is_chaining_enabled()
-        graph.max_parallelism = self._configuration.get_integer(MAX_PARALLELISM_KEY, -1)
-        graph.buffer_timeout_ms = self.get_buffer_timeout()
-        configured = self._configuration.get_integer(PARALLELISM_KEY, -1)
-        graph.default_parallelism = configured if configured > 0 else 1
-        sizes = {name: group.slot_size() for name, group in self._slot_sharing_groups.items()}
-        graph.slot_sizes = {name: size for name, size in sizes.items() if size}
-        graph.is_batch = self._is_batch(graph)
-        return graph
-
-    def submit(self, job_name: str | None = None) -> JobControl:
-        """Check, start, and forget what was added, also when it is refused: it would be again, with every later run, where
-        Flink keeps what is no graph. Not in PyFlink's public API.
-        """
-        try:
-            opened = open_caches(self)
-            control: JobControl = self.run_on(
-                lambda host, graph: host.submit(graph, self.settings), self.stream_graph(job_name)
-            )
-            for cache in opened:
-                cache.computed_by(control)
-            for reader in self.program.readers:
-                reader(control)
-            return control
-        finally:
-            self.program.clear()
-
-    def run_on(self, call: Callable[[JobExecutor, StreamGraph], Any], graph: StreamGraph) -> Any:
-        """Check, and hand the graph (of a part of the program) over to whoever runs it. Not in PyFlink's public API."""
-        self.program.validate(graph)
-        executor = self.executor
-        try:
-            return call(executor, graph)
-        except PenstockError:
-            raise
-        except Exception as error:
-            refusal = find_unserialisable(graph, executor.serialize)
-            if refusal is None:
-                raise
-            raise refusal from error
-
-    @property
-    def executor(self) -> JobExecutor:
-        """Spark, unless `use_executor` said otherwise. Not in PyFlink's public API."""
-        if self._executor is None:
-            from penstock.hosting.spark.host import default_executor
-
-            self._executor = default_executor(self._configuration.to_dict())
-        return self._executor
+        graph = self.plumbing.stream_graph()
+        return plan_json(graph, self.plumbing.program.is_sink, self.get_parallelism())
 
     def close(self) -> None:
         """Forget what was added and not run, and what cached streams have kept."""
-        self.program.clear()
-        for cache in self.program.caches.values():
-            cache.invalidate()
+        self.plumbing.close()
 
     # ---------------------------------------------------------- private
-
-    @property
-    def settings(self) -> ProgramSettings:
-        """What goes along with the graph. Not in PyFlink's public API."""
-        interval = self.get_checkpoint_interval()
-        return ProgramSettings(
-            configuration=self._configuration.to_dict(),
-            python_files=tuple(self.python_files),
-            python_archives=tuple(self.python_archives),
-            python_requirements=self.python_requirements,
-            checkpointing_interval_ms=interval if interval > 0 else None,
-            job_parameters=self._config.get_global_job_parameters(),
-            auto_watermark_interval_ms=self._config.get_auto_watermark_interval(),
-        )
 
     def _source(
         self,
@@ -461,7 +376,7 @@ class StreamExecutionEnvironment:
         element_type = checked_type(type_info, name, "type_info") or source.produced_type
         if element_type == Types.PICKLED_BYTE_ARRAY():
             element_type = None
-        node = self.program.add_source(
+        node = self.plumbing.program.add_source(
             name,
             SourceOperator(source, watermark_strategy or WatermarkStrategy.no_watermarks()),
             source,
@@ -472,21 +387,15 @@ class StreamExecutionEnvironment:
             output_type=element_type,
             coordinator=source,
         )
-        return DataStream(self, (Upstream(node.node_id),), element_type)
+        return DataStream(StreamPlumbing(self, (Upstream(node.node_id),), element_type))
 
-    def _check_runtime_mode(self) -> None:
-        mode = self._configuration.get_string(RUNTIME_MODE_KEY, "STREAMING").upper()
-        if mode not in RuntimeExecutionMode.__members__:
-            raise ConfigurationError(
-                f"option '{RUNTIME_MODE_KEY}' is {mode!r}, but it takes one of "
-                f"{', '.join(RuntimeExecutionMode.__members__)}. Change the setting."
-            )
 
-    def _is_batch(self, graph: StreamGraph) -> bool:
-        mode = self._configuration.get_string(RUNTIME_MODE_KEY, "STREAMING").upper()
-        if mode == RuntimeExecutionMode.AUTOMATIC.name:
-            return all(node.is_bounded for node in graph.nodes.values() if node.is_source)
-        return mode == RuntimeExecutionMode.BATCH.name
+def _source_of(input_format: InputFormat) -> Source:
+    if isinstance(input_format, FileInputFormat):
+        return FileSource.for_record_stream_format(
+            input_format.file_format, input_format.path
+        ).build()
+    return input_format.create_source()
 
 
 def _existing(path: str, method: str) -> str:

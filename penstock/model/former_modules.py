@@ -1,6 +1,7 @@
 """Where classes of ours stood when savepoints and entries of high availability of earlier releases were written. Knows no class.
 
-A pickle names the module of each class. Who moves a module adds a line here, and who moves a class alone a line to `_CLASSES`:
+A pickle names the module of each class. Who moves a module adds a line here, who moves a class alone a line to `_CLASSES`, and who renames
+one a line to `_RENAMED`:
 what was written before must be readable for ever. `tests/former` restores what commit 5e53c48 wrote.
 """
 
@@ -10,6 +11,55 @@ from collections.abc import Mapping
 from typing import Final
 
 _CLASSES: Final[Mapping[tuple[str, str], str]] = {
+    ("penstock.machines.cluster_shape", "counted"): "penstock.model.counted",
+    (
+        "penstock.datastream.connectors.rabbitmq.channel_thread",
+        "_parameters",
+    ): "penstock.datastream.connectors.rabbitmq.client",
+    (
+        "penstock.datastream.connectors.rabbitmq.channel_thread",
+        "_text",
+    ): "penstock.datastream.connectors.rabbitmq.client",
+    (
+        "penstock.datastream.connectors.rabbitmq.channel_thread",
+        "import_pika",
+    ): "penstock.datastream.connectors.rabbitmq.client",
+    (
+        "penstock.datastream.data_stream.data_stream",
+        "_same",
+    ): "penstock.datastream.building.stream_plumbing",
+    (
+        "penstock.datastream.data_stream.keyed_stream",
+        "_KeyedRow",
+    ): "penstock.datastream.building.stream_plumbing",
+    ("penstock.runtime.keys.hashing", "_sized"): "penstock.runtime.keys.encoding",
+    ("penstock.runtime.keys.hashing", "_KeyPickler"): "penstock.runtime.keys.encoding",
+    ("penstock.runtime.keys.hashing", "_channel_of_group"): "penstock.runtime.keys.hash_arrays",
+    ("penstock.runtime.keys.hashing", "_encode"): "penstock.runtime.keys.encoding",
+    ("penstock.runtime.keys.hashing", "_encode_enum"): "penstock.runtime.keys.encoding",
+    ("penstock.runtime.keys.hashing", "_encode_int"): "penstock.runtime.keys.encoding",
+    ("penstock.runtime.keys.hashing", "_encode_items"): "penstock.runtime.keys.encoding",
+    ("penstock.runtime.keys.hashing", "_encode_list"): "penstock.runtime.keys.encoding",
+    ("penstock.runtime.keys.hashing", "_encode_object"): "penstock.runtime.keys.encoding",
+    ("penstock.runtime.keys.hashing", "_encode_unordered"): "penstock.runtime.keys.encoding",
+    ("penstock.runtime.keys.hashing", "as_channels"): "penstock.runtime.keys.hash_arrays",
+    ("penstock.runtime.keys.hashing", "channels_of_hashes"): "penstock.runtime.keys.hash_arrays",
+    ("penstock.runtime.keys.hashing", "hash_doubles"): "penstock.runtime.keys.hash_arrays",
+    ("penstock.runtime.keys.hashing", "hash_keys"): "penstock.runtime.keys.hash_arrays",
+    ("penstock.runtime.keys.hashing", "hash_longs"): "penstock.runtime.keys.hash_arrays",
+    ("penstock.runtime.keys.hashing", "hash_strings"): "penstock.runtime.keys.hash_arrays",
+    ("penstock.runtime.keys.hashing", "hash_units"): "penstock.runtime.keys.hash_arrays",
+    ("penstock.runtime.keys.hashing", "hash_utf8"): "penstock.runtime.keys.hash_arrays",
+    ("penstock.runtime.keys.hashing", "key_groups"): "penstock.runtime.keys.hash_arrays",
+    ("penstock.runtime.keys.hashing", "murmur_array"): "penstock.runtime.keys.hash_arrays",
+    (
+        "penstock.runtime.checkpoint.state_format",
+        "_ByGroup",
+    ): "penstock.runtime.state.snapshot_writer",
+    (
+        "penstock.runtime.checkpoint.state_format",
+        "_StoredByGroup",
+    ): "penstock.runtime.state.snapshot_writer",
     ("penstock.runtime.task", "SliceSizer"): "penstock.runtime.task.slices",
     ("penstock.runtime.context", "Counter"): "penstock.runtime.user_metrics",
     ("penstock.runtime.context", "Distribution"): "penstock.runtime.user_metrics",
@@ -178,7 +228,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "penstock.runtime.chain": "penstock.runtime.task.chain",
     "penstock.runtime.checked_state": "penstock.runtime.state.checked",
     "penstock.runtime.checkpoint.snapshot": "penstock.runtime.state.snapshot",
-    "penstock.runtime.checkpoint.state_format": "penstock.runtime.state.snapshot_format",
+    "penstock.runtime.checkpoint.state_format": "penstock.runtime.state.snapshot_reader",
     "penstock.runtime.codec": "penstock.runtime.codecs.codec",
     "penstock.runtime.codec_base": "penstock.runtime.codecs.base",
     "penstock.runtime.codecs": "penstock.runtime.codecs.by_type",
@@ -274,6 +324,45 @@ _MODULES: Final[Mapping[str, str]] = {
 """Former module -> its present name."""
 
 
+_RENAMED: Final[Mapping[tuple[str, str], str]] = {
+    ("penstock.datastream.connectors.elasticsearch_bulk", "Backoff"): "BulkBackoff",
+    (
+        "penstock.datastream.connectors.hybrid_enumerator",
+        "_InnerContext",
+    ): "_InnerEnumeratorContext",
+    ("penstock.datastream.connectors.hybrid_reader", "_InnerContext"): "_InnerReaderContext",
+    ("penstock.datastream.connectors.rabbitmq.consumer", "Place"): "QueuePlace",
+    ("penstock.datastream.connectors.sql_tables", "Database"): "SqlDatabase",
+    ("penstock.datastream.connectors.sql_values", "_Unpickler"): "_SqlUnpickler",
+    ("penstock.datastream.program", "Endpoint"): "ProgramEndpoint",
+    ("penstock.runtime.operators.window_join", "CoGroupFunction"): "CoGroupWindowFunction",
+    ("penstock.runtime.operators.window_join", "JoinFunction"): "JoinWindowFunction",
+    ("penstock.datastream.connectors.kafka.client", "Cluster"): "KafkaCluster",
+    ("penstock.datastream.connectors.kafka.enumerator", "Subscription"): "KafkaSubscription",
+    ("penstock.datastream.connectors.kafka.enumerator", "Topics"): "KafkaTopics",
+    ("penstock.datastream.connectors.kafka.reader", "ReaderSettings"): "KafkaReaderSettings",
+    ("penstock.datastream.connectors.kafka.sink", "SinkSettings"): "KafkaSinkSettings",
+    ("penstock.datastream.connectors.kafka.source", "SourceSettings"): "KafkaSourceSettings",
+    ("penstock.datastream.connectors.kafka.staging", "CommitterSettings"): "KafkaCommitterSettings",
+    ("penstock.datastream.connectors.kafka.staging", "Staging"): "KafkaStaging",
+    ("penstock.datastream.connectors.pulsar.client", "Cluster"): "PulsarCluster",
+    ("penstock.datastream.connectors.pulsar.enumerator", "Subscription"): "PulsarSubscription",
+    ("penstock.datastream.connectors.pulsar.enumerator", "Topics"): "PulsarTopics",
+    ("penstock.datastream.connectors.pulsar.reader", "ReaderSettings"): "PulsarReaderSettings",
+    ("penstock.datastream.connectors.pulsar.sink", "SinkSettings"): "PulsarSinkSettings",
+    ("penstock.datastream.connectors.pulsar.source", "SourceSettings"): "PulsarSourceSettings",
+    (
+        "penstock.datastream.connectors.pulsar.staging",
+        "CommitterSettings",
+    ): "PulsarCommitterSettings",
+    ("penstock.datastream.connectors.pulsar.staging", "Staging"): "PulsarStaging",
+    ("penstock.datastream.connectors.rabbitmq.channel_thread", "_parameters"): "parameters_of",
+    ("penstock.datastream.connectors.rabbitmq.channel_thread", "_text"): "text_of",
+    ("penstock.datastream.connectors.rabbitmq.reader", "ReaderSettings"): "RMQReaderSettings",
+}
+"""(former module, former name of a class) -> its present name."""
+
+
 _FIRST: Final = {present: former for former, present in _MODULES.items()}
 
 
@@ -286,3 +375,8 @@ def present_module(module: str, name: str) -> str:
     """Where the class `name` of the former `module` is now; for all others the module itself."""
     found = _CLASSES.get((module, name))
     return _MODULES.get(module, module) if found is None else found
+
+
+def present_name(module: str, name: str) -> str:
+    """What the class `name` of the former `module` is called now."""
+    return _RENAMED.get((module, name), name)

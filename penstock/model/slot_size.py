@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
+from penstock.model.counted import counted
+
 SlotSize: TypeAlias = tuple[tuple[str, float], ...]
 UNSIZED: Final[SlotSize] = ()
 MEMORY: Final = ("heap", "offheap", "managed")
@@ -37,7 +39,7 @@ def describe(size: SlotSize) -> str:
     """`2 cores, 512 MiB of memory, 1 gpu`."""
     parts = []
     if cores := cores_of(size):
-        parts.append(f"{cores:g} core{'s' * (cores != 1)}")
+        parts.append(counted(cores, "core"))
     if memory := memory_mb_of(size):
         parts.append(f"{memory:g} MiB of memory")
     parts += [f"{amount:g} {name}" for name, amount in extended_of(size).items()]

@@ -52,7 +52,8 @@ from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.operators.keyed import KeyedOperator
 from penstock.runtime.state.descriptors import StateDescriptor
 from penstock.runtime.state.snapshot import OperatorSnapshot
-from penstock.runtime.state.snapshot_format import read_operator, write_operator
+from penstock.runtime.state.snapshot_reader import read_operator
+from penstock.runtime.state.snapshot_writer import write_operator
 from penstock.testing.clock import ManualClock
 from penstock.testing.wiring import Wiring
 
@@ -94,8 +95,8 @@ class StreamHarness:
         built = build(*inputs)
         looked_at = [built] if isinstance(built, DataStream) else list(built)
         for number, stream in enumerate(looked_at):
-            stream.collect_into(str(number))
-        graph = env.stream_graph("harness")
+            stream.plumbing.collect_into(str(number))
+        graph = env.plumbing.stream_graph("harness")
         if graph.is_batch:
             raise ConfigurationError(
                 "StreamHarness drives streaming operators, and execution.runtime-mode makes this a batch. Leave it out; a batch "
@@ -104,7 +105,7 @@ class StreamHarness:
         job_graph = build_job_graph(graph, _JOB_ID, serialize)
         self._types = [*types, *[None] * (len(inputs) - len(types))]
         self._sources = _sources(job_graph.vertices.values(), inputs)
-        self._output_types = [stream._element_type for stream in looked_at]  # ruff: ignore[private-member-access]
+        self._output_types = [stream.plumbing.element_type for stream in looked_at]
         self._outputs: list[list[StreamRecord | Watermark | WatermarkStatus]] = [
             [] for _ in looked_at
         ]
@@ -304,7 +305,7 @@ def _sources(vertices: Any, inputs: Sequence[DataStream]) -> list[VertexId]:
     }
     found = []
     for number, stream in enumerate(inputs):
-        (upstream,) = stream.upstreams()
+        (upstream,) = stream.plumbing.upstreams
         if upstream.node_id not in by_node:
             raise ConfigurationError(
                 f"input {number} leads to none of the streams that build gave."

@@ -14,7 +14,7 @@ from penstock.hosting.task.async_calls import AsyncCallThreads
 from penstock.model.graph.chain import ChainedOperator, ChainSpec
 from penstock.model.graph.job_graph import JobGraph, JobVertex
 from penstock.model.graph.topology import sort_job_vertices
-from penstock.model.ids import DataSetId, VertexId
+from penstock.model.ids import DataSetId, JobId, VertexId
 from penstock.runtime.codecs.convert import is_columnar, to_columns
 from penstock.runtime.elements import (
     MAX_WATERMARK,
@@ -28,6 +28,11 @@ from penstock.runtime.operator import Operator, OperatorContext
 from penstock.runtime.state.snapshot import OperatorSnapshot
 from penstock.runtime.task.chain import OperatorChain, Routed
 from penstock.runtime.task.chain_node import OperatorTimer
+from penstock.runtime.task.operator_contexts import (
+    OperatorServices,
+    TaskPlace,
+    operator_context,
+)
 from penstock.runtime.watermarks.valve import StatusWatermarkValve
 
 _WAIT_S: Final = 30.0
@@ -220,17 +225,24 @@ class _Vertex:
             self.run(self.chain.fire_timers(self._wiring.now_ms()))
 
     def _context_of(self, spec: ChainedOperator, timer: OperatorTimer) -> OperatorContext:
-        return OperatorContext(
+        place = TaskPlace(
             job_name=self._job_name,
+            job_id=JobId(""),
             task_name=self.vertex.name,
-            operator_name=spec.name,
-            operator_id=spec.uid,
             subtask=0,
             parallelism=1,
             max_parallelism=self.vertex.max_parallelism,
             attempt=0,
-            timers=timer,
-            output_type=spec.output_type,
+            job_parameters={},
             watermark_interval_ms=WATERMARK_INTERVAL_MS,
-            async_calls=AsyncCallThreads(self._mails.put, f"penstock-async-{spec.name[:40]}"),
+            restored_checkpoint_id=None,
+            has_final_checkpoint=False,
+            is_batch=False,
         )
+        services = OperatorServices(
+            async_calls=AsyncCallThreads(self._mails.put, f"penstock-async-{spec.name[:40]}"),
+            report_committable=None,
+            active_ms=None,
+            keyed_state=None,
+        )
+        return operator_context(place, spec, timer, services)

@@ -6,7 +6,7 @@ A plant is a function of a monkeypatch; its docstring says what is broken.
 from dataclasses import replace
 
 from penstock.datastream.connectors import sql_sink
-from penstock.datastream.connectors.sql.tables import Database
+from penstock.datastream.connectors.sql.tables import SqlDatabase
 from penstock.hosting.task import barriers as task_barriers
 from penstock.hosting.task import restore_in_flight as in_flight_restore
 from penstock.machines.checkpoints import restore
@@ -27,7 +27,7 @@ from penstock.runtime.elements import CheckpointBarrier
 from penstock.runtime.operators import SinkOperator
 from penstock.runtime.operators.windowed.base import WindowOperator
 from penstock.runtime.sources.operator import SourceOperator
-from penstock.runtime.state import snapshot_format
+from penstock.runtime.state import snapshot_reader
 from penstock.runtime.state.heap import HeapKeyedStateBackend
 from penstock.runtime.state.snapshot import OperatorSnapshot
 from penstock.runtime.state.timer_queues import HeapTimerQueue
@@ -84,7 +84,7 @@ def commit_again_what_is_committed(patch):
                     rows = self._piece(connection, transaction, piece)
                     self._write(connection, transaction.columns, rows)
 
-    patch.setattr(Database, "_commit", blind)
+    patch.setattr(SqlDatabase, "_commit", blind)
     # As after a restart: what is restored is committed already, for the most part.
 
 
@@ -106,7 +106,7 @@ def commit_only_the_newest(patch):
 
 def rows_stay_in_the_writer(patch):
     """The SQL sink does not flush before the barrier."""
-    patch.setattr(sql_sink._StagingWriter, "_flush", lambda self: None)
+    patch.setattr(sql_sink._SqlStagingWriter, "_flush", lambda self: None)
 
 
 def completions_count_twice(patch):
@@ -272,8 +272,8 @@ def forget_keyed_state(patch):
 
 def forget_one_key_group(patch):
     """The first key group of each file is not read."""
-    read = snapshot_format._read_group
-    read_chunk = snapshot_format._read_chunk
+    read = snapshot_reader._read_group
+    read_chunk = snapshot_reader._read_chunk
 
     def chunk(*arguments):
         is_first = [True]
@@ -281,16 +281,16 @@ def forget_one_key_group(patch):
         def group(*parts):
             if is_first[0]:
                 is_first[0] = False
-                return
-            read(*parts)
+                return set()
+            return read(*parts)
 
-        snapshot_format._read_group = group
+        snapshot_reader._read_group = group
         try:
             read_chunk(*arguments)
         finally:
-            snapshot_format._read_group = read
+            snapshot_reader._read_group = read
 
-    patch.setattr(snapshot_format, "_read_chunk", chunk)
+    patch.setattr(snapshot_reader, "_read_chunk", chunk)
 
 
 def forget_timers(patch):

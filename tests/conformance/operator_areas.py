@@ -22,10 +22,10 @@ from penstock.runtime.elements import (
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operator import Operator
 from penstock.runtime.operators import (
-    CoGroupFunction,
+    CoGroupWindowFunction,
     Interval,
     IntervalJoinOperator,
-    JoinFunction,
+    JoinWindowFunction,
     ListContents,
 )
 from penstock.runtime.operators.windowed.join import (
@@ -150,11 +150,11 @@ def _window_join(given: Given, engine: Any) -> Given:
 
 def _joined(given: Given, engine: Any, *, is_join: bool) -> OperatorHarness:
     start, end = given["window"]
-    function: CoGroupFunction = CoGroupFunction(
+    function: CoGroupWindowFunction = CoGroupWindowFunction(
         UserFunction(lambda left, right: [{"left": left, "right": right}])
     )
     if is_join:
-        function = JoinFunction(UserFunction(lambda left, right: [left, right]))
+        function = JoinWindowFunction(UserFunction(lambda left, right: [left, right]))
     operator = engine(
         side_keys=_KEYS,
         assigner=TumblingEventTimeWindows(end - start, start % (end - start)),

@@ -4,12 +4,15 @@ Where both engines can do a case, both run it and must agree.
 """
 
 import re
+from collections.abc import Callable
 from typing import Any
 
+from penstock.runtime import operators as ops
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, Watermark
 from penstock.runtime.keys import KeySelection
-from penstock.runtime.operators import ListContents, ReduceContents, WindowOperator
+from penstock.runtime.operators import ListContents, ReduceContents
+from penstock.runtime.operators.windowed.base import WindowOperator
 from penstock.runtime.operators.windowed.grid import GridWindowOperator
 from penstock.runtime.operators.windowed.records import RecordWindowOperator
 from penstock.runtime.windowing import (
@@ -63,7 +66,7 @@ def _answers(given: Given) -> Given:
 
 
 def _engines(given: Given) -> list[type[WindowOperator]]:
-    made = _operator(given, WindowOperator)
+    made = _operator(given, ops.window_operator)
     if isinstance(made, GridWindowOperator) and made.evictor is None:
         return [GridWindowOperator, RecordWindowOperator]
     return [RecordWindowOperator]
@@ -99,7 +102,7 @@ def _pending(operator: Any) -> set[tuple[int, int]]:
 
 def _one_element(given: Given) -> Given:
     """One element against a watermark and the windows that exist."""
-    harness = OperatorHarness(_operator(given, WindowOperator))
+    harness = OperatorHarness(_operator(given, ops.window_operator))
     gap = int(str(given["assigner"]).split()[-1])
     for start, end in given.get("existing", ()):
         times = [*range(start, end - gap, gap), end - gap]
@@ -124,7 +127,7 @@ def _cleanup(given: Given) -> Given:
     return {"cleanup_time": cleanup, "cleanup_timer_registered": registered}
 
 
-def _operator(given: Given, engine: type[WindowOperator]) -> WindowOperator:
+def _operator(given: Given, engine: Callable[..., WindowOperator]) -> WindowOperator:
     agg = given.get("agg", "sum")
     is_list = agg not in _REDUCE or "evictor" in given
     contents = ListContents() if is_list else ReduceContents(UserFunction(_REDUCE[agg]))

@@ -12,7 +12,7 @@ import pytest
 from penstock.hosting.ha.election import Election
 from penstock.hosting.ha.settings import ha_settings_of
 from penstock.model.config import Settings
-from penstock.model.former_modules import present_module
+from penstock.model.former_modules import present_module, present_name
 from penstock.model.states import JobStatus
 from penstock.runtime.keys.hashing import key_group
 from penstock.runtime.windows import TimeWindow
@@ -88,7 +88,7 @@ def test_every_class_and_function_of_that_commit_is_found_where_it_is_now():
             found = importlib.import_module(present_module(module, name))
         except ModuleNotFoundError:
             found = None
-        if not hasattr(found, name):
+        if not hasattr(found, present_name(module, name)):
             missing.append(line)
     assert set(missing) == GONE
 

@@ -21,10 +21,10 @@ from penstock.runtime.elements import (
 )
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operators import (
-    CoGroupFunction,
+    CoGroupWindowFunction,
     Interval,
     IntervalJoinOperator,
-    JoinFunction,
+    JoinWindowFunction,
     ListContents,
 )
 from penstock.runtime.operators.windowed.join import (
@@ -135,8 +135,8 @@ def sides(left, right):
 def test_window_joins_do_not_see_batches_and_both_engines_agree(steps, lateness):
     steps = numbered(steps)
     for function in (
-        CoGroupFunction(UserFunction(sides)),
-        JoinFunction(UserFunction(lambda left, right: (left, right))),
+        CoGroupWindowFunction(UserFunction(sides)),
+        JoinWindowFunction(UserFunction(lambda left, right: (left, right))),
     ):
         runs = [
             play(window_join(engine, function, lateness), steps, in_batches=in_batches)

@@ -19,7 +19,7 @@ from penstock.runtime.elements import MAX_WATERMARK, ColumnBatch
 from penstock.runtime.keys import KeySelection, channel_of
 from penstock.runtime.operators import (
     AggregateKind,
-    CoGroupFunction,
+    CoGroupWindowFunction,
     ColumnWindowOperator,
     Interval,
     IntervalJoinOperator,
@@ -29,8 +29,8 @@ from penstock.runtime.operators import (
     ListContents,
     ReduceContents,
     ReduceOperator,
-    WindowJoinOperator,
-    WindowOperator,
+    window_join_operator,
+    window_operator,
 )
 from penstock.runtime.operators.windowed.records import RecordWindowOperator
 from penstock.runtime.records.columns import count, first, last, sum_
@@ -40,7 +40,7 @@ from penstock.runtime.state.descriptors import (
     MapStateDescriptor,
     ValueStateDescriptor,
 )
-from penstock.runtime.state.snapshot_format import Beside
+from penstock.runtime.state.snapshot_reader import Beside
 from penstock.runtime.windowing import (
     EventTimeSessionWindows,
     SlidingEventTimeWindows,
@@ -114,13 +114,13 @@ def sides(left, right):
     return [(tuple(sorted(left)), tuple(sorted(right)))]
 
 
-def window(assigner, contents, engine=WindowOperator, lateness=0):
+def window(assigner, contents, engine=window_operator, lateness=0):
     return engine(keys=KEY, assigner=assigner, contents=contents, allowed_lateness_ms=lateness)
 
 
 def window_join(assigner):
-    function = CoGroupFunction(UserFunction(sides))
-    return WindowJoinOperator(
+    function = CoGroupWindowFunction(UserFunction(sides))
+    return window_join_operator(
         side_keys=BOTH,
         assigner=assigner,
         contents=ListContents(),

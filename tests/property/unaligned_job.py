@@ -33,7 +33,7 @@ from penstock.runtime.network.partition.result_partition import PartitionHooks
 from penstock.runtime.records.frozen import plain_dumps
 from penstock.runtime.sources.operator import SourceOperator
 from penstock.runtime.state.snapshot import IN_HAND
-from penstock.runtime.state.snapshot_format import write_operator
+from penstock.runtime.state.snapshot_writer import write_operator
 from penstock.runtime.task.finished_chain import FinishedChain, FinishedSource
 from penstock.runtime.task.slices import SliceSizer
 from tests.property.remote import Remote

@@ -68,7 +68,7 @@ def test_the_figure_four_sources_and_maps_three_reduces_on_two_times_three_slots
     ancestry = Ancestry()
     env = environment(4, **THREE_SLOTS).use_executor(ClusterExecutor(SparkHost(), ancestry))
     figure(env, tmp_path / "out")
-    control = env.submit("figure")
+    control = env.plumbing.submit("figure")
     outcome = control.wait(30)
 
     assert outcome.status is JobStatus.FINISHED, outcome.failure
@@ -204,10 +204,10 @@ def test_the_allocation_that_was_planned_is_the_one_that_happened(
     env = environment(4, **THREE_SLOTS, **settings)
     figure(env, tmp_path / "out")
     job_settings = job_settings_of(Settings(env.get_configuration().to_dict()))
-    graph = env.stream_graph()
+    graph = env.plumbing.stream_graph()
     graph.default_parallelism = 4
     planned = plan(build_job_graph(graph, JobId("plan"), serialize), 2, 3, settings=job_settings)
-    control = env.submit("planned")
+    control = env.plumbing.submit("planned")
     assert control.wait(30).status is JobStatus.FINISHED
     happened = defaultdict(lambda: defaultdict(set))
     for place in control.manager.job_master.where_tasks_ran():

@@ -15,6 +15,7 @@ from typing import Any
 from penstock.common.typeinfo import BasicTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
 from penstock.datastream.building.program import caller_location
 from penstock.datastream.functions import Function
+from penstock.model.counted import counted
 from penstock.model.errors import GraphError
 from penstock.runtime.codecs.convert import arrow_schema, is_columnar
 
@@ -35,7 +36,7 @@ def check_call(func: Callable[..., Any], arguments: int, operator: str) -> None:
     except TypeError as error:
         name = getattr(func, "__qualname__", type(func).__qualname__)
         raise TypeError(
-            f"{built(operator)}: {name}{signature} is called with {arguments} argument{'s' * (arguments != 1)}, and takes "
+            f"{built(operator)}: {name}{signature} is called with {counted(arguments, 'argument')}, and takes "
             f"another number: {error}."
         ) from error
 

@@ -40,7 +40,7 @@ class Upstream:
     exchange_mode: StreamExchangeMode = StreamExchangeMode.UNDEFINED
 
 
-class Endpoint(Protocol):
+class ProgramEndpoint(Protocol):
     """A Source or a Sink, as far as the program needs to know it."""
 
     def validate(self) -> None: ...
@@ -50,6 +50,12 @@ class Cache(Protocol):
     """What becomes of a cached stream's records. `sink_id`: of the node that keeps them."""
 
     sink_id: int
+
+    def open(self, folder: str) -> None:
+        """The next job keeps its records there."""
+
+    def computed_by(self, job: JobControl) -> None:
+        """They count when this job has finished."""
 
     def source(self) -> Source | None:
         """Gives the records that an earlier job has kept; None: there are none."""
@@ -69,7 +75,7 @@ class Program:
         self._edges: list[StreamEdge] = []
         self._pending: list[int] = []
         self._sinks: set[int] = set()
-        self.endpoints: dict[int, Endpoint] = {}
+        self.endpoints: dict[int, ProgramEndpoint] = {}
         self.readers: list[Callable[[JobControl], None]] = []
         """Called with the job when it is submitted: they take what comes to the driver."""
         self.caches: dict[int, Cache] = {}
@@ -80,7 +86,7 @@ class Program:
         self,
         name: str,
         operator: object,
-        endpoint: Endpoint,
+        endpoint: ProgramEndpoint,
         *,
         takes_tuples: bool = False,
         **fields: Any,

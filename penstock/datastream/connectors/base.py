@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from penstock.runtime.elements import Batch
 from penstock.runtime.operator import Accepts
@@ -32,9 +32,6 @@ from penstock.runtime.sources.contract import (
 )
 from penstock.runtime.sources.queue_enumerator import QueueEnumerator
 from penstock.runtime.sources.reader_base import SourceReaderBase
-
-if TYPE_CHECKING:
-    from penstock.datastream.data_stream import DataStream
 
 __all__ = [
     "Accepts",
@@ -70,11 +67,18 @@ class DeliveryGuarantee(Enum):
     NONE = 2
 
 
+class EndableStream(Protocol):
+    """What `sink_to` needs of a DataStream, so that no connector knows that class."""
+
+    def sink_to(self, sink: Sink) -> Any: ...
+
+
 class StreamTransformer(ABC):
     """What a sink does with a stream before it takes it."""
 
     @abstractmethod
-    def apply(self, ds: DataStream) -> DataStream: ...
+    def apply(self, ds: Any) -> EndableStream:
+        """From the DataStream that the sink was given to the one that it takes."""
 
 
 class SupportsPreprocessing(ABC):

@@ -20,7 +20,7 @@ from penstock.common.typeinfo import RowTypeInfo
 from penstock.datastream.connectors.base import DeliveryGuarantee, Sink, SinkWriter, WriterContext
 from penstock.datastream.connectors.elasticsearch_bulk import (
     Action,
-    Backoff,
+    BulkBackoff,
     BulkClient,
     Connection,
     FlushBackoffType,
@@ -89,7 +89,7 @@ class _Settings:
 
     emitter: ElasticsearchEmitter | None = None
     connection: Connection = field(default_factory=Connection)
-    backoff: Backoff = field(default_factory=Backoff)
+    backoff: BulkBackoff = field(default_factory=BulkBackoff)
     max_actions: int = MAX_ACTIONS
     max_mb: int = UNSET
     interval_ms: int = UNSET
@@ -159,14 +159,14 @@ class ElasticsearchSinkBuilderBase:
     ) -> Self:
         """When what the server was too busy for, or did not answer, is sent again."""
         if flush_backoff_type is FlushBackoffType.NONE:
-            return self._set(backoff=Backoff())
+            return self._set(backoff=BulkBackoff())
         retries = _bound("set_bulk_flush_backoff_strategy: max_retries", max_retries, 1)
         delay = _bound("set_bulk_flush_backoff_strategy: delay_millis", delay_millis, 1)
         if UNSET in {retries, delay}:
             raise ConfigurationError(
                 f"set_bulk_flush_backoff_strategy: {flush_backoff_type.name} needs max_retries and delay_millis of 1 or more."
             )
-        return self._set(backoff=Backoff(flush_backoff_type, retries, delay))
+        return self._set(backoff=BulkBackoff(flush_backoff_type, retries, delay))
 
     def set_connection_username(self, username: str) -> Self:
         return self._connect(username=username)

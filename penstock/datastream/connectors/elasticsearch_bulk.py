@@ -33,7 +33,7 @@ class FlushBackoffType(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Backoff:
+class BulkBackoff:
     """`delay_ms`: before the first of `max_retries`."""
 
     kind: FlushBackoffType = FlushBackoffType.NONE
@@ -88,7 +88,7 @@ class BulkClient:
     def __init__(
         self,
         connection: Connection,
-        backoff: Backoff,
+        backoff: BulkBackoff,
         where: str,
         sleep_s: Callable[[float], None] = time.sleep,
     ) -> None:

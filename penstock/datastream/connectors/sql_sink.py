@@ -22,13 +22,13 @@ from typing import Any, Final
 from penstock.datastream.connectors.base import (
     Committer,
     DeliveryGuarantee,
-    Sink,
     SinkWriter,
     WriterContext,
 )
 from penstock.datastream.connectors.sql.engine import is_transient
-from penstock.datastream.connectors.sql.tables import Database, Origin, Target, Transaction
+from penstock.datastream.connectors.sql.tables import Origin, SqlDatabase, Target, Transaction
 from penstock.datastream.connectors.sql.values import SqlRow, dumps_rows, row_maker
+from penstock.datastream.connectors.staging_sink import StagingSink
 from penstock.model.errors import ConfigurationError, ExternalError
 from penstock.model.row import RowKind
 from penstock.model.types import RowTypeInfo
@@ -57,7 +57,7 @@ class _SqlSettings:
         return self.guarantee is DeliveryGuarantee.EXACTLY_ONCE
 
 
-class SqlSink(Sink):
+class SqlSink(StagingSink):
     """Made by a builder: `SqlSink.builder().set_url(url).set_table("counts").build()`."""
 
     def __init__(self, settings: _SqlSettings) -> None:
@@ -159,24 +159,29 @@ class SqlSink(Sink):
             return self
 
     def validate(self) -> None:
-        Database(self._settings.target, "SqlSink on the driver").check()
+        SqlDatabase(self._settings.target, "SqlSink on the driver").check()
 
-    def create_writer(self, context: WriterContext) -> SinkWriter:
-        if self._settings.is_exactly_once:
-            return _StagingWriter(self._settings, context)
-        return _DirectWriter(self._settings, context)
+    @property
+    def is_exactly_once(self) -> bool:
+        return self._settings.is_exactly_once
 
-    def create_committer(self) -> Committer | None:
-        return _SqlCommitter(self._settings) if self._settings.is_exactly_once else None
+    def staging_writer(self, context: WriterContext) -> SinkWriter:
+        return _SqlStagingWriter(self._settings, context)
+
+    def direct_writer(self, context: WriterContext) -> SinkWriter:
+        return _SqlDirectWriter(self._settings, context)
+
+    def committer(self) -> Committer:
+        return _SqlCommitter(self._settings)
 
 
-class _Writer(ABC):
+class _SqlWriter(ABC):
     """Makes rows of records, and hands them on in pieces."""
 
     def __init__(self, settings: _SqlSettings, context: WriterContext) -> None:
         self._settings = settings
         where = f"SqlSink, subtask {context.subtask} of {context.parallelism}"
-        self._database = Database(settings.target, where)
+        self._database = SqlDatabase(settings.target, where)
         self._columns = _columns(settings.target, context.input_type)
         self._make = row_maker(self._columns)
         self._rows: list[SqlRow] = []
@@ -201,7 +206,7 @@ class _Writer(ABC):
     def _hand_on(self, rows: Sequence[SqlRow]) -> None: ...
 
 
-class _StagingWriter(_Writer):
+class _SqlStagingWriter(_SqlWriter):
     """One transaction at a time; its name is unique, so that it can be committed again after any restart."""
 
     def __init__(self, settings: _SqlSettings, context: WriterContext) -> None:
@@ -248,7 +253,7 @@ class _StagingWriter(_Writer):
         self._pieces += 1
 
 
-class _DirectWriter(_Writer):
+class _SqlDirectWriter(_SqlWriter):
     """Writes to the user's table as rows come."""
 
     def __init__(self, settings: _SqlSettings, context: WriterContext) -> None:
@@ -277,7 +282,7 @@ class _SqlCommitter(Committer):
 
     def __init__(self, settings: _SqlSettings) -> None:
         self._settings = settings
-        self._database: Database | None = None
+        self._database: SqlDatabase | None = None
         self._failures = 0
 
     def commit(self, committables: Sequence[object]) -> Sequence[object] | None:
@@ -297,9 +302,9 @@ class _SqlCommitter(Committer):
     def abort(self, job_prefix: str) -> None:
         self._opened().drop_unsealed(job_prefix, self._settings.token)
 
-    def _opened(self) -> Database:
+    def _opened(self) -> SqlDatabase:
         if self._database is None:
-            self._database = Database(self._settings.target, "SqlSink's committer")
+            self._database = SqlDatabase(self._settings.target, "SqlSink's committer")
         return self._database
 
 

@@ -13,11 +13,11 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, NoReturn
+from typing import Any, BinaryIO, Final, NoReturn
 
 from penstock.common.serialization import BulkWriter, BulkWriterFactory
-from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.building.program import Upstream
+from penstock.datastream.building.stream_plumbing import StreamPlumbing
 from penstock.datastream.connectors.files.buckets import BucketAssigner
 from penstock.datastream.connectors.files.sink import FileSink
 from penstock.datastream.connectors.files.source import FileSource
@@ -26,15 +26,12 @@ from penstock.datastream.formats.file_format import BulkFormat
 from penstock.datastream.formats.file_listing import FilePiece
 from penstock.hosting.shipping.pickling import dumps_records, loads_records
 from penstock.model.errors import ExternalError, GraphError
-from penstock.model.program import FrameExecutor, JobControl
+from penstock.model.program import JobControl
 from penstock.model.states import JobStatus
 from penstock.model.types import is_pickled
 from penstock.runtime import operators as ops
 from penstock.runtime.elements import Batch
 from penstock.runtime.operator import Accepts
-
-if TYPE_CHECKING:
-    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 
 LENGTH_BYTES: Final = 8
 
@@ -42,14 +39,8 @@ LENGTH_BYTES: Final = 8
 class CachedDataStream(DataStream):
     """What `cache()` gives. Settings belong on the operator before it, as in PyFlink."""
 
-    def __init__(
-        self,
-        environment: StreamExecutionEnvironment,
-        upstream: Upstream,
-        element_type: TypeInformation | None,
-        kept: KeptRecords,
-    ) -> None:
-        super().__init__(environment, (upstream,), element_type)
+    def __init__(self, plumbing: StreamPlumbing, kept: KeptRecords) -> None:
+        super().__init__(plumbing)
         self._kept = kept
 
     def cache(self) -> CachedDataStream:
@@ -103,37 +94,14 @@ class KeptRecords:
 
 def cached(stream: DataStream) -> CachedDataStream:
     """A node that stands for what the stream keeps."""
-    environment = stream.get_execution_environment()
-    program = environment.program
+    plumbing = stream.plumbing
+    program = plumbing.program
     declared = None if is_pickled(stream.get_type()) else stream.get_type()
-    node = program.add_cache(ops.CollectOperator(), stream.upstreams(), declared, KeptRecords)
+    node = program.add_cache(ops.CollectOperator(), plumbing.upstreams, declared, KeptRecords)
     kept = program.caches[node.node_id]
     assert isinstance(kept, KeptRecords)
-    return CachedDataStream(environment, Upstream(node.node_id), declared, kept)
-
-
-def open_caches(environment: StreamExecutionEnvironment) -> list[KeptRecords]:
-    """Those whose records the job that is to be submitted computes. Raises: GraphError: it has no end."""
-    caches = environment.program.caches
-    if not caches:
-        return []
-    nodes = environment.stream_graph().nodes
-    wanted = [
-        cache
-        for node_id, cache in caches.items()
-        if node_id in nodes and not nodes[node_id].is_source and isinstance(cache, KeptRecords)
-    ]
-    endless = [node.name for node in nodes.values() if node.is_source and not node.is_bounded]
-    if wanted and endless:
-        raise GraphError(
-            f"cache() keeps the records of bounded streams, and {endless[0]!r} has no end. Bound it, or leave cache() out."
-        )
-    host = environment.executor
-    if not isinstance(host, FrameExecutor):  # it only shows plans
-        return []
-    for cache in wanted:
-        cache.open(host.results_folder(environment.settings))
-    return wanted
+    behind = StreamPlumbing(plumbing.environment, (Upstream(node.node_id),), declared)
+    return CachedDataStream(behind, kept)
 
 
 class _KeptWriters(BulkWriterFactory):

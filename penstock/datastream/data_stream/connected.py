@@ -5,7 +5,7 @@ Source: pyflink.datastream.data_stream.ConnectedStreams, BroadcastConnectedStrea
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from penstock.common.typeinfo import TypeInformation
@@ -37,7 +37,7 @@ class ConnectedStreams:
     def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
         if not isinstance(stream2, DataStream):
             raise TypeError(f"connect takes a DataStream, got {type(stream2).__name__}.")
-        if stream1.get_execution_environment() is not stream2.get_execution_environment():
+        if stream1.plumbing.environment is not stream2.plumbing.environment:
             raise GraphError("connect: the streams belong to different environments.")
         self.stream1 = stream1
         self.stream2 = stream2
@@ -81,7 +81,7 @@ class ConnectedStreams:
     def _keys(self) -> tuple[KeySelection, KeySelection] | None:
         """None: no stream is keyed. Raises GraphError: only one is, or their keys are of different types."""
         keys = [
-            stream.keys
+            stream.plumbing.keys
             for stream in (self.stream1, self.stream2)
             if isinstance(stream, KeyedStream)
         ]
@@ -101,9 +101,8 @@ class ConnectedStreams:
     def _then(
         self, name: str, operator: Operator, output_type: TypeInformation | None
     ) -> DataStream:
-        first = self.stream1.upstreams()
-        second = (replace(upstream, input_index=1) for upstream in self.stream2.upstreams())
-        return self.stream1.add_operator(name, operator, output_type, (*first, *second))
+        first, second = self.stream1.plumbing, self.stream2.plumbing
+        return DataStream(first.add_operator(name, operator, output_type, second))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +122,8 @@ class BroadcastConnectedStream:
         broadcast_stream: BroadcastStream,
         broadcast_state_descriptors: list[MapStateDescriptor],
     ) -> None:
-        environment = non_broadcast_stream.get_execution_environment()
-        if environment is not broadcast_stream.input_stream.get_execution_environment():
+        environment = non_broadcast_stream.plumbing.environment
+        if environment is not broadcast_stream.input_stream.plumbing.environment:
             raise GraphError("connect: the streams belong to different environments.")
         self.non_broadcast_stream = non_broadcast_stream
         self.broadcast_stream = broadcast_stream
@@ -144,10 +143,9 @@ class BroadcastConnectedStream:
             name = f"Keyed-{name}"
             kind = KeyedBroadcastProcessFunction
             function = adapt.method_of(func, kind, "process_element", name)
-            operator = ops.KeyedBroadcastProcessOperator(function, stream.keys, names)
+            operator = ops.KeyedBroadcastProcessOperator(function, stream.plumbing.keys, names)
         else:
             function = adapt.method_of(func, BroadcastProcessFunction, "process_element", name)
             operator = ops.BroadcastProcessOperator(function, names)
-        to_all = self.broadcast_stream.input_stream.upstreams()
-        second = (replace(upstream, input_index=1) for upstream in to_all)
-        return stream.add_operator(name, operator, output_type, (*stream.upstreams(), *second))
+        to_all = self.broadcast_stream.input_stream.plumbing
+        return DataStream(stream.plumbing.add_operator(name, operator, output_type, to_all))

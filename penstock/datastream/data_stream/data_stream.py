@@ -7,18 +7,18 @@ that cannot have side outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, overload
 
 from penstock.common.absent import gone
 from penstock.common.execution_config import ExecutionConfig
-from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.datastream.building import adapters as adapt
 from penstock.datastream.building.checks import built, check_columns
 from penstock.datastream.building.former_names import OF_A_STREAM
 from penstock.datastream.building.program import Upstream
+from penstock.datastream.building.stream_plumbing import StreamPlumbing, keyed
 from penstock.datastream.connectors.base import SupportsPreprocessing
 from penstock.datastream.connectors.sinks import CollectingSink
 from penstock.datastream.data_stream.client_values import client_values
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from penstock.datastream.data_stream.joins import CoGroupedStreams, JoinedStreams
     from penstock.datastream.data_stream.keyed_stream import KeyedStream
     from penstock.datastream.data_stream.windowed_stream import AllWindowedStream
-    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
     from penstock.datastream.window import WindowAssigner
 
 DRIVER_PRINT_STREAM = "print"
@@ -63,23 +62,15 @@ class DataStream(OperatorSettings):
     if not TYPE_CHECKING:  # a type checker would take any name then
         __getattr__ = gone(OF_A_STREAM)
 
-    def __init__(
-        self,
-        environment: StreamExecutionEnvironment,
-        upstreams: Sequence[Upstream],
-        element_type: TypeInformation | None,
-    ) -> None:
-        super().__init__(environment, upstreams)
-        self._element_type = element_type
-
     def get_type(self) -> TypeInformation:
-        return self._element_type or Types.PICKLED_BYTE_ARRAY()
+        return self.plumbing.type_info
 
-    def get_execution_environment(self) -> StreamExecutionEnvironment:
-        return self._environment
+    def get_execution_environment(self) -> Any:
+        """The StreamExecutionEnvironment in which the stream was built."""
+        return self.plumbing.environment
 
     def get_execution_config(self) -> ExecutionConfig:
-        return self._environment.get_config()
+        return self.plumbing.environment.get_config()
 
     # ---------------------------------------------------------- operators
 
@@ -102,10 +93,10 @@ class DataStream(OperatorSettings):
     def filter(self, func: Callable[[Any], Any] | FilterFunction[Any] | Column) -> DataStream:
         """Keep what `func` (or the column expression) says true of; the type stays."""
         if isinstance(func, Column):
-            check_columns(func.columns_read(), self._element_type, "Filter")
-            return self._then("Filter", ops.ColumnFilterOperator(func), self._element_type)
+            check_columns(func.columns_read(), self.plumbing.element_type, "Filter")
+            return self._then("Filter", ops.ColumnFilterOperator(func), self.plumbing.element_type)
         return self._then(
-            "Filter", ops.FilterOperator(adapt.filter_function(func)), self._element_type
+            "Filter", ops.FilterOperator(adapt.filter_function(func)), self.plumbing.element_type
         )
 
     def process(
@@ -125,7 +116,7 @@ class DataStream(OperatorSettings):
                 f"assign_timestamps_and_watermarks takes a WatermarkStrategy, got {watermark_strategy!r}."
             )
         operator = ops.TimestampsAndWatermarksOperator(watermark_strategy)
-        return self._then("Timestamps/Watermarks", operator, self._element_type)
+        return self._then("Timestamps/Watermarks", operator, self.plumbing.element_type)
 
     # ---------------------------------------------------------- operators on columns
 
@@ -143,7 +134,7 @@ class DataStream(OperatorSettings):
 
     def select(self, *columns: Column | str, **named: Column) -> DataStream:
         """Columns by name or expression; `name=expression` names the result."""
-        operator = ops.SelectOperator(adapt.selections(columns, named, self._element_type))
+        operator = ops.SelectOperator(adapt.selections(columns, named, self.plumbing.element_type))
         return self._then("Select", operator, None)
 
     # ---------------------------------------------------------- partitioning
@@ -157,9 +148,9 @@ class DataStream(OperatorSettings):
         """By a function of the value, or by columns: `key_by(col("a"), col("b"))`."""
         from penstock.datastream.data_stream.keyed_stream import KeyedStream
 
-        keys = adapt.keys_of(key_selector, key_type, more_columns, self._element_type)
-        upstreams = self.partitioned(Partitioning(ShipStrategy.HASH, key_selector=keys))
-        return KeyedStream(self, upstreams, keys)
+        keys = adapt.keys_of(key_selector, key_type, more_columns, self.plumbing.element_type)
+        hashed = self.plumbing.partitioned(Partitioning(ShipStrategy.HASH, key_selector=keys))
+        return KeyedStream(keyed(hashed, self.plumbing, keys))
 
     def partition_custom(
         self,
@@ -167,7 +158,7 @@ class DataStream(OperatorSettings):
         key_selector: Callable[[Any], Any] | KeySelector[Any, Any],
     ) -> DataStream:
         """`partitioner(key, channels)` gives the channel, in [0, channels)."""
-        keys = adapt.keys_of(key_selector, None, (), self._element_type)
+        keys = adapt.keys_of(key_selector, None, (), self.plumbing.element_type)
         custom = adapt.partitioner_function(partitioner)
         return self._repartitioned(Partitioning(ShipStrategy.CUSTOM, keys, custom))
 
@@ -212,31 +203,28 @@ class DataStream(OperatorSettings):
         Between key_by, rebalance and the like and the operator, or before them: `s.with_exchange_mode(BATCH).key_by(f)`.
         Flink's PartitionTransformation has it, but no API of Flink's sets it for one edge.
         """
-        upstreams = [
-            replace(upstream, exchange_mode=StreamExchangeMode(mode))
-            for upstream in self._upstreams
-        ]
-        return DataStream(self._environment, upstreams, self._element_type)
+        return DataStream(self.plumbing.with_exchange_mode(StreamExchangeMode(mode)))
 
     # ---------------------------------------------------------- several streams
 
     def union(self, *streams: DataStream) -> DataStream:
-        upstreams = list(self._upstreams)
+        own = self.plumbing
+        others = []
         for stream in streams:
             if not isinstance(stream, DataStream):
                 raise TypeError(f"union takes DataStreams, got {type(stream).__name__}.")
-            other = stream.in_partitions()
-            if other.get_execution_environment() is not self._environment:
+            other = stream.plumbing.in_partitions()
+            if other.environment is not own.environment:
                 raise GraphError("union: the streams belong to different environments.")
-            if isinstance(self._element_type, RowTypeInfo):
-                other = other._with_names_of(self._element_type)  # ruff: ignore[private-member-access]
-            if other.get_type() != self.get_type():
+            if isinstance(own.element_type, RowTypeInfo):
+                other = other.with_names_of(own.element_type)
+            if other.type_info != self.get_type():
                 raise GraphError(
                     f"Cannot union streams of different types: {self.get_type()} and "
-                    f"{other.get_type()}. Bring them to one type with map(..., output_type=...). {built('union')}."
+                    f"{other.type_info}. Bring them to one type with map(..., output_type=...). {built('union')}."
                 )
-            upstreams.extend(other._upstreams)  # ruff: ignore[private-member-access]
-        return DataStream(self._environment, upstreams, self._element_type)
+            others.append(other)
+        return DataStream(own.together_with(others))
 
     def connect(self, ds: DataStream | BroadcastStream) -> Any:
         """ConnectedStreams; with a BroadcastStream a BroadcastConnectedStream."""
@@ -273,19 +261,21 @@ class DataStream(OperatorSettings):
         if not isinstance(output_tag, OutputTag):
             raise TypeError(f"get_side_output takes an OutputTag, got {output_tag!r}.")
         node = self._node("get_side_output")
-        declared = self._environment.program.declared(node, output_tag.type_info)
+        plumbing = self.plumbing
+        declared = plumbing.program.declared(node, output_tag.type_info)
         request_side_output(node, output_tag.tag_id, declared)
         upstream = Upstream(node.node_id, tag=output_tag.tag_id)
-        return DataStream(self._environment, (upstream,), output_tag.type_info)
+        return DataStream(StreamPlumbing(plumbing.environment, (upstream,), output_tag.type_info))
 
     # ---------------------------------------------------------- ends
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
-        return self._end(
+        node = self.plumbing.add_sink(
             "Print to Std. Out",
             ops.PrintOperator(sink_identifier or ""),
             driver_stream=DRIVER_PRINT_STREAM,
         )
+        return DataStreamSink(node)
 
     def sink_to(self, sink: Sink) -> DataStreamSink:
         if not isinstance(sink, Sink):
@@ -294,16 +284,19 @@ class DataStream(OperatorSettings):
                 f"{type(sink).__name__}."
             )
         if isinstance(sink, CollectingSink):
-            stream = self._environment.program.new_collect_stream()
-            self._environment.program.readers.append(
-                lambda control: sink.read_from(control, stream, client_values(self._element_type))
-            )
-            return self.collect_into(stream)
+            program, change = self.plumbing.program, client_values(self.plumbing.element_type)
+            stream = program.new_collect_stream()
+            program.readers.append(lambda control: sink.read_from(control, stream, change))
+            return DataStreamSink(self.plumbing.collect_into(stream))
         transformer = sink.get_transformer() if isinstance(sink, SupportsPreprocessing) else None
         if transformer is not None:
-            return transformer.apply(self).sink_to(sink)
+            ended: DataStreamSink = transformer.apply(self).sink_to(sink)
+            return ended
         coordinator = None if sink.create_committer() is None else sink
-        return self._end("Writer", ops.SinkOperator(sink), endpoint=sink, coordinator=coordinator)
+        node = self.plumbing.add_sink(
+            "Writer", ops.SinkOperator(sink), sink, coordinator=coordinator
+        )
+        return DataStreamSink(node)
 
     def add_sink(self, sink_func: SinkFunction | Sink) -> DataStreamSink:
         """Takes the same sinks as sink_to; Java sink functions do not exist here."""
@@ -328,9 +321,9 @@ class DataStream(OperatorSettings):
         """Run the program and iterate over this stream's values; with `limit` a list."""
         if limit is not None and limit < 1:
             raise GraphError(f"execute_and_collect: limit must be at least 1, got {limit}.")
-        stream = self._environment.program.new_collect_stream()
-        self.collect_into(stream)
-        control = self._environment.submit(job_execution_name)
+        stream = self.plumbing.program.new_collect_stream()
+        self.plumbing.collect_into(stream)
+        control = self.plumbing.environment.plumbing.submit(job_execution_name)
         iterator = CloseableIterator(control, stream, self.get_type())
         return iterator if limit is None else take(iterator, limit)
 
@@ -342,9 +335,8 @@ class DataStream(OperatorSettings):
         """
         from penstock.datastream.data_stream.frames import to_frame
 
-        values = self.values()
-        declared = output_type or values._element_type  # ruff: ignore[private-member-access]
-        frame = to_frame(self._environment, values.upstreams(), declared)
+        values = self.plumbing.without_key()
+        frame = to_frame(values, output_type or values.element_type)
         if name is not None:
             frame.createOrReplaceTempView(name)
         return frame
@@ -355,101 +347,12 @@ class DataStream(OperatorSettings):
 
         return cached(self)
 
-    # ---------------------------------------------------------- for the other stream classes
-
-    def collect_into(self, stream: str) -> DataStreamSink:
-        """The driver takes the values under this name. Not in PyFlink's public API."""
-        collected = self._collected()
-        kind = collected._element_type  # ruff: ignore[private-member-access] - of this class
-        return collected._end(  # ruff: ignore[private-member-access]
-            "Data stream collect sink",
-            ops.CollectOperator(),
-            driver_stream=stream,
-            output_type=kind,
-            parallelism=collected._parallelism(),  # ruff: ignore[private-member-access]
-        )
-
-    def values(self) -> DataStream:
-        """The stream without its key. Not in PyFlink's public API."""
-        return self
-
-    def passed_on(self) -> DataStream:
-        return self._then("Map", ops.MapOperator(adapt.map_function(_same)), self._element_type)
-
-    def _with_names_of(self, row_type: RowTypeInfo) -> DataStream:
-        """The stream with the names of that ROW type, if its own differs in nothing else."""
-        own = self._element_type
-        if own == row_type or not isinstance(own, RowTypeInfo):
-            return self
-        if own.get_field_types() != row_type.get_field_types():
-            return self
-        renaming = adapt.map_function(adapt.Renaming(tuple(row_type.get_field_names())))
-        return self.add_beside("Map", ops.MapOperator(renaming), row_type)
-
-    def in_partitions(self) -> DataStream:
-        """The stream as its readers get it, without its key. Not in PyFlink's public API."""
-        return self
-
-    def add_beside(
-        self, name: str, operator: Operator, output_type: TypeInformation | None
-    ) -> DataStream:
-        """`add_operator` with as many subtasks as what is before it has, so that the order of records stays. Not in PyFlink."""
-        return self.add_operator(name, operator, output_type, parallelism=self._parallelism())
-
-    def _parallelism(self) -> int:
-        """Of the operator whose output this is; -1: not set, or there is no single one."""
-        if len(self._upstreams) != 1 or self._upstreams[0].partitioning is not None:
-            return -1
-        return self._environment.program.nodes[self._upstreams[0].node_id].parallelism
-
-    def upstreams(self) -> tuple[Upstream, ...]:
-        """The operators that this stream comes from. Not in PyFlink's public API."""
-        return self._upstreams
-
-    def add_operator(
-        self,
-        name: str,
-        operator: Operator,
-        output_type: TypeInformation | None,
-        upstreams: Sequence[Upstream] | None = None,
-        **fields: Any,
-    ) -> DataStream:
-        """An own operator behind this stream (or `upstreams`). Not in PyFlink."""
-        declared = adapt.declared_type(output_type, name)
-        node = self._environment.program.add_operator(
-            name,
-            operator,
-            self._upstreams if upstreams is None else upstreams,
-            output_type=declared,
-            **fields,
-        )
-        return DataStream(self._environment, (Upstream(node.node_id),), declared)
+    # ---------------------------------------------------------- private
 
     def _then(
         self, name: str, operator: Operator, output_type: TypeInformation | None
     ) -> DataStream:
-        return self.add_operator(name, operator, output_type)
-
-    def _collected(self) -> DataStream:
-        """The stream whose values the client gets."""
-        return self
-
-    def _end(
-        self, name: str, operator: Operator, endpoint: Sink | None = None, **fields: Any
-    ) -> DataStreamSink:
-        program = self._environment.program
-        node = program.add_sink(name, operator, self._upstreams, **fields)
-        if endpoint is not None:
-            program.endpoints[node.node_id] = endpoint
-        return DataStreamSink(node)
-
-    def partitioned(self, partitioning: Partitioning) -> tuple[Upstream, ...]:
-        return tuple(replace(upstream, partitioning=partitioning) for upstream in self._upstreams)
+        return DataStream(self.plumbing.add_operator(name, operator, output_type))
 
     def _repartitioned(self, partitioning: Partitioning) -> DataStream:
-        upstreams = self.partitioned(partitioning)
-        return DataStream(self._environment, upstreams, self._element_type)
-
-
-def _same(value: Any) -> Any:
-    return value
+        return DataStream(self.plumbing.partitioned(partitioning))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from penstock.common.job_client import result_of
 from penstock.common.typeinfo import TypeInformation
-from penstock.datastream.building.program import Upstream
+from penstock.datastream.building.stream_plumbing import StreamPlumbing
 from penstock.datastream.connectors.files.buckets import BucketAssigner
 from penstock.datastream.connectors.files.sink import FileSink
 from penstock.datastream.formats.parquet import ParquetBulkWriters
@@ -16,17 +16,10 @@ from penstock.model.program import FRAME_STREAM, FrameExecutor, JobExecutor
 from penstock.runtime import operators as ops
 from penstock.runtime.codecs.convert import arrow_schema
 
-if TYPE_CHECKING:
-    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-
 _NAME: Final = "DataFrame"
 
 
-def to_frame(
-    environment: StreamExecutionEnvironment,
-    upstreams: tuple[Upstream, ...],
-    type_info: TypeInformation | None,
-) -> Any:
+def to_frame(stream: StreamPlumbing, type_info: TypeInformation | None) -> Any:
     """Lazy in runtime mode BATCH; else the job runs now. Other streams of the program stay for `execute`.
 
     Raises: GraphError: the type is not declared, or Spark has no such type.
@@ -35,10 +28,9 @@ def to_frame(
 
     schema_of(type_info)  # refuses before anything is added
     assert type_info is not None
-    program = environment.program
-    operator = ops.ToSchemaOperator(type_info)
-    end = program.add_sink(_NAME, operator, upstreams, driver_stream=FRAME_STREAM)
-    part = program.taken([end.node_id])
+    end = stream.add_sink(_NAME, ops.ToSchemaOperator(type_info), driver_stream=FRAME_STREAM)
+    environment = stream.environment.plumbing
+    part = environment.program.taken([end.node_id])
 
     def lazily(host: JobExecutor, graph: StreamGraph) -> Any:
         if isinstance(host, FrameExecutor):
@@ -49,27 +41,20 @@ def to_frame(
         raise GraphError(f"to_spark needs Spark, and this program runs on {type(host).__name__}.")
 
     frame = environment.run_on(lazily, environment.stream_graph(program=part))
-    return _run(environment, upstreams, type_info) if frame is None else frame
+    return _run(stream, type_info) if frame is None else frame
 
 
-def _run(
-    environment: StreamExecutionEnvironment,
-    upstreams: tuple[Upstream, ...],
-    type_info: TypeInformation,
-) -> Any:
+def _run(stream: StreamPlumbing, type_info: TypeInformation) -> Any:
+    environment = stream.environment.plumbing
     host = environment.executor
     assert isinstance(host, FrameExecutor)
     folder = host.results_folder(environment.settings)
     writers = ParquetBulkWriters.for_row_type(arrow_schema(type_info))
     builder = FileSink.for_bulk_format(folder, writers)
     sink = builder.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner()).build()
-    program = environment.program
-    operator = ops.ToSchemaOperator(type_info)
-    columns = program.add_operator(_NAME, operator, upstreams, output_type=type_info)
-    behind = (Upstream(columns.node_id),)
-    node = program.add_sink(_NAME, ops.SinkOperator(sink), behind, coordinator=sink)
-    program.endpoints[node.node_id] = sink
-    part = program.taken([columns.node_id, node.node_id])
+    columns = stream.add_operator(_NAME, ops.ToSchemaOperator(type_info), type_info)
+    node = columns.add_sink(_NAME, ops.SinkOperator(sink), sink, coordinator=sink)
+    part = environment.program.taken([columns.upstreams[0].node_id, node.node_id])
     control = environment.run_on(
         lambda host, graph: host.submit(graph, environment.settings),
         environment.stream_graph(program=part),

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.building import adapters as adapt
+from penstock.datastream.data_stream.data_stream import DataStream
+from penstock.datastream.data_stream.keyed_stream import KeyedStream
 from penstock.datastream.functions import Function
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.window import MergingWindowAssigner, Trigger, WindowAssigner
@@ -22,10 +23,6 @@ from penstock.runtime import operators as ops
 from penstock.runtime.context import UserFunction
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.windowing import Evictor
-
-if TYPE_CHECKING:
-    from penstock.datastream.data_stream.data_stream import DataStream
-    from penstock.datastream.data_stream.keyed_stream import KeyedStream
 
 
 class JoinFunction(Function):
@@ -71,16 +68,16 @@ class CoGroupedStreams:
     """
 
     def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
-        if stream1.get_execution_environment() is not stream2.get_execution_environment():
+        if stream1.plumbing.environment is not stream2.plumbing.environment:
             raise GraphError("join: the streams belong to different environments.")
-        self._streams = (stream1.values(), stream2.values())
+        self._streams = (stream1, stream2)
 
     def where(self, key_selector: Any, key_type: TypeInformation | None = None) -> Where:
         """The key of the first stream's records: a callable, a KeySelector or a column."""
         return Where(self, key_selector, key_type)
 
-    def _window_function(self, function: Any) -> ops.CoGroupFunction:
-        return ops.CoGroupFunction(adapt.co_group_function(function, CoGroupFunction))
+    def _window_function(self, function: Any) -> ops.CoGroupWindowFunction:
+        return ops.CoGroupWindowFunction(adapt.co_group_function(function, CoGroupFunction))
 
     def _keyed(
         self, selectors: tuple[Any, Any], key_type: TypeInformation | None
@@ -92,10 +89,10 @@ class CoGroupedStreams:
 class JoinedStreams(CoGroupedStreams):
     """Made by `stream.join(other)`: an inner join of each key and window."""
 
-    def _window_function(self, function: Any) -> ops.CoGroupFunction:
+    def _window_function(self, function: Any) -> ops.CoGroupWindowFunction:
         if isinstance(function, FlatJoinFunction):
-            return ops.JoinFunction(UserFunction(function.join, function), is_flat=True)
-        return ops.JoinFunction(adapt.join_function(function, JoinFunction))
+            return ops.JoinWindowFunction(UserFunction(function.join, function), is_flat=True)
+        return ops.JoinWindowFunction(adapt.join_function(function, JoinFunction))
 
 
 class Where:
@@ -190,7 +187,7 @@ class WithWindow:
         CoGroupFunction or `(list of first, list of second) -> iterable`.
         """
         window_function = self._streams._window_function(function)  # ruff: ignore[private-member-access]
-        operator = ops.WindowJoinOperator(
+        operator = ops.window_join_operator(
             side_keys=_side_keys(self._keyed),
             assigner=self._assigner,
             trigger=self._trigger,
@@ -266,7 +263,7 @@ class IntervalJoined:
 
 
 def _side_keys(keyed: tuple[KeyedStream, KeyedStream]) -> tuple[KeySelection, KeySelection]:
-    return keyed[0].keys, keyed[1].keys
+    return keyed[0].plumbing.keys, keyed[1].plumbing.keys
 
 
 def _two_inputs(
@@ -276,5 +273,5 @@ def _two_inputs(
     output_type: TypeInformation | None,
 ) -> DataStream:
     first, second = keyed
-    to_second = (replace(upstream, input_index=1) for upstream in second.upstreams())
-    return first.add_operator(name, operator, output_type, (*first.upstreams(), *to_second))
+    plumbing = first.plumbing.add_operator(name, operator, output_type, second.plumbing)
+    return DataStream(plumbing)

@@ -6,15 +6,14 @@ so there is no map that adds it and none that takes it off.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from penstock.common.typeinfo import TypeInformation, Types
-from penstock.common.types import Row
 from penstock.datastream.building import adapters as adapt
 from penstock.datastream.building.checks import check_field
-from penstock.datastream.building.program import Upstream
+from penstock.datastream.building.stream_plumbing import KeyedPlumbing
 from penstock.datastream.data_stream.data_stream import DataStream
 from penstock.datastream.data_stream.sink import DataStreamSink
 from penstock.datastream.functions import (
@@ -28,7 +27,6 @@ from penstock.datastream.functions import (
 from penstock.model.errors import GraphError
 from penstock.model.graph.partitioning import StreamExchangeMode
 from penstock.runtime import operators as ops
-from penstock.runtime.keys import KeySelection
 from penstock.runtime.operator import Operator
 from penstock.runtime.records.columns import Column
 from penstock.runtime.sink import Sink
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class KeyedStream(DataStream):
-    """Made by key_by. `keys`: how records get their key."""
+    """Made by key_by."""
 
     class AccumulateType(Enum):
         """The kinds of rolling aggregation."""
@@ -51,18 +49,13 @@ class KeyedStream(DataStream):
         MAX_BY = 4
         SUM = 5
 
-    def __init__(
-        self, unkeyed: DataStream, upstreams: Sequence[Upstream], keys: KeySelection
-    ) -> None:
-        environment = unkeyed.get_execution_environment()
-        element_type = unkeyed._element_type  # ruff: ignore[private-member-access]
-        super().__init__(environment, upstreams, element_type)
-        self._unkeyed = unkeyed
-        self.keys = keys
+    plumbing: KeyedPlumbing
+
+    def __init__(self, plumbing: KeyedPlumbing) -> None:
+        super().__init__(plumbing)
 
     def with_exchange_mode(self, mode: StreamExchangeMode) -> KeyedStream:
-        upstreams = super().with_exchange_mode(mode).upstreams()
-        return KeyedStream(self._unkeyed, upstreams, self.keys)
+        return KeyedStream(self.plumbing.with_exchange_mode(StreamExchangeMode(mode)))
 
     # ---------------------------------------------------------- operators with keyed state
 
@@ -72,7 +65,7 @@ class KeyedStream(DataStream):
         output_type: TypeInformation | None = None,
     ) -> DataStream:
         return self._then(
-            "Map", ops.KeyedMapOperator(adapt.map_function(func), self.keys), output_type
+            "Map", ops.KeyedMapOperator(adapt.map_function(func), self.plumbing.keys), output_type
         )
 
     def flat_map(
@@ -80,27 +73,27 @@ class KeyedStream(DataStream):
         func: Callable[[Any], Any] | FlatMapFunction[Any, Any],
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        operator = ops.KeyedFlatMapOperator(adapt.flat_map_function(func), self.keys)
+        operator = ops.KeyedFlatMapOperator(adapt.flat_map_function(func), self.plumbing.keys)
         return self._then("FlatMap", operator, output_type)
 
     def filter(self, func: Callable[[Any], Any] | FilterFunction[Any] | Column) -> DataStream:
         if isinstance(func, Column):
-            return self.values().filter(func)
-        operator = ops.KeyedFilterOperator(adapt.filter_function(func), self.keys)
-        return self._then("Filter", operator, self._element_type)
+            return self._without_key().filter(func)
+        operator = ops.KeyedFilterOperator(adapt.filter_function(func), self.plumbing.keys)
+        return self._then("Filter", operator, self.plumbing.element_type)
 
     def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction) -> DataStream:
         """A running result per element; the first of a key passes unchanged."""
         made = ops.StatefulReduceOperator if adapt.has_open(func) else ops.ReduceOperator
-        operator: Operator = made(adapt.reduce_function(func), self.keys)
-        return self._then("Reduce", operator, self._element_type)
+        operator: Operator = made(adapt.reduce_function(func), self.plumbing.keys)
+        return self._then("Reduce", operator, self.plumbing.element_type)
 
     def process(  # type: ignore[override]  # as in PyFlink: another kind of function
         self, func: KeyedProcessFunction, output_type: TypeInformation | None = None
     ) -> DataStream:
         function = adapt.method_of(func, KeyedProcessFunction, "process_element", "KEYED PROCESS")
         return self._then(
-            "KEYED PROCESS", ops.KeyedProcessOperator(function, self.keys), output_type
+            "KEYED PROCESS", ops.KeyedProcessOperator(function, self.plumbing.keys), output_type
         )
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream:
@@ -146,14 +139,11 @@ class KeyedStream(DataStream):
                 f"interval_join takes a KeyedStream, got {type(other_stream).__name__}: call key_by(...) on "
                 "the other stream first."
             )
-        if other_stream.get_execution_environment() is not self._environment:
+        if other_stream.plumbing.environment is not self.plumbing.environment:
             raise GraphError("interval_join: the streams belong to different environments.")
         return IntervalJoin(self, other_stream)
 
     # ---------------------------------------------------------- what goes on without the key
-
-    def values(self) -> DataStream:
-        return self._unkeyed
 
     def key_by(
         self,
@@ -161,38 +151,27 @@ class KeyedStream(DataStream):
         key_type: TypeInformation | Column | None = None,
         *more_columns: Column,
     ) -> KeyedStream:
-        return self.values().key_by(key_selector, key_type, *more_columns)
-
-    def in_partitions(self) -> DataStream:
-        """The stream without its key, of which each subtask that reads it has all records of some keys. Not in PyFlink's public
-        API.
-        """
-        return DataStream(self._environment, self._upstreams, self._element_type)
+        return self._without_key().key_by(key_selector, key_type, *more_columns)
 
     def union(self, *streams: DataStream) -> DataStream:
-        return self.in_partitions().union(*streams)
+        return self._in_partitions().union(*streams)
 
     def project(self, *field_indexes: int) -> DataStream:
-        return self.in_partitions().project(*field_indexes)
+        return self._in_partitions().project(*field_indexes)
 
     def window_all(self, window_assigner: WindowAssigner) -> Any:
-        return self.values().window_all(window_assigner)
+        return self._without_key().window_all(window_assigner)
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
-        return self.in_partitions().print(sink_identifier)
+        return self._in_partitions().print(sink_identifier)
 
     def sink_to(self, sink: Sink) -> DataStreamSink:
         """A writer gets all records of some keys, in their order."""
-        return self.in_partitions().sink_to(sink)
-
-    def _collected(self) -> DataStream:
-        """`Row(f0=key, f1=value)`, as PyFlink gives a keyed stream to the client."""
-        operator = ops.MapOperator(adapt.map_function(_KeyedRow(self.keys)))
-        return self.values().add_beside("_stream_key_by_map_operator", operator, None)
+        return self._in_partitions().sink_to(sink)
 
     def get_type(self) -> TypeInformation:
         """ROW(key, value)."""
-        key_type = self.keys.key_type or Types.PICKLED_BYTE_ARRAY()
+        key_type = self.plumbing.keys.key_type or Types.PICKLED_BYTE_ARRAY()
         return Types.ROW([key_type, super().get_type()])
 
     # ---------------------------------------------------------- what a keyed stream cannot do
@@ -256,6 +235,12 @@ class KeyedStream(DataStream):
 
     # ---------------------------------------------------------- private
 
+    def _without_key(self) -> DataStream:
+        return DataStream(self.plumbing.without_key())
+
+    def _in_partitions(self) -> DataStream:
+        return DataStream(self.plumbing.in_partitions())
+
     def _accumulate(self, kind: AccumulateType, field: int | str) -> DataStream:
         if isinstance(field, bool) or not isinstance(field, (int, str)):
             raise TypeError(
@@ -264,22 +249,9 @@ class KeyedStream(DataStream):
             )
         if isinstance(field, int) and field < 0:
             raise GraphError(f"{kind.name.lower()}: the position must be 0 or more, got {field}.")
-        check_field(field, self._element_type, kind.name.lower())
-        operator: Operator = ops.KeyedAggregateOperator(kind.name, field, self.keys)
-        return self._then("Reduce", operator, self._element_type)
-
-
-class _KeyedRow:
-    """A record with its key."""
-
-    def __init__(self, keys: KeySelection) -> None:
-        self._keys = keys
-
-    def __call__(self, value: Any) -> Row:
-        key = self._keys.keys_of_rows([value])[0]
-        row = Row(key, value)
-        row.set_field_names(["f0", "f1"])
-        return row
+        check_field(field, self.plumbing.element_type, kind.name.lower())
+        operator: Operator = ops.KeyedAggregateOperator(kind.name, field, self.plumbing.keys)
+        return self._then("Reduce", operator, self.plumbing.element_type)
 
 
 def _refuse(method: str, what: str) -> NoReturn:

@@ -5,31 +5,22 @@ Source: pyflink.datastream.data_stream.DataStream, whose methods these are.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Self
 
 from penstock.common.execution_config import check_max_parallelism, check_parallelism
 from penstock.common.setting_checks import check_whole
-from penstock.datastream.building.program import Upstream
+from penstock.datastream.building.stream_plumbing import StreamPlumbing
 from penstock.datastream.data_stream.sink import group_name
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.model.errors import GraphError
-from penstock.model.graph.partitioning import ShipStrategy
 from penstock.model.graph.stream_graph import ChainingStrategy, StreamNode
 
-if TYPE_CHECKING:
-    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 
-
-class OperatorSettings(ABC):
+class OperatorSettings:
     """Of the operator whose output a stream is. The methods return the stream itself."""
 
-    def __init__(
-        self, environment: StreamExecutionEnvironment, upstreams: Sequence[Upstream]
-    ) -> None:
-        self._environment = environment
-        self._upstreams = tuple(upstreams)
+    def __init__(self, plumbing: StreamPlumbing) -> None:
+        self.plumbing = plumbing
 
     def get_name(self) -> str:
         return self._node("get_name").name
@@ -84,7 +75,7 @@ class OperatorSettings(ABC):
 
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:
         if isinstance(slot_sharing_group, SlotSharingGroup):
-            self._environment.register_slot_sharing_group(slot_sharing_group)
+            self.plumbing.environment.register_slot_sharing_group(slot_sharing_group)
         node = self._node("slot_sharing_group")
         node.slot_sharing_group = group_name(slot_sharing_group)
         return self
@@ -98,28 +89,6 @@ class OperatorSettings(ABC):
         self._node("set_description").description = description
         return self
 
-    @abstractmethod
-    def passed_on(self) -> Any:
-        """The same stream behind an operator that passes everything on. Not in PyFlink's public API."""
-
     def _node(self, method: str) -> StreamNode:
-        """The operator that this stream is the main output of.
-
-        In PyFlink a side output and what partition_custom gives end with a map; here it is made when somebody sets something on it.
-        """
-        if len(self._upstreams) != 1:
-            raise GraphError(
-                f"{method}() on a union: it is no operator. Call {method}() on the streams before "
-                "union(...), or on the operator after it."
-            )
-        upstream = self._upstreams[0]
-        partitioning = upstream.partitioning
-        is_custom = partitioning is not None and partitioning.strategy is ShipStrategy.CUSTOM
-        if upstream.tag is not None or is_custom:
-            self._upstreams = self.passed_on().upstreams()
-        elif partitioning is not None:
-            raise GraphError(
-                f"{method}() on a partitioning: it is no operator. Call {method}() on the operator before "
-                "or after it."
-            )
-        return self._environment.program.nodes[self._upstreams[0].node_id]
+        """The operator that this stream is the main output of."""
+        return self.plumbing.node(method)

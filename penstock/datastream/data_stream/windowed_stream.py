@@ -35,7 +35,6 @@ from penstock.runtime.windowing import Evictor
 
 if TYPE_CHECKING:
     from penstock.datastream.data_stream.keyed_stream import KeyedStream
-    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 
 KeyedApply: TypeAlias = WindowFunction[Any, Any, Any, Any]
 KeyedProcess: TypeAlias = ProcessWindowFunction[Any, Any, Any, Any]
@@ -73,11 +72,12 @@ class _Windowed:
         """Of the operator."""
         return type(self._assigner).__name__
 
-    def get_execution_environment(self) -> StreamExecutionEnvironment:
-        return self._stream.get_execution_environment()
+    def get_execution_environment(self) -> Any:
+        """The StreamExecutionEnvironment in which the stream was built."""
+        return self._stream.plumbing.environment
 
     def get_input_type(self) -> TypeInformation:
-        return self._stream.values().get_type()
+        return self._stream.plumbing.without_key().type_info
 
     def _set_late_tag(self, output_tag: OutputTag) -> None:
         if not isinstance(output_tag, OutputTag):
@@ -118,7 +118,7 @@ class _Windowed:
                 window_function = UserFunction(folded.process, folded)
             contents = ops.ListContents(evicting=self._evictor)
         environment = self.get_execution_environment()
-        return ops.WindowOperator(
+        return ops.window_operator(
             assigner=self._assigner,
             trigger=self._trigger or self._assigner.get_default_trigger(environment),
             allowed_lateness_ms=self._lateness_ms,
@@ -146,7 +146,7 @@ class _Windowed:
         contents = ops.ReduceContents(adapt.reduce_function(reduce_function, self._name))
         declared = output_type
         if function is None and output_type is None:
-            declared = self._stream.values()._element_type  # ruff: ignore[private-member-access]
+            declared = self._stream.plumbing.element_type
         return self._add(self._operator(contents, self._window_function(function)), declared)
 
     def _aggregated(self, aggregate: Any, function: Any, output_type: Any) -> DataStream:
@@ -159,14 +159,14 @@ class _Windowed:
         return self._add(self._operator(ops.ListContents(), window_function), output_type)
 
     def _add(self, operator: Any, output_type: TypeInformation | None) -> DataStream:
-        return self._stream.add_operator(self._name, operator, output_type)
+        return DataStream(self._stream.plumbing.add_operator(self._name, operator, output_type))
 
 
 class WindowedStream(_Windowed):
     """Windows of each key."""
 
     def __init__(self, keyed_stream: KeyedStream, window_assigner: WindowAssigner) -> None:
-        super().__init__(keyed_stream, keyed_stream.keys, window_assigner)
+        super().__init__(keyed_stream, keyed_stream.plumbing.keys, window_assigner)
 
     def trigger(self, trigger: Trigger) -> WindowedStream:
         self._set_trigger(trigger)
@@ -232,15 +232,15 @@ class WindowedStream(_Windowed):
                 "use an AggregateFunction."
             )
         read = [aggregate.column for aggregate in aggregates]
-        check_columns(read, self._stream.values()._element_type, self._name)  # ruff: ignore[private-member-access]
+        check_columns(read, self._stream.plumbing.element_type, self._name)
         operator = ops.ColumnWindowOperator(
             self._assigner, self._keys, tuple(aggregates), self._lateness_ms
         )
         partitioning = Partitioning(
             ShipStrategy.HASH, key_selector=self._keys, columns=operator.input_columns
         )
-        pruned = self._stream.partitioned(partitioning)
-        return self._stream.add_operator(self._name, operator, None, pruned)
+        pruned = self._stream.plumbing.partitioned(partitioning)
+        return DataStream(pruned.add_operator(self._name, operator, None))
 
 
 class AllWindowedStream(_Windowed):
@@ -306,13 +306,13 @@ class AllWindowedStream(_Windowed):
 
     def _add(self, operator: Any, output_type: TypeInformation | None) -> DataStream:
         partitioning = Partitioning(ShipStrategy.GLOBAL)
-        to_one = self._stream.partitioned(partitioning)
-        return self._stream.add_operator(
+        to_one = self._stream.plumbing.partitioned(partitioning)
+        behind = to_one.add_operator(
             self._name,
             operator,
             output_type,
-            to_one,
             parallelism=1,
             max_parallelism=1,
             is_parallelism_fixed=True,
         )
+        return DataStream(behind)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from penstock.common.extras import extra
-from penstock.common.io import InputFormat
 from penstock.common.serialization import (
     BulkWriter,
     BulkWriterFactory,
@@ -22,10 +21,9 @@ from penstock.common.serialization import (
     SerializationSchema,
 )
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
-from penstock.datastream.connectors.files.source import FileSource
 from penstock.datastream.formats.avro_blocks import header_bytes, pieces_of, spliced
 from penstock.datastream.formats.avro_values import Convert, from_avro, to_avro, type_info_of
-from penstock.datastream.formats.file_format import FileFormat
+from penstock.datastream.formats.file_format import FileFormat, FileInputFormat
 from penstock.datastream.formats.file_listing import FilePiece
 from penstock.datastream.formats.text_lines import ROWS_PER_BATCH
 from penstock.datastream.utils import ResultTypeQueryable
@@ -192,18 +190,19 @@ class AvroFormat(FileFormat):
             ) from error
 
 
-class AvroInputFormat(InputFormat, ResultTypeQueryable):
+class AvroInputFormat(FileInputFormat, ResultTypeQueryable):
     """Files of generic records, for `env.create_input`."""
 
     def __init__(self, path: str, schema: AvroSchema) -> None:
-        self._path = path
+        self.path = path
         self._schema = schema
 
     def get_produced_type(self) -> GenericRecordAvroTypeInfo:
         return GenericRecordAvroTypeInfo(self._schema)
 
-    def create_source(self) -> FileSource:
-        return FileSource.for_record_stream_format(AvroFormat(self._schema), self._path).build()
+    @property
+    def file_format(self) -> AvroFormat:
+        return AvroFormat(self._schema)
 
 
 class AvroBulkWriters:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
+from penstock.common.io import InputFormat
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.formats.file_listing import FilePiece
 from penstock.runtime.elements import Batch
@@ -32,3 +33,14 @@ class FileFormat(ABC):
 
 class BulkFormat(FileFormat):
     """Reads whole column batches."""
+
+
+class FileInputFormat(InputFormat, ABC):
+    """Files that `env.create_input` reads. `path`: a file, a directory or a glob."""
+
+    path: str
+
+    @property
+    @abstractmethod
+    def file_format(self) -> FileFormat:
+        """How they are read."""

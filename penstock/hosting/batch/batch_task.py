@@ -30,7 +30,7 @@ from penstock.hosting.shipping.pickling import deserialize, dumps_records
 from penstock.hosting.task.async_calls import AsyncCallThreads
 from penstock.hosting.task.source_input import SourceHost, SourceInput
 from penstock.model.graph.chain import ChainedOperator, ChainOutput, ChainSpec
-from penstock.model.ids import DataSetId
+from penstock.model.ids import DataSetId, JobId
 from penstock.model.messages import UserMetric
 from penstock.model.program import FRAME_STREAM
 from penstock.runtime.network.partitioner import keys_of, make_partitioner
@@ -39,6 +39,11 @@ from penstock.runtime.sources.operator import SourceOperator, SourceSettings
 from penstock.runtime.task.chain import OperatorChain
 from penstock.runtime.task.chain_node import OperatorTimer
 from penstock.runtime.task.input_status import InputStatus
+from penstock.runtime.task.operator_contexts import (
+    OperatorServices,
+    TaskPlace,
+    operator_context,
+)
 from penstock.runtime.task.outputs import OutputWriter
 from penstock.runtime.task.slices import TaskTiming
 from penstock.runtime.task.stream_task import StreamTask
@@ -261,25 +266,27 @@ class BatchTask:
         def report_committable(payload: object) -> None:
             self._committables.append((spec.node_id, dumps_records(payload)))
 
-        return OperatorContext(
+        place = TaskPlace(
             job_name=orders.job_name,
+            job_id=JobId(orders.job_id),
             task_name=orders.vertex_name,
-            operator_name=spec.name,
-            operator_id=spec.uid,
             subtask=self._subtask,
             parallelism=orders.parallelism,
             max_parallelism=orders.max_parallelism,
             attempt=self._attempt,
-            timers=timer,
             job_parameters=dict(orders.job_parameters),
-            output_type=spec.output_type,
             watermark_interval_ms=0,
+            restored_checkpoint_id=None,
+            has_final_checkpoint=False,
             is_batch=True,
-            job_id=orders.job_id,
-            report_committable=report_committable,
-            file_prefix=orders.job_id[:16],
-            async_calls=AsyncCallThreads(self._mails.put, f"penstock-async-{spec.name[:40]}"),
         )
+        services = OperatorServices(
+            async_calls=AsyncCallThreads(self._mails.put, f"penstock-async-{spec.name[:40]}"),
+            report_committable=report_committable,
+            active_ms=None,
+            keyed_state=None,
+        )
+        return operator_context(place, spec, timer, services)
 
 
 def _nothing() -> None:

@@ -27,7 +27,7 @@ from penstock.model.ids import JobId
 from penstock.model.row import Row
 from penstock.runtime.keys.hashing import original_key
 from penstock.runtime.state.snapshot import KeyedPart, StateInfo
-from penstock.runtime.state.snapshot_format import read_operator, rows_by_group
+from penstock.runtime.state.snapshot_reader import read_operator, rows_by_group
 
 _READER = JobId("reader")
 _USER_STATE = "state/"

@@ -23,9 +23,8 @@ from penstock.model.errors import ExternalError, PartitionConnectionError, Parti
 from penstock.model.ids import ResultPartitionId
 from penstock.model.messages.peers import PartitionRequest, TaskEventFor
 from penstock.model.states import ExecutionState
-from penstock.runtime.network.gate.ports import ConsumerView
+from penstock.runtime.network.gate.ports import ConsumerView, RequestedChannel
 from penstock.runtime.network.gate.producer_check import ProducerAnswer, Reaction, reaction
-from penstock.runtime.network.gate.remote_channel import RemoteInputChannel
 from penstock.runtime.network.subpartition_view import ViewListener
 
 
@@ -73,7 +72,7 @@ class ConsumerSide:
         self._peers = peers
         self._numbers = count(1)
 
-    def request(self, channel: RemoteInputChannel, location: TaskManagerLocation) -> None:
+    def request(self, channel: RequestedChannel, location: TaskManagerLocation) -> None:
         """As `ChannelHost.request`. Dialling blocks, so it runs on a short thread of its own."""
         connection = self._peers.known(location.resource_id)
         if connection is not None:
@@ -86,7 +85,7 @@ class ConsumerSide:
             daemon=True,
         ).start()
 
-    def _dial_and_request(self, channel: RemoteInputChannel, location: TaskManagerLocation) -> None:
+    def _dial_and_request(self, channel: RequestedChannel, location: TaskManagerLocation) -> None:
         try:
             connection = self._peers.connection_to(location)
         except (OSError, ExternalError) as error:
@@ -101,7 +100,7 @@ class ConsumerSide:
             return
         self._request_on(connection, channel)
 
-    def _request_on(self, connection: DataConnection, channel: RemoteInputChannel) -> None:
+    def _request_on(self, connection: DataConnection, channel: RequestedChannel) -> None:
         number = next(self._numbers)
         client = RemoteClient(connection, number, channel.partition_id)
         if not channel.on_connected(client):
@@ -111,7 +110,7 @@ class ConsumerSide:
             channel.partition_id,
             channel.subpartition,
             channel.first_credit,
-            channel.gate.buffer_bytes,
+            channel.frame_bytes,
         )
         connection.send(FrameType.REQUEST, number, [pickle.dumps(request, protocol=5)])
         if channel.is_released:

@@ -7,15 +7,15 @@ consumer that needs a peer for the first time dials on a short thread of its own
 from __future__ import annotations
 
 import contextlib
+import logging
 import selectors
 import socket
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 from penstock.hosting.network import local_sockets
 from penstock.hosting.network.connection import DataConnection
@@ -45,6 +45,9 @@ from penstock.runtime.network.partition.result_partition import ResultPartition
 _READS_PER_TURN: Final = 8
 
 
+_LOG: Final = logging.getLogger(__name__)
+
+
 @dataclass(slots=True)
 class _Connected:
     """What the selector holds for a connection."""
@@ -54,7 +57,7 @@ class _Connected:
 
 
 class DataPlane:
-    """Started in `__init__`; `close` ends its thread and all connections."""
+    """Listens from the beginning; `start` before anything is asked of it. `close` ends its thread and all connections."""
 
     def __init__(
         self,
@@ -105,7 +108,11 @@ class DataPlane:
         self._thread = threading.Thread(
             target=self._run, name=f"penstock-network-{resource_id}", daemon=True
         )
+
+    def start(self) -> Self:
+        """Serve connections from here on."""
         self._thread.start()
+        return self
 
     def call_later(self, delay_ms: int, action: Callable[[], None]) -> None:
         """On the network thread, which it must not hold up. Any thread."""
@@ -117,8 +124,10 @@ class DataPlane:
     def _run(self) -> None:
         try:
             self._loop()
-        except Exception:  # of any kind
-            traceback.print_exc()  # a TaskManager without its network thread is of no use to anybody
+        except (
+            Exception
+        ):  # of any kind: a TaskManager without its network thread is of no use to anybody
+            _LOG.exception("network=%s BROKEN", self.resource_id)
             self._on_broken()
 
     def _loop(self) -> None:
@@ -221,27 +230,15 @@ class DataPlane:
     # ------------------------------------------------------------------ frames
 
     def _handle(self, connection: DataConnection, frame: DataFrame) -> None:
-        """Of ends that are gone nothing is wanted: they were cancelled while the frame was on its way."""
-        number, frame_type = frame.channel, frame.frame_type
-        if frame_type == FrameType.DATA:
-            channel = connection.channels.get(number)
-            if channel is not None:
-                channel.on_frame(frame.kind, frame.sequence, frame.payload, frame.backlog)
-        elif frame_type == FrameType.CREDIT:
-            view = connection.views.get(number)
-            if view is not None:
-                view.add_credit(int.from_bytes(frame.payload, "big"))
-        elif frame_type == FrameType.REQUEST:
-            self._handle_request(connection, frame)
-        elif frame_type == FrameType.TASK_EVENT:
-            told = decode(bytes(frame.payload))
-            if isinstance(told, TaskEventFor):
-                self.task_events.publish(told.partition_id, told.event)
-        else:
-            handle = _RARE_FRAMES.get(frame_type)
-            if handle is None:
-                raise ExternalError(f"a data frame of type {frame_type} came here")
-            handle(connection, frame)
+        handle = _FRAMES.get(frame.frame_type)
+        if handle is None:
+            raise ExternalError(f"a data frame of type {frame.frame_type} came here")
+        handle(self, connection, frame)
+
+    def _handle_task_event(self, _connection: DataConnection, frame: DataFrame) -> None:
+        told = decode(bytes(frame.payload))
+        if isinstance(told, TaskEventFor):
+            self.task_events.publish(told.partition_id, told.event)
 
     def _handle_request(self, connection: DataConnection, frame: DataFrame) -> None:
         request = decode(bytes(frame.payload))
@@ -291,7 +288,7 @@ class DataPlane:
         self._is_closing = True
         self.registry.close()
         self._on_loop(lambda: None)
-        if threading.current_thread() is not self._thread:
+        if self._thread.ident is not None and threading.current_thread() is not self._thread:
             self._thread.join(5.0)
         self.peers.close()
         for sock in (*self._servers, self._wake_receive, self._wake_send):
@@ -299,37 +296,53 @@ class DataPlane:
         self._selector.close()
 
 
-def _on_cancel(connection: DataConnection, frame: DataFrame) -> None:
+# What follows comes for one end of a channel. Of ends that are gone nothing is wanted: they were cancelled while the frame was on
+# its way.
+
+
+def _on_data(_plane: DataPlane, connection: DataConnection, frame: DataFrame) -> None:
+    channel = connection.channels.get(frame.channel)
+    if channel is not None:
+        channel.on_frame(frame.kind, frame.sequence, frame.payload, frame.backlog)
+
+
+def _on_credit(_plane: DataPlane, connection: DataConnection, frame: DataFrame) -> None:
+    view = connection.views.get(frame.channel)
+    if view is not None:
+        view.add_credit(int.from_bytes(frame.payload, "big"))
+
+
+def _on_cancel(_plane: DataPlane, connection: DataConnection, frame: DataFrame) -> None:
     view = connection.views.pop(frame.channel, None)
     if view is not None:
         view.release()
 
 
-def _on_buffer_size(connection: DataConnection, frame: DataFrame) -> None:
+def _on_buffer_size(_plane: DataPlane, connection: DataConnection, frame: DataFrame) -> None:
     view = connection.views.get(frame.channel)
     if view is not None:
         view.new_buffer_size(int.from_bytes(frame.payload, "big"))
 
 
-def _on_resume(connection: DataConnection, frame: DataFrame) -> None:
+def _on_resume(_plane: DataPlane, connection: DataConnection, frame: DataFrame) -> None:
     view = connection.views.get(frame.channel)
     if view is not None:
         view.resume()
 
 
-def _on_all_read(connection: DataConnection, frame: DataFrame) -> None:
+def _on_all_read(_plane: DataPlane, connection: DataConnection, frame: DataFrame) -> None:
     view = connection.views.get(frame.channel)
     if view is not None:
         view.acknowledge_all_records()
 
 
-def _on_backlog(connection: DataConnection, frame: DataFrame) -> None:
+def _on_backlog(_plane: DataPlane, connection: DataConnection, frame: DataFrame) -> None:
     channel = connection.channels.get(frame.channel)
     if channel is not None:
         channel.on_backlog(frame.backlog)
 
 
-def _on_failed(connection: DataConnection, frame: DataFrame) -> None:
+def _on_failed(_plane: DataPlane, connection: DataConnection, frame: DataFrame) -> None:
     """Of this channel alone: the others on the connection go on."""
     text = bytes(frame.payload).decode(errors="replace")
     if frame.kind == FailureKind.NOT_FOUND:
@@ -347,7 +360,11 @@ _FAILURES: Final[dict[int, type[Exception]]] = {
     FailureKind.PRODUCER: ProducerFailed,
     FailureKind.DATA_LOST: ResultDataLost,
 }
-_RARE_FRAMES: Final[dict[int, Callable[[DataConnection, DataFrame], None]]] = {
+_FRAMES: Final[dict[int, Callable[[DataPlane, DataConnection, DataFrame], None]]] = {
+    FrameType.DATA: _on_data,
+    FrameType.CREDIT: _on_credit,
+    FrameType.REQUEST: DataPlane._handle_request,
+    FrameType.TASK_EVENT: DataPlane._handle_task_event,
     FrameType.CANCEL: _on_cancel,
     FrameType.BUFFER_SIZE: _on_buffer_size,
     FrameType.RESUME: _on_resume,

@@ -18,13 +18,12 @@ from typing import Final
 from penstock.hosting.network import local_sockets
 from penstock.hosting.network.connection import DataConnection, WriteLoop
 from penstock.hosting.network.frames import HEADER, FrameType
-from penstock.hosting.wire.dialling import closed_on_error, run_handshake
+from penstock.hosting.wire.dialling import closed_on_error, greet, run_handshake
 from penstock.hosting.wire.handshake import (
     NONCE_BYTES,
     ROLE_DATA,
     ClientHandshake,
     Credentials,
-    ServerHandshake,
 )
 from penstock.hosting.wire.messages import decode
 from penstock.model.deployment import TaskManagerLocation
@@ -143,13 +142,9 @@ class Peers:
     def greet(self, sock: socket.socket) -> None:
         """Handshake of an incoming connection, off the network thread: a silent peer blocks nobody."""
         try:
-            sock.setblocking(True)
-            handshake = ServerHandshake(self._credentials, secrets.token_bytes(NONCE_BYTES))
-            run_handshake(sock, handshake)
-            if handshake.role != ROLE_DATA:
-                raise AuthenticationError("a peer with another role came to the data port")
+            said = greet(sock, self._credentials, ROLE_DATA)
             sock.settimeout(_DIAL_TIMEOUT_S)
-            peer = _read_greeting(sock, handshake.leftover).resource_id
+            peer = _read_greeting(sock, said).resource_id
             if self._must_use_other(peer):
                 sock.sendall(_USE_OTHER)
                 sock.close()

@@ -18,6 +18,7 @@ from penstock.runtime.codecs.codec import ChannelEncoder, EncodedFrame, size_of
 from penstock.runtime.codecs.events import WITHOUT_CREDIT, FrameKind, Parts
 from penstock.runtime.elements import ColumnBatch, RowBatch
 from penstock.runtime.network.partition.subpartition import FrameView
+from penstock.runtime.network.sequence import following as next_number
 from penstock.runtime.network.subpartition_view import NextType
 
 
@@ -140,7 +141,7 @@ class RemoteView:
             kind, parts = self._encoded.popleft()
             self._count_bytes(size_of(parts))
             header = (int(kind) | mark, self._sequence, self._backlog + len(self._encoded))
-            self._sequence = (self._sequence + 1) & 0xFFFFFFFF
+            self._sequence = next_number(self._sequence)
             connection.send(FrameType.DATA, self._channel, parts, header)
 
     def _encode_next(self, view: FrameView, following: NextType | None) -> NextType | None:

@@ -63,6 +63,11 @@ from penstock.runtime.task.input_processor import (
     StreamMultipleInputProcessor,
     StreamOneInputProcessor,
 )
+from penstock.runtime.task.operator_contexts import (
+    OperatorServices,
+    TaskPlace,
+    operator_context,
+)
 from penstock.runtime.task.slices import TaskTiming
 from penstock.runtime.task.stream_task import StreamTask, TaskInput
 
@@ -252,38 +257,36 @@ class BuiltTask:
             raise EngineBug(f"{self._attempt.deployment.vertex_name} has no source, but got splits")
         return self.task.input
 
-    def _context_for(self, spec: ChainedOperator, timer: OperatorTimer) -> OperatorContext:
+    def _place(self) -> TaskPlace:
         attempt, deployment = self._attempt, self._attempt.deployment
-        settings = attempt.host.task_settings
-        job_prefix = deployment.job_id[:16]
-        restore = deployment.restore
-        return OperatorContext(
+        settings, restore = attempt.host.task_settings, deployment.restore
+        return TaskPlace(
             job_name=deployment.job_name,
+            job_id=deployment.job_id,
             task_name=deployment.vertex_name,
-            operator_name=spec.name,
-            operator_id=spec.uid,
             subtask=deployment.attempt_id.subtask,
             parallelism=deployment.parallelism,
             max_parallelism=deployment.max_parallelism,
             attempt=deployment.attempt_id.attempt,
-            timers=timer,
             job_parameters=dict(settings.job_parameters),
-            output_type=spec.output_type,
             watermark_interval_ms=settings.watermark_interval_ms,
-            job_id=deployment.job_id,
-            report_committable=lambda payload: attempt.report_committable(spec.node_id, payload),
-            file_prefix=job_prefix,
             restored_checkpoint_id=None if restore is None else restore.checkpoint_id,
             has_final_checkpoint=is_final_awaited(attempt),
-            keyed_state=_keyed_state(attempt),
-            active_ms=lambda: wall_ms() - attempt.backpressured_ms,
+            is_batch=False,
+        )
+
+    def _context_for(self, spec: ChainedOperator, timer: OperatorTimer) -> OperatorContext:
+        attempt, place = self._attempt, self.chain.spec.operators.index(spec)
+        services = OperatorServices(
             async_calls=AsyncCallThreads(
-                functools.partial(
-                    attempt.mail_to_operator, spec.name, self.chain.spec.operators.index(spec)
-                ),
+                functools.partial(attempt.mail_to_operator, spec.name, place),
                 f"penstock-async-{spec.name[:40]}",
             ),
+            report_committable=functools.partial(attempt.report_committable, spec.node_id),
+            active_ms=lambda: wall_ms() - attempt.backpressured_ms,
+            keyed_state=_keyed_state(attempt),
         )
+        return operator_context(self._place(), spec, timer, services)
 
 
 def build_task(attempt: TaskAttempt, checkpoints: TaskCheckpoints, spec: ChainSpec) -> BuiltTask:

@@ -45,7 +45,7 @@ from penstock.model.messages import (
 from penstock.runtime.checkpoint.input_checkpoints import InputCheckpoints
 from penstock.runtime.elements import CheckpointBarrier
 from penstock.runtime.state.snapshot import IN_HAND, OperatorSnapshot, Sharing
-from penstock.runtime.state.snapshot_format import write_operator
+from penstock.runtime.state.snapshot_writer import write_operator
 from penstock.runtime.task.mailbox import MAX_PRIORITY
 from penstock.runtime.task.stream_task import TaskSnapshot
 

@@ -18,7 +18,7 @@ from penstock.model.errors import PenstockError, UserError
 from penstock.model.key_groups import key_group_range
 from penstock.runtime.network.gate.network_input import NetworkInput
 from penstock.runtime.state.snapshot import IN_HAND, KeyedPart, OperatorSnapshot, Pieces, StateInfo
-from penstock.runtime.state.snapshot_format import Beside, read_operator
+from penstock.runtime.state.snapshot_reader import Beside, read_operator
 from penstock.runtime.task.stream_task import StreamTask
 
 _Read = Callable[[StateHandle], bytes]

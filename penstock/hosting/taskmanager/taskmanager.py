@@ -413,7 +413,7 @@ def _data_plane(
         settings.frame_bytes,
         on_error=on_error,
         on_broken=on_broken,
-    )
+    ).start()
 
 
 def _send_all(sock: socket.socket, data: bytes) -> None:

@@ -67,8 +67,10 @@ def closed_on_error(connection: _Closeable) -> Generator[None, None, None]:
 
 def notice_lost_peer(sock: socket.socket) -> None:
     """A peer whose machine or network is gone sends no end: what stays unanswered for `LEASE_S` breaks the
-    connection (heartbeats flow all the time).
+    connection (heartbeats flow all the time). A Unix socket has nobody on another machine.
     """
+    if sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.model.counted import counted
 from penstock.model.errors import ConfigurationError
 
 _HOST: Final = re.compile(r"(?P<host>[^=\s]+)=(?P<slots>[\d,\s]+)")
@@ -102,8 +103,3 @@ def parse_shape(texts: Sequence[str]) -> ClusterShape:
     if not found:
         raise ConfigurationError("a cluster needs at least one host, for example left=3,3.")
     return ClusterShape(tuple(found))
-
-
-def counted(number: int, what: str) -> str:
-    """`1 slot`, `2 slots`."""
-    return f"{number} {what}{'s' * (number != 1)}"

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
-from penstock.machines.planning.cluster_shape import ClusterShape, counted
+from penstock.machines.planning.cluster_shape import ClusterShape
+from penstock.model.counted import counted
 
 WIDTH: Final = 100
 _TASK: Final = re.compile(r"(?P<name>.*)\[(?P<subtask>\d+)\]", re.DOTALL)

@@ -7,10 +7,10 @@ from penstock.model.key_groups import (
     operator_index,
     restore_sources,
 )
+from penstock.runtime.keys.encoding import canonical_bytes
+from penstock.runtime.keys.hash_arrays import channels_of_hashes
 from penstock.runtime.keys.hashing import (
-    canonical_bytes,
     channel_of,
-    channels_of_hashes,
     hash32,
     key_group,
     murmur,

@@ -29,18 +29,17 @@ from penstock.runtime.codecs.convert import (
 )
 from penstock.runtime.elements import Batch, ColumnBatch, Int64s, RowBatch
 from penstock.runtime.keys.fields import KeyFields, key_fields
-from penstock.runtime.keys.hashing import (
+from penstock.runtime.keys.hash_arrays import (
     Channels,
     UInt32s,
     as_channels,
     channels_of_hashes,
-    hash32,
     hash_doubles,
     hash_keys,
     hash_longs,
     hash_utf8,
-    is_int32_type,
 )
+from penstock.runtime.keys.hashing import hash32, is_int32_type
 
 ToValues: TypeAlias = Callable[[pa.Array], list[Any]]
 

@@ -16,7 +16,8 @@ from penstock.model.errors import GraphError
 from penstock.model.graph.partitioning import Partitioning, ShipStrategy
 from penstock.runtime.elements import Batch, ColumnBatch, RowBatch
 from penstock.runtime.keys import ChannelCache, KeySelection
-from penstock.runtime.keys.hashing import Channels, as_channels, is_int32_type
+from penstock.runtime.keys.hash_arrays import Channels, as_channels
+from penstock.runtime.keys.hashing import is_int32_type
 
 
 class Partitioner(ABC):

@@ -47,7 +47,6 @@ from penstock.runtime.operators.two_input import (
     KeyedCoMapOperator,
     KeyedCoProcessOperator,
 )
-from penstock.runtime.operators.windowed.base import WindowOperator
 from penstock.runtime.operators.windowed.columns import ColumnWindowOperator
 from penstock.runtime.operators.windowed.functions import (
     AggregateContents,
@@ -57,10 +56,13 @@ from penstock.runtime.operators.windowed.functions import (
     WindowContext,
 )
 from penstock.runtime.operators.windowed.join import (
-    CoGroupFunction,
-    JoinFunction,
+    CoGroupWindowFunction,
+    JoinWindowFunction,
     TaggedUnion,
-    WindowJoinOperator,
+)
+from penstock.runtime.operators.windowed.window_operator import (
+    window_join_operator,
+    window_operator,
 )
 
 __all__ = [
@@ -70,7 +72,7 @@ __all__ = [
     "AsyncWaitOperator",
     "BroadcastProcessOperator",
     "CoFlatMapOperator",
-    "CoGroupFunction",
+    "CoGroupWindowFunction",
     "CoMapOperator",
     "CoProcessOperator",
     "CollectOperator",
@@ -82,7 +84,7 @@ __all__ = [
     "FunctionOperator",
     "Interval",
     "IntervalJoinOperator",
-    "JoinFunction",
+    "JoinWindowFunction",
     "KeyedAggregateOperator",
     "KeyedBroadcastProcessOperator",
     "KeyedCoFlatMapOperator",
@@ -111,6 +113,6 @@ __all__ = [
     "TimestampsAndWatermarksOperator",
     "ToSchemaOperator",
     "WindowContext",
-    "WindowJoinOperator",
-    "WindowOperator",
+    "window_join_operator",
+    "window_operator",
 ]

@@ -52,7 +52,7 @@ def test_streams_that_were_built_before_the_first_job_read_it_too(env):
     cached = env.from_collection([1, 2]).map(counted).cache()
     more, less = cached.map(lambda value: value + 1), cached.map(lambda value: value - 1)
     assert collected(more) == [11, 21]
-    env.program.clear()
+    env.plumbing.program.clear()
     assert collected(less.union(cached)) == [9, 10, 19, 20]
     assert sorted(COMPUTED) == [1, 2]
 
@@ -81,7 +81,7 @@ def test_a_job_that_fails_keeps_nothing(env):
     with pytest.raises(JobExecutionError, match="ZeroDivisionError"):
         collected(cached.map(lambda value: value // 0))
     COMPUTED.clear()
-    env.program.clear()
+    env.plumbing.program.clear()
     assert collected(cached) == [10, 20]
     assert sorted(COMPUTED) == [1, 2]
 

@@ -74,7 +74,7 @@ def test_defaults_are_flinks():
     assert checkpoints.get_checkpoint_timeout() == 600_000
     assert checkpoints.get_min_pause_between_checkpoints() == 0
     assert checkpoints.get_max_concurrent_checkpoints() == 1
-    assert not env.checkpointing_requested
+    assert not env.get_checkpoint_config().is_checkpointing_enabled()
 
 
 def test_the_settings_reach_graph_and_program():
@@ -91,7 +91,7 @@ def test_the_settings_reach_graph_and_program():
     assert program.configuration["parallelism.default"] == "2"
     assert (program.job_parameters, program.auto_watermark_interval_ms) == ({"a": "1"}, 50)
     assert program.checkpointing_interval_ms == 1000
-    assert env.checkpointing_requested
+    assert env.get_checkpoint_config().is_checkpointing_enabled()
     env.from_collection([1]).map(same)
     env.execute("given")
     assert executor.graph.job_name == "given"
@@ -158,11 +158,11 @@ def test_python_files_travel_with_the_program(tmp_path):
 def test_the_runtime_mode_is_that_of_the_program_or_of_its_sources():
     env = environment()
     env.from_collection([1]).print()
-    assert not env.stream_graph().is_batch
+    assert not env.plumbing.stream_graph().is_batch
     env.set_runtime_mode(RuntimeExecutionMode.AUTOMATIC)
-    assert env.stream_graph().is_batch
+    assert env.plumbing.stream_graph().is_batch
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
-    assert env.stream_graph().is_batch
+    assert env.plumbing.stream_graph().is_batch
     with pytest.raises(ConfigurationError, match=r"'SOMETIMES'.*STREAMING, BATCH, AUTOMATIC"):
         environment(**{"execution__runtime-mode": "sometimes"})
 
@@ -351,7 +351,7 @@ def test_a_function_that_cannot_be_pickled_names_the_operator_and_the_line():
     env.from_collection([1]).map(Holder(lock)).name("guilty")
     with pytest.raises(GraphError, match=r"operator 'guilty'.*test_environment.py:\d+.*open\(\)"):
         env.execute()
-    env.program.clear()
+    env.plumbing.program.clear()
     env.from_collection([1]).key_by(Holder(lock)).reduce(add).name("after")
     with pytest.raises(
         GraphError, match=r"key selector or partitioner before 'after'|operator 'after'"
@@ -409,7 +409,7 @@ def refused(stream, tmp_path):
 def test_what_was_refused_is_not_run_again(which, collects, tmp_path):
     env, streams = refused(environment().from_collection([1, 2]), tmp_path)
     stream, told = streams[which]
-    env.program.clear()
+    env.plumbing.program.clear()
     with pytest.raises(UserError, match=told):
         stream.execute_and_collect() if collects else (stream.print(), env.execute())
     with pytest.raises(GraphError, match="No operators defined"):

@@ -409,7 +409,7 @@ def test_the_exchange_mode_belongs_to_the_edges_that_leave_a_stream(env):
     batch.key_by(str).map(str).print()
     numbers.key_by(str).with_exchange_mode(StreamExchangeMode.BATCH).reduce(max).print()
     numbers.map(str).print()
-    graph = env.program.graph()
+    graph = env.plumbing.program.graph()
     leaving = next(out for out in map(graph.outputs_of, graph.nodes) if len(out) == 4)
     assert [edge.exchange_mode.name for edge in leaving] == ["BATCH"] * 3 + ["UNDEFINED"]
     assert [edge.partitioning.strategy.name for edge in leaving[:3]] == [

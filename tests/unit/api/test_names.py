@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from penstock.common.absent import absent
-from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream import (
+    AllWindowedStream,
+    ConnectedStreams,
+    DataStream,
+    KeyedStream,
+    StreamExecutionEnvironment,
+    WindowedStream,
+)
 from penstock.datastream.window import (
     CountTumblingWindowAssigner,
     CountWindow,
@@ -96,3 +103,38 @@ def test_windows_become_bytes_and_windows_again(assigner, window, size):
     assert len(stream.getvalue()) == size
     stream.seek(0)
     assert serializer.deserialize(stream) == window
+
+
+PYFLINKS = {
+    tuple(line.split("(")[0].split()[1:3])
+    for line in Path(__file__).with_name("pyflink_signatures.txt").read_text("utf-8").splitlines()
+}
+OF_STREAMS = {"co_group", "global_", "join", "map_batches", "plumbing", "select"}
+OF_STREAMS |= {"set_co_location_group", "to_spark", "with_exchange_mode"}
+ADDED = {
+    StreamExecutionEnvironment: {
+        "from_spark", "get_configuration", "plumbing", "set_restart_strategy", "socket_text_stream", "use_executor",
+    },
+    DataStream: OF_STREAMS,
+    KeyedStream: {*OF_STREAMS, "interval_join"},
+    ConnectedStreams: set(),
+    WindowedStream: {"evictor"},
+    AllWindowedStream: {"evictor"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ADDED)
+def test_a_completion_list_shows_pyflinks_names_and_our_additions_only(kind):
+    """Streams' and environments' insides are behind one name, `plumbing`."""
+    env = StreamExecutionEnvironment.get_execution_environment()
+    stream = env.from_collection([1])
+    keyed = stream.key_by(str)
+    made = [
+        env, stream, keyed, stream.connect(stream), keyed.count_window(1), stream.window_all(GlobalWindows.create()),
+    ]  # fmt: skip
+    (one,) = [one for one in made if type(one) is kind]
+    of_pyflink = {
+        member for owner, member in PYFLINKS if owner in {each.__name__ for each in kind.__mro__}
+    }
+    shown = {name for name in dir(one) if not name.startswith("_")}
+    assert shown - of_pyflink - {"AccumulateType", "stream1", "stream2"} == ADDED[kind]

@@ -176,7 +176,7 @@ class TellsAtOnce:
 def test_records_that_come_together_with_the_end_are_read_first(monkeypatch):
     consumer = TellsAtOnce([Told(0, b"a"), Told(1, b"b"), Told(2)])
     monkeypatch.setattr(reader, "make_consumer", lambda *_args, **_options: (consumer, None))
-    settings = reader.ReaderSettings({}, SimpleStringSchema(), "earliest", has_stops=True)
+    settings = reader.KafkaReaderSettings({}, SimpleStringSchema(), "earliest", has_stops=True)
     split_reader = reader.KafkaSplitReader(settings, 0)
     one = KafkaTopicPartition("in", 0)
     split_reader.add_splits([KafkaSplit(one, 0, 2)])

@@ -18,7 +18,7 @@ from penstock.datastream.connectors.pulsar.staging import (
     CHUNK_BYTES,
     CHUNK_MESSAGES,
     MAX_RECORD_BYTES,
-    Staging,
+    PulsarStaging,
     chunks_of,
 )
 from penstock.model.errors import ConfigurationError, ExternalError
@@ -152,7 +152,7 @@ def staging(*values, topics=("a",)):
     records = ProducedRecords(
         [topics[number % len(topics)] for number in range(len(values))], None, list(values), None
     )
-    return Staging("p", (pack([records]),))
+    return PulsarStaging("p", (pack([records]),))
 
 
 def test_chunks_are_bounded_in_messages_and_bytes():

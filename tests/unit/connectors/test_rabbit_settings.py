@@ -8,7 +8,7 @@ import pytest
 from penstock.common import SimpleStringSchema, Types
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.rabbitmq import RMQConnectionConfig, RMQSink, RMQSource
-from penstock.datastream.connectors.rabbitmq.channel_thread import _parameters, import_pika
+from penstock.datastream.connectors.rabbitmq.client import import_pika, parameters_of
 from penstock.model.errors import ConfigurationError
 
 SETTERS = {
@@ -167,7 +167,7 @@ def test_a_config_goes_to_the_tasks_and_shows_no_password():
 
 
 def test_the_client_gets_what_was_set():
-    found = _parameters(import_pika("a test"), built(**SETTERS))
+    found = parameters_of(import_pika("a test"), built(**SETTERS))
     assert (found.host, found.port, found.virtual_host) == ("h", 5673, "v")
     assert (found.credentials.username, found.credentials.password) == ("u", "secret")
     assert (found.channel_max, found.frame_max, found.heartbeat) == (7, 5000, 9)
@@ -176,7 +176,7 @@ def test_the_client_gets_what_was_set():
 
 
 def test_tls_looks_at_the_certificate_and_the_name():
-    found = _parameters(import_pika("a test"), of_uri("amqps://h")).ssl_options
+    found = parameters_of(import_pika("a test"), of_uri("amqps://h")).ssl_options
     assert found.server_hostname == "h"
     assert found.context.check_hostname
 
@@ -193,7 +193,7 @@ def test_a_source_has_the_type_of_its_schema_and_one_subtask_unless_set():
     stream.print()
     wide = env.add_source(source).set_parallelism(3)
     wide.print()
-    nodes = [node for node in env.stream_graph().nodes.values() if node.is_source]
+    nodes = [node for node in env.plumbing.stream_graph().nodes.values() if node.is_source]
     assert sorted(node.parallelism for node in nodes) == [1, 3]
 
 

@@ -139,7 +139,9 @@ def test_a_machine_without_an_address_in_the_network_says_so():
 
 def test_a_data_plane_listens_at_one_port_and_is_dialled_at_the_other():
     with free_ports(1) as (port,):
-        plane = DataPlane(ResourceId("tm-1"), Endpoint(HOST, str(port), "nat", 4000), CREDENTIALS)
+        plane = DataPlane(
+            ResourceId("tm-1"), Endpoint(HOST, str(port), "nat", 4000), CREDENTIALS
+        ).start()
         try:
             assert plane.port == 4000
             socket.create_connection((HOST, port)).close()

@@ -100,7 +100,7 @@ NO_HOOKS = PartitionHooks()
 def planes(request):
     network = NetworkSettings(uses_local_sockets=request.param)
     made = [
-        DataPlane(ResourceId(f"tm-{i}"), Endpoint("127.0.0.1"), CREDENTIALS, network)
+        DataPlane(ResourceId(f"tm-{i}"), Endpoint("127.0.0.1"), CREDENTIALS, network).start()
         for i in (1, 2)
     ]
     yield made
@@ -209,7 +209,7 @@ def test_a_stranger_cannot_open_a_channel(planes):
     here, _ = planes
     stranger = DataPlane(
         ResourceId("tm-9"), Endpoint("127.0.0.1"), Credentials(b"x" * 32, "t", "c")
-    )
+    ).start()
     try:
         part = partition(0)
         here.registry.register(part)

@@ -21,7 +21,7 @@ CREDENTIALS = Credentials(b"k" * 32, "token", "cluster")
 
 def plane_of(name: str, *, is_local: bool = True) -> DataPlane:
     network = NetworkSettings(uses_local_sockets=is_local)
-    return DataPlane(ResourceId(name), Endpoint("127.0.0.1"), CREDENTIALS, network)
+    return DataPlane(ResourceId(name), Endpoint("127.0.0.1"), CREDENTIALS, network).start()
 
 
 def location_of(plane: DataPlane) -> TaskManagerLocation:

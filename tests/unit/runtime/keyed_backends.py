@@ -14,7 +14,8 @@ from penstock.runtime.state.heap import HeapKeyedStateBackend
 from penstock.runtime.state.rocks.backend import RocksKeyedStateBackend, RocksSettings
 from penstock.runtime.state.rocks.database import slot_memory
 from penstock.runtime.state.snapshot import OperatorSnapshot
-from penstock.runtime.state.snapshot_format import read_operator, write_operator
+from penstock.runtime.state.snapshot_reader import read_operator
+from penstock.runtime.state.snapshot_writer import write_operator
 
 KINDS = ("heap", "rocks")
 MEMORY = 8 << 20

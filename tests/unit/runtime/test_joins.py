@@ -11,13 +11,13 @@ from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import MAX_WATERMARK, NO_TIMESTAMP
 from penstock.runtime.keys import KeySelection
 from penstock.runtime.operators import (
-    CoGroupFunction,
+    CoGroupWindowFunction,
     Interval,
     IntervalJoinOperator,
-    JoinFunction,
+    JoinWindowFunction,
     ListContents,
     TaggedUnion,
-    WindowJoinOperator,
+    window_join_operator,
 )
 from penstock.runtime.operators.windowed.join import (
     GridWindowJoinOperator,
@@ -45,7 +45,7 @@ def sizes(left, right):
     return [(len(left), len(right))]
 
 
-def window_join(function, engine=WindowJoinOperator, **given):
+def window_join(function, engine=window_join_operator, **given):
     given = {**NO_TRIGGER, "contents": ListContents(), **given}
     function = UserFunction(function.apply, function)
     return OperatorHarness(engine(side_keys=SIDE_KEYS, function=function, **given))
@@ -58,15 +58,15 @@ def both_marks(op, watermark):
 
 def test_the_fast_engine_is_chosen_where_it_can_and_survives_pickling():
     given = {**NO_TRIGGER, "side_keys": SIDE_KEYS}
-    grid = WindowJoinOperator(contents=ListContents(), **given)
+    grid = window_join_operator(contents=ListContents(), **given)
     assert type(pickle.loads(pickle.dumps(grid))) is GridWindowJoinOperator
     evicting = ListContents(evicting=CountEvictor(1))
-    assert type(WindowJoinOperator(contents=evicting, **given)) is RecordWindowJoinOperator
+    assert type(window_join_operator(contents=evicting, **given)) is RecordWindowJoinOperator
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_window_join_gives_the_cross_product_of_each_key_and_window(engine):
-    op = window_join(JoinFunction(UserFunction(join)), engine)
+    op = window_join(JoinWindowFunction(UserFunction(join)), engine)
     op.feed([("a", 1), ("a", 2), ("b", 3), ("a", 4)], [0, 9, 5, 10], 0)
     op.feed([(7, "a"), (8, "a"), (9, "c")], [3, 12, 5], 1)
     op.watermark(9, 0)
@@ -79,7 +79,7 @@ def test_a_window_join_gives_the_cross_product_of_each_key_and_window(engine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_co_group_also_sees_groups_of_one_side(engine):
-    op = window_join(CoGroupFunction(UserFunction(sizes)), engine)
+    op = window_join(CoGroupWindowFunction(UserFunction(sizes)), engine)
     op.feed([("a", 1), ("b", 1)], [0, 1], 0)
     op.feed([(1, "a"), (2, "a"), (3, "c")], [2, 3, 4], 1)
     both_marks(op, 9)
@@ -88,12 +88,12 @@ def test_co_group_also_sees_groups_of_one_side(engine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_late_records_of_a_window_join_are_counted_or_go_to_their_tag(engine):
-    op = window_join(CoGroupFunction(UserFunction(sizes)), engine, late_tag="late")
+    op = window_join(CoGroupWindowFunction(UserFunction(sizes)), engine, late_tag="late")
     both_marks(op, 9)
     op.feed([("a", 1)], [5], 0)
     op.feed([(1, "a")], [6], 1)
     assert op.side("late") == [TaggedUnion(0, ("a", 1)), TaggedUnion(1, (1, "a"))]
-    counted = window_join(CoGroupFunction(UserFunction(sizes)), engine)
+    counted = window_join(CoGroupWindowFunction(UserFunction(sizes)), engine)
     both_marks(counted, 9)
     counted.feed([("a", 1)], [5], 0)
     assert counted.late.get_count() == 1
@@ -101,7 +101,7 @@ def test_late_records_of_a_window_join_are_counted_or_go_to_their_tag(engine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_allowed_lateness_joins_again_with_each_late_record(engine):
-    function = JoinFunction(UserFunction(join))
+    function = JoinWindowFunction(UserFunction(join))
     op = window_join(function, engine, allowed_lateness_ms=5)
     op.feed([("a", 1)], [0], 0)
     both_marks(op, 9)
@@ -111,20 +111,20 @@ def test_allowed_lateness_joins_again_with_each_late_record(engine):
 
 def test_triggers_evictors_and_merging_windows_work_on_tagged_records():
     fired = window_join(
-        CoGroupFunction(UserFunction(sizes)), trigger=PurgingTrigger(CountTrigger(2))
+        CoGroupWindowFunction(UserFunction(sizes)), trigger=PurgingTrigger(CountTrigger(2))
     )
     fired.feed([("a", 1)], [0], 0)
     fired.feed([(1, "a")], [0], 1)
     assert fired.values == [(1, 1)]
     last = window_join(
-        CoGroupFunction(UserFunction(sizes)), contents=ListContents(evicting=CountEvictor(1))
+        CoGroupWindowFunction(UserFunction(sizes)), contents=ListContents(evicting=CountEvictor(1))
     )
     last.feed([("a", 1)], [0], 0)
     last.feed([(1, "a")], [0], 1)
     both_marks(last, 9)
     assert last.values == [(0, 1)]
     session = window_join(
-        CoGroupFunction(UserFunction(sizes)), assigner=EventTimeSessionWindows.with_gap(5)
+        CoGroupWindowFunction(UserFunction(sizes)), assigner=EventTimeSessionWindows.with_gap(5)
     )
     session.feed([("a", 1), ("a", 1)], [0, 8], 0)
     session.feed([(1, "a")], [4], 1)
@@ -134,9 +134,9 @@ def test_triggers_evictors_and_merging_windows_work_on_tagged_records():
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_window_join_goes_on_from_its_snapshot(engine):
-    op = window_join(JoinFunction(UserFunction(join)), engine)
+    op = window_join(JoinWindowFunction(UserFunction(join)), engine)
     op.feed([("a", 1)], [0], 0)
-    function = JoinFunction(UserFunction(join))
+    function = JoinWindowFunction(UserFunction(join))
     again = engine(
         side_keys=SIDE_KEYS,
         function=UserFunction(function.apply, function),

@@ -19,7 +19,8 @@ from penstock.runtime.operators.keyed import restore_backend
 from penstock.runtime.records.frozen import plain_dumps
 from penstock.runtime.state.contract import ValueStateDescriptor
 from penstock.runtime.state.snapshot import OperatorSnapshot, RestoredDatabase, Sharing
-from penstock.runtime.state.snapshot_format import Beside, read_operator, write_operator
+from penstock.runtime.state.snapshot_reader import Beside, read_operator
+from penstock.runtime.state.snapshot_writer import write_operator
 from penstock.runtime.windowing import TumblingEventTimeWindows
 from tests.property.test_restore import window
 from tests.unit.runtime.harness import OperatorHarness

@@ -16,7 +16,8 @@ from penstock.runtime.records.frozen import plain_dumps
 from penstock.runtime.state.contract import ListStateDescriptor, ValueStateDescriptor
 from penstock.runtime.state.rocks.database import Database, slot_memory
 from penstock.runtime.state.snapshot import OperatorSnapshot, Sharing
-from penstock.runtime.state.snapshot_format import Beside, read_operator, write_operator
+from penstock.runtime.state.snapshot_reader import Beside, read_operator
+from penstock.runtime.state.snapshot_writer import write_operator
 from tests.unit.runtime.keyed_backends import GROUPS, MEMORY, Backends
 
 ALL = (0, GROUPS - 1)

@@ -15,7 +15,7 @@ from penstock.runtime.operators import (
     AggregateContents,
     ListContents,
     ReduceContents,
-    WindowOperator,
+    window_operator,
 )
 from penstock.runtime.operators.windowed.grid import GridWindowOperator
 from penstock.runtime.operators.windowed.records import RecordWindowOperator
@@ -78,7 +78,7 @@ class Describe:
         context.window_state().get_state(ValueStateDescriptor("fires", Types.INT())).clear()
 
 
-def windowed(assigner, contents=SUM, engine=WindowOperator, **given):
+def windowed(assigner, contents=SUM, engine=window_operator, **given):
     return OperatorHarness(engine(keys=KEY, assigner=assigner, contents=contents, **given))
 
 
@@ -90,7 +90,9 @@ def test_the_fast_engine_is_chosen_for_event_time_grids_only():
     assert kind(SlidingEventTimeWindows.of(10, 5)) is GridWindowOperator
     assert kind(TumblingEventTimeWindows.of(10), trigger=CountTrigger(2)) is RecordWindowOperator
     assert kind(EventTimeSessionWindows.with_gap(5)) is RecordWindowOperator
-    made = WindowOperator(keys=KeySelection(str), assigner=GlobalWindows(), contents=ListContents())
+    made = window_operator(
+        keys=KeySelection(str), assigner=GlobalWindows(), contents=ListContents()
+    )
     assert type(pickle.loads(pickle.dumps(made))) is RecordWindowOperator
 
 

@@ -124,7 +124,11 @@ class HybridEnumerator(SplitEnumerator):
     def open(self) -> None:
         """The enumerator of the current source, from a checkpoint's state if there is one."""
         self.close()
-        source, state, context = self.sources[self.index], self._state, _InnerContext(self)
+        source, state, context = (
+            self.sources[self.index],
+            self._state,
+            _InnerEnumeratorContext(self),
+        )
         self._state = None
         if state is None:
             self.inner = source.create_enumerator(context)
@@ -186,7 +190,7 @@ class BatchEnumerator(HybridEnumerator):
             self._ended[subtask] = self._host
 
 
-class _InnerContext:
+class _InnerEnumeratorContext:
     """`EnumeratorContext` of one source's enumerator, as long as it is the current one."""
 
     def __init__(self, hybrid: HybridEnumerator) -> None:

@@ -139,7 +139,7 @@ class HybridReader(SourceReader):
     def _open(self, index: int) -> None:
         self.close()
         self._index = index
-        inner = self._inner = self._sources[index].create_reader(_InnerContext(self.context))
+        inner = self._inner = self._sources[index].create_reader(_InnerReaderContext(self.context))
         self.context.send_source_event((OPENED, index))
         self._give_waiting(inner)
         inner.start()
@@ -160,7 +160,7 @@ class HybridReader(SourceReader):
             self.context.send_source_event((FINISHED, self._index))
 
 
-class _InnerContext:
+class _InnerReaderContext:
     """`ReaderContext` of one source's reader."""
 
     def __init__(self, outer: ReaderContext) -> None:

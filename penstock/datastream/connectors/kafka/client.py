@@ -96,7 +96,7 @@ def text_of(error: BaseException) -> str:
     return f"{inner.str()} ({inner.name()})" if hasattr(inner, "name") else str(error)
 
 
-class Cluster:
+class KafkaCluster:
     """Topics, partitions and offsets of a cluster. One thread; requests wait at most `default.api.timeout.ms` (30 s)."""
 
     def __init__(self, properties: Mapping[str, str], where: str) -> None:

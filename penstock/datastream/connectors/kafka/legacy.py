@@ -13,7 +13,7 @@ from typing import Any, Final
 from penstock.common.serialization import DeserializationSchema, SerializationSchema
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.connectors.base import DeliveryGuarantee
-from penstock.datastream.connectors.kafka.enumerator import Subscription
+from penstock.datastream.connectors.kafka.enumerator import KafkaSubscription
 from penstock.datastream.connectors.kafka.offsets import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
@@ -25,8 +25,8 @@ from penstock.datastream.connectors.kafka.properties import (
     GROUP_ID,
 )
 from penstock.datastream.connectors.kafka.serialization import KafkaRecordSerializationSchema
-from penstock.datastream.connectors.kafka.sink import KafkaSink, SinkSettings
-from penstock.datastream.connectors.kafka.source import KafkaSource, SourceSettings
+from penstock.datastream.connectors.kafka.sink import KafkaSink, KafkaSinkSettings
+from penstock.datastream.connectors.kafka.source import KafkaSource, KafkaSourceSettings
 from penstock.datastream.connectors.messaging.properties import checked_properties
 from penstock.model.errors import ConfigurationError
 
@@ -92,9 +92,9 @@ class FlinkKafkaConsumer(FlinkKafkaConsumerBase):
         found = checked_properties(properties, "FlinkKafkaConsumer")
         interval = found.get(_DISCOVERY, "-1")
         super().__init__(
-            SourceSettings(
+            KafkaSourceSettings(
                 {DISCOVERY_INTERVAL_MS: interval, **found},
-                Subscription(topics=names) if names else None,
+                KafkaSubscription(topics=names) if names else None,
                 _group_offsets(found),
                 schema=deserialization_schema,
                 name="FlinkKafkaConsumer",
@@ -148,7 +148,7 @@ class FlinkKafkaProducer(FlinkKafkaProducerBase):
             raise ConfigurationError(f"FlinkKafkaProducer: expected a Semantic, got {semantic!r}.")
         serializer = KafkaRecordSerializationSchema(topic, serialization_schema)
         super().__init__(
-            SinkSettings(
+            KafkaSinkSettings(
                 checked_properties(producer_config, "FlinkKafkaProducer"),
                 serializer,
                 DeliveryGuarantee[semantic.name],

@@ -39,7 +39,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class ReaderSettings:
+class KafkaReaderSettings:
     """`properties`: as set, with Flink's own. `has_stops`: some partitions end."""
 
     properties: Mapping[str, str]
@@ -49,13 +49,15 @@ class ReaderSettings:
 
     @property
     def commits_on_checkpoint(self) -> bool:
-        return GROUP_ID in self.properties and flag_of(self.properties, COMMIT_ON_CHECKPOINT, True)
+        return GROUP_ID in self.properties and flag_of(
+            self.properties, COMMIT_ON_CHECKPOINT, default=True
+        )
 
 
 class KafkaReader(CommittingReader):
     """Positions are those behind what `poll_next` gave; they are committed to the group when their checkpoint is complete."""
 
-    def __init__(self, context: ReaderContext, settings: ReaderSettings) -> None:
+    def __init__(self, context: ReaderContext, settings: KafkaReaderSettings) -> None:
         super().__init__(context, commits=settings.commits_on_checkpoint)
         self._settings = settings
 
@@ -79,7 +81,7 @@ class KafkaSplitReader(CommittingSplitReader):
     The consumer is for one thread alone: one that calls it while another waits in it never comes back.
     """
 
-    def __init__(self, settings: ReaderSettings, subtask: int) -> None:
+    def __init__(self, settings: KafkaReaderSettings, subtask: int) -> None:
         self._where = f"KafkaSource, subtask {subtask}"
         self._kafka = import_kafka(self._where)
         self._schema = settings.schema

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Final
 
 from penstock.datastream.connectors.base import (
     Accepts,
     Committer,
     DeliveryGuarantee,
-    Sink,
     SinkWriter,
     WriterContext,
 )
@@ -34,11 +33,17 @@ from penstock.datastream.connectors.kafka.serialization import (
 from penstock.datastream.connectors.kafka.staging import (
     MAX_BYTES,
     MAX_RECORD_BYTES,
-    CommitterSettings,
     KafkaCommitter,
+    KafkaCommitterSettings,
 )
+from penstock.datastream.connectors.messaging.builder import MessagingBuilder
 from penstock.datastream.connectors.messaging.properties import checked_property, int_of
 from penstock.datastream.connectors.messaging.staging import ProducedRecords, StagedRecords
+from penstock.datastream.connectors.messaging.writers import (
+    DirectMessageWriter,
+    StagingMessageWriter,
+)
+from penstock.datastream.connectors.staging_sink import StagingSink
 from penstock.model.errors import ConfigurationError
 from penstock.runtime.elements import Batch, RowBatch
 
@@ -46,7 +51,7 @@ MAX_PREFIX: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class SinkSettings:
+class KafkaSinkSettings:
     """What the builder collected. `only_shows_failures`: a record that cannot be delivered is printed, and no error.
 
     `flushes_on_checkpoint` False: at least once becomes maybe. `writes_timestamps`: those of the records.
@@ -66,12 +71,12 @@ class SinkSettings:
         return self.guarantee is DeliveryGuarantee.EXACTLY_ONCE
 
 
-class KafkaSink(Sink):
+class KafkaSink(StagingSink):
     """Made by `builder()`."""
 
     accepts = Accepts.ROWS
 
-    def __init__(self, settings: SinkSettings) -> None:
+    def __init__(self, settings: KafkaSinkSettings) -> None:
         """Raises: ConfigurationError: something is missing, or goes not together."""
         self._settings = _checked(settings)
 
@@ -90,23 +95,27 @@ class KafkaSink(Sink):
             more["transactional__id"] = settings.transactional_id_prefix
         make_client("Producer", settings.properties, f"{settings.name} on the driver", **more)
 
-    def create_writer(self, context: WriterContext) -> SinkWriter:
-        if self._settings.is_exactly_once:
-            return _StagingWriter(self._settings, context)
-        return _DirectWriter(self._settings, context)
+    @property
+    def is_exactly_once(self) -> bool:
+        return self._settings.is_exactly_once
 
-    def create_committer(self) -> Committer | None:
-        settings = self._settings
-        if not settings.is_exactly_once:
-            return None
-        return KafkaCommitter(CommitterSettings(settings.properties, settings.name))
+    def staging_writer(self, context: WriterContext) -> SinkWriter:
+        return _KafkaStagingWriter(self._settings, context)
+
+    def direct_writer(self, context: WriterContext) -> SinkWriter:
+        return _KafkaDirectWriter(self._settings, context)
+
+    def committer(self) -> Committer:
+        return KafkaCommitter(
+            KafkaCommitterSettings(self._settings.properties, self._settings.name)
+        )
 
 
-class KafkaSinkBuilder:
+class KafkaSinkBuilder(MessagingBuilder):
     """Servers and the serializer are needed, and for EXACTLY_ONCE a prefix of transactional ids."""
 
     def __init__(self) -> None:
-        self._settings = SinkSettings()
+        super().__init__(KafkaSinkSettings())
 
     def build(self) -> KafkaSink:
         """Raises: ConfigurationError."""
@@ -118,11 +127,9 @@ class KafkaSinkBuilder:
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
         """NONE by default, which sends as AT_LEAST_ONCE does."""
-        if not isinstance(delivery_guarantee, DeliveryGuarantee):
-            raise ConfigurationError(
-                f"set_delivery_guarantee: expected a DeliveryGuarantee, got {delivery_guarantee!r}."
-            )
-        return self._with(guarantee=delivery_guarantee)
+        return self._with_a(
+            DeliveryGuarantee, "set_delivery_guarantee", guarantee=delivery_guarantee
+        )
 
     def set_transactional_id_prefix(self, transactional_id_prefix: str) -> KafkaSinkBuilder:
         """Transactional ids, and the groups of the markers, begin with it: who restricts access allows it for both."""
@@ -143,85 +150,73 @@ class KafkaSinkBuilder:
         key, value = checked_property(key, value, "set_property")
         return self._with(properties={**self._settings.properties, key: value})
 
-    def _with(self, **changes: Any) -> KafkaSinkBuilder:
-        self._settings = replace(self._settings, **changes)
-        return self
 
-
-class _Writer:
+class _RecordMaker:
     """Makes Kafka's records of a stream's."""
 
-    def __init__(self, settings: SinkSettings) -> None:
+    def __init__(self, settings: KafkaSinkSettings) -> None:
         assert settings.serializer is not None, "checked when the sink was made"
         self._serializer = settings.serializer
         self._writes_timestamps = settings.writes_timestamps
 
-    def _records(self, batch: Batch) -> ProducedRecords:
+    def records(self, batch: Batch) -> ProducedRecords:
         assert isinstance(batch, RowBatch), "a KafkaSink accepts rows"
         stamps = batch.timestamps if self._writes_timestamps else None
         return self._serializer.records(batch.values, stamps)
 
 
-class _DirectWriter(_Writer):
+class _KafkaDirectWriter(DirectMessageWriter):
     """Sends as records come."""
 
-    def __init__(self, settings: SinkSettings, context: WriterContext) -> None:
-        super().__init__(settings)
+    def __init__(self, settings: KafkaSinkSettings, context: WriterContext) -> None:
         where = f"{settings.name}, subtask {context.subtask} of {context.parallelism}"
+        self._maker = _RecordMaker(settings)
         self._flushes = settings.flushes_on_checkpoint
         self._producer = RecordProducer(
             settings.properties, where, only_shows_failures=settings.only_shows_failures
         )
 
     def write(self, batch: Batch, watermark_ms: int) -> None:
-        self._producer.send(self._records(batch))
+        self._producer.send(self._maker.records(batch))
 
-    def prepare_commit(self) -> Sequence[object]:
-        """At the end of the job."""
+    def flush(self) -> None:
         self._producer.flush()
-        return ()
 
     def prepare_checkpoint(self, checkpoint_id: int) -> Sequence[object]:
-        if self._flushes:
-            self._producer.flush()
-        return ()
+        return super().prepare_checkpoint(checkpoint_id) if self._flushes else ()
 
     def close(self) -> None:
         """What is not delivered comes again, from the last checkpoint on."""
         self._producer.drop()
 
 
-class _StagingWriter(_Writer):
+class _KafkaStagingWriter(StagingMessageWriter):
     """Its name is unique, so that whoever commits its stagings, at any time, can tell which are written."""
 
-    def __init__(self, settings: SinkSettings, context: WriterContext) -> None:
-        super().__init__(settings)
-        self._name = f"{settings.transactional_id_prefix}-{context.subtask}-{uuid.uuid4().hex[:16]}"
+    def __init__(self, settings: KafkaSinkSettings, context: WriterContext) -> None:
         properties = client_properties(settings.properties, settings.name)
         max_bytes = int_of(properties, MAX_BYTES, MAX_RECORD_BYTES)
-        self._staged = StagedRecords(
-            max_bytes,
-            f"Kafka's client sends at most {max_bytes}: set the property {MAX_BYTES!r} higher, here and at the brokers, or make "
-            "smaller records",
+        super().__init__(
+            StagedRecords(
+                max_bytes,
+                f"Kafka's client sends at most {max_bytes}: set the property {MAX_BYTES!r} higher, here and at the brokers, or "
+                "make smaller records",
+            )
         )
-        self._number = 0
+        self._maker = _RecordMaker(settings)
+        self._name = f"{settings.transactional_id_prefix}-{context.subtask}-{uuid.uuid4().hex[:16]}"
 
-    def write(self, batch: Batch, watermark_ms: int) -> None:
-        self._staged.add(self._records(batch))
+    def records(self, batch: Batch) -> ProducedRecords:
+        return self._maker.records(batch)
 
-    def prepare_commit(self) -> Sequence[object]:
-        """At most one, so that its records are written together."""
-        pieces = self._staged.take()
-        if not pieces:
-            return ()
-        self._number += 1
-        return ((self._name, self._staged.first_topic, self._number, pieces),)
+    def committable(self, number: int, pieces: tuple[bytes, ...]) -> object:
+        return self._name, self._staged.first_topic, number, pieces
 
     def close(self) -> None:
         """Nothing outside knows of it."""
 
 
-def _checked(settings: SinkSettings) -> SinkSettings:
+def _checked(settings: KafkaSinkSettings) -> KafkaSinkSettings:
     """Raises: ConfigurationError."""
     name = settings.name
     if not settings.properties.get(BOOTSTRAP_SERVERS):

@@ -6,29 +6,18 @@ Source: pyflink.datastream.connectors.kafka, Flink's KafkaSource.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 from penstock.common.serialization import DeserializationSchema
-from penstock.common.typeinfo import TypeInformation
-from penstock.datastream.connectors.base import (
-    Boundedness,
-    EnumeratorContext,
-    ReaderContext,
-    Source,
-    SourceReader,
-    SplitEnumerator,
-)
-from penstock.datastream.connectors.kafka.client import Cluster
+from penstock.datastream.connectors.base import ReaderContext, SourceReader
+from penstock.datastream.connectors.kafka.client import KafkaCluster
 from penstock.datastream.connectors.kafka.enumerator import (
-    EnumeratorSettings,
     KafkaEnumerator,
-    Subscription,
+    KafkaSubscription,
 )
 from penstock.datastream.connectors.kafka.offsets import KafkaOffsetsInitializer
 from penstock.datastream.connectors.kafka.properties import (
@@ -38,26 +27,33 @@ from penstock.datastream.connectors.kafka.properties import (
     DISCOVERY_INTERVAL_MS,
     GROUP_ID,
 )
-from penstock.datastream.connectors.kafka.reader import KafkaReader, ReaderSettings
+from penstock.datastream.connectors.kafka.reader import KafkaReader, KafkaReaderSettings
 from penstock.datastream.connectors.kafka.splits import KafkaTopicPartition
+from penstock.datastream.connectors.messaging.builder import (
+    MessageSourceBuilder,
+    checked_topic_pattern,
+    checked_topics,
+)
+from penstock.datastream.connectors.messaging.enumerator import ReadingPlan
 from penstock.datastream.connectors.messaging.properties import (
     checked_properties,
     checked_property,
     flag_of,
     int_of,
 )
-from penstock.datastream.connectors.messaging.topics import topics_of_settings
+from penstock.datastream.connectors.messaging.source import MessageSource
 from penstock.model.errors import ConfigurationError
 
 DISCOVERY_INTERVAL_DEFAULT_MS: Final = 5 * 60 * 1000
+SETTERS: Final = "set_topics, set_topic_pattern and set_partitions"
 
 
 @dataclass(frozen=True, slots=True)
-class SourceSettings:
+class KafkaSourceSettings:
     """What the builder collected. `stopping` None: never."""
 
     properties: Mapping[str, str] = field(default_factory=dict)
-    subscription: Subscription | None = None
+    subscription: KafkaSubscription | None = None
     starting: KafkaOffsetsInitializer = field(default_factory=KafkaOffsetsInitializer.earliest)
     stopping: KafkaOffsetsInitializer | None = None
     is_bounded: bool = False
@@ -65,10 +61,14 @@ class SourceSettings:
     name: str = "KafkaSource"
 
 
-class KafkaSource(Source):
+class KafkaSource(MessageSource):
     """Made by `builder()`."""
 
-    def __init__(self, settings: SourceSettings) -> None:
+    enumerator = KafkaEnumerator
+    advertised = "advertised.listeners"
+    _settings: KafkaSourceSettings
+
+    def __init__(self, settings: KafkaSourceSettings) -> None:
         """Raises: ConfigurationError: something is missing, or goes not together."""
         self._settings = _checked(settings)
 
@@ -76,47 +76,26 @@ class KafkaSource(Source):
     def builder() -> KafkaSourceBuilder:
         return KafkaSourceBuilder()
 
-    @property
-    def boundedness(self) -> Boundedness:
-        if self._settings.is_bounded:
-            return Boundedness.BOUNDED
-        return Boundedness.CONTINUOUS_UNBOUNDED
-
-    @property
-    def produced_type(self) -> TypeInformation | None:
-        schema = self._settings.schema
-        return None if schema is None else schema.produced_type
-
-    def validate(self) -> None:
-        """Looks at the topics. Raises: ConfigurationError: the cluster does not answer, or they are not there."""
-        with closing(self._connect()) as cluster, topics_of_settings("advertised.listeners"):
-            self._enumerator_settings().subscription.find(cluster)
-
-    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
-        return KafkaEnumerator(context, self._enumerator_settings(), self._connect)
-
     def create_reader(self, context: ReaderContext) -> SourceReader:
         settings = self._settings
-        assert settings.schema is not None, "checked when it was made"
-        reader = ReaderSettings(
+        reader = KafkaReaderSettings(
             settings.properties,
-            settings.schema,
+            self._schema,
             settings.starting.auto_offset_reset,
             settings.stopping is not None,
         )
         return KafkaReader(context, reader)
 
-    def _connect(self) -> Cluster:
-        return Cluster(self._settings.properties, f"{self._settings.name} on the driver")
+    def _connect(self) -> KafkaCluster:
+        return KafkaCluster(self._settings.properties, f"{self._settings.name} on the driver")
 
-    def _enumerator_settings(self) -> EnumeratorSettings:
+    def _plan(self) -> ReadingPlan[KafkaOffsetsInitializer, KafkaOffsetsInitializer]:
         settings = self._settings
-        assert settings.subscription is not None, "checked when it was made"
         interval_ms = int_of(
             settings.properties, DISCOVERY_INTERVAL_MS, DISCOVERY_INTERVAL_DEFAULT_MS
         )
-        return EnumeratorSettings(
-            settings.subscription,
+        return ReadingPlan(
+            self._subscription,
             settings.starting,
             settings.stopping,
             settings.is_bounded,
@@ -124,11 +103,11 @@ class KafkaSource(Source):
         )
 
 
-class KafkaSourceBuilder:
+class KafkaSourceBuilder(MessageSourceBuilder):
     """Servers, what to read, and the deserializer are needed; without starting offsets reading begins at the first record."""
 
     def __init__(self) -> None:
-        self._settings = SourceSettings()
+        super().__init__(KafkaSourceSettings())
 
     def build(self) -> KafkaSource:
         """Raises: ConfigurationError."""
@@ -143,19 +122,13 @@ class KafkaSourceBuilder:
         return self.set_property(GROUP_ID, group_id)
 
     def set_topics(self, *topics: str) -> KafkaSourceBuilder:
-        if not topics or not all(isinstance(one, str) and one for one in topics):
-            raise ConfigurationError(f"set_topics: expected names of topics, got {topics!r}.")
-        return self._subscribe("set_topics", Subscription(topics=tuple(dict.fromkeys(topics))))
+        names = tuple(dict.fromkeys(checked_topics(topics)))
+        return self._subscribe("set_topics", KafkaSubscription(topics=names), SETTERS)
 
     def set_topic_pattern(self, topic_pattern: str) -> KafkaSourceBuilder:
         """A regular expression for whole names. Topics that come later are found by partition.discovery.interval.ms."""
-        try:
-            re.compile(topic_pattern)
-        except (re.error, TypeError) as error:
-            raise ConfigurationError(
-                f"set_topic_pattern: {topic_pattern!r} is no regular expression: {error}."
-            ) from error
-        return self._subscribe("set_topic_pattern", Subscription(pattern=topic_pattern))
+        wanted = KafkaSubscription(pattern=checked_topic_pattern(topic_pattern))
+        return self._subscribe("set_topic_pattern", wanted, SETTERS)
 
     def set_partitions(self, partitions: AbstractSet[KafkaTopicPartition]) -> KafkaSourceBuilder:
         found = frozenset(partitions)
@@ -163,7 +136,7 @@ class KafkaSourceBuilder:
             raise ConfigurationError(
                 f"set_partitions: expected a set of KafkaTopicPartition, got {partitions!r}."
             )
-        return self._subscribe("set_partitions", Subscription(partitions=found))
+        return self._subscribe("set_partitions", KafkaSubscription(partitions=found), SETTERS)
 
     def set_starting_offsets(
         self, starting_offsets_initializer: KafkaOffsetsInitializer
@@ -204,20 +177,8 @@ class KafkaSourceBuilder:
         found = checked_properties(props, "set_properties")
         return self._with(properties={**self._settings.properties, **found})
 
-    def _subscribe(self, setter: str, subscription: Subscription) -> KafkaSourceBuilder:
-        if self._settings.subscription is not None:
-            raise ConfigurationError(
-                f"{setter}: what to read is set already: {self._settings.subscription}. Call one of set_topics, "
-                "set_topic_pattern and set_partitions, once."
-            )
-        return self._with(subscription=subscription)
 
-    def _with(self, **changes: Any) -> KafkaSourceBuilder:
-        self._settings = replace(self._settings, **changes)
-        return self
-
-
-def _checked(settings: SourceSettings) -> SourceSettings:
+def _checked(settings: KafkaSourceSettings) -> KafkaSourceSettings:
     """Raises: ConfigurationError: as Flink's builder finds it before it builds."""
     name, properties = settings.name, settings.properties
     if not properties.get(BOOTSTRAP_SERVERS):
@@ -225,9 +186,7 @@ def _checked(settings: SourceSettings) -> SourceSettings:
             f"{name}: the property {BOOTSTRAP_SERVERS!r} is required: call set_bootstrap_servers('host:9092')."
         )
     if settings.subscription is None:
-        raise ConfigurationError(
-            f"{name}: nothing to read. Call one of set_topics, set_topic_pattern and set_partitions."
-        )
+        raise ConfigurationError(f"{name}: nothing to read. Call one of {SETTERS}.")
     if not isinstance(settings.schema, DeserializationSchema):
         raise ConfigurationError(
             f"{name}: a deserializer is required, got {settings.schema!r}: call "
@@ -239,15 +198,17 @@ def _checked(settings: SourceSettings) -> SourceSettings:
     return settings
 
 
-def _check_group(settings: SourceSettings, needs_group: Callable[[str], None]) -> None:
+def _check_group(settings: KafkaSourceSettings, needs_group: Callable[[str], None]) -> None:
     properties = settings.properties
     if settings.starting.needs_group:
         needs_group("committed offsets as starting offsets")
     if settings.stopping is not None and settings.stopping.needs_group:
         needs_group("committed offsets as stopping offsets")
-    if COMMIT_ON_CHECKPOINT in properties and flag_of(properties, COMMIT_ON_CHECKPOINT, True):
+    if COMMIT_ON_CHECKPOINT in properties and flag_of(
+        properties, COMMIT_ON_CHECKPOINT, default=True
+    ):
         needs_group(f"{COMMIT_ON_CHECKPOINT}=true")
-    if flag_of(properties, "enable.auto.commit", False):
+    if flag_of(properties, "enable.auto.commit", default=False):
         needs_group("enable.auto.commit=true")
 
 

@@ -33,7 +33,7 @@ _FOR_BOTH: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Staging:
+class KafkaStaging:
     """What one writer wrote for one checkpoint. `writer`: unique; `number`: counts its stagings from 1, without gaps.
 
     `marker_topic`: the first topic that the writer wrote to; the marker is an offset of its partition 0. `pieces`: packed records.
@@ -75,7 +75,7 @@ class Marker:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitterSettings:
+class KafkaCommitterSettings:
     """`name`: of the sink, for errors."""
 
     properties: Mapping[str, str]
@@ -85,7 +85,7 @@ class CommitterSettings:
 class TransactionLog:
     """Writes stagings of one writer, each once. From its making on nobody else can, until another one is made."""
 
-    def __init__(self, writer: str, topic: str, settings: CommitterSettings) -> None:
+    def __init__(self, writer: str, topic: str, settings: KafkaCommitterSettings) -> None:
         """Raises: ExternalError: the cluster does not answer."""
         self._where = f"{settings.name}'s committer for the transactional id {writer!r}"
         self._kafka = import_kafka(self._where)
@@ -111,7 +111,7 @@ class TransactionLog:
             (found,) = self._consumer.committed([place], timeout=self._timeout_s)
         return Marker.of(found.offset, found.metadata)
 
-    def write(self, staging: Staging) -> None:
+    def write(self, staging: KafkaStaging) -> None:
         """Nothing if it is written. After an error this log is of no use: it is not known what has become of it.
 
         Raises: ExternalError.
@@ -146,24 +146,24 @@ def _is_for_both(key: str) -> bool:
 class KafkaCommitter(StagingCommitter):
     """One log for each writer."""
 
-    def __init__(self, settings: CommitterSettings) -> None:
+    def __init__(self, settings: KafkaCommitterSettings) -> None:
         super().__init__()
         self._settings = settings
 
-    def staging_of(self, committable: object) -> Staging:
+    def staging_of(self, committable: object) -> KafkaStaging:
         return _staging(committable)
 
-    def log_key(self, staging: Staging) -> str:
+    def log_key(self, staging: KafkaStaging) -> str:
         return staging.writer
 
-    def open_log(self, staging: Staging) -> TransactionLog:
+    def open_log(self, staging: KafkaStaging) -> TransactionLog:
         return TransactionLog(staging.writer, staging.marker_topic, self._settings)
 
 
-def _staging(committable: object) -> Staging:
+def _staging(committable: object) -> KafkaStaging:
     if isinstance(committable, tuple | list) and len(committable) == 4:
         writer, topic, number, pieces = committable
-        return Staging(str(writer), str(topic), int(number), tuple(pieces))
+        return KafkaStaging(str(writer), str(topic), int(number), tuple(pieces))
     raise TypeError(
         f"a KafkaSink commits (writer, topic, number, pieces), got {type(committable).__name__}"
     )

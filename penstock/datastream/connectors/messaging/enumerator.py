@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from penstock.datastream.connectors.base import EnumeratorContext, SplitEnumerator
 from penstock.model.errors import ExternalError
@@ -21,36 +22,54 @@ class Closeable(Protocol):
     def close(self) -> None: ...
 
 
-Cluster = TypeVar("Cluster", bound=Closeable)
+ClusterT = TypeVar("ClusterT", bound=Closeable)
+StartT = TypeVar("StartT")
+StopT = TypeVar("StopT")
 
 
-class PartitionEnumerator(SplitEnumerator, Generic[Cluster]):
+class Subscription(Protocol):
+    """What is read."""
+
+    def find(self, cluster: Any) -> Sequence[Any]:
+        """Partitions that are there now, in order: hashable, plain data. Raises: UnknownTopic; ExternalError."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingPlan(Generic[StartT, StopT]):
+    """`discovery_interval_ms` below 1: partitions are looked for once. `stop` None: partitions have no end."""
+
+    subscription: Subscription
+    start: StartT
+    stop: StopT | None
+    is_bounded: bool
+    discovery_interval_ms: int
+
+
+class PartitionEnumerator(SplitEnumerator, Generic[ClusterT]):
     """Each partition belongs to one subtask, which gets it as soon as it has registered."""
 
     def __init__(
         self,
         context: EnumeratorContext,
-        connect: Callable[[], Cluster],
-        *,
-        is_bounded: bool,
-        discovery_interval_ms: int,
+        plan: ReadingPlan[Any, Any],
+        connect: Callable[[], ClusterT],
     ) -> None:
-        """`connect`: called once, on the coordinator's thread. `discovery_interval_ms` below 1: partitions are looked for once."""
+        """`connect`: called once, on the coordinator's thread."""
         self._context = context
+        self._plan = plan
         self._connect = connect
-        self._cluster: Cluster | None = None
-        self._is_bounded = is_bounded
-        self._discovery_interval_ms = discovery_interval_ms
+        self._cluster: ClusterT | None = None
         self._known: set[Any] = set()
         self._waiting: list[Any] = []
         self._has_begun = False
 
-    @abstractmethod
-    def find(self, cluster: Cluster) -> Sequence[Any]:
-        """Partitions that are there now, in order: hashable, plain data. Raises: ExternalError."""
+    source_name: ClassVar[str]
+
+    def __str__(self) -> str:
+        return f"{self.source_name} of {self._plan.subscription}"
 
     @abstractmethod
-    def splits_of(self, partitions: Sequence[Any], cluster: Cluster) -> Sequence[Any]:
+    def splits_of(self, partitions: Sequence[Any], cluster: ClusterT) -> Sequence[Any]:
         """Of partitions that were not there before; `has_begun` tells whether they are those of the first round.
 
         Raises: ExternalError.
@@ -67,7 +86,7 @@ class PartitionEnumerator(SplitEnumerator, Generic[Cluster]):
 
     def start(self) -> None:
         self._cluster = self._connect()
-        interval_ms = self._discovery_interval_ms
+        interval_ms = self._plan.discovery_interval_ms
         if interval_ms > 0:
             self._context.call_periodically(interval_ms, self._look_again)
         if interval_ms > 0 or not self._has_begun:
@@ -75,7 +94,7 @@ class PartitionEnumerator(SplitEnumerator, Generic[Cluster]):
 
     def handle_split_request(self, subtask: int, host: str) -> None:
         self._assign()
-        if self._is_bounded and self._discovery_interval_ms < 1:
+        if self._plan.is_bounded and self._plan.discovery_interval_ms < 1:
             self._context.signal_no_more_splits(subtask)
 
     def add_splits_back(self, splits: Sequence[Any], subtask: int) -> None:
@@ -106,7 +125,8 @@ class PartitionEnumerator(SplitEnumerator, Generic[Cluster]):
 
     def _discover(self) -> None:
         assert self._cluster is not None, "partitions are looked for before the start"
-        new = [one for one in self.find(self._cluster) if one not in self._known]
+        found = self._plan.subscription.find(self._cluster)
+        new = [one for one in found if one not in self._known]
         self._waiting.extend(self.splits_of(new, self._cluster))
         self._known.update(new)
         self._has_begun = True

@@ -28,7 +28,7 @@ def checked_property(key: object, value: object, setter: str) -> tuple[str, str]
     return key, str(value)
 
 
-def flag_of(properties: Mapping[str, str], key: str, default: bool) -> bool:
+def flag_of(properties: Mapping[str, str], key: str, *, default: bool) -> bool:
     """Raises: ConfigurationError."""
     text = properties.get(key)
     if text is None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Self
 
 from penstock.common.config_options import ConfigOption
+from penstock.datastream.connectors.messaging.builder import MessagingBuilder
 from penstock.datastream.connectors.pulsar.authentication import checked_parameters, method_of
 from penstock.datastream.connectors.pulsar.options import (
     ADMIN_URL,
@@ -17,14 +17,10 @@ from penstock.datastream.connectors.pulsar.options import (
     with_option,
     with_options,
 )
-from penstock.model.errors import ConfigurationError
 
 
-class PulsarBuilder:
+class PulsarBuilder(MessagingBuilder):
     """`settings`: a frozen dataclass that has `options`."""
-
-    def __init__(self, settings: Any) -> None:
-        self._settings = settings
 
     def set_admin_url(self, admin_url: str) -> Self:
         """Taken for the programs that set it; nothing here needs it."""
@@ -52,25 +48,6 @@ class PulsarBuilder:
 
     def _set_all(self, config: dict[str, Any], setter: str) -> Self:
         return self._with(options=with_options(self._settings.options, config, setter))
-
-    def _with(self, **changes: Any) -> Self:
-        self._settings = replace(self._settings, **changes)
-        return self
-
-    def _with_a(self, kind: type, setter: str, **change: Any) -> Self:
-        """Raises: ConfigurationError: the value is of another kind."""
-        (value,) = change.values()
-        if not isinstance(value, kind):
-            raise ConfigurationError(f"{setter}: expected a {kind.__name__}, got {value!r}.")
-        return self._with(**change)
-
-
-def names_of(topics: str | list[str]) -> tuple[str, ...]:
-    """Of set_topics: one name, or several. Raises: ConfigurationError."""
-    found = (topics,) if isinstance(topics, str) else tuple(topics)
-    if not found or not all(isinstance(one, str) and one for one in found):
-        raise ConfigurationError(f"set_topics: expected names of topics, got {topics!r}.")
-    return found
 
 
 def with_authentication(options: Options, plugin: str, parameters: object) -> dict[str, str]:

@@ -139,7 +139,7 @@ def place_of(message_id: Any) -> Place:
     return message_id.ledger_id(), message_id.entry_id(), message_id.batch_index()
 
 
-class Cluster:
+class PulsarCluster:
     """Topics, partitions and places of a cluster, for the driver. One thread; a request waits at most
     `pulsar.client.operationTimeoutMs` (30 s).
     """
@@ -166,7 +166,7 @@ class Cluster:
         at_end = start.kind is StartKind.LATEST
         keeps_place = stop is None and (at_end or start.kind is StartKind.EARLIEST)
         consumer = self._consumer(partition, at_end=at_end)
-        if keeps_place and not flag_of(self._options, RESET_SUBSCRIPTION, False):
+        if keeps_place and not flag_of(self._options, RESET_SUBSCRIPTION, default=False):
             consumer.close()
             return PulsarSplit(partition, Start(StartKind.SUBSCRIPTION))
         what = f"{self._where}: cannot find the places to read {partition} from and to"

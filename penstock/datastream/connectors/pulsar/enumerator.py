@@ -7,12 +7,11 @@ nothing is left out by `latest`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.datastream.connectors.base import EnumeratorContext
-from penstock.datastream.connectors.messaging.enumerator import PartitionEnumerator
+from penstock.datastream.connectors.messaging.enumerator import PartitionEnumerator, ReadingPlan
 from penstock.datastream.connectors.messaging.splits import owner_of
 from penstock.datastream.connectors.messaging.topics import partitions_seen
 from penstock.datastream.connectors.pulsar.splits import (
@@ -26,7 +25,7 @@ from penstock.datastream.connectors.pulsar.splits import (
 DEFAULT_NAMESPACE = "public/default"
 
 
-class Topics(Protocol):
+class PulsarTopics(Protocol):
     """The cluster as the enumerator asks it; `client.Cluster`."""
 
     def topics(self, namespace: str) -> list[str]: ...
@@ -36,13 +35,13 @@ class Topics(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class PulsarSubscription:
     """What to read: topics by name, or those of a namespace whose name, with the namespace, matches `pattern` wholly."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
 
-    def find(self, cluster: Topics) -> list[TopicPartition]:
+    def find(self, cluster: PulsarTopics) -> list[TopicPartition]:
         """What is there now, in order, each once. Raises: UnknownTopic; ExternalError: the cluster does not answer."""
         if self.pattern is None:
             found = [one for name in self.topics for one in cluster.partitions(name)]
@@ -72,47 +71,19 @@ def _is_internal(name: str) -> bool:
     return name.rpartition("/")[2].startswith("__")
 
 
-@dataclass(frozen=True, slots=True)
-class EnumeratorSettings:
-    """`discovery_interval_ms` below 1: partitions are looked for once. `stop` None: partitions have no end."""
-
-    subscription: Subscription
-    start: Start
-    stop: Stop | None
-    is_bounded: bool
-    discovery_interval_ms: int
-
-
-class PulsarEnumerator(PartitionEnumerator[Topics]):
+class PulsarEnumerator(PartitionEnumerator[PulsarTopics]):
     """Partitions of the first round begin where the source begins, later ones there by time alone, else at their first message."""
 
-    def __init__(
-        self,
-        context: EnumeratorContext,
-        settings: EnumeratorSettings,
-        connect: Callable[[], Topics],
-    ) -> None:
-        super().__init__(
-            context,
-            connect,
-            is_bounded=settings.is_bounded,
-            discovery_interval_ms=settings.discovery_interval_ms,
-        )
-        self._settings = settings
-
-    def __str__(self) -> str:
-        return f"PulsarSource of {self._settings.subscription}"
-
-    def find(self, cluster: Topics) -> Sequence[TopicPartition]:
-        return self._settings.subscription.find(cluster)
+    source_name = "PulsarSource"
+    _plan: ReadingPlan[Start, Stop]
 
     def splits_of(
-        self, partitions: Sequence[TopicPartition], cluster: Topics
+        self, partitions: Sequence[TopicPartition], cluster: PulsarTopics
     ) -> Sequence[PulsarSplit]:
-        start = self._settings.start
+        start = self._plan.start
         if self.has_begun and start.kind is not StartKind.PUBLISH_TIME:
             start = Start(StartKind.EARLIEST)
-        return [cluster.begin(one, start, self._settings.stop) for one in partitions]
+        return [cluster.begin(one, start, self._plan.stop) for one in partitions]
 
     def owner(self, split: PulsarSplit, parallelism: int) -> int:
         return owner_of(split.partition.topic, max(0, split.partition.number), parallelism)

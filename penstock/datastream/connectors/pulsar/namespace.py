@@ -86,8 +86,10 @@ def _asked(
 
 def _tls(options: Options) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=options.get("pulsar.client.tlsTrustCertsFilePath"))
-    context.check_hostname = flag_of(options, "pulsar.client.tlsHostnameVerificationEnable", False)
-    if flag_of(options, "pulsar.client.tlsAllowInsecureConnection", False):
+    context.check_hostname = flag_of(
+        options, "pulsar.client.tlsHostnameVerificationEnable", default=False
+    )
+    if flag_of(options, "pulsar.client.tlsAllowInsecureConnection", default=False):
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context

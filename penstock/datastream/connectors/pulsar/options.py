@@ -61,7 +61,7 @@ def _at_least_1(options: Options, key: str) -> int:
 
 
 def _flag(options: Options, key: str) -> bool:
-    return flag_of(options, key, False)
+    return flag_of(options, key, default=False)
 
 
 def _text(options: Options, key: str) -> str:

@@ -65,7 +65,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class ReaderSettings:
+class PulsarReaderSettings:
     """What a reader needs of its source."""
 
     options: Options
@@ -74,7 +74,7 @@ class ReaderSettings:
 
     @property
     def acknowledges_by_itself(self) -> bool:
-        return flag_of(self.options, AUTO_ACKNOWLEDGE, False)
+        return flag_of(self.options, AUTO_ACKNOWLEDGE, default=False)
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ class _Open:
 class PulsarReader(CommittingReader):
     """Message ids are acknowledged, cumulatively, when the checkpoint that covers them is complete."""
 
-    def __init__(self, context: ReaderContext, settings: ReaderSettings) -> None:
+    def __init__(self, context: ReaderContext, settings: PulsarReaderSettings) -> None:
         super().__init__(context, commits=not settings.acknowledges_by_itself)
         self._settings = settings
 
@@ -117,7 +117,7 @@ class PulsarReader(CommittingReader):
 class PulsarSplitReader(CommittingSplitReader):
     """Consumers are opened by `fetch`, which waits for a former one of the same subscription to go."""
 
-    def __init__(self, settings: ReaderSettings, subtask: int) -> None:
+    def __init__(self, settings: PulsarReaderSettings, subtask: int) -> None:
         self._where = f"PulsarSource, subtask {subtask}"
         self._pulsar = import_pulsar(self._where)
         self._settings = settings

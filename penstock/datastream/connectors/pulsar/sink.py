@@ -17,15 +17,19 @@ from penstock.datastream.connectors.base import (
     Accepts,
     Committer,
     DeliveryGuarantee,
-    Sink,
     SinkWriter,
     WriterContext,
 )
+from penstock.datastream.connectors.messaging.builder import checked_kind, checked_topics
 from penstock.datastream.connectors.messaging.properties import flag_of, int_of
 from penstock.datastream.connectors.messaging.staging import ProducedRecords, StagedRecords
 from penstock.datastream.connectors.messaging.topics import topics_of_settings
+from penstock.datastream.connectors.messaging.writers import (
+    DirectMessageWriter,
+    StagingMessageWriter,
+)
 from penstock.datastream.connectors.pulsar.authentication import parameters_of
-from penstock.datastream.connectors.pulsar.builders import PulsarBuilder, names_of
+from penstock.datastream.connectors.pulsar.builders import PulsarBuilder
 from penstock.datastream.connectors.pulsar.client import (
     close_client,
     import_pulsar,
@@ -53,9 +57,10 @@ from penstock.datastream.connectors.pulsar.producing import (
 from penstock.datastream.connectors.pulsar.routing import MessageDelayer, Router, TopicRoutingMode
 from penstock.datastream.connectors.pulsar.staging import (
     MAX_RECORD_BYTES,
-    CommitterSettings,
     PulsarCommitter,
+    PulsarCommitterSettings,
 )
+from penstock.datastream.connectors.staging_sink import StagingSink
 from penstock.model.errors import ConfigurationError
 from penstock.runtime.elements import Batch, RowBatch
 
@@ -63,7 +68,7 @@ NAME = "PulsarSink"
 
 
 @dataclass(frozen=True, slots=True)
-class SinkSettings:
+class PulsarSinkSettings:
     """What the builder collected."""
 
     options: Mapping[str, str] = field(default_factory=dict)
@@ -82,12 +87,12 @@ class SinkSettings:
         return f"{prefix}-{subtask}-{uuid.uuid4().hex[:16]}"
 
 
-class PulsarSink(Sink):
+class PulsarSink(StagingSink):
     """Made by `builder()`."""
 
     accepts = Accepts.ROWS
 
-    def __init__(self, settings: SinkSettings) -> None:
+    def __init__(self, settings: PulsarSinkSettings) -> None:
         """Raises: ConfigurationError: something is missing, or goes not together."""
         self._settings = _checked(settings)
 
@@ -107,23 +112,26 @@ class PulsarSink(Sink):
         finally:
             close_client(client, pulsar)
 
-    def create_writer(self, context: WriterContext) -> SinkWriter:
-        if self._settings.is_exactly_once:
-            return _StagingWriter(self._settings, context)
-        return _DirectWriter(self._settings, context)
+    @property
+    def is_exactly_once(self) -> bool:
+        return self._settings.is_exactly_once
 
-    def create_committer(self) -> Committer | None:
+    def staging_writer(self, context: WriterContext) -> SinkWriter:
+        return _PulsarStagingWriter(self._settings, context)
+
+    def direct_writer(self, context: WriterContext) -> SinkWriter:
+        return _PulsarDirectWriter(self._settings, context)
+
+    def committer(self) -> Committer:
         settings = self._settings
-        if not settings.is_exactly_once:
-            return None
-        return PulsarCommitter(CommitterSettings(settings.options, settings.delayer.delay_ms))
+        return PulsarCommitter(PulsarCommitterSettings(settings.options, settings.delayer.delay_ms))
 
 
 class PulsarSinkBuilder(PulsarBuilder):
     """Service URL, topics and the serializer are needed."""
 
     def __init__(self) -> None:
-        super().__init__(SinkSettings())
+        super().__init__(PulsarSinkSettings())
 
     def build(self) -> PulsarSink:
         """Raises: ConfigurationError."""
@@ -139,22 +147,16 @@ class PulsarSinkBuilder(PulsarBuilder):
             raise ConfigurationError(
                 f"set_topics: topics are set already: {', '.join(self._settings.topics)}. Call it once."
             )
-        return self._with(topics=names_of(topics))
+        return self._with(topics=checked_topics(topics))
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> PulsarSinkBuilder:
         """NONE by default, which sends as AT_LEAST_ONCE does."""
-        if not isinstance(delivery_guarantee, DeliveryGuarantee):
-            raise ConfigurationError(
-                f"set_delivery_guarantee: expected a DeliveryGuarantee, got {delivery_guarantee!r}."
-            )
-        return self.set_config(GUARANTEE, delivery_guarantee)
+        guarantee = checked_kind("set_delivery_guarantee", delivery_guarantee, DeliveryGuarantee)
+        return self.set_config(GUARANTEE, guarantee)
 
     def set_topic_routing_mode(self, topic_routing_mode: TopicRoutingMode) -> PulsarSinkBuilder:
         """ROUND_ROBIN by default. Raises: NotImplementedError: CUSTOM."""
-        if not isinstance(topic_routing_mode, TopicRoutingMode):
-            raise ConfigurationError(
-                f"set_topic_routing_mode: expected a TopicRoutingMode, got {topic_routing_mode!r}."
-            )
+        checked_kind("set_topic_routing_mode", topic_routing_mode, TopicRoutingMode)
         if topic_routing_mode is TopicRoutingMode.CUSTOM:
             raise NotImplementedError(
                 "pyflink.datastream.connectors.pulsar.TopicRoutingMode.CUSTOM has no counterpart in Penstock: it takes a class of "
@@ -182,17 +184,17 @@ class PulsarSinkBuilder(PulsarBuilder):
         return self._with_a(MessageDelayer, "delay_sending_message", delayer=message_delayer)
 
 
-class _Writer:
-    """Makes messages of a stream's records."""
+class _MessageMaker:
+    """Makes messages of a stream's records. `where`: in errors."""
 
-    def __init__(self, settings: SinkSettings, context: WriterContext) -> None:
+    def __init__(self, settings: PulsarSinkSettings, context: WriterContext) -> None:
         assert settings.schema is not None, "checked when the sink was made"
         self._serialize = settings.schema.serialize
-        self._where = f"{NAME}, subtask {context.subtask} of {context.parallelism}"
+        self.where = f"{NAME}, subtask {context.subtask} of {context.parallelism}"
         switch = int_of(settings.options, BATCHING_MESSAGES, BATCHING_MESSAGES_DEFAULT)
         self._router = Router(settings.mode, switch)
 
-    def _records(self, batch: Batch, partitions: Sequence[str]) -> ProducedRecords:
+    def records(self, batch: Batch, partitions: Sequence[str]) -> ProducedRecords:
         assert isinstance(batch, RowBatch), "a PulsarSink accepts rows"
         topics = self._router.route(len(batch), partitions)
         return ProducedRecords(
@@ -200,71 +202,62 @@ class _Writer:
         )
 
 
-class _DirectWriter(_Writer):
+class _PulsarDirectWriter(DirectMessageWriter):
     """Sends as records come."""
 
-    def __init__(self, settings: SinkSettings, context: WriterContext) -> None:
-        super().__init__(settings, context)
+    def __init__(self, settings: PulsarSinkSettings, context: WriterContext) -> None:
+        self._maker = _MessageMaker(settings, context)
         self._name = settings.new_producer_name(context.subtask)
-        options = settings.options
-        self._producers = RecordProducers(options, self._where, settings.delayer.delay_ms)
-        self._partitions = Partitions(self._producers.client, settings.topics, options, self._where)
+        options, where = settings.options, self._maker.where
+        self._producers = RecordProducers(options, where, settings.delayer.delay_ms)
+        self._partitions = Partitions(self._producers.client, settings.topics, options, where)
         self._opened: set[str] = set()
 
     def write(self, batch: Batch, watermark_ms: int) -> None:
-        records = self._records(batch, self._partitions.now())
+        records = self._maker.records(batch, self._partitions.now())
         for topic in dict.fromkeys(records.topics):
             if topic not in self._opened:
                 self._producers.open(topic, producer_name=self._name)
                 self._opened.add(topic)
         self._producers.send(records)
 
-    def prepare_commit(self) -> Sequence[object]:
-        """At the end of the job."""
+    def flush(self) -> None:
         self._producers.flush()
-        return ()
-
-    def prepare_checkpoint(self, checkpoint_id: int) -> Sequence[object]:
-        self._producers.flush()
-        return ()
 
     def close(self) -> None:
         """What is not delivered comes again, from the last checkpoint on."""
         self._producers.close()
 
 
-class _StagingWriter(_Writer):
+class _PulsarStagingWriter(StagingMessageWriter):
     """Names of producers are its own, one for each staging, so that the broker can tell which are written."""
 
-    def __init__(self, settings: SinkSettings, context: WriterContext) -> None:
-        super().__init__(settings, context)
-        self._name = settings.new_producer_name(context.subtask)
-        self._client = make_client(settings.options, self._where)
-        self._partitions = Partitions(self._client, settings.topics, settings.options, self._where)
-        self._staged = StagedRecords(
-            MAX_RECORD_BYTES,
-            f"a Pulsar broker takes at most {MAX_RECORD_BYTES}: make smaller records, or take AT_LEAST_ONCE with "
-            f"{CHUNKING!r}: 'true' and {BATCHING!r}: 'false'",
+    def __init__(self, settings: PulsarSinkSettings, context: WriterContext) -> None:
+        super().__init__(
+            StagedRecords(
+                MAX_RECORD_BYTES,
+                f"a Pulsar broker takes at most {MAX_RECORD_BYTES}: make smaller records, or take AT_LEAST_ONCE with "
+                f"{CHUNKING!r}: 'true' and {BATCHING!r}: 'false'",
+            )
         )
-        self._number = 0
+        self._maker = _MessageMaker(settings, context)
+        self._name = settings.new_producer_name(context.subtask)
+        where = self._maker.where
+        self._client = make_client(settings.options, where)
+        self._partitions = Partitions(self._client, settings.topics, settings.options, where)
 
-    def write(self, batch: Batch, watermark_ms: int) -> None:
-        self._staged.add(self._records(batch, self._partitions.now()))
+    def records(self, batch: Batch) -> ProducedRecords:
+        return self._maker.records(batch, self._partitions.now())
 
-    def prepare_commit(self) -> Sequence[object]:
-        """At most one."""
-        pieces = self._staged.take()
-        if not pieces:
-            return ()
-        self._number += 1
-        return ((f"{self._name}-{self._number}", pieces),)
+    def committable(self, number: int, pieces: tuple[bytes, ...]) -> object:
+        return f"{self._name}-{number}", pieces
 
     def close(self) -> None:
         """Nothing outside knows of what is staged."""
-        close_client(self._client, import_pulsar(self._where))
+        close_client(self._client, import_pulsar(self._maker.where))
 
 
-def _checked(settings: SinkSettings) -> SinkSettings:
+def _checked(settings: PulsarSinkSettings) -> PulsarSinkSettings:
     """Raises: ConfigurationError."""
     options = settings.options
     if not options.get(SERVICE_URL):
@@ -283,8 +276,8 @@ def _checked(settings: SinkSettings) -> SinkSettings:
         raise ConfigurationError(
             f"{NAME}: the option {GUARANTEE!r} is one of {', '.join(DeliveryGuarantee.__members__)}, got {guarantee!r}."
         )
-    if flag_of(options, CHUNKING, False) and (
-        settings.is_exactly_once or flag_of(options, BATCHING, True)
+    if flag_of(options, CHUNKING, default=False) and (
+        settings.is_exactly_once or flag_of(options, BATCHING, default=True)
     ):
         raise ConfigurationError(
             f"{NAME}: {CHUNKING!r} needs {BATCHING!r}: 'false', and goes not with EXACTLY_ONCE, whose messages are sent in batches."

@@ -6,32 +6,27 @@ Source: pyflink.datastream.connectors.pulsar, Flink's PulsarSource.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from penstock.common.serialization import DeserializationSchema
-from penstock.common.typeinfo import TypeInformation
-from penstock.datastream.connectors.base import (
-    Boundedness,
-    EnumeratorContext,
-    ReaderContext,
-    Source,
-    SourceReader,
-    SplitEnumerator,
+from penstock.datastream.connectors.base import ReaderContext, SourceReader
+from penstock.datastream.connectors.messaging.builder import (
+    MessageSourceBuilder,
+    checked_topic_pattern,
+    checked_topics,
 )
+from penstock.datastream.connectors.messaging.enumerator import ReadingPlan
 from penstock.datastream.connectors.messaging.properties import flag_of, int_of
-from penstock.datastream.connectors.messaging.topics import topics_of_settings
+from penstock.datastream.connectors.messaging.source import MessageSource
 from penstock.datastream.connectors.pulsar.authentication import parameters_of
-from penstock.datastream.connectors.pulsar.builders import PulsarBuilder, names_of
-from penstock.datastream.connectors.pulsar.client import Cluster
+from penstock.datastream.connectors.pulsar.builders import PulsarBuilder
+from penstock.datastream.connectors.pulsar.client import PulsarCluster
 from penstock.datastream.connectors.pulsar.cursors import RangeGenerator, StartCursor, StopCursor
 from penstock.datastream.connectors.pulsar.enumerator import (
-    EnumeratorSettings,
     PulsarEnumerator,
-    Subscription,
+    PulsarSubscription,
 )
 from penstock.datastream.connectors.pulsar.options import (
     AUTO_ACKNOWLEDGE,
@@ -47,18 +42,20 @@ from penstock.datastream.connectors.pulsar.options import (
     WARNS,
     arguments_of,
 )
-from penstock.datastream.connectors.pulsar.reader import PulsarReader, ReaderSettings
+from penstock.datastream.connectors.pulsar.reader import PulsarReader, PulsarReaderSettings
+from penstock.datastream.connectors.pulsar.splits import Start, Stop
 from penstock.model.errors import ConfigurationError
 
-NAME = "PulsarSource"
+NAME: Final = "PulsarSource"
+SETTERS: Final = "set_topics and set_topic_pattern"
 
 
 @dataclass(frozen=True, slots=True)
-class SourceSettings:
+class PulsarSourceSettings:
     """What the builder collected."""
 
     options: Mapping[str, str] = field(default_factory=dict)
-    subscription: Subscription | None = None
+    subscription: PulsarSubscription | None = None
     start: StartCursor = field(default_factory=StartCursor.default_start_cursor)
     stop: StopCursor = field(default_factory=StopCursor.default_stop_cursor)
     is_bounded: bool = False
@@ -66,10 +63,14 @@ class SourceSettings:
     keys: RangeGenerator = field(default_factory=RangeGenerator.full)
 
 
-class PulsarSource(Source):
+class PulsarSource(MessageSource):
     """Made by `builder()`."""
 
-    def __init__(self, settings: SourceSettings) -> None:
+    enumerator = PulsarEnumerator
+    advertised = "advertisedAddress"
+    _settings: PulsarSourceSettings
+
+    def __init__(self, settings: PulsarSourceSettings) -> None:
         """Raises: ConfigurationError: something is missing, or goes not together."""
         self._settings = _checked(settings)
 
@@ -77,41 +78,20 @@ class PulsarSource(Source):
     def builder() -> PulsarSourceBuilder:
         return PulsarSourceBuilder()
 
-    @property
-    def boundedness(self) -> Boundedness:
-        if self._settings.is_bounded:
-            return Boundedness.BOUNDED
-        return Boundedness.CONTINUOUS_UNBOUNDED
-
-    @property
-    def produced_type(self) -> TypeInformation | None:
-        schema = self._settings.schema
-        return None if schema is None else schema.produced_type
-
-    def validate(self) -> None:
-        """Looks at the topics. Raises: ConfigurationError: the cluster does not answer, or they are not there."""
-        with closing(self._connect()) as cluster, topics_of_settings("advertisedAddress"):
-            self._enumerator_settings().subscription.find(cluster)
-
-    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
-        return PulsarEnumerator(context, self._enumerator_settings(), self._connect)
-
     def create_reader(self, context: ReaderContext) -> SourceReader:
         settings = self._settings
-        assert settings.schema is not None, "checked when it was made"
         return PulsarReader(
-            context, ReaderSettings(settings.options, settings.schema, settings.keys)
+            context, PulsarReaderSettings(settings.options, self._schema, settings.keys)
         )
 
-    def _connect(self) -> Cluster:
-        return Cluster(self._settings.options, f"{NAME} on the driver")
+    def _connect(self) -> PulsarCluster:
+        return PulsarCluster(self._settings.options, f"{NAME} on the driver")
 
-    def _enumerator_settings(self) -> EnumeratorSettings:
+    def _plan(self) -> ReadingPlan[Start, Stop]:
         settings = self._settings
-        assert settings.subscription is not None, "checked when it was made"
         interval_ms = int_of(settings.options, DISCOVERY_INTERVAL_MS, DISCOVERY_INTERVAL_DEFAULT_MS)
-        return EnumeratorSettings(
-            settings.subscription,
+        return ReadingPlan(
+            self._subscription,
             settings.start.start,
             settings.stop.stop,
             settings.is_bounded,
@@ -119,11 +99,11 @@ class PulsarSource(Source):
         )
 
 
-class PulsarSourceBuilder(PulsarBuilder):
+class PulsarSourceBuilder(PulsarBuilder, MessageSourceBuilder):
     """Service URL, subscription name, what to read, and the deserializer are needed; reading begins at the first message."""
 
     def __init__(self) -> None:
-        super().__init__(SourceSettings())
+        super().__init__(PulsarSourceSettings())
 
     def build(self) -> PulsarSource:
         """Raises: ConfigurationError."""
@@ -135,23 +115,19 @@ class PulsarSourceBuilder(PulsarBuilder):
 
     def set_topics(self, topics: str | list[str]) -> PulsarSourceBuilder:
         """With all their partitions, or single partitions (`topic-partition-0`)."""
-        return self._subscribe("set_topics", Subscription(topics=names_of(topics)))
+        wanted = PulsarSubscription(topics=checked_topics(topics))
+        return self._subscribe("set_topics", wanted, SETTERS)
 
     def set_topic_pattern(self, topic_pattern: str) -> PulsarSourceBuilder:
         """A regular expression for whole names, `persistent://tenant/namespace/...`; the namespace is taken as it is written.
         Topics that come later are found by pulsar.source.partitionDiscoveryIntervalMs.
         """
-        try:
-            re.compile(topic_pattern)
-        except (re.error, TypeError) as error:
-            raise ConfigurationError(
-                f"set_topic_pattern: {topic_pattern!r} is no regular expression: {error}."
-            ) from error
+        wanted = PulsarSubscription(pattern=checked_topic_pattern(topic_pattern))
         if topic_pattern.count("://") > 1:
             raise ConfigurationError(
                 f"set_topic_pattern: {topic_pattern!r} names two namespaces. Make a source for each, and union them."
             )
-        return self._subscribe("set_topic_pattern", Subscription(pattern=topic_pattern))
+        return self._subscribe("set_topic_pattern", wanted, SETTERS)
 
     def set_consumer_name(self, consumer_name: str) -> PulsarSourceBuilder:
         """For whoever looks at the topic's consumers."""
@@ -185,16 +161,8 @@ class PulsarSourceBuilder(PulsarBuilder):
     def set_config_with_dict(self, config: dict[str, Any]) -> PulsarSourceBuilder:
         return self._set_all(config, "set_config_with_dict")
 
-    def _subscribe(self, setter: str, subscription: Subscription) -> PulsarSourceBuilder:
-        if self._settings.subscription is not None:
-            raise ConfigurationError(
-                f"{setter}: what to read is set already: {self._settings.subscription}. Call one of set_topics and "
-                "set_topic_pattern, once."
-            )
-        return self._with(subscription=subscription)
 
-
-def _checked(settings: SourceSettings) -> SourceSettings:
+def _checked(settings: PulsarSourceSettings) -> PulsarSourceSettings:
     """Raises: ConfigurationError: as Flink's builder finds it before it builds."""
     options = settings.options
     for key, setter in (
@@ -204,9 +172,7 @@ def _checked(settings: SourceSettings) -> SourceSettings:
         if not options.get(key):
             raise ConfigurationError(f"{NAME}: the option {key!r} is required: call {setter}.")
     if settings.subscription is None:
-        raise ConfigurationError(
-            f"{NAME}: nothing to read. Call one of set_topics and set_topic_pattern."
-        )
+        raise ConfigurationError(f"{NAME}: nothing to read. Call one of {SETTERS}.")
     if settings.schema is None:
         raise ConfigurationError(
             f"{NAME}: a deserializer is required: call set_deserialization_schema(SimpleStringSchema()), or with another "
@@ -217,7 +183,7 @@ def _checked(settings: SourceSettings) -> SourceSettings:
             f"{NAME}: the option {VERIFY_START!r} is {WARNS} or {FAILS}, got {options[VERIFY_START]!r}."
         )
     int_of(options, DISCOVERY_INTERVAL_MS, DISCOVERY_INTERVAL_DEFAULT_MS)
-    flag_of(options, AUTO_ACKNOWLEDGE, False)
+    flag_of(options, AUTO_ACKNOWLEDGE, default=False)
     parameters_of(options, NAME)
     for table in (CLIENT, CONSUMER):
         arguments_of(options, table)

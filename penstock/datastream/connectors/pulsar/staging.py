@@ -45,7 +45,7 @@ _IN_CHUNKS: Final[Mapping[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Staging:
+class PulsarStaging:
     """What one writer wrote for one checkpoint. `producer`: a name that no other staging has. `pieces`: packed records."""
 
     producer: str
@@ -53,7 +53,7 @@ class Staging:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitterSettings:
+class PulsarCommitterSettings:
     """`delay_ms`: as `RecordProducers` has it."""
 
     options: Mapping[str, str]
@@ -75,7 +75,7 @@ class Chunk:
         return bool(self.values) and (is_large or len(self.values) >= CHUNK_MESSAGES)
 
 
-def chunks_of(staging: Staging) -> Iterator[Chunk]:
+def chunks_of(staging: PulsarStaging) -> Iterator[Chunk]:
     """The same ones each time; those of a partition in order."""
     open_chunks: dict[str, Chunk] = {}
     for piece in staging.pieces:
@@ -102,13 +102,13 @@ def chunks_of(staging: Staging) -> Iterator[Chunk]:
 class DeduplicatedLog:
     """Sends stagings; the broker drops what it has."""
 
-    def __init__(self, settings: CommitterSettings, where: str) -> None:
+    def __init__(self, settings: PulsarCommitterSettings, where: str) -> None:
         """Raises: ConfigurationError: the client is missing, or refuses the options."""
         self._where = where
         self._producers = RecordProducers(settings.options, where, settings.delay_ms)
         self._deduplicating: set[str] = set()
 
-    def write(self, staging: Staging) -> None:
+    def write(self, staging: PulsarStaging) -> None:
         """Raises: ExternalError; ConfigurationError: a broker does not deduplicate."""
         opened: set[str] = set()
         for chunk in chunks_of(staging):
@@ -150,20 +150,20 @@ def _records(chunk: Chunk) -> ProducedRecords:
 class PulsarCommitter(StagingCommitter):
     """One log for all."""
 
-    def __init__(self, settings: CommitterSettings) -> None:
+    def __init__(self, settings: PulsarCommitterSettings) -> None:
         super().__init__()
         self._settings = settings
 
-    def staging_of(self, committable: object) -> Staging:
+    def staging_of(self, committable: object) -> PulsarStaging:
         if isinstance(committable, tuple | list) and len(committable) == 2:
             producer, pieces = committable
-            return Staging(str(producer), tuple(pieces))
+            return PulsarStaging(str(producer), tuple(pieces))
         raise TypeError(
             f"a PulsarSink commits (producer, pieces), got {type(committable).__name__}"
         )
 
-    def log_key(self, staging: Staging) -> None:
+    def log_key(self, staging: PulsarStaging) -> None:
         return None
 
-    def open_log(self, staging: Staging) -> DeduplicatedLog:
+    def open_log(self, staging: PulsarStaging) -> DeduplicatedLog:
         return DeduplicatedLog(self._settings, "PulsarSink's committer")

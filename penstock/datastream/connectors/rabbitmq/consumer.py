@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from penstock.datastream.connectors.rabbitmq.channel_thread import ChannelThread
+from penstock.datastream.connectors.rabbitmq.client import PikaClient
 from penstock.datastream.connectors.rabbitmq.config import RMQConnectionConfig
 
 MAX_ROWS: Final = 4096
@@ -20,7 +21,7 @@ MAX_WAITING_BYTES: Final = 8 * MAX_BATCH_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class QueuePlace:
     """Up to which message: `tag` is of the broker, on the `connection`-th connection; 0: none. Others mean nothing there."""
 
     connection: int
@@ -42,6 +43,7 @@ class QueueConsumer(ChannelThread):
 
     def __init__(
         self,
+        client: PikaClient,
         config: RMQConnectionConfig,
         queue: str,
         where: str,
@@ -50,8 +52,13 @@ class QueueConsumer(ChannelThread):
         acknowledges: bool,
         uses_ids: bool,
     ) -> None:
-        """`wake`: called when there is something to take, or an error. Any thread."""
-        super().__init__(config, queue, where)
+        """`wake`: called when there is something to take, or an error. Any thread.
+
+        Messages that are not acknowledged come again on another connection, though the task has counted them. Who cannot tell them by
+        their ids goes back to its checkpoint instead, and connects no other time.
+        """
+        recovers = config.recovers and (uses_ids or not acknowledges)
+        super().__init__(client, config, queue, where, recovers=recovers)
         self._wake = wake
         self._acknowledges = acknowledges
         self._uses_ids = uses_ids
@@ -60,8 +67,8 @@ class QueueConsumer(ChannelThread):
         self._waiting = Taken(0, [], [], [])
         self._waiting_bytes = 0
         self._connections = 0
-        self._asked = Place(0)
-        self._done = Place(0)
+        self._asked = QueuePlace(0)
+        self._done = QueuePlace(0)
 
     # ------------------------------------------------------------------ the task's thread
 
@@ -92,7 +99,7 @@ class QueueConsumer(ChannelThread):
                 self._wake_up()
         return taken
 
-    def progress(self) -> Place:
+    def progress(self) -> QueuePlace:
         """Which connection it is, and what the broker has confirmed as acknowledged on it."""
         with self.changed:
             return self._done
@@ -101,20 +108,13 @@ class QueueConsumer(ChannelThread):
         """Whether nothing that came waits, as far as one can know."""
         with self.changed:
             is_paused = self._loop is None or self._loop.is_paused
-            return self._is_ready and not is_paused and not self._waiting.bodies
+            return self._life.is_ready and not is_paused and not self._waiting.bodies
 
-    def acknowledge(self, place: Place) -> None:
+    def acknowledge(self, place: QueuePlace) -> None:
         """All messages up to this one; `progress` tells when that is done. What a lost connection brought comes again."""
         self.run_soon(lambda: self._acknowledge(place))
 
     # ------------------------------------------------------------------ the connection's thread
-
-    @property
-    def _recovers(self) -> bool:
-        """Messages that are not acknowledged come again, though the task has counted them. Who cannot tell them by their ids goes
-        back to its checkpoint instead.
-        """
-        return super()._recovers and (self._uses_ids or not self._acknowledges)
 
     def _begin(self, channel: Any) -> None:
         channel.add_on_cancel_callback(self._on_cancelled)
@@ -149,28 +149,28 @@ class QueueConsumer(ChannelThread):
             self._waiting_bytes += self._come_bytes
             self._forget_come()
             if not self._has_room() and self._loop is not None and not self._is_closing:
-                self._loop.pause(True)
+                self._loop.pause()
                 self.changed.notify_all()
         if was_empty:
             self._wake()
 
     def _resume(self) -> None:
         if self._loop is not None:
-            self._loop.pause(False)
+            self._loop.resume()
 
     def _has_room(self, share: int = 1) -> bool:
         """Whether less waits than that share of what may."""
         is_short = len(self._waiting.bodies) < MAX_WAITING // share
         return is_short and self._waiting_bytes < MAX_WAITING_BYTES // share
 
-    def _acknowledge(self, place: Place) -> None:
+    def _acknowledge(self, place: QueuePlace) -> None:
         is_new = place.connection == self._connections and place.tag > self._asked.tag
-        if is_new and self._is_ready and self._channel.is_open:
+        if is_new and self._is_usable:
             self._asked = place
             self._channel.basic_ack(place.tag, multiple=True)
             self._channel.tx_commit(partial(self._on_committed, place))
 
-    def _on_committed(self, place: Place, frame: Any) -> None:
+    def _on_committed(self, place: QueuePlace, frame: Any) -> None:
         with self.changed:
             if place.connection == self._connections:
                 self._done = place
@@ -185,7 +185,7 @@ class QueueConsumer(ChannelThread):
         with self.changed:
             self._forget_come()
             self._connections += 1
-            self._asked = self._done = Place(self._connections)
+            self._asked = self._done = QueuePlace(self._connections)
             if self._acknowledges:
                 self._forget_waiting()
 

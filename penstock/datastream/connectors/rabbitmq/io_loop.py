@@ -23,17 +23,18 @@ class PausableLoop:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def pause(self, is_paused: bool) -> None:
-        if is_paused != self.is_paused:
-            self.is_paused = is_paused
-            for fd, events in self._wanted.items():
-                self._inner.update_handler(fd, self._allowed(events))
+    def pause(self) -> None:
+        """Leave unread what comes."""
+        self._switch(is_paused=True)
+
+    def resume(self) -> None:
+        self._switch(is_paused=False)
 
     def add_handler(self, fd: int, handler: Callable[[int, int], None], events: int) -> None:
         def handle(ready: int, found: int) -> None:
             if self.is_paused and not found & (self._inner.READ | self._inner.WRITE):
                 # It broke. Only who reads is told so, and until then it is said again and again.
-                self.pause(False)
+                self.resume()
             else:
                 handler(ready, found)
 
@@ -50,13 +51,19 @@ class PausableLoop:
 
     def cut(self) -> None:
         """End all connections at once: the client finds them broken, and cleans up."""
-        self.pause(False)
+        self.resume()
         for fd in list(self._wanted):
             with socket.socket(fileno=os.dup(fd)) as found:
                 try:
                     found.shutdown(socket.SHUT_RDWR)
                 except OSError:  # it is not connected, or broken already
                     continue
+
+    def _switch(self, *, is_paused: bool) -> None:
+        if is_paused != self.is_paused:
+            self.is_paused = is_paused
+            for fd, events in self._wanted.items():
+                self._inner.update_handler(fd, self._allowed(events))
 
     def _allowed(self, events: int) -> int:
         return events & ~self._inner.READ if self.is_paused else events

@@ -10,6 +10,7 @@ from itertools import takewhile
 from typing import Any, Final
 
 from penstock.datastream.connectors.rabbitmq.channel_thread import ChannelThread
+from penstock.datastream.connectors.rabbitmq.client import PikaClient
 from penstock.datastream.connectors.rabbitmq.config import RMQConnectionConfig
 
 MAX_OPEN: Final = 16_384
@@ -21,9 +22,11 @@ PERSISTENT: Final = 2
 class QueuePublisher(ChannelThread):
     """What was not confirmed on a connection that is lost is sent again on the next one."""
 
-    def __init__(self, config: RMQConnectionConfig, queue: str, where: str) -> None:
-        super().__init__(config, queue, where)
-        self._properties = self._pika.BasicProperties(delivery_mode=PERSISTENT)
+    def __init__(
+        self, client: PikaClient, config: RMQConnectionConfig, queue: str, where: str
+    ) -> None:
+        super().__init__(client, config, queue, where)
+        self._properties = client.pika.BasicProperties(delivery_mode=PERSISTENT)
         self._outbox: list[bytes] = []
         self._open = 0
         self._open_bytes = 0
@@ -66,7 +69,7 @@ class QueuePublisher(ChannelThread):
         self._publish()
 
     def _publish(self) -> None:
-        if not self._is_ready or not self._channel.is_open:
+        if not self._is_usable:
             return
         with self.changed:
             bodies, self._outbox = self._outbox, []
@@ -80,7 +83,7 @@ class QueuePublisher(ChannelThread):
 
     def _on_confirmed(self, frame: Any) -> None:
         method = frame.method
-        if self._refusal is not None:
+        if self._life.is_ending:
             return  # also what is returned is confirmed behind that
         if method.NAME == "Basic.Nack":
             self._refuse(

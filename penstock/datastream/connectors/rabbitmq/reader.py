@@ -18,8 +18,9 @@ from penstock.datastream.connectors.base import (
     SplitBatch,
 )
 from penstock.datastream.connectors.messaging.records import batch_of
+from penstock.datastream.connectors.rabbitmq.client import PikaClient
 from penstock.datastream.connectors.rabbitmq.config import HEARTBEAT_S, RMQConnectionConfig
-from penstock.datastream.connectors.rabbitmq.consumer import Place, QueueConsumer, Taken
+from penstock.datastream.connectors.rabbitmq.consumer import QueueConsumer, QueuePlace, Taken
 from penstock.runtime.elements import Batch
 from penstock.runtime.sources.contract import Polled
 
@@ -34,7 +35,7 @@ class ReadIds:
 
 
 @dataclass(frozen=True, slots=True)
-class ReaderSettings:
+class RMQReaderSettings:
     """What a RMQSource was made of."""
 
     config: RMQConnectionConfig
@@ -46,23 +47,25 @@ class ReaderSettings:
 class RMQReader(SourceReader):
     """Has no splits: all subtasks read one queue, and the broker shares it out."""
 
-    def __init__(self, context: ReaderContext, settings: ReaderSettings) -> None:
+    def __init__(self, context: ReaderContext, settings: RMQReaderSettings) -> None:
         self._context = context
         self._settings = settings
         self._acknowledges = context.takes_checkpoints()
         self._uses_ids = settings.uses_ids and self._acknowledges
+        where = f"RMQSource, subtask {context.subtask()}"
         self._consumer = QueueConsumer(
+            PikaClient.of(settings.config, where),
             settings.config,
             settings.queue,
-            f"RMQSource, subtask {context.subtask()}",
+            where,
             context.wake,
             acknowledges=self._acknowledges,
             uses_ids=self._uses_ids,
         )
-        self._read = Place(0)
+        self._read = QueuePlace(0)
         self._seen = SeenIds()
         # Up to where each checkpoint read, on this connection.
-        self._places: dict[int, Place] = {}
+        self._places: dict[int, QueuePlace] = {}
         heartbeat_s = settings.config.heartbeat_s or HEARTBEAT_S
         self._gone_after_ms = HEARTBEATS_UNTIL_GONE * heartbeat_s * 1000
         self._gone_at_ms = context.monotonic_ms() + self._gone_after_ms
@@ -87,7 +90,7 @@ class RMQReader(SourceReader):
                 if taken.connection != self._read.connection:
                     continue  # which is lost, too: they come again
             batch = self._batch(taken)
-            self._read = Place(self._read.connection, taken.tags[-1])
+            self._read = QueuePlace(self._read.connection, taken.tags[-1])
             if batch is not None:
                 return SplitBatch(batch)
         self._forget_what_is_gone()
@@ -138,7 +141,7 @@ class RMQReader(SourceReader):
         """With the connection: what is acknowledged is forgotten; when it is another one, nothing more of the last one will be."""
         done = self._consumer.progress()
         if done.connection != self._read.connection:
-            self._read = Place(done.connection)
+            self._read = QueuePlace(done.connection)
             self._places.clear()
             self._seen.carry_over(())
             self._gone_at_ms = self._context.monotonic_ms() + self._gone_after_ms

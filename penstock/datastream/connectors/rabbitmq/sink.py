@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 from penstock.common.serialization import SerializationSchema
 from penstock.datastream.connectors.base import Accepts, Sink, SinkWriter, WriterContext
-from penstock.datastream.connectors.rabbitmq.channel_thread import import_pika
 from penstock.datastream.connectors.rabbitmq.checks import (
     checked_config,
     checked_queue,
     checked_schema,
 )
+from penstock.datastream.connectors.rabbitmq.client import PikaClient, import_pika
 from penstock.datastream.connectors.rabbitmq.config import RMQConnectionConfig
 from penstock.datastream.connectors.rabbitmq.publisher import QueuePublisher
 from penstock.runtime.elements import Batch, RowBatch
@@ -43,7 +43,9 @@ class RMQSink(Sink):
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         where = f"RMQSink, subtask {context.subtask} of {context.parallelism}"
-        publisher = QueuePublisher(self._config, self._queue, where)
+        publisher = QueuePublisher(
+            PikaClient.of(self._config, where), self._config, self._queue, where
+        )
         publisher.start()
         return _QueueWriter(publisher, self._schema)
 

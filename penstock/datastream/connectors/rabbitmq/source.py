@@ -16,14 +16,14 @@ from penstock.datastream.connectors.base import (
     SourceReader,
     SplitEnumerator,
 )
-from penstock.datastream.connectors.rabbitmq.channel_thread import import_pika
 from penstock.datastream.connectors.rabbitmq.checks import (
     checked_config,
     checked_queue,
     checked_schema,
 )
+from penstock.datastream.connectors.rabbitmq.client import import_pika
 from penstock.datastream.connectors.rabbitmq.config import RMQConnectionConfig
-from penstock.datastream.connectors.rabbitmq.reader import ReaderSettings, RMQReader
+from penstock.datastream.connectors.rabbitmq.reader import RMQReader, RMQReaderSettings
 from penstock.model.errors import ConfigurationError
 
 
@@ -51,7 +51,7 @@ class RMQSource(Source):
             raise ConfigurationError(
                 f"RMQSource: use_correlation_id is True or False, got {use_correlation_id!r}."
             )
-        self._settings = ReaderSettings(
+        self._settings = RMQReaderSettings(
             checked_config("RMQSource", connection_config),
             checked_queue("RMQSource", queue_name),
             use_correlation_id,

@@ -70,7 +70,7 @@ class Origin:
     attempt: int
 
 
-class Database:
+class SqlDatabase:
     """One database as one process sees it. Connections are opened for what is at hand, none is kept."""
 
     def __init__(self, target: Target, where: str) -> None:

@@ -29,7 +29,7 @@ _KINDS: Final = tuple(RowKind)
 
 
 class _Pickler(pickle.Pickler):
-    """Refuses what `_Unpickler` would."""
+    """Refuses what `_SqlUnpickler` would."""
 
     def reducer_override(self, value: object) -> Any:
         if isinstance(value, ZoneInfo) and value.key is not None:
@@ -45,7 +45,7 @@ class _Pickler(pickle.Pickler):
         )
 
 
-class _Unpickler(pickle.Unpickler):
+class _SqlUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         try:
             return _CLASSES[module, name]
@@ -65,7 +65,7 @@ def dumps_rows(rows: Sequence[SqlRow]) -> bytes:
 
 def loads_rows(data: bytes) -> list[SqlRow]:
     """What `dumps_rows` was given. Raises: pickle.UnpicklingError for anything else."""
-    return [(_KINDS[kind], values) for kind, values in _Unpickler(io.BytesIO(data)).load()]
+    return [(_KINDS[kind], values) for kind, values in _SqlUnpickler(io.BytesIO(data)).load()]
 
 
 def row_maker(columns: Sequence[str]) -> Callable[[Any], SqlRow]:

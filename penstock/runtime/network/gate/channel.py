@@ -8,14 +8,31 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from penstock.model.errors import EngineBug, ExternalError, UserCodeError
+from penstock.runtime.elements import Batch, CheckpointBarrier
+from penstock.runtime.network.gate.ports import GateContext
+from penstock.runtime.network.network_memory import GateBuffers, LocalBufferPool
+from penstock.runtime.network.subpartition_view import Polled
 
-if TYPE_CHECKING:
-    from penstock.runtime.elements import Batch
-    from penstock.runtime.network.gate.single import SingleInputGate
-    from penstock.runtime.network.subpartition_view import Polled
+
+class ChannelOwner(Protocol):
+    """The gate as its channels see it. `on_...`: any thread."""
+
+    index: int
+    context: GateContext
+    buffers: GateBuffers
+
+    @property
+    def pool(self) -> LocalBufferPool: ...
+    @property
+    def buffer_bytes(self) -> int: ...
+    def on_channel_data(self, channel: InputChannel) -> None: ...
+    def on_channel_priority(self, channel: InputChannel, sequence: int | None) -> None: ...
+    def on_channel_announced(
+        self, channel: InputChannel, barrier: CheckpointBarrier, sequence: int
+    ) -> None: ...
 
 
 class InputChannel(ABC):
@@ -30,7 +47,7 @@ class InputChannel(ABC):
         "is_queued", "is_released", "last_priority",
     )  # fmt: skip
 
-    def __init__(self, gate: SingleInputGate, index: int) -> None:
+    def __init__(self, gate: ChannelOwner, index: int) -> None:
         self.gate = gate
         self.index = index
         self.is_queued = False
@@ -111,7 +128,7 @@ class UnknownInputChannel(InputChannel):
 
     __slots__ = ("task_events",)
 
-    def __init__(self, gate: SingleInputGate, index: int) -> None:
+    def __init__(self, gate: ChannelOwner, index: int) -> None:
         super().__init__(gate, index)
         self.task_events: list[Any] = []
 

@@ -8,19 +8,15 @@ so that the order of deployment costs no back-off.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from penstock.model.errors import ExternalError, PartitionNotFound
+from penstock.model.ids import ResultPartitionId
 from penstock.runtime.elements import ColumnBatch, RowBatch
 from penstock.runtime.network.gate.backoff import Backoff
-from penstock.runtime.network.gate.channel import InputChannel
-from penstock.runtime.network.subpartition_view import NextType
-
-if TYPE_CHECKING:
-    from penstock.model.ids import ResultPartitionId
-    from penstock.runtime.network.gate.ports import ChannelHost, ConsumerView
-    from penstock.runtime.network.gate.single import SingleInputGate
-    from penstock.runtime.network.subpartition_view import Polled
+from penstock.runtime.network.gate.channel import ChannelOwner, InputChannel
+from penstock.runtime.network.gate.ports import ChannelHost, ConsumerView
+from penstock.runtime.network.subpartition_view import NextType, Polled
 
 SAMPLE_EVERY: Final = 64
 BYTES_PER_ROW: Final = 64
@@ -37,7 +33,7 @@ class LocalInputChannel(InputChannel):
 
     def __init__(
         self,
-        gate: SingleInputGate,
+        gate: ChannelOwner,
         index: int,
         partition_id: ResultPartitionId,
         subpartition: int,

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from penstock.model.deployment import TaskManagerLocation
 from penstock.model.ids import ResourceId, ResultPartitionId
 from penstock.runtime.network.network_memory import LockFactory, NetworkMemory
 from penstock.runtime.network.network_settings import NetworkSettings
 from penstock.runtime.network.subpartition_view import SubpartitionView, ViewListener
-
-if TYPE_CHECKING:
-    from penstock.runtime.network.gate.remote_channel import RemoteInputChannel
 
 
 class InputClosed(BaseException):
@@ -58,6 +55,35 @@ class PartitionClient(Protocol):
         ...
 
 
+class RequestedChannel(Protocol):
+    """A remote channel as whoever connects it sees it. Methods may be called from any thread."""
+
+    partition_id: ResultPartitionId
+    subpartition: int
+    is_released: bool
+
+    @property
+    def first_credit(self) -> int:
+        """Frames that the producer may send at once."""
+        ...
+
+    @property
+    def frame_bytes(self) -> int:
+        """How large a frame should be at most."""
+        ...
+
+    def on_connected(self, client: PartitionClient) -> bool:
+        """Returns: whether it is wanted still."""
+        ...
+
+    def on_error(self, error: Exception) -> None: ...
+    def on_not_found(self) -> None: ...
+    def on_backlog(self, backlog: int) -> None: ...
+    def on_frame(
+        self, kind: int, sequence: int, payload: bytes | memoryview, backlog: int, /
+    ) -> None: ...
+
+
 class ChannelHost(Protocol):
     """The TaskManager as input channels see it."""
 
@@ -74,7 +100,7 @@ class ChannelHost(Protocol):
         """Call `found` when that partition comes to be here, should it ever."""
         ...
 
-    def request(self, channel: RemoteInputChannel, location: TaskManagerLocation) -> None:
+    def request(self, channel: RequestedChannel, location: TaskManagerLocation) -> None:
         """Ask for the channel's subpartition; connecting if need be, without waiting for that here.
 
         Ends in `channel.on_connected`, then frames; or in `channel.on_error`, `channel.on_not_found`.

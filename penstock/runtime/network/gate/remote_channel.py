@@ -12,26 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from penstock.model.deployment import TaskManagerLocation
 from penstock.model.errors import BufferReordering, EngineBug, PartitionNotFound, ResultDataLost
+from penstock.model.ids import ResultPartitionId
 from penstock.runtime.codecs.codec import ChannelDecoder
 from penstock.runtime.codecs.events import WITHOUT_CREDIT, FrameKind, decode_event
 from penstock.runtime.elements import Batch, CheckpointBarrier, ColumnBatch, RowBatch
 from penstock.runtime.network.gate.backoff import Backoff, ListenerBackoff
-from penstock.runtime.network.gate.channel import InputChannel
+from penstock.runtime.network.gate.channel import ChannelOwner, InputChannel
 from penstock.runtime.network.gate.credit import ReceiverCredit
+from penstock.runtime.network.gate.ports import PartitionClient
 from penstock.runtime.network.prioritized_deque import PrioritizedDeque
+from penstock.runtime.network.sequence import following, is_before
 from penstock.runtime.network.subpartition_view import NextType, Polled
-
-if TYPE_CHECKING:
-    from penstock.model.deployment import TaskManagerLocation
-    from penstock.model.ids import ResultPartitionId
-    from penstock.runtime.network.gate.ports import PartitionClient
-    from penstock.runtime.network.gate.single import SingleInputGate
-
-SEQUENCE_MASK = 0xFFFFFFFF
-_HALF = 1 << 31
 
 
 class ReceivedFrame(NamedTuple):
@@ -53,7 +48,7 @@ class RemoteInputChannel(InputChannel):
 
     def __init__(
         self,
-        gate: SingleInputGate,
+        gate: ChannelOwner,
         index: int,
         partition_id: ResultPartitionId,
         subpartition: int,
@@ -85,6 +80,11 @@ class RemoteInputChannel(InputChannel):
     def first_credit(self) -> int:
         """Sent with the request."""
         return self.credit.exclusive
+
+    @property
+    def frame_bytes(self) -> int:
+        """Sent with the request, too."""
+        return self.gate.buffer_bytes
 
     def request(self) -> None:
         if not self.is_released:
@@ -183,7 +183,7 @@ class RemoteInputChannel(InputChannel):
                 f"frame {sequence} of {self.partition_id} came where {self._expected} was due: a "
                 f"frame was lost, repeated or overtaken on the way from {self.location.resource_id}"
             )
-        self._expected = (sequence + 1) & SEQUENCE_MASK
+        self._expected = following(sequence)
 
     # ------------------------------------------------------------------ mailbox thread
 
@@ -209,7 +209,7 @@ class RemoteInputChannel(InputChannel):
     def overtaken(self, sequence: int) -> Sequence[Batch]:
         """Their buffers stay filled: their turn comes."""
         with self._lock:
-            frames = [one for one in self._frames if _is_before(one.sequence, sequence)]
+            frames = [one for one in self._frames if is_before(one.sequence, sequence)]
         decoder = self._decoder.ahead()
         found = (decoder.decode(one.kind, one.payload) for one in frames)
         return [one for one in found if isinstance(one, (RowBatch, ColumnBatch))]
@@ -297,8 +297,3 @@ class RemoteInputChannel(InputChannel):
     def _tell(self, credit: int) -> None:
         if credit and self._client is not None:
             self._client.add_credit(credit)
-
-
-def _is_before(sequence: int, other: int) -> bool:
-    """Of numbers of one channel that are near each other, across the wrap at 2^32."""
-    return sequence != other and (other - sequence) & SEQUENCE_MASK < _HALF

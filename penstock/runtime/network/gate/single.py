@@ -23,11 +23,11 @@ from penstock.runtime.network.gate.channel import InputChannel, UnknownInputChan
 from penstock.runtime.network.gate.local_channel import LocalInputChannel
 from penstock.runtime.network.gate.ports import GateContext, GateListener, InputClosed
 from penstock.runtime.network.gate.ready_queue import ReadyQueue
-from penstock.runtime.network.gate.remote_channel import SEQUENCE_MASK, RemoteInputChannel
+from penstock.runtime.network.gate.remote_channel import RemoteInputChannel
 from penstock.runtime.network.network_memory import LocalBufferPool, PoolLimits, gate_buffers
+from penstock.runtime.network.sequence import is_not_after
 from penstock.runtime.network.subpartition_view import NextType, Polled
 
-_HALF = 1 << 31
 Announced: TypeAlias = tuple[int, CheckpointBarrier, int]
 """Channel of the gate, barrier, its number there."""
 
@@ -187,7 +187,8 @@ class SingleInputGate:
 
     def on_channel_priority(self, channel: InputChannel, sequence: int | None) -> None:
         """The element with this number has priority; ignored when that one was polled already. None: surely not polled."""
-        if sequence is None or not _is_outdated(sequence, channel.last_priority):
+        last = channel.last_priority
+        if sequence is None or last is None or not is_not_after(sequence, last):
             self._ready.offer_priority(channel)
 
     def on_channel_announced(
@@ -334,8 +335,3 @@ class SingleInputGate:
     def buffers_in_use(self) -> int:
         """Data buffers on their way to the reader, those that senders have announced too."""
         return sum(channel.buffers_in_use for channel in self.made)
-
-
-def _is_outdated(sequence: int, last: int | None) -> bool:
-    """Whether the element with the number `last` came at or after this one, across the wrap at 2^32."""
-    return last is not None and (last - sequence) & SEQUENCE_MASK < _HALF

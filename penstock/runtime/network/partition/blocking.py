@@ -28,6 +28,7 @@ from penstock.runtime.network.partition.compression import BufferCompressor
 from penstock.runtime.network.partition.record_framing import RecordDeserializer, RecordSerializer
 from penstock.runtime.network.partition.row_size import RowSize
 from penstock.runtime.network.partition.subpartition import REFUSED, Lock, SubpartitionOwner
+from penstock.runtime.network.sequence import following
 from penstock.runtime.network.subpartition_view import NextType, Polled, ViewListener
 
 MAX_ROWS_PER_FRAME: Final = 8192
@@ -291,7 +292,7 @@ class BoundedBlockingView:
         if self._decoder is not None:
             element = self._decoder.decode(frame.kind, frame.payload)
         polled = Polled(element, self._backlog, self._next_type(), self._sequence)
-        self._sequence = (self._sequence + 1) & 0xFFFFFFFF
+        self._sequence = following(self._sequence)
         return polled
 
     def is_available(self, *, has_credit: bool) -> bool:

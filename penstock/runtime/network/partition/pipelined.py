@@ -30,6 +30,7 @@ from penstock.runtime.network.partition.subpartition import (
     OutputState,
     SubpartitionOwner,
 )
+from penstock.runtime.network.sequence import following
 from penstock.runtime.network.subpartition_view import NextType, Polled, ViewListener
 
 MAX_QUEUED: Final = 4
@@ -277,7 +278,7 @@ class PipelinedSubpartition:
                 self._full.discard(self.index)
             if taken is not None:
                 polled = Polled(taken, queue.backlog, queue.next_type, self._sequence)
-                self._sequence = (self._sequence + 1) & 0xFFFFFFFF
+                self._sequence = following(self._sequence)
                 if taken is self._timeoutable:
                     through, self._timeoutable = taken, None
         self._recycle(emptied)

@@ -6,7 +6,7 @@ Source: Flink WindowOperator; `record_window` does all assigners, `grid_window` 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from penstock.model.errors import UserError
 from penstock.runtime.context import RuntimeContext, UserFunction
@@ -28,11 +28,9 @@ from penstock.runtime.state.contract import KeyedStateBackend
 from penstock.runtime.state.snapshot import OperatorSnapshot, StateInfo
 from penstock.runtime.windowing.assigners import (
     MergingWindowAssigner,
-    SlidingEventTimeWindows,
-    TumblingEventTimeWindows,
     WindowAssigner,
 )
-from penstock.runtime.windowing.triggers import EventTimeTrigger, Trigger
+from penstock.runtime.windowing.triggers import Trigger
 
 GRID: Final = "__window_tables__"
 SESSIONS: Final = "__merging_windows__"
@@ -48,37 +46,12 @@ def no_function(_value: Any) -> None:
 
 
 class WindowOperator(KeyedOperator):
-    """Windows of a keyed stream. Calling this class makes the right one of its two subclasses.
+    """Windows of a keyed stream. `window_operator` chooses which of the two subclasses is made.
 
     `function`: its call is `(key, window, elements)` (apply) or `(key, context, elements)` (process);
     None: the contents themselves are the results. `late_tag`: id of the side output for late records.
     `side_tags`: ids of the tags that are read.
     """
-
-    def __new__(cls, **kwargs: Any) -> Self:
-        """The fast class for event-time grids with their default trigger, else the general one."""
-        if cls is not WindowOperator:
-            return super().__new__(cls)
-        engine: Any = cls.engine_for(**kwargs)
-        made: Self = super().__new__(engine)
-        return made
-
-    @staticmethod
-    def engine_for(
-        *,
-        assigner: WindowAssigner,
-        contents: WindowContents,
-        trigger: Trigger | None = None,
-        **_others: Any,
-    ) -> type[WindowOperator]:
-        """Which of the two engines can do this."""
-        from penstock.runtime.operators.windowed.grid import GridWindowOperator
-        from penstock.runtime.operators.windowed.records import RecordWindowOperator
-
-        is_grid = type(assigner) in {TumblingEventTimeWindows, SlidingEventTimeWindows}
-        is_default = trigger is None or type(trigger) is EventTimeTrigger
-        is_fast = is_grid and is_default and contents.evictor is None
-        return GridWindowOperator if is_fast else RecordWindowOperator
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from penstock.runtime.context import UserFunction
 from penstock.runtime.elements import Batch, RowBatch
@@ -44,7 +44,7 @@ class TaggedUnion(NamedTuple):
         return self.value if self.side == 1 else None
 
 
-class CoGroupFunction:
+class CoGroupWindowFunction:
     """Window function `apply(key, window, elements)` of tagged records.
 
     `function`: its call is `(values of the first stream, values of the second) -> iterable or None`.
@@ -67,7 +67,7 @@ class CoGroupFunction:
         return self._function.call(*sides)
 
 
-class JoinFunction(CoGroupFunction):
+class JoinWindowFunction(CoGroupWindowFunction):
     """Every pair of the two sides; `is_flat`: the call gives an iterable (or None), not one result."""
 
     def __init__(self, function: UserFunction, *, is_flat: bool = False) -> None:
@@ -110,18 +110,10 @@ class _ValueKey:
 
 
 class WindowJoinOperator(TwoInputs, WindowOperator):
-    """Both inputs in one window; calling this class makes the right one of its two subclasses.
+    """Both inputs in one window. `window_join_operator` chooses which of the two subclasses is made.
 
     `side_keys`: of the first and of the second input. Else as WindowOperator.
     """
-
-    def __new__(cls, **kwargs: Any) -> Self:
-        if cls is not WindowJoinOperator:
-            return super().__new__(cls, **kwargs)
-        is_grid = issubclass(cls.engine_for(**kwargs), GridWindowOperator)
-        engine: Any = GridWindowJoinOperator if is_grid else RecordWindowJoinOperator
-        made: Self = super().__new__(engine, **kwargs)
-        return made
 
     def __init__(self, *, side_keys: tuple[KeySelection, KeySelection], **kwargs: Any) -> None:
         self.side_keys = (_of_tagged(side_keys[0]), _of_tagged(side_keys[1]))

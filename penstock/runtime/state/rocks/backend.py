@@ -22,7 +22,6 @@ from penstock.runtime.state.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from penstock.runtime.state.raw import RawKeyedStateBackend
 from penstock.runtime.state.rocks.cleanup import RocksCleanup
 from penstock.runtime.state.rocks.database import Database, SlotMemory, groups_in
 from penstock.runtime.state.rocks.encoding import encode_namespace, prefix_of
@@ -38,6 +37,7 @@ from penstock.runtime.state.rocks.states import (
     RocksTable,
     RocksValueState,
 )
+from penstock.runtime.state.rocks.store import RocksStore
 from penstock.runtime.state.rocks.timers import RocksTimerQueue
 from penstock.runtime.state.rocks.uploads import Lock, Uploads
 from penstock.runtime.state.rocks.windows import RocksWindowTables
@@ -70,7 +70,7 @@ class RocksSettings:
     has_timers: bool = True
 
 
-class RocksKeyedStateBackend(RawKeyedStateBackend):
+class RocksKeyedStateBackend(RocksStore):
     """All keyed state of one operator. `close` removes its files."""
 
     kinds: ClassVar[dict[type[StateDescriptor], Any]] = {

@@ -18,10 +18,11 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 
-from penstock.model.former_modules import present_module
+from penstock.model.former_modules import present_module, present_name
 from penstock.model.row import Row
 from penstock.model.time import Instant
-from penstock.runtime.keys.hashing import OtherKey, canonical_bytes
+from penstock.runtime.keys.encoding import canonical_bytes
+from penstock.runtime.keys.hashing import OtherKey
 from penstock.runtime.windows import TimeWindow
 
 GROUP: Final = struct.Struct(">H")
@@ -204,7 +205,7 @@ class _Unpickler(pickle.Unpickler):
     """Finds classes of ours that stood elsewhere when they were pickled."""
 
     def find_class(self, module: str, name: str) -> Any:
-        return super().find_class(present_module(module, name), name)
+        return super().find_class(present_module(module, name), present_name(module, name))
 
 
 class _KeyUnpickler(_Unpickler):
@@ -218,12 +219,12 @@ def _class_of(path: str) -> Any:
     """`module.Class`, the class perhaps in others."""
     parts = path.split(".")
     for length in range(len(parts) - 1, 0, -1):
-        module = present_module(".".join(parts[:length]), parts[length])
+        former = ".".join(parts[:length]), parts[length]
         try:
-            found: Any = importlib.import_module(module)
+            found: Any = importlib.import_module(present_module(*former))
         except ImportError:
             continue
-        for part in parts[length:]:
+        for part in (present_name(*former), *parts[length + 1 :]):
             found = getattr(found, part)
         return found
     raise ValueError(f"the class {path} of a key cannot be imported here")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.runtime.state.rocks.database import Database
 from penstock.runtime.state.rocks.encoding import (
@@ -20,13 +20,11 @@ from penstock.runtime.state.rocks.encoding import (
     window_row,
 )
 from penstock.runtime.state.rocks.formats import columns_of, format_of
+from penstock.runtime.state.rocks.store import RocksStore
 from penstock.runtime.state.rocks.windows import MARKS, RestoredWindows
 from penstock.runtime.state.snapshot import KeyedPart, RestoredDatabase
 from penstock.runtime.state.timer_queues import TIMERS
 from penstock.runtime.state.window_tables import WINDOW_KINDS
-
-if TYPE_CHECKING:
-    from penstock.runtime.state.rocks.backend import RocksKeyedStateBackend
 
 
 def is_whole(restored: RestoredDatabase) -> bool:
@@ -80,7 +78,7 @@ def _rows_of(family: Any, groups: tuple[int, int]) -> Iterator[tuple[bytes, byte
         found.next()
 
 
-def put_back(backend: RocksKeyedStateBackend, name: str, part: KeyedPart) -> None:
+def put_back(backend: RocksStore, name: str, part: KeyedPart) -> None:
     """Rows of a state, which nobody has asked for yet."""
     database, info = backend.database, part.info
     database.note_info(name, info)
@@ -97,7 +95,7 @@ def put_back(backend: RocksKeyedStateBackend, name: str, part: KeyedPart) -> Non
             family.put(row, data)
 
 
-def _rows(backend: RocksKeyedStateBackend, part: KeyedPart) -> Iterator[tuple[bytes, Any]]:
+def _rows(backend: RocksStore, part: KeyedPart) -> Iterator[tuple[bytes, Any]]:
     if columns_of(part.info) == 1:
         for skey, raw in part.rows():
             yield backend.prefix_of(skey, None), raw
@@ -106,9 +104,7 @@ def _rows(backend: RocksKeyedStateBackend, part: KeyedPart) -> Iterator[tuple[by
             yield backend.prefix_of(skey, namespace), raw
 
 
-def _window_rows(
-    backend: RocksKeyedStateBackend, name: str, part: KeyedPart
-) -> Iterator[tuple[bytes, Any]]:
+def _window_rows(backend: RocksStore, name: str, part: KeyedPart) -> Iterator[tuple[bytes, Any]]:
     windows = RestoredWindows(backend.database, name)
     for skey, start, is_fired, kept in part.rows():
         row = window_row(backend.group_of_state_key(skey), start, skey)

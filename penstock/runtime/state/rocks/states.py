@@ -6,7 +6,7 @@ Unlike on the heap, what a state gives is a copy. Source: Flink AbstractRocksDBS
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.runtime.state.contract import ValueState
 from penstock.runtime.state.raw import (
@@ -21,18 +21,16 @@ from penstock.runtime.state.rocks.cleanup import RocksCleanup, cleanup_of
 from penstock.runtime.state.rocks.database import rows_with
 from penstock.runtime.state.rocks.encoding import encode_plain
 from penstock.runtime.state.rocks.formats import format_of, stamp_of
+from penstock.runtime.state.rocks.store import RocksStore
 from penstock.runtime.state.snapshot import StateInfo
-
-if TYPE_CHECKING:
-    from penstock.runtime.state.rocks.backend import RocksKeyedStateBackend
 
 
 class RocksState(RawState):
     """Base: one row for each key and namespace."""
 
-    _backend: RocksKeyedStateBackend
+    _backend: RocksStore
 
-    def __init__(self, backend: RocksKeyedStateBackend, descriptor: Any) -> None:
+    def __init__(self, backend: RocksStore, descriptor: Any) -> None:
         super().__init__(backend, descriptor)
         self._family = backend.family_of(descriptor.name, self.info)
         self._format = format_of(self.info, backend.dumps, backend.loads)
@@ -67,7 +65,7 @@ class RocksState(RawState):
 class RocksTable:
     """One value for each key."""
 
-    def __init__(self, backend: RocksKeyedStateBackend, name: str, info: StateInfo) -> None:
+    def __init__(self, backend: RocksStore, name: str, info: StateInfo) -> None:
         self._prefix_of = backend.prefix_of
         self._family = backend.family_of(name, info)
         self._dumps, self._loads = backend.dumps, backend.loads

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from penstock.runtime.keys.hashing import original_key, state_key
 from penstock.runtime.state.rocks.database import groups_in, rows_with
@@ -21,10 +21,8 @@ from penstock.runtime.state.rocks.encoding import (
     group_time_row_parts,
     time_of,
 )
+from penstock.runtime.state.rocks.store import RocksStore
 from penstock.runtime.state.timer_queues import TIMERS, TimerQueue
-
-if TYPE_CHECKING:
-    from penstock.runtime.state.rocks.backend import RocksKeyedStateBackend
 
 _CACHED: Final = 128
 """Most timers of a key group that are in memory, as in Flink."""
@@ -34,7 +32,7 @@ _HEADS_MIN: Final = 64
 class RocksTimerQueue(TimerQueue):
     """Of one operator. The family is made with the first timer."""
 
-    def __init__(self, backend: RocksKeyedStateBackend, name: str) -> None:
+    def __init__(self, backend: RocksStore, name: str) -> None:
         self._backend = backend
         self._name = name
         self._family: Any = None

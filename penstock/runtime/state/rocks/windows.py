@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from penstock.runtime.state.rocks.database import Database, groups_in, rows_with
 from penstock.runtime.state.rocks.encoding import (
@@ -23,12 +23,9 @@ from penstock.runtime.state.rocks.encoding import (
     window_row,
 )
 from penstock.runtime.state.rocks.formats import format_of
+from penstock.runtime.state.rocks.store import RocksStore
 from penstock.runtime.state.snapshot import StateInfo
 from penstock.runtime.state.window_tables import LIST_WINDOWS, Fold, WindowTables
-
-if TYPE_CHECKING:
-    from penstock.runtime.state.rocks.backend import RocksKeyedStateBackend
-
 
 MARKS: Final = "/keys that wait"
 """Behind the name of a state with windows: the column family that marks keys."""
@@ -37,9 +34,7 @@ MARKS: Final = "/keys that wait"
 class RocksWindowTables(WindowTables):
     """Of one operator."""
 
-    def __init__(
-        self, backend: RocksKeyedStateBackend, name: str, info: StateInfo, fold: Fold
-    ) -> None:
+    def __init__(self, backend: RocksStore, name: str, info: StateInfo, fold: Fold) -> None:
         super().__init__(info)
         self._fold = fold
         self._family = backend.family_of(name, info)

@@ -298,7 +298,7 @@ def program(**settings):
     left = env.from_collection([1, 2], Types.LONG()).map(lambda v: v, Types.LONG())
     right = env.from_collection([3], Types.LONG())
     left.union(right).key_by(lambda v: v).reduce(plus).print()
-    graph = env.stream_graph()
+    graph = env.plumbing.stream_graph()
     graph.is_chaining_enabled = settings.pop("is_chaining", True)
     return in_batch(graph, **settings)
 

@@ -9,7 +9,8 @@ from penstock.model.completed_checkpoint import ListStateShare, OperatorRestore
 from penstock.runtime.keys import key_group_range
 from penstock.runtime.records.frozen import plain_dumps
 from penstock.runtime.state.snapshot import OperatorSnapshot, Sharing
-from penstock.runtime.state.snapshot_format import Beside, read_operator, write_operator
+from penstock.runtime.state.snapshot_reader import Beside, read_operator
+from penstock.runtime.state.snapshot_writer import write_operator
 
 MAX_PARALLELISM = 128
 PIECES = {"heap": Beside.HELD, "rocks": Beside.READ_AGAIN}

@@ -9,7 +9,7 @@ from penstock.runtime.operators.windowed.records import RecordWindowOperator
 from penstock.runtime.records.columns import sum_
 from penstock.runtime.records.frozen import plain_dumps
 from penstock.runtime.state.snapshot import KeyedPart, OperatorSnapshot, StateInfo, check_all_taken
-from penstock.runtime.state.snapshot_format import Beside
+from penstock.runtime.state.snapshot_reader import Beside
 from penstock.runtime.windowing import (
     CountTrigger,
     EventTimeSessionWindows,

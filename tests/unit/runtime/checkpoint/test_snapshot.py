@@ -27,7 +27,8 @@ from penstock.runtime.operators import ReduceOperator
 from penstock.runtime.records.frozen import Pickled, frozen, is_immutable, plain_dumps
 from penstock.runtime.sources.contract import ReaderStatus
 from penstock.runtime.sources.operator import SourceOperator, SourceSettings
-from penstock.runtime.state import snapshot_format
+from penstock.runtime.state import snapshot_writer
+from penstock.runtime.state.column_format import decode_column, encode_column
 from penstock.runtime.state.descriptors import (
     ListStateDescriptor,
     StateTtlConfig,
@@ -41,7 +42,7 @@ from penstock.runtime.state.snapshot import (
     OperatorSnapshot,
     StateInfo,
 )
-from penstock.runtime.state.snapshot_format import decode_column, encode_column, read_operator
+from penstock.runtime.state.snapshot_reader import read_operator
 from penstock.runtime.task.chain import OperatorChain
 from penstock.runtime.watermarks.strategy import WatermarkStrategy
 from penstock.runtime.windowing import TimeWindow
@@ -157,7 +158,7 @@ def test_tables_survive():
 
 
 def test_a_subtask_reads_only_the_chunks_that_have_its_groups(monkeypatch):
-    monkeypatch.setattr(snapshot_format, "CHUNK_BYTES", 2000)
+    monkeypatch.setattr(snapshot_writer, "CHUNK_BYTES", 2000)
     keys = [state_key(("k", float(number))) for number in range(500)]
     part = KeyedPart(StateInfo("Value"), 128, False, keys, [list(range(500))])
     state = written(OperatorSnapshot({"s": part}).freeze(plain_dumps))
@@ -258,9 +259,9 @@ def test_state_that_nobody_has_asked_for_stays_in_the_next_snapshot():
 
 def test_keyed_state_of_a_later_format_is_refused(monkeypatch):
     part = KeyedPart(StateInfo("Value"), 128, False, ["a"], [[1]])
-    monkeypatch.setattr(snapshot_format, "_VERSION", 2)
+    monkeypatch.setattr(snapshot_writer, "VERSION", 2)
     state = written(OperatorSnapshot({"s": part}).freeze(plain_dumps))
-    monkeypatch.setattr(snapshot_format, "_VERSION", 1)
+    monkeypatch.setattr(snapshot_writer, "VERSION", 1)
     with pytest.raises(ExternalError, match="format 2: expected 1"):
         read_operator(OperatorRestore(state.keyed), read, (0, 127), pickle.loads)
 

@@ -1,0 +1,174 @@
+"""What an environment has behind PyFlink's methods: the program under construction, its settings, and what runs it.
+
+Knows no stream, and executors by their port only. Source: Flink StreamExecutionEnvironment.getStreamGraph and executeAsync.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from penstock.common.configuration import Configuration
+from penstock.common.execution_config import MAX_PARALLELISM_KEY, PARALLELISM_KEY, ExecutionConfig
+from penstock.compiler.serialization_check import find_unserialisable
+from penstock.datastream.building.program import Cache, Program
+from penstock.datastream.checkpoint_config import CheckpointConfig
+from penstock.datastream.execution_mode import RuntimeExecutionMode
+from penstock.datastream.slot_sharing_group import SlotSharingGroup, slot_size_of
+from penstock.model.errors import ConfigurationError, GraphError, PenstockError
+from penstock.model.graph.stream_graph import StreamGraph
+from penstock.model.options.program import ExecutionOptions, PipelineOptions
+from penstock.model.program import FrameExecutor, JobControl, JobExecutor, ProgramSettings
+
+DEFAULT_JOB_NAME: Final = "Flink Streaming Job"
+CHAINING_KEY: Final = PipelineOptions.CHAINING_ENABLED.key
+BUFFER_TIMEOUT_KEY: Final = ExecutionOptions.BUFFER_TIMEOUT.key
+BUFFER_TIMEOUT_ENABLED_KEY: Final = ExecutionOptions.BUFFER_TIMEOUT_ENABLED.key
+RUNTIME_MODE_KEY: Final = ExecutionOptions.RUNTIME_MODE.key
+NO_BUFFER_TIMEOUT: Final = -1
+
+
+class EnvironmentPlumbing:
+    """For Penstock's own classes and tests; programs use the methods of the environment."""
+
+    def __init__(self, configuration: Configuration, executor: JobExecutor | None) -> None:
+        self.configuration = configuration
+        self.config = ExecutionConfig(configuration)
+        self.checkpoint_config = CheckpointConfig(configuration)
+        self.program = Program()
+        self.slot_sharing_groups: dict[str, SlotSharingGroup] = {}
+        self.python_files: list[str] = []
+        self.python_archives: list[tuple[str, str | None]] = []
+        self.python_requirements: tuple[str, str | None] | None = None
+        self._executor = executor
+
+    @property
+    def executor(self) -> JobExecutor:
+        """Spark, unless the program has named another one."""
+        if self._executor is None:
+            from penstock.hosting.spark.host import default_executor
+
+            self._executor = default_executor(self.configuration.to_dict())
+        return self._executor
+
+    def use_executor(self, executor: JobExecutor) -> None:
+        self._executor = executor
+
+    @property
+    def settings(self) -> ProgramSettings:
+        """What goes along with the graph."""
+        interval = self.checkpoint_config.get_checkpoint_interval()
+        return ProgramSettings(
+            configuration=self.configuration.to_dict(),
+            python_files=tuple(self.python_files),
+            python_archives=tuple(self.python_archives),
+            python_requirements=self.python_requirements,
+            checkpointing_interval_ms=interval if interval > 0 else None,
+            job_parameters=self.config.get_global_job_parameters(),
+            auto_watermark_interval_ms=self.config.get_auto_watermark_interval(),
+        )
+
+    @property
+    def is_chaining_enabled(self) -> bool:
+        return self.configuration.get_boolean(CHAINING_KEY, default_value=True)
+
+    @property
+    def buffer_timeout_ms(self) -> int:
+        """-1: no record waits for a bounded time only."""
+        if not self.configuration.get_boolean(BUFFER_TIMEOUT_ENABLED_KEY, default_value=True):
+            return NO_BUFFER_TIMEOUT
+        return self.configuration.get_duration_ms(BUFFER_TIMEOUT_KEY, 100)
+
+    def check_runtime_mode(self) -> RuntimeExecutionMode:
+        """Raises: ConfigurationError: there is no such mode."""
+        mode = self.configuration.get_string(RUNTIME_MODE_KEY, "STREAMING").upper()
+        if mode not in RuntimeExecutionMode.__members__:
+            raise ConfigurationError(
+                f"option '{RUNTIME_MODE_KEY}' is {mode!r}, but it takes one of "
+                f"{', '.join(RuntimeExecutionMode.__members__)}. Change the setting."
+            )
+        return RuntimeExecutionMode[mode]
+
+    def stream_graph(
+        self, job_name: str | None = None, program: Program | None = None
+    ) -> StreamGraph:
+        """What `execute` would run now, or a part of it."""
+        graph = (program or self.program).graph()
+        graph.job_name = job_name or self.configuration.get_string(
+            PipelineOptions.NAME.key, DEFAULT_JOB_NAME
+        )
+        graph.is_chaining_enabled = self.is_chaining_enabled
+        graph.max_parallelism = self.configuration.get_integer(MAX_PARALLELISM_KEY, -1)
+        graph.buffer_timeout_ms = self.buffer_timeout_ms
+        configured = self.configuration.get_integer(PARALLELISM_KEY, -1)
+        graph.default_parallelism = configured if configured > 0 else 1
+        sizes = {name: slot_size_of(group) for name, group in self.slot_sharing_groups.items()}
+        graph.slot_sizes = {name: size for name, size in sizes.items() if size}
+        graph.is_batch = self._is_batch(graph)
+        return graph
+
+    def submit(self, job_name: str | None = None) -> JobControl:
+        """Check, start, and forget what was added, also when it is refused: it would be again, with every later run, where
+        Flink keeps what is no graph.
+        """
+        try:
+            opened = self._open_caches()
+            control: JobControl = self.run_on(
+                lambda host, graph: host.submit(graph, self.settings), self.stream_graph(job_name)
+            )
+            for cache in opened:
+                cache.computed_by(control)
+            for reader in self.program.readers:
+                reader(control)
+            return control
+        finally:
+            self.program.clear()
+
+    def run_on(self, call: Callable[[JobExecutor, StreamGraph], Any], graph: StreamGraph) -> Any:
+        """Check, and hand the graph (of a part of the program) over to whoever runs it."""
+        self.program.validate(graph)
+        executor = self.executor
+        try:
+            return call(executor, graph)
+        except PenstockError:
+            raise
+        except Exception as error:
+            refusal = find_unserialisable(graph, executor.serialize)
+            if refusal is None:
+                raise
+            raise refusal from error
+
+    def close(self) -> None:
+        """Forget what was added and not run, and what cached streams have kept."""
+        self.program.clear()
+        for cache in self.program.caches.values():
+            cache.invalidate()
+
+    def _is_batch(self, graph: StreamGraph) -> bool:
+        mode = self.check_runtime_mode()
+        if mode is RuntimeExecutionMode.AUTOMATIC:
+            return all(node.is_bounded for node in graph.nodes.values() if node.is_source)
+        return mode is RuntimeExecutionMode.BATCH
+
+    def _open_caches(self) -> list[Cache]:
+        """Those whose records the job that is to be submitted computes. Raises: GraphError: it has no end."""
+        caches = self.program.caches
+        if not caches:
+            return []
+        nodes = self.stream_graph().nodes
+        wanted = [
+            cache
+            for node_id, cache in caches.items()
+            if node_id in nodes and not nodes[node_id].is_source
+        ]
+        endless = [node.name for node in nodes.values() if node.is_source and not node.is_bounded]
+        if wanted and endless:
+            raise GraphError(
+                f"cache() keeps the records of bounded streams, and {endless[0]!r} has no end. Bound it, or leave cache() out."
+            )
+        host = self.executor
+        if not isinstance(host, FrameExecutor):  # it only shows plans
+            return []
+        for cache in wanted:
+            cache.open(host.results_folder(self.settings))
+        return wanted

@@ -1,0 +1,201 @@
+"""What a stream stands for in the program under construction, and how an operator or a sink is added behind it. Knows no stream class.
+
+Source: Flink DataStream.transform and the partition transformations; differs: a partitioning is part of an edge, not a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from penstock.common.types import Row
+from penstock.datastream.building import adapters as adapt
+from penstock.datastream.building.environment_port import EnvironmentPort
+from penstock.datastream.building.program import Program, ProgramEndpoint, Upstream
+from penstock.model.errors import GraphError
+from penstock.model.graph.partitioning import Partitioning, ShipStrategy, StreamExchangeMode
+from penstock.model.graph.stream_graph import StreamNode
+from penstock.runtime import operators as ops
+from penstock.runtime.keys import KeySelection
+from penstock.runtime.operator import Operator
+
+
+@dataclass(eq=False, slots=True)
+class StreamPlumbing:
+    """For Penstock's own classes and tests; programs use the methods of the streams. `element_type` None: it is not declared."""
+
+    environment: EnvironmentPort
+    upstreams: tuple[Upstream, ...]
+    element_type: TypeInformation | None
+
+    @property
+    def program(self) -> Program:
+        return self.environment.plumbing.program
+
+    @property
+    def type_info(self) -> TypeInformation:
+        return self.element_type or Types.PICKLED_BYTE_ARRAY()
+
+    # ---------------------------------------------------------- the stream, seen otherwise
+
+    def without_key(self) -> StreamPlumbing:
+        """The stream that was keyed, as it was before."""
+        return self
+
+    def in_partitions(self) -> StreamPlumbing:
+        """The stream as its readers get it, without its key: each subtask has all records of some keys."""
+        return self
+
+    def for_client(self) -> StreamPlumbing:
+        """The stream whose values the client gets."""
+        return self
+
+    def partitioned(self, partitioning: Partitioning) -> StreamPlumbing:
+        return self._of(replace(one, partitioning=partitioning) for one in self.upstreams)
+
+    def with_exchange_mode(self, mode: StreamExchangeMode) -> StreamPlumbing:
+        return self._of(replace(one, exchange_mode=mode) for one in self.upstreams)
+
+    def together_with(self, others: Iterable[StreamPlumbing]) -> StreamPlumbing:
+        """A union, of this stream's type."""
+        streams = (self, *others)
+        return self._of(one for stream in streams for one in stream.upstreams)
+
+    def with_names_of(self, row_type: RowTypeInfo) -> StreamPlumbing:
+        """The stream with the names of that ROW type, if its own differs in nothing else."""
+        own = self.element_type
+        if own == row_type or not isinstance(own, RowTypeInfo):
+            return self
+        if own.get_field_types() != row_type.get_field_types():
+            return self
+        renaming = adapt.map_function(adapt.Renaming(tuple(row_type.get_field_names())))
+        return self.add_beside("Map", ops.MapOperator(renaming), row_type)
+
+    def passed_on(self) -> StreamPlumbing:
+        """The same stream behind an operator that passes everything on."""
+        return self.add_operator(
+            "Map", ops.MapOperator(adapt.map_function(_same)), self.element_type
+        )
+
+    # ---------------------------------------------------------- what is added behind it
+
+    def add_operator(
+        self,
+        name: str,
+        operator: Operator,
+        output_type: TypeInformation | None,
+        second: StreamPlumbing | None = None,
+        **fields: Any,
+    ) -> StreamPlumbing:
+        """`second`: the operator's other input."""
+        declared = adapt.declared_type(output_type, name)
+        others = () if second is None else second.upstreams
+        inputs = (*self.upstreams, *(replace(other, input_index=1) for other in others))
+        node = self.program.add_operator(name, operator, inputs, output_type=declared, **fields)
+        return StreamPlumbing(self.environment, (Upstream(node.node_id),), declared)
+
+    def add_beside(
+        self, name: str, operator: Operator, output_type: TypeInformation | None
+    ) -> StreamPlumbing:
+        """`add_operator` with as many subtasks as what is before it has, so that the order of records stays."""
+        return self.add_operator(name, operator, output_type, parallelism=self.parallelism)
+
+    def add_sink(
+        self, name: str, operator: Operator, endpoint: ProgramEndpoint | None = None, **fields: Any
+    ) -> StreamNode:
+        node = self.program.add_sink(name, operator, self.upstreams, **fields)
+        if endpoint is not None:
+            self.program.endpoints[node.node_id] = endpoint
+        return node
+
+    def collect_into(self, stream: str) -> StreamNode:
+        """The driver takes the values under this name."""
+        collected = self.for_client()
+        return collected.add_sink(
+            "Data stream collect sink",
+            ops.CollectOperator(),
+            driver_stream=stream,
+            output_type=collected.element_type,
+            parallelism=collected.parallelism,
+        )
+
+    # ---------------------------------------------------------- the operator before it
+
+    def node(self, method: str) -> StreamNode:
+        """The operator that this stream is the main output of. Raises: GraphError: there is none, or more than one.
+
+        In PyFlink a side output and what partition_custom gives end with a map; here it is made when somebody sets something on it.
+        """
+        if len(self.upstreams) != 1:
+            raise GraphError(
+                f"{method}() on a union: it is no operator. Call {method}() on the streams before "
+                "union(...), or on the operator after it."
+            )
+        upstream = self.upstreams[0]
+        partitioning = upstream.partitioning
+        is_custom = partitioning is not None and partitioning.strategy is ShipStrategy.CUSTOM
+        if upstream.tag is not None or is_custom:
+            self.upstreams = self.passed_on().upstreams
+        elif partitioning is not None:
+            raise GraphError(
+                f"{method}() on a partitioning: it is no operator. Call {method}() on the operator before "
+                "or after it."
+            )
+        return self.program.nodes[self.upstreams[0].node_id]
+
+    @property
+    def parallelism(self) -> int:
+        """Of the operator whose output this is; -1: not set, or there is no single one."""
+        if len(self.upstreams) != 1 or self.upstreams[0].partitioning is not None:
+            return -1
+        return self.program.nodes[self.upstreams[0].node_id].parallelism
+
+    def _of(self, upstreams: Iterable[Upstream]) -> StreamPlumbing:
+        return StreamPlumbing(self.environment, tuple(upstreams), self.element_type)
+
+
+@dataclass(eq=False, slots=True)
+class KeyedPlumbing(StreamPlumbing):
+    """`unkeyed`: the stream before. `keys`: how records get their key."""
+
+    unkeyed: StreamPlumbing
+    keys: KeySelection
+
+    def without_key(self) -> StreamPlumbing:
+        return self.unkeyed
+
+    def in_partitions(self) -> StreamPlumbing:
+        return self._of(self.upstreams)
+
+    def for_client(self) -> StreamPlumbing:
+        """`Row(f0=key, f1=value)`, as PyFlink gives a keyed stream to the client."""
+        operator = ops.MapOperator(adapt.map_function(_KeyedRow(self.keys)))
+        return self.unkeyed.add_beside("_stream_key_by_map_operator", operator, None)
+
+    def with_exchange_mode(self, mode: StreamExchangeMode) -> KeyedPlumbing:
+        changed = (replace(one, exchange_mode=mode) for one in self.upstreams)
+        return replace(self, upstreams=tuple(changed))
+
+
+def keyed(hashed: StreamPlumbing, unkeyed: StreamPlumbing, keys: KeySelection) -> KeyedPlumbing:
+    """`hashed`: the stream in partitions by key. `unkeyed`: before that."""
+    return KeyedPlumbing(hashed.environment, hashed.upstreams, hashed.element_type, unkeyed, keys)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+class _KeyedRow:
+    """A record with its key."""
+
+    def __init__(self, keys: KeySelection) -> None:
+        self._keys = keys
+
+    def __call__(self, value: Any) -> Row:
+        key = self._keys.keys_of_rows([value])[0]
+        row = Row(key, value)
+        row.set_field_names(["f0", "f1"])
+        return row

@@ -1,0 +1,74 @@
+"""What builders of sources and sinks have in common: settings that are set one by one, and are looked at while they are set.
+
+Source: Flink KafkaSourceBuilder, KafkaSinkBuilder, PulsarSourceBuilder, PulsarSinkBuilder.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Self, TypeVar
+
+from penstock.model.errors import ConfigurationError
+
+Value = TypeVar("Value")
+
+
+class MessagingBuilder(ABC):
+    """`settings`: a frozen dataclass."""
+
+    def __init__(self, settings: Any) -> None:
+        self._settings = settings
+
+    @abstractmethod
+    def build(self) -> object:
+        """The source or sink. Raises: ConfigurationError."""
+
+    def _with(self, **changes: Any) -> Self:
+        self._settings = replace(self._settings, **changes)
+        return self
+
+    def _with_a(self, kind: type, setter: str, **change: Any) -> Self:
+        """Raises: ConfigurationError: the value is of another kind."""
+        ((name, value),) = change.items()
+        return self._with(**{name: checked_kind(setter, value, kind)})
+
+
+class MessageSourceBuilder(MessagingBuilder):
+    """`settings`: has `subscription`, which is what is read."""
+
+    def _subscribe(self, setter: str, subscription: object, setters: str) -> Self:
+        """`setters`: of which one is called, once. Raises: ConfigurationError: it is the second call."""
+        if self._settings.subscription is not None:
+            raise ConfigurationError(
+                f"{setter}: what to read is set already: {self._settings.subscription}. Call one of {setters}, once."
+            )
+        return self._with(subscription=subscription)
+
+
+def checked_kind(setter: str, value: object, kind: type[Value]) -> Value:
+    """Raises: ConfigurationError: the value is of another kind."""
+    if not isinstance(value, kind):
+        raise ConfigurationError(f"{setter}: expected a {kind.__name__}, got {value!r}.")
+    return value
+
+
+def checked_topics(names: str | Iterable[str]) -> tuple[str, ...]:
+    """Of set_topics: one name, or several. Raises: ConfigurationError."""
+    found = (names,) if isinstance(names, str) else tuple(names)
+    if not found or not all(isinstance(one, str) and one for one in found):
+        raise ConfigurationError(f"set_topics: expected names of topics, got {names!r}.")
+    return found
+
+
+def checked_topic_pattern(pattern: str) -> str:
+    """Of set_topic_pattern. Raises: ConfigurationError: it is no regular expression."""
+    try:
+        re.compile(pattern)
+    except (re.error, TypeError) as error:
+        raise ConfigurationError(
+            f"set_topic_pattern: {pattern!r} is no regular expression: {error}."
+        ) from error
+    return pattern

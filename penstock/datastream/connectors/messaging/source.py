@@ -1,0 +1,83 @@
+"""What sources of brokers do alike: they look at their topics before the job starts, and hand out partitions.
+
+Source: Flink KafkaSource, PulsarSource.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any, ClassVar, Protocol
+
+from penstock.common.serialization import DeserializationSchema
+from penstock.common.typeinfo import TypeInformation
+from penstock.datastream.connectors.base import (
+    Boundedness,
+    EnumeratorContext,
+    Source,
+    SplitEnumerator,
+)
+from penstock.datastream.connectors.messaging.enumerator import (
+    PartitionEnumerator,
+    ReadingPlan,
+    Subscription,
+)
+from penstock.datastream.connectors.messaging.topics import topics_of_settings
+
+
+class MessageSourceSettings(Protocol):
+    """What builders of all sources collect, besides what is their broker's own."""
+
+    @property
+    def subscription(self) -> Subscription | None: ...
+    @property
+    def is_bounded(self) -> bool: ...
+    @property
+    def schema(self) -> DeserializationSchema | None: ...
+
+
+class MessageSource(Source):
+    """`enumerator`: its class. `advertised`: what brokers name themselves by, for errors."""
+
+    enumerator: ClassVar[Callable[..., PartitionEnumerator[Any]]]
+    advertised: ClassVar[str]
+    _settings: MessageSourceSettings
+
+    @property
+    def boundedness(self) -> Boundedness:
+        if self._settings.is_bounded:
+            return Boundedness.BOUNDED
+        return Boundedness.CONTINUOUS_UNBOUNDED
+
+    @property
+    def produced_type(self) -> TypeInformation | None:
+        schema = self._settings.schema
+        return None if schema is None else schema.produced_type
+
+    def validate(self) -> None:
+        """Looks at the topics. Raises: ConfigurationError: the cluster does not answer, or they are not there."""
+        with closing(self._connect()) as cluster, topics_of_settings(self.advertised):
+            self._subscription.find(cluster)
+
+    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
+        return self.enumerator(context, self._plan(), self._connect)
+
+    @property
+    def _subscription(self) -> Subscription:
+        subscription = self._settings.subscription
+        assert subscription is not None, "checked when it was made"
+        return subscription
+
+    @property
+    def _schema(self) -> DeserializationSchema:
+        schema = self._settings.schema
+        assert schema is not None, "checked when it was made"
+        return schema
+
+    @abstractmethod
+    def _connect(self) -> Any:
+        """The cluster, for the driver."""
+
+    @abstractmethod
+    def _plan(self) -> ReadingPlan[Any, Any]: ...

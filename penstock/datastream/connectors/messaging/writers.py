@@ -1,0 +1,55 @@
+"""Writers of sinks that send records to a broker: as they come, or from checkpoints.
+
+Source: Flink KafkaWriter, ExactlyOnceKafkaWriter, PulsarWriter; differs: what is written exactly once waits in the checkpoint.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from penstock.datastream.connectors.messaging.staging import ProducedRecords, StagedRecords
+from penstock.runtime.elements import Batch
+
+
+class DirectMessageWriter(ABC):
+    """Sends as records come; all are delivered before a checkpoint's barrier goes on."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Until all that was sent is delivered. Raises: ExternalError."""
+
+    def prepare_commit(self) -> Sequence[object]:
+        """At the end of the job."""
+        self.flush()
+        return ()
+
+    def prepare_checkpoint(self, checkpoint_id: int) -> Sequence[object]:
+        self.flush()
+        return ()
+
+
+class StagingMessageWriter(ABC):
+    """Keeps records until their checkpoint; a committer writes them when it is complete."""
+
+    def __init__(self, staged: StagedRecords) -> None:
+        self._staged = staged
+        self._number = 0
+
+    @abstractmethod
+    def records(self, batch: Batch) -> ProducedRecords: ...
+
+    @abstractmethod
+    def committable(self, number: int, pieces: tuple[bytes, ...]) -> object:
+        """What the committer is given. `number`: of this writer's stagings, from 1."""
+
+    def write(self, batch: Batch, watermark_ms: int) -> None:
+        self._staged.add(self.records(batch))
+
+    def prepare_commit(self) -> Sequence[object]:
+        """At most one, so that its records are written together."""
+        pieces = self._staged.take()
+        if not pieces:
+            return ()
+        self._number += 1
+        return (self.committable(self._number, pieces),)

@@ -1,0 +1,82 @@
+"""The client library as the connector uses it: its modules, its settings, its errors as text. Needs pika.
+
+Source: ConnectionFactory of RabbitMQ's Java client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.common.extras import extra
+from penstock.datastream.connectors.rabbitmq.config import RMQConnectionConfig
+from penstock.model.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class PikaClient:
+    """`pika`: the module. `make_loop`: an I/O loop for one connection. `parameters`: of each connection."""
+
+    pika: Any
+    make_loop: Callable[[], Any]
+    parameters: Any
+
+    @classmethod
+    def of(cls, config: RMQConnectionConfig, where: str) -> PikaClient:
+        """`where`: who asks, for errors. Raises: ConfigurationError: no pika, or it refuses the settings."""
+        pika = import_pika(where)
+        make_loop = extra("pika.adapters.select_connection", "rabbitmq", where).IOLoop
+        try:
+            return cls(pika, make_loop, parameters_of(pika, config))
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(f"{where}: pika refuses the settings: {error}.") from error
+
+
+def import_pika(where: str) -> Any:
+    """The module. Raises: ConfigurationError naming what to install where."""
+    return extra("pika", "rabbitmq", where)
+
+
+def parameters_of(pika: Any, config: RMQConnectionConfig) -> Any:
+    address, timeout_s = config.address, config.connection_timeout_s
+    ssl_options = None
+    if address.has_tls:
+        import ssl
+
+        ssl_options = pika.SSLOptions(ssl.create_default_context(), address.host)
+    return pika.ConnectionParameters(
+        host=address.host,
+        port=address.port,
+        virtual_host=address.virtual_host,
+        credentials=pika.PlainCredentials(
+            address.user_name, address.password, erase_on_connect=False
+        ),
+        channel_max=config.channel_max,
+        frame_max=config.frame_max,
+        heartbeat=config.heartbeat_s,
+        ssl_options=ssl_options,
+        socket_timeout=timeout_s,
+        stack_timeout=timeout_s,
+        client_properties={"connection_name": "penstock"},
+    )
+
+
+def text_of(error: BaseException | None) -> str:
+    """What is at the bottom of it."""
+    while error is not None:
+        causes = getattr(error, "exceptions", None)
+        inner = causes[-1] if causes else getattr(error, "exception", None)
+        if not isinstance(inner, BaseException):
+            break
+        error = inner
+    return repr(error)
+
+
+def count_as_sign_of_life(connection: Any) -> None:
+    """What lies unread is a sign of life, which the client cannot see: it would take the broker for dead.
+
+    Its heartbeat checker looks only whether `bytes_received` has changed since it looked last, and the client has no call for this.
+    Heartbeats cannot be switched off for a while, and reading on would fill the memory. A test runs the client's own checker.
+    """
+    connection.bytes_received += 1

@@ -1,0 +1,143 @@
+"""Key groups and channels of many keys at once: the rules of `hashing`, a column at a time. Knows no key selector.
+
+Source: Flink KeyGroupRangeAssignment, MathUtils.murmurHash.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.runtime.keys.encoding import (
+    NAN_BITS,
+)
+from penstock.runtime.keys.hashing import INT64_MAX, INT64_MIN, hash32, utf16
+
+UInt32s: TypeAlias = NDArray[np.uint32]
+Channels: TypeAlias = NDArray[np.unsignedinteger[Any]]
+
+_MORE_BYTES, _FIRST_OF_TWO, _FIRST_OF_FOUR = 0x80, 0xC0, 0xF0  # bytes of UTF-8, from these on
+
+
+def murmur_array(hashes: UInt32s) -> UInt32s:
+    """`murmur` of each. In place as far as it goes: the passes are bound by memory."""
+    x = hashes * np.uint32(0xCC9E2D51)
+    shifted = x >> np.uint32(17)
+    x <<= np.uint32(15)
+    x |= shifted
+    x *= np.uint32(0x1B873593)
+    np.right_shift(x, np.uint32(19), out=shifted)
+    x <<= np.uint32(13)
+    x |= shifted
+    x *= np.uint32(5)
+    x += np.uint32(0xE6546B64)
+    x ^= np.uint32(4)
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        np.right_shift(x, np.uint32(shift), out=shifted)
+        x ^= shifted
+        x *= np.uint32(factor)
+    np.right_shift(x, np.uint32(16), out=shifted)
+    x ^= shifted
+    signed = x.view(np.int32)
+    np.abs(signed, out=signed)
+    x[x == 0x80000000] = 0  # the one number without a positive counterpart
+    return x
+
+
+def key_groups(
+    keys: list[Any], max_parallelism: int, *, is_int32: bool = False
+) -> NDArray[np.int64]:
+    """`key_group` of many keys. Raises: TypeError for keys that cannot be keys."""
+    hashes = hash_keys(keys, is_int32=is_int32)
+    return (murmur_array(hashes) % np.uint32(max_parallelism)).astype(np.int64)
+
+
+def hash_keys(keys: list[Any], *, is_int32: bool = False) -> UInt32s:
+    """`hash32` of many keys. Raises: TypeError for keys that cannot be keys."""
+    kinds = set(map(type, keys))
+    if kinds == {str}:
+        return hash_strings(keys)
+    if kinds == {float}:
+        return hash_doubles(np.array(keys, np.float64))
+    if kinds == {int} and min(keys) >= INT64_MIN and max(keys) <= INT64_MAX:
+        values = np.array(keys, np.int64)
+        return values.astype(np.uint32) if is_int32 else hash_longs(values)
+    each = (hash32(key, is_int32=is_int32) for key in keys)
+    return np.fromiter(each, np.uint32, len(keys))
+
+
+def channels_of_hashes(hashes: UInt32s, channels: int, max_parallelism: int) -> Channels:
+    """Channel of each hash, by way of its key group."""
+    mixed = murmur_array(hashes)
+    groups = mixed - mixed // np.uint32(max_parallelism) * np.uint32(max_parallelism)  # % is slow
+    return _channel_of_group(channels, max_parallelism).take(groups)
+
+
+@functools.cache
+def _channel_of_group(channels: int, max_parallelism: int) -> Channels:
+    groups = np.arange(max_parallelism, dtype=np.int64)
+    return as_channels(groups * channels // max_parallelism, channels)
+
+
+def as_channels(found: Any, channels: int) -> Channels:
+    """Numbers of channels as narrow as may be: sorting by one byte takes one pass."""
+    return np.asarray(found, np.uint8 if channels <= 256 else np.uint16)
+
+
+def hash_longs(values: NDArray[np.int64]) -> UInt32s:
+    """Flink's long rule."""
+    bits = values.view(np.uint64)
+    return (bits ^ bits >> np.uint64(32)).astype(np.uint32)
+
+
+def hash_doubles(values: NDArray[np.float64]) -> UInt32s:
+    """The long rule on the bits; every NaN is one."""
+    bits = values.view(np.int64).copy()
+    bits[np.isnan(values)] = NAN_BITS
+    return hash_longs(bits)
+
+
+def hash_units(units: NDArray[Any], lengths: NDArray[np.int64]) -> UInt32s:
+    """31-polynomial of consecutive strings, given their code units and lengths."""
+    hashes = np.zeros(len(lengths), np.uint32)
+    filled = lengths > 0
+    if not filled.any():
+        return hashes
+    ends = np.cumsum(lengths)
+    powers = np.empty(int(lengths.max()), np.uint32)
+    powers[0] = 1
+    powers[1:] = 31
+    np.multiply.accumulate(powers, out=powers)
+    exponents = np.repeat(ends, lengths)
+    exponents -= np.arange(1, int(ends[-1]) + 1)
+    terms = units.astype(np.uint32)
+    terms *= powers[exponents]
+    hashes[filled] = np.add.reduceat(terms, (ends - lengths)[filled])
+    return hashes
+
+
+def hash_utf8(text: NDArray[np.uint8], offsets: NDArray[np.int64]) -> UInt32s:
+    """`hash32` of strings that lie one behind the other, without making any. `offsets`: where each begins, and the last one ends."""
+    if not len(text) or text.max() < _MORE_BYTES:
+        return hash_units(text, np.diff(offsets))
+    # In UTF-16, of which Java's hash is, a character's first byte stands for one unit, or for two from four bytes on.
+    units = (text < _MORE_BYTES) | (text >= _FIRST_OF_TWO)
+    counts = units.astype(np.int64) + (text >= _FIRST_OF_FOUR)
+    ends = np.concatenate([[0], np.cumsum(counts)])[offsets]
+    wide = np.frombuffer(text.tobytes().decode("utf-8").encode("utf-16-le"), np.uint16)
+    return hash_units(wide, np.diff(ends))
+
+
+def hash_strings(texts: Sequence[str]) -> UInt32s:
+    """`hash32` of many strings."""
+    joined = "".join(texts)
+    if joined.isascii():
+        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+        return hash_units(np.frombuffer(joined.encode("ascii"), np.uint8), lengths)
+    parts = [utf16(text) for text in texts]
+    lengths = np.fromiter(map(len, parts), np.int64, len(parts)) // 2
+    return hash_units(np.frombuffer(b"".join(parts), np.uint16), lengths)

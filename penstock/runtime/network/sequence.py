@@ -1,0 +1,22 @@
+"""Numbers of the elements of a channel: 32 bits, and after the last comes 0. Source: Flink BufferOrEvent's sequence numbers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_MASK: Final = 0xFFFFFFFF
+_HALF: Final = 1 << 31
+
+
+def following(sequence: int) -> int:
+    """The next one."""
+    return (sequence + 1) & _MASK
+
+
+def is_before(sequence: int, other: int) -> bool:
+    """Whether it came earlier than the other one: less than half of all numbers lie between them."""
+    return sequence != other and is_not_after(sequence, other)
+
+
+def is_not_after(sequence: int, other: int) -> bool:
+    return (other - sequence) & _MASK < _HALF

@@ -1,0 +1,62 @@
+"""Which window operator a window needs: the fast one for event-time grids with their default trigger, else the general one.
+
+Stands above the operators that it chooses from; none of them knows it.
+Source: Flink WindowOperatorBuilder; differs: Flink has one operator for all windows without an evictor.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.runtime.keys import KeySelection
+from penstock.runtime.operators.windowed.base import WindowOperator
+from penstock.runtime.operators.windowed.functions import WindowContents
+from penstock.runtime.operators.windowed.grid import GridWindowOperator
+from penstock.runtime.operators.windowed.join import (
+    GridWindowJoinOperator,
+    RecordWindowJoinOperator,
+    WindowJoinOperator,
+)
+from penstock.runtime.operators.windowed.records import RecordWindowOperator
+from penstock.runtime.windowing.assigners import (
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    WindowAssigner,
+)
+from penstock.runtime.windowing.triggers import EventTimeTrigger, Trigger
+
+
+def window_operator(
+    *,
+    assigner: WindowAssigner,
+    contents: WindowContents,
+    trigger: Trigger | None = None,
+    **others: Any,
+) -> WindowOperator:
+    """`others`: as `WindowOperator` takes them."""
+    is_fast = _is_fast(assigner, contents, trigger)
+    engine = GridWindowOperator if is_fast else RecordWindowOperator
+    return engine(assigner=assigner, contents=contents, trigger=trigger, **others)
+
+
+def window_join_operator(
+    *,
+    side_keys: tuple[KeySelection, KeySelection],
+    assigner: WindowAssigner,
+    contents: WindowContents,
+    trigger: Trigger | None = None,
+    **others: Any,
+) -> WindowJoinOperator:
+    """`side_keys`: of the first and of the second input. `others`: as `WindowOperator` takes them, without `keys`."""
+    is_fast = _is_fast(assigner, contents, trigger)
+    engine = GridWindowJoinOperator if is_fast else RecordWindowJoinOperator
+    return engine(
+        side_keys=side_keys, assigner=assigner, contents=contents, trigger=trigger, **others
+    )
+
+
+def _is_fast(assigner: WindowAssigner, contents: WindowContents, trigger: Trigger | None) -> bool:
+    """Whether all keys of a window fire at once, and nothing looks at single records."""
+    is_grid = type(assigner) in {TumblingEventTimeWindows, SlidingEventTimeWindows}
+    is_default = trigger is None or type(trigger) is EventTimeTrigger
+    return is_grid and is_default and contents.evictor is None

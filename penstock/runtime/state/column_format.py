@@ -1,0 +1,122 @@
+"""A column of keyed state as bytes, and back. Knows no state.
+
+    column: encoding (1 byte) | length (8) | content
+
+Encodings: A: Arrow IPC stream of one column (numbers, text, bytes, bool, None); U: tuples of one length, a column per
+place; R: Rows of one shape, as U; T: Arrow tables; P: pickle protocol 5, which goes through the `loads` that the caller gave, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.model.row import RowKind, make_rows
+from penstock.runtime.records.frozen import Dumps, FrozenRows, Loads
+
+LENGTH: Final = struct.Struct("<I")
+
+
+COLUMN_HEAD: Final = struct.Struct("<cQ")
+
+
+_ARROW_OF: Final = {
+    int: pa.int64(), float: pa.float64(), str: pa.large_string(), bytes: pa.large_binary(),
+    bool: pa.bool_(), type(None): pa.null(),
+}  # fmt: skip
+
+
+def encode_rows(rows: FrozenRows, values: list[Any], dumps: Dumps) -> Iterator[bytes]:
+    shape = json.dumps({"fields": rows.fields, "kind": rows.row_kind.name}).encode()
+    content = LENGTH.pack(len(shape)) + shape + b"".join(encode_column(values, dumps))
+    yield COLUMN_HEAD.pack(b"R", len(content))
+    yield content
+
+
+def encode_column(values: Sequence[Any], dumps: Dumps) -> Iterator[bytes]:
+    """Header and content. Values come back equal and of the same types."""
+    kinds = set(map(type, values))
+    kind = next(iter(kinds)) if len(kinds) == 1 else None
+    if kind is tuple and len(lengths := set(map(len, values))) == 1 and lengths != {0}:
+        columns = [b"".join(encode_column(c, dumps)) for c in zip(*values, strict=True)]
+        content = LENGTH.pack(len(columns)) + b"".join(columns)
+        yield COLUMN_HEAD.pack(b"U", len(content)) + content
+        return
+    marker = b"T" if kind is pa.Table else b"A"
+    plain = _tables(values) if kind is pa.Table else _arrow(values, kind)
+    if plain is None:
+        marker, plain = b"P", dumps(list(values))
+    yield COLUMN_HEAD.pack(marker, len(plain))
+    yield plain
+
+
+def _arrow(values: Sequence[Any], kind: type | None) -> bytes | None:
+    """None: not representable (an int above 64 bits, text with lone surrogates, other types)."""
+    arrow_type = None if kind is None else _ARROW_OF.get(kind)
+    if arrow_type is None:
+        return None
+    try:
+        array = pa.array(values, arrow_type)
+    except (pa.ArrowException, OverflowError, UnicodeError):
+        return None
+    return _ipc(pa.table([array], names=["values"]))
+
+
+def _tables(tables: Sequence[pa.Table]) -> bytes:
+    content = bytearray()
+    for table in tables:
+        data = _ipc(table)
+        content += LENGTH.pack(len(data)) + data
+    return bytes(content)
+
+
+def _ipc(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def decode_column(view: memoryview, position: int, loads: Loads) -> tuple[list[Any], int]:
+    """The values, and where the column ends."""
+    marker, length = COLUMN_HEAD.unpack_from(view, position)
+    begin = position + COLUMN_HEAD.size
+    content = view[begin : begin + length]
+    if marker == b"U":
+        (count,) = LENGTH.unpack_from(content)
+        columns, inside = [], LENGTH.size
+        for _ in range(count):
+            values, inside = decode_column(content, inside, loads)
+            columns.append(values)
+        return list(zip(*columns, strict=True)), begin + length
+    if marker == b"R":
+        (size,) = LENGTH.unpack_from(content)
+        shape = json.loads(bytes(content[LENGTH.size : LENGTH.size + size]))
+        fields = None if shape["fields"] is None else tuple(shape["fields"])
+        values, _ = decode_column(content, LENGTH.size + size, loads)
+        kinds = repeat(RowKind[shape["kind"]])
+        return make_rows(fields, map(tuple, values), len(values), kinds), begin + length
+    if marker == b"T":
+        return list(_read_tables(content)), begin + length
+    if marker == b"A":
+        values = pa.ipc.open_stream(pa.py_buffer(content)).read_all().column(0)
+        if pa.types.is_null(values.type):
+            return [None] * len(values), begin + length
+        # By way of numpy, for that is several times as fast; there are no nulls in it.
+        return values.to_numpy(zero_copy_only=False).tolist(), begin + length
+    return loads(bytes(content)), begin + length
+
+
+def _read_tables(content: memoryview) -> Iterator[pa.Table]:
+    position = 0
+    while position < len(content):
+        (length,) = LENGTH.unpack_from(content, position)
+        position += LENGTH.size
+        yield pa.ipc.open_stream(pa.py_buffer(content[position : position + length])).read_all()
+        position += length

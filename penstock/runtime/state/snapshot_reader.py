@@ -1,0 +1,244 @@
+"""Operator snapshots out of bytes: `read_operator`. Knows no file: bytes come through callables. See `snapshot_format`.
+
+A restore at another parallelism reads only chunks with key groups of its own. Source: Flink OperatorBackendSerializationProxy.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import Any, Final
+
+from penstock.model.checkpoints import (
+    KeyedStateHandle,
+)
+from penstock.model.completed_checkpoint import ListStateShare, OperatorRestore
+from penstock.model.errors import ExternalError
+from penstock.runtime.keys.hashing import state_keys
+from penstock.runtime.records.frozen import Column, Loads
+from penstock.runtime.state.column_format import (
+    COLUMN_HEAD,
+    LENGTH,
+    decode_column,
+)
+from penstock.runtime.state.snapshot import (
+    KeyedPart,
+    ListPart,
+    OperatorSnapshot,
+    Read,
+    RestoredDatabase,
+    StateInfo,
+)
+from penstock.runtime.state.snapshot_format import SECTION_HEAD, VERSION
+
+_LITTLE: Final = 16 << 20
+
+
+# ------------------------------------------------------------------ writing
+
+
+# ------------------------------------------------------------------ reading
+
+
+def read_operator(
+    state: OperatorRestore,
+    read: Read,
+    groups: tuple[int, int],
+    loads: Loads,
+    pieces: Beside | None = None,
+) -> OperatorSnapshot:
+    """What a subtask of the key groups `groups` (first and last) restores: all handles in one.
+
+    `pieces`: keyed state is read when it is taken, handle by handle; None: at once.
+    Raises: ExternalError for content of another version; what the callables raise.
+    """
+    snapshot = OperatorSnapshot()
+    snapshot.databases = [
+        RestoredDatabase(one, groups, read)
+        for one in state.databases
+        if one.first_group <= groups[1] and one.last_group >= groups[0]
+    ]
+    ours = [
+        one for one in state.keyed if one.first_group <= groups[1] and one.last_group >= groups[0]
+    ]
+    if pieces is not None and ours:
+        snapshot.pieces = _Pieces(ours, read, groups, loads, pieces)
+    else:
+        for handle in ours:
+            _read_chunk(snapshot, handle, read(handle.handle), groups, loads)
+    contents: dict[int, bytes] = {}
+    for share in state.lists:
+        found = contents.get(id(share.state))
+        if found is None:
+            found = contents[id(share.state)] = read(share.state.handle)
+        part = snapshot.lists.setdefault(share.state.name, ListPart(share.state.mode, []))
+        part.elements.extend(_elements(share, found, loads))
+    return snapshot
+
+
+def _elements(share: ListStateShare, data: bytes, loads: Loads) -> Iterator[Any]:
+    bounds = [*share.state.offsets, len(data)]
+    for index in range(share.first, share.last + 1):
+        yield loads(data[bounds[index] + 1 : bounds[index + 1]])
+
+
+def _read_chunk(
+    snapshot: OperatorSnapshot,
+    handle: KeyedStateHandle,
+    data: bytes,
+    groups: tuple[int, int],
+    loads: Loads,
+    is_wanted: Callable[[str], bool] = lambda _name: True,
+) -> dict[str, StateInfo]:
+    """`is_wanted`: whether a part of this name is; the others are left empty. Gives all parts that have rows here."""
+    parts = _parts(snapshot, data)
+    names = {id(part): name for name, part in snapshot.keyed.items()}
+    wanted = [part if is_wanted(names[id(part)]) else None for part in parts]
+    columns = [1 + len(part.columns) for part in parts]
+    bounds = [*handle.offsets, len(data)]
+    view = memoryview(data)
+    met: set[int] = set()
+    for place, group in enumerate(range(handle.first_group, handle.last_group + 1)):
+        if groups[0] <= group <= groups[1]:
+            met |= _read_group(wanted, columns, view[bounds[place] : bounds[place + 1]], loads)
+    return {names[id(parts[number])]: parts[number].info for number in met}
+
+
+class Beside(Enum):
+    """What becomes of the parts beside those that are asked for, where keyed state is read in pieces."""
+
+    HELD = 0
+    """They stay in memory until they are asked for."""
+    READ_AGAIN = 1
+    """They need not fit into memory. What little there is is read once all the same."""
+
+
+class _Pieces:
+    """Keyed state handle by handle."""
+
+    def __init__(
+        self,
+        handles: list[KeyedStateHandle],
+        read: Read,
+        groups: tuple[int, int],
+        loads: Loads,
+        beside: Beside,
+    ) -> None:
+        self._handles = handles
+        self._held = OperatorSnapshot() if beside is Beside.HELD else None
+        self._read = read
+        self._groups = groups
+        self._loads = loads
+        self._is_little = sum(one.handle.size for one in handles) <= _LITTLE
+        self._known: dict[int, bytes] = {}
+        self._prefixes: list[str] = []
+        self._met: dict[str, StateInfo] = {}
+
+    def not_taken(self) -> dict[str, StateInfo]:
+        if not self._prefixes:  # the operator has no keyed state at all: one handle says it
+            self._met = self._look(0)
+        taken = tuple(self._prefixes)
+        return {name: info for name, info in self._met.items() if not name.startswith(taken)}
+
+    def __call__(self, prefix: str) -> Iterator[dict[str, KeyedPart]]:
+        self._prefixes.append(prefix)
+        if self._held is not None and len(self._prefixes) > 1:
+            yield self._held.take(prefix)
+            return
+        for number in range(len(self._handles)):
+            piece, met = self._read_piece(number, prefix if self._held is None else "")
+            self._met |= met
+            yield piece.take(prefix)
+            if self._held is not None:
+                self._held.hold(piece)
+
+    def _read_piece(
+        self, number: int, prefix: str
+    ) -> tuple[OperatorSnapshot, dict[str, StateInfo]]:
+        """Parts whose names begin with the prefix, and what all parts with rows are."""
+        piece = OperatorSnapshot()
+        return piece, self._read_into(piece, number, lambda name: name.startswith(prefix))
+
+    def _look(self, number: int) -> dict[str, StateInfo]:
+        """What all parts with rows are. None of them is read."""
+        return self._read_into(OperatorSnapshot(), number, lambda _name: False)
+
+    def _read_into(
+        self, piece: OperatorSnapshot, number: int, is_wanted: Callable[[str], bool]
+    ) -> dict[str, StateInfo]:
+        handle, data = self._handles[number], self._known.get(number)
+        if data is None:
+            data = self._read(handle.handle)
+            if self._is_little and self._held is None:
+                self._known[number] = data
+        return _read_chunk(piece, handle, data, self._groups, self._loads, is_wanted)
+
+
+def _parts(snapshot: OperatorSnapshot, data: bytes) -> list[KeyedPart]:
+    """The parts that a chunk's header names, in the snapshot."""
+    (length,) = LENGTH.unpack_from(data)
+    header = json.loads(data[LENGTH.size : LENGTH.size + length])
+    if header["version"] != VERSION:
+        raise ExternalError(
+            f"keyed state of format {header['version']}: expected {VERSION}; was the checkpoint "
+            "written by a newer version?"
+        )
+    for one in header["parts"]:
+        if one["name"] not in snapshot.keyed:
+            info = StateInfo(one["kind"], one["type"], one["ttl"])
+            columns: list[Column] = [[] for _ in range(one["columns"])]
+            part = KeyedPart(info, one["key_groups"], one["int32"], [], columns)
+            snapshot.keyed[one["name"]] = part
+    return [snapshot.keyed[one["name"]] for one in header["parts"]]
+
+
+def _read_group(
+    parts: list[KeyedPart | None], columns: list[int], view: memoryview, loads: Loads
+) -> set[int]:
+    """`parts`: None for those that are not wanted. `columns`: how many each part has, with its keys. Gives the parts' numbers."""
+    position, met = 0, set[int]()
+    while position < len(view):
+        number, _ = SECTION_HEAD.unpack_from(view, position)
+        met.add(number)
+        position += SECTION_HEAD.size
+        part = parts[number]
+        if part is None:
+            for _ in range(columns[number]):
+                _, length = COLUMN_HEAD.unpack_from(view, position)
+                position += COLUMN_HEAD.size + length
+            continue
+        keys, position = decode_column(view, position, loads)
+        part.keys.extend(state_keys(keys))
+        for column in part.columns:
+            values, position = decode_column(view, position, loads)
+            assert isinstance(column, list)
+            column.extend(values)
+    return met
+
+
+# ------------------------------------------------------------------ looking
+
+
+def rows_by_group(
+    handle: KeyedStateHandle, data: bytes
+) -> Iterator[tuple[str, StateInfo, int, int, int]]:
+    """What lies in a handle, without making any of it: (state, what it is, key group, rows, bytes) of each section.
+
+    Raises: ExternalError for content of another version.
+    """
+    snapshot = OperatorSnapshot()
+    parts = _parts(snapshot, data)
+    names = {id(part): name for name, part in snapshot.keyed.items()}
+    bounds = [*handle.offsets, len(data)]
+    for place, group in enumerate(range(handle.first_group, handle.last_group + 1)):
+        position = bounds[place]
+        while position < bounds[place + 1]:
+            begin = position
+            number, rows = SECTION_HEAD.unpack_from(data, position)
+            position += SECTION_HEAD.size
+            part = parts[number]
+            for _ in range(1 + len(part.columns)):
+                _, length = COLUMN_HEAD.unpack_from(data, position)
+                position += COLUMN_HEAD.size + length
+            yield names[id(part)], part.info, group, rows, position - begin

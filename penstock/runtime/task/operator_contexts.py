@@ -1,0 +1,81 @@
+"""What an operator is given when it is opened, put together in one place for every kind of task. Knows no task.
+
+A task of a TaskManager, one of a BATCH stage and one of a test say where they are (`TaskPlace`) and what they lend
+(`OperatorServices`): a field that is added there has to be given by each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.model.graph.chain import ChainedOperator
+from penstock.model.ids import JobId
+from penstock.runtime.operator import AsyncCalls, OperatorContext, ProcessingTimers
+from penstock.runtime.state.contract import MakeKeyedStateBackend
+
+_PREFIX_CHARS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlace:
+    """One attempt of one subtask, and how its job runs.
+
+    `restored_checkpoint_id`: it begins with that; None: with nothing. `has_final_checkpoint`: one more comes after the end of
+    its input. `is_batch`: there is one watermark, at the end.
+    """
+
+    job_name: str
+    job_id: JobId
+    task_name: str
+    subtask: int
+    parallelism: int
+    max_parallelism: int
+    attempt: int
+    job_parameters: Mapping[str, str]
+    watermark_interval_ms: int
+    restored_checkpoint_id: int | None
+    has_final_checkpoint: bool
+    is_batch: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorServices:
+    """What its task lends one operator. `active_ms`: processing time without what was spent in front of full outputs.
+    `keyed_state`: makes its keyed state backend. None: what `OperatorContext` says of each.
+    """
+
+    async_calls: AsyncCalls
+    report_committable: Callable[[object], None] | None
+    active_ms: Callable[[], int] | None
+    keyed_state: MakeKeyedStateBackend | None
+
+
+def operator_context(
+    place: TaskPlace, spec: ChainedOperator, timers: ProcessingTimers, services: OperatorServices
+) -> OperatorContext:
+    """Of one operator of the task's chain. The chain adds what it knows: input types, counters, metrics."""
+    return OperatorContext(
+        job_name=place.job_name,
+        job_id=place.job_id,
+        task_name=place.task_name,
+        operator_name=spec.name,
+        operator_id=spec.uid,
+        subtask=place.subtask,
+        parallelism=place.parallelism,
+        max_parallelism=place.max_parallelism,
+        attempt=place.attempt,
+        timers=timers,
+        job_parameters=dict(place.job_parameters),
+        output_type=spec.output_type,
+        watermark_interval_ms=place.watermark_interval_ms,
+        file_prefix=place.job_id[:_PREFIX_CHARS],
+        restored_checkpoint_id=place.restored_checkpoint_id,
+        has_final_checkpoint=place.has_final_checkpoint,
+        is_batch=place.is_batch,
+        report_committable=services.report_committable,
+        async_calls=services.async_calls,
+        active_ms=services.active_ms,
+        keyed_state=services.keyed_state,
+    )
