@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 
 import pytest
 
@@ -56,6 +57,28 @@ def test_every_room_is_in_the_tables_once_in_the_words_of_its_docstring():
     listed = rows()
     assert dict(listed) == rooms()
     assert len(listed) == len(dict(listed))
+
+
+def layers():
+    """By floor: the rooms of each layer, the highest first, from the import contracts."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    return {
+        contract["containers"][0].replace(".", "/"): [
+            {name.strip() for name in re.split("[|:]", layer)} for layer in contract["layers"]
+        ]
+        for contract in contracts
+        if contract["type"] == "layers"
+    }
+
+
+@pytest.mark.parametrize("floor", ["penstock", *(f for f in layers() if f.count("/") == 1)])
+def test_what_stands_higher_in_the_tables_stands_no_lower_in_the_contracts(floor):
+    depths = {name: depth for depth, names in enumerate(layers()[floor]) for name in names}
+    listed = [path.rpartition("/") for path, _ in rows()]
+    in_order = [depths[name] for above, _, name in listed if above == floor]
+    assert len(in_order) > 4
+    assert in_order == sorted(in_order)
 
 
 @pytest.mark.parametrize("room", rooms())
