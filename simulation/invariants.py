@@ -1,7 +1,8 @@
 """What must hold in a simulated world, by name; each counts how often it was evaluated on a state that could break it.
 
-Knows the machines and TaskManagers it looks at, and changes nothing. The allowed moves are written down here once more
-(from the spec, 7.1 and 7.2), not taken from the machines' tables. Source: users-and-reliability 2.3.
+Knows the machines and TaskManagers it looks at, and changes nothing. The allowed moves are written
+down here once more, from docs/spec/execution-graph.md#states-of-a-job, #states-of-an-attempt: the
+tables of the machines are what is checked.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def run_checked(seed: int) -> SeedResult:
 
 
 def run_seeds(seeds: Sequence[int], processes: int = PROCESSES) -> Generator[SeedResult]:
-    """In the order of the seeds."""
+    """In the order of their seeds."""
     if processes <= 1:
         yield from map(run_checked, seeds)
         return

@@ -1,7 +1,8 @@
 """Which stream edges disappear inside one task.
 
-Knows no operator's code. Source: Flink StreamingJobGraphGenerator.isChainable (spec 1.1). Differs:
-a source is never chained into an operator of several inputs.
+Knows no operator's code. Source: Flink StreamingJobGraphGenerator.isChainable
+(docs/spec/job-graph.md#chaining). Differs: a source is never chained into an operator of several
+inputs.
 """
 
 from __future__ import annotations

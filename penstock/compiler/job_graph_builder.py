@@ -1,8 +1,9 @@
 """StreamGraph to JobGraph: chains, data sets, gates, ids, and the blobs that TaskManagers open.
 
 Knows no operator's code: it goes through `serialize` as it is. Source: Flink
-StreamingJobGraphGenerator (spec 1, 1.1); differs: one data set per stream edge that leaves a chain,
-and records for the driver (print, collect) leave a chain as outputs of their own.
+StreamingJobGraphGenerator (docs/spec/job-graph.md#vertices-and-their-order, #chaining); differs:
+one data set per stream edge that leaves a chain, and records for the driver (print, collect) leave
+a chain as outputs of their own.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class ProcessSettings:
 @dataclass(frozen=True, slots=True)
 class TaskManagerOrder:
     """From the driver. `bind_host` None: what reaches the driver. `cores` and `files_root` are filled in where it runs, in the
-    plain data: `spark_executor` has no classes of ours. `has_log`: its executor has a log that is not the user's console.
+    plain data: `hosting/spark/executor_task.py` has no classes of ours. `has_log`: its executor has a log that is not the user's console.
     """
 
     slots: int

@@ -1,4 +1,4 @@
-"""Metrics of user functions under PyFlink's address. Knows nothing else. Source: pyflink.metrics."""
+"""Metrics of user functions: pyflink.metrics. Knows nothing else."""
 
 from penstock.metrics.metricbase import Counter, Distribution, Meter, Metric, MetricGroup
 

@@ -1,7 +1,8 @@
 """What a TaskManager is told when it deploys a task. Plain data.
 
-Source: Flink TaskDeploymentDescriptor, ShuffleDescriptor (spec 2.3). The producers of a gate are
-one value for all its consumers, packed once, so that a gate costs no object and no work per channel.
+Source: Flink TaskDeploymentDescriptor, ShuffleDescriptor (docs/spec/execution-graph.md#deployment).
+The producers of a gate are one value for all its consumers, packed once, so that a gate costs no
+object and no work per channel.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Key groups: the units in which keyed state is handed to subtasks, and who owns which.
 
-Knows no key: `runtime/keys` puts keys into groups. Source: Flink KeyGroupRangeAssignment, StateAssignmentOperation (spec
-9.1, 9.6).
+Knows no key: `runtime/keys` puts keys into groups. Source: Flink KeyGroupRangeAssignment,
+StateAssignmentOperation (docs/spec/state.md#key-groups, #rescaling-keyed-state).
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""For tests of programs: parts of them driven by hand, what a job gives as a list, and a cluster of threads in this process
-(`env.use_executor(MiniCluster().executor())`).
+"""For tests of programs: operators driven by hand, results as a list, a cluster of threads in this process.
+
+A program runs on such a cluster with `env.use_executor(MiniCluster().executor())`.
 """
 
 from penstock.datastream.connectors.sinks import CollectingSink

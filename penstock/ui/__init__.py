@@ -1,1 +1,1 @@
-"""What people look at: the command line."""
+"""The command line, and the tools that write generated pages of the documentation."""

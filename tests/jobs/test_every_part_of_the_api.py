@@ -1,4 +1,4 @@
-"""Small programs of every part of the API, run in threads of this process. Expectations are the spec's."""
+"""Small programs of every part of the API, run in threads of this process. Expectations: docs/spec/programs.md#functions."""
 
 import importlib.util
 import sys

@@ -1,4 +1,6 @@
-"""Joins as a user writes them, run in threads of this process. Expectations: spec/flink-runtime.md 8.5 to 8.7."""
+"""Joins as a user writes them, run in threads of this process. Expectations:
+docs/spec/windows.md#evictors, #window-joins, #interval-join.
+"""
 
 from operator import itemgetter
 

@@ -1,4 +1,4 @@
-"""What a job tells of its subtasks: counters, shares of time, watermark (spec 4.6)."""
+"""What a job tells of its subtasks: counters, shares of time, watermark (docs/spec/tasks.md#time)."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""A user function that does not come back: the job goes on without it, and says where it was (spec 1.5).
+"""A user function that does not come back: the job goes on without it, and says where it was
+(docs/spec/tasks.md#cancel).
 
 Two subtasks share a TaskManager. One gets stuck, then the other fails, so that both are restarted. A Python loop can
 be interrupted; the others cost the TaskManager and whatever else runs in it, which is then restarted elsewhere.

@@ -1,1 +1,1 @@
-"""What a program becomes while its methods are called: nodes, adapters of functions, checks, the plan as JSON."""
+"""From calls of a program to the StreamGraph: nodes, adapters of functions, checks, the plan as JSON."""

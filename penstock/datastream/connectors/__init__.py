@@ -1,4 +1,4 @@
-"""Where records come from and go to: pyflink.datastream.connectors, and what Penstock adds."""
+"""Sources and sinks: pyflink.datastream.connectors, and what Penstock adds."""
 
 from penstock.common.absent import absent
 from penstock.datastream.building.former_names import OF_CONNECTORS

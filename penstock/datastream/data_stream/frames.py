@@ -1,4 +1,4 @@
-"""A stream as a DataFrame. Knows the executor's port only. Source: design; PyFlink goes through its Table API."""
+"""A stream as a DataFrame. Knows the executor's port only. Source: none; PyFlink goes through its Table API."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""File formats of connectors: pyflink.datastream.formats."""
+"""Formats of files and messages: pyflink.datastream.formats, and the readers behind them."""

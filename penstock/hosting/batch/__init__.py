@@ -1,1 +1,1 @@
-"""BATCH jobs: stages of Spark, whose shuffle carries the results. `job.py` runs one; `plan.py` says what is where."""
+"""BATCH jobs: each vertex is a stage of Spark, and Spark's shuffle carries the records."""

@@ -1,7 +1,7 @@
 """One subtask of a BATCH job inside a Spark task: records of the shuffle in, records of the shuffle out.
 
 The StreamTask is that of streaming jobs; only its input and its outputs differ. Watermarks do not leave a task: there is one,
-the last, at the end of every input. Source: Flink's StreamTask in BATCH execution; design.
+the last, at the end of every input. Source: Flink's StreamTask in BATCH execution.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _LONGEST_WAIT_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What all subtasks of a stage are told. `chain`: a ChainSpec, by `closures.serialize`. `outputs`: by data set. `wholes`:
+    """What all subtasks of a stage are told. `chain`: a ChainSpec, by `pickling.serialize`. `outputs`: by data set. `wholes`:
     gates that are broadcast, and how many subtasks write each. `memory`: bytes of input that a keyed subtask may hold
     encoded (`execution.sorted-inputs.memory`).
     """

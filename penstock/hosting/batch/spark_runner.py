@@ -1,6 +1,6 @@
 """Stages on Spark: each a map stage whose output is the shuffle's; the last ones, which nobody reads, are Spark jobs.
 
-Source: design; Spark's DAGScheduler.submitMapStage, PartitionerAwareUnionRDD, PartitionPruningRDD.
+Source: Spark's DAGScheduler.submitMapStage, PartitionerAwareUnionRDD, PartitionPruningRDD.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Checkpoints on a file system: files of state, metadata, and what both must prove before they are used."""
+"""Where a checkpoint is stored and read: files of state, metadata, and how both are checked before use."""

@@ -1,6 +1,7 @@
 """One source on the driver: its enumerator, its readers, who was given which splits. On the coordinators' thread only.
 
-Knows no thread and no wire. Source: Flink SourceCoordinator, SourceCoordinatorContext (spec 11.1).
+Knows no thread and no wire. Source: Flink SourceCoordinator, SourceCoordinatorContext
+(docs/spec/sources-and-sinks.md#sources).
 """
 
 from __future__ import annotations

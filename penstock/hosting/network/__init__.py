@@ -1,1 +1,1 @@
-"""Records between TaskManagers: connections, frames, and both ends of a remote channel."""
+"""Where a record is sent to another TaskManager: connections, frames, and both ends of a remote channel."""

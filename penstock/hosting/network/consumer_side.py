@@ -1,6 +1,6 @@
 """What input channels need of this TaskManager: connections to producers elsewhere, partitions here, the JobMaster.
 
-The channels themselves are `runtime/gate`. Source: Flink NettyPartitionRequestClient, PartitionRequestClientFactory,
+The channels themselves are `runtime/network/gate`. Source: Flink NettyPartitionRequestClient, PartitionRequestClientFactory,
 Task.requestPartitionProducerState.
 """
 
@@ -142,7 +142,7 @@ AskProducer = Callable[[ResultPartitionId, Callable[[ProducerAnswer], None]], No
 
 
 class TaskChannelHost:
-    """`runtime/gate`'s ChannelHost for the gates of one task."""
+    """`runtime/network/gate`'s ChannelHost for the gates of one task."""
 
     def __init__(self, plane: LocalServices, task: ConsumerTask, ask: AskProducer) -> None:
         """`ask`: the JobMaster for the state of a partition's producer; the answer may come on any thread."""

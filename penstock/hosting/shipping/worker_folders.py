@@ -15,7 +15,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
-_FOLDER: Final = re.compile(r"penstock-(\d+)-.+")  # `spark_executor` makes them
+_FOLDER: Final = re.compile(r"penstock-(\d+)-.+")  # `hosting/spark/executor_task.py` makes them
 
 
 @contextlib.contextmanager

@@ -1,1 +1,1 @@
-"""Where Spark is asked: its session, its sizes and slots, the tasks that become TaskManagers, and what stands against them."""
+"""Where Spark is asked for a task: tasks that become TaskManagers, the session, its sizes and slots, checks of its settings."""

@@ -1,1 +1,1 @@
-"""One attempt of a subtask: its thread, how it is built and restored, its part of checkpoints."""
+"""One attempt of a subtask: its thread, how it is built and restored, its part in checkpoints."""

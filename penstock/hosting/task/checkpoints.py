@@ -1,8 +1,9 @@
 """Checkpoints of one task: triggers and ends come as mails, snapshots are written beside the task.
 
-The mailbox thread hands over a frozen snapshot and goes on; when the data in flight is there too, a writing thread puts it
-into bytes and files, and tells the driver. What cannot be written is declined: the job goes on with its last checkpoint.
-Source: Flink SubtaskCheckpointCoordinatorImpl, AsyncCheckpointRunnable (spec 10.3).
+The mailbox thread hands over a frozen snapshot and goes on; when the data in flight is there too, a
+writing thread puts it into bytes and files, and tells the driver. What cannot be written is
+declined: the job goes on with its last checkpoint. Source: Flink SubtaskCheckpointCoordinatorImpl,
+AsyncCheckpointRunnable (docs/spec/checkpoints.md#in-a-task).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What a task's barriers overtake on its way out, until it is written with the checkpoint.
 
-Source: Flink ChannelStateWriterImpl, PipelinedSubpartition's channel state future (spec 10.4). An aligned barrier that may be
-timed out counts as through when its consumer has taken it, with nothing overtaken. Thread-safe.
+Source: Flink ChannelStateWriterImpl, PipelinedSubpartition's channel state future
+(docs/spec/checkpoints.md#data-in-flight). An aligned barrier that may be timed out counts as
+through when its consumer has taken it, with nothing overtaken. Thread-safe.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 What was on its way to a subtask of another parallelism comes to several, and each keeps the records that are its own, as
 the edge's partitioner says. On the task's own thread. Source: Flink SequentialChannelStateReaderImpl, RecoveredInputChannel,
-DemultiplexingRecordDeserializer, RecordFilter (spec 10.4).
+DemultiplexingRecordDeserializer, RecordFilter (docs/spec/checkpoints.md#data-in-flight).
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Copies of snapshots on the TaskManager's own disk, so that a task that starts again in its slot reads nothing from afar.
 
-What is copied is told apart by the path of the file in the checkpoint directory, which is used once. A copy that is missing
-or damaged costs nothing but the way to the directory. Source: Flink TaskLocalStateStoreImpl, LocalRecoveryConfig (spec 10.8).
+What is copied is told apart by the path of the file in the checkpoint directory, which is used
+once. A copy that is missing or damaged costs nothing but the way to the directory. Source: Flink
+TaskLocalStateStoreImpl, LocalRecoveryConfig
+(docs/spec/checkpoints.md#local-recovery-and-shared-files).
 """
 
 from __future__ import annotations

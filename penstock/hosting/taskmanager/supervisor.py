@@ -5,7 +5,7 @@ the user's next job. It tells the TaskManager, a child (same process group, dies
 (unless it is stopped), kills it when told to or when the JobManager is gone, and returns normally: Spark's retry is not ours.
 
 Source: the rules of Ray on Spark and Flink's YARN containers. Imported from the shipped archive only
-(`spark_executor`), and removed from the worker's modules afterwards.
+(`hosting/spark/executor_task.py`), and removed from the worker's modules afterwards.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What a job has written down, by subject: each book is changed by its own methods only."""
+"""The books of a job, by subject: attempts, slots, results, status. Only a book's own methods change it."""

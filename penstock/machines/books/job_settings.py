@@ -1,7 +1,7 @@
 """What a JobMaster needs to know of the configuration, in one frozen object.
 
 Knows no layers of settings. Source: Flink JobMasterConfiguration, SlotPool and scheduler factories
-(spec 5.3, 8.3).
+(docs/spec/slots.md#which-strategy, docs/spec/failover.md#back-off).
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Life of a job: a table of statuses and events, and what a job does on the way.
 
-A regional restart is RUNNING -> RESTARTING -> RUNNING; a global failure shows itself and rebuilds the job:
-RUNNING -> FAILING -> RESTARTING -> CREATED -> RUNNING. Knows no tasks but whether all of them are
-terminal. Source: Flink JobStatus, DefaultExecutionGraph (spec 7.1); differs: one table, compare-and-set
-replaced by `step`; the global path is that of Flink's documentation of job states, not of its Default
+A regional restart is RUNNING -> RESTARTING -> RUNNING; a global failure shows itself and rebuilds
+the job: RUNNING -> FAILING -> RESTARTING -> CREATED -> RUNNING. Knows no tasks but whether all of
+them are terminal. Source: Flink JobStatus, DefaultExecutionGraph
+(docs/spec/execution-graph.md#states-of-a-job); differs: one table, compare-and-set replaced by
+`step`; the global path is that of Flink's documentation of job states, not of its Default
 scheduler, which stays in RESTARTING.
 """
 

@@ -1,6 +1,7 @@
 """Who has come to the end of its data and waits for one more checkpoint. Knows no checkpoint.
 
-Source: Flink StreamTask's finalCheckpointMinId, seen from the coordinator (spec 10.6). Differs: when all wait the checkpoint comes at once.
+Source: Flink StreamTask's finalCheckpointMinId, seen from the coordinator
+(docs/spec/checkpoints.md#finished-tasks). Differs: when all wait the checkpoint comes at once.
 """
 
 from __future__ import annotations

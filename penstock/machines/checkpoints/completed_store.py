@@ -1,6 +1,7 @@
 """The completed checkpoints of a job: which are kept, which is the latest, which go.
 
-Knows no files. Source: Flink DefaultCompletedCheckpointStore, CheckpointSubsumeHelper, CheckpointProperties (spec 10.1).
+Knows no files. Source: Flink DefaultCompletedCheckpointStore, CheckpointSubsumeHelper,
+CheckpointProperties (docs/spec/checkpoints.md#coordinator).
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """Takes the checkpoints of one job: when, of whom, and what follows from their acknowledgements and failures.
 
-Knows no clock, wire or file: it is told the time; triggering tasks, taking the state of operators' coordinators and
-writing a checkpoint are effects, the last two with an answer. Source: Flink CheckpointCoordinator (spec 10.1, 10.5, 10.6).
-Differs: one checkpoint is written at a time, the oldest first, and one that is being written is not aborted any more: its
-outcome decides; a restart waits for it. A task that ends without having acknowledged aborts what waits for it.
-Of periodic requests one waits at most: those that a slow checkpoint held up would come one after the other.
+Knows no clock, wire or file: it is told the time; triggering tasks, taking the state of operators'
+coordinators and writing a checkpoint are effects, the last two with an answer. Source: Flink
+CheckpointCoordinator (docs/spec/checkpoints.md#coordinator, #savepoints-and-stopping,
+#finished-tasks). Differs: one checkpoint is written at a time, the oldest first, and one that is
+being written is not aborted any more: its outcome decides; a restart waits for it. A task that ends
+without having acknowledged aborts what waits for it. Of periodic requests one waits at most: those
+that a slow checkpoint held up would come one after the other.
 """
 
 from __future__ import annotations

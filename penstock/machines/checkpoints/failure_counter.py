@@ -1,7 +1,8 @@
 """How many checkpoints may fail in a row before the job does.
 
-Knows no pending checkpoint. Source: Flink CheckpointFailureManager (spec 10.1). Differs: a synchronous savepoint
-that has been triggered and fails ends the attempt for whatever reason it fails, its tasks have stopped for it; another
+Knows no pending checkpoint. Source: Flink CheckpointFailureManager
+(docs/spec/checkpoints.md#coordinator). Differs: a synchronous savepoint that has been triggered and
+fails ends the attempt for whatever reason it fails, its tasks have stopped for it; another
 savepoint that fails never counts, also where a task could not write it: who asked for it is told.
 """
 

@@ -1,6 +1,7 @@
 """What tasks, coordinators of operators and users are told of a checkpoint.
 
-Decides nothing. Source: Flink CheckpointCoordinator.sendAcknowledgeMessages, sendAbortedMessages (spec 10.1).
+Decides nothing. Source: Flink CheckpointCoordinator.sendAcknowledgeMessages, sendAbortedMessages
+(docs/spec/checkpoints.md#coordinator).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Checkpoints in the life of one job: the coordinator follows the job's status, restarts begin with the latest.
 
-Knows when, not how: `coordinator.py` takes checkpoints, `restore.py` says what attempts begin with. Source: Flink
-CheckpointCoordinatorDeActivator, SchedulerBase.restoreState (spec 10.1, 10.6). A job with blocking results, or of type
+Knows when, not how: `coordinator.py` takes checkpoints, `restore.py` says what attempts begin with.
+Source: Flink CheckpointCoordinatorDeActivator, SchedulerBase.restoreState
+(docs/spec/checkpoints.md#coordinator, #finished-tasks). A job with blocking results, or of type
 BATCH, takes none: what has been written to a blocking result would be in no snapshot.
 """
 

@@ -1,7 +1,8 @@
 """Redistribution of operator state (list and broadcast state) to another number of subtasks. Pure.
 
-A partition is one element of a list state, or one entry of a broadcast state's copy; it is named by the old subtask and
-its index there. Knows no file. Source: Flink RoundRobinOperatorStateRepartitioner (spec 9.4).
+A partition is one element of a list state, or one entry of a broadcast state's copy; it is named by
+the old subtask and its index there. Knows no file. Source: Flink
+RoundRobinOperatorStateRepartitioner (docs/spec/state.md#operator-state).
 """
 
 from __future__ import annotations

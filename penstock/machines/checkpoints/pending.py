@@ -1,7 +1,7 @@
 """One checkpoint on its way: who has acknowledged it, and what it comes to.
 
 Knows no other checkpoint. Source: Flink PendingCheckpoint, DefaultCheckpointPlan, VertexFinishedStateChecker
-(spec 10.1, 10.6).
+(docs/spec/checkpoints.md#coordinator, #finished-tasks).
 """
 
 from __future__ import annotations

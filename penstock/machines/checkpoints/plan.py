@@ -1,7 +1,8 @@
 """Who takes part in a checkpoint: which tasks are triggered, waited for, and told of its end.
 
-Knows no checkpoint. Source: Flink DefaultCheckpointPlanCalculator, CheckpointPlan (spec 10.1, 10.6). Differs: the
-running producers of a group of consumers are looked for once for all of them.
+Knows no checkpoint. Source: Flink DefaultCheckpointPlanCalculator, CheckpointPlan
+(docs/spec/checkpoints.md#coordinator, #finished-tasks). Differs: the running producers of a group
+of consumers are looked for once for all of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which checkpoint is taken next: an ordered, bounded queue of requests, and what holds them back.
 
-Knows no tasks and no clock. Source: Flink CheckpointRequestDecider (spec 10.1). Differs: checkpoints that are being
-cleaned up do not count.
+Knows no tasks and no clock. Source: Flink CheckpointRequestDecider
+(docs/spec/checkpoints.md#coordinator). Differs: checkpoints that are being cleaned up do not count.
 """
 
 from __future__ import annotations

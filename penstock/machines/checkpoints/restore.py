@@ -1,9 +1,11 @@
 """From a completed checkpoint to what each attempt begins with, at any parallelism up to the max parallelism.
 
-Knows no file and no attempt: operators are matched by uid, keyed state goes by key groups, operator state by
-`machines/checkpoints/operator_state.py`. Source: Flink StateAssignmentOperation, TaskStateAssignment, Checkpoints.loadAndValidateCheckpoint,
-VertexFinishedStateChecker (spec 9.4, 9.6, 10.5, 10.6). Differs: a handle of keyed state is handed over whole.
-Data in flight: `restore_in_flight.py`.
+Knows no file and no attempt: operators are matched by uid, keyed state goes by key groups, operator
+state by `machines/checkpoints/operator_state.py`. Source: Flink StateAssignmentOperation,
+TaskStateAssignment, Checkpoints.loadAndValidateCheckpoint, VertexFinishedStateChecker
+(docs/spec/state.md#operator-state, #rescaling-keyed-state,
+docs/spec/checkpoints.md#savepoints-and-stopping, #finished-tasks). Differs: a handle of keyed state
+is handed over whole. Data in flight: `restore_in_flight.py`.
 """
 
 from __future__ import annotations

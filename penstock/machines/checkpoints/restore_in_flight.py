@@ -1,10 +1,12 @@
 """Who reads the data in flight of an unaligned checkpoint, at any parallelism of both ends of an edge.
 
-All of it is read by consumers, before anything new: first what they had in hand, then of each former channel what lay at
-its consumer and behind that what lay at its producer. So what one producer has sent for one key keeps its order. Where
-records go by their content, those who may own some are given the whole and keep what is theirs; elsewhere a former
-subtask's data goes to one new one. Knows no record. Source: Flink StateAssignmentOperation, TaskStateAssignment,
-SubtaskStateMapper, InflightDataRescalingDescriptor (spec 2.4, 10.4). Differs: what lay at a producer is restored by its
+All of it is read by consumers, before anything new: first what they had in hand, then of each
+former channel what lay at its consumer and behind that what lay at its producer. So what one
+producer has sent for one key keeps its order. Where records go by their content, those who may own
+some are given the whole and keep what is theirs; elsewhere a former subtask's data goes to one new
+one. Knows no record. Source: Flink StateAssignmentOperation, TaskStateAssignment,
+SubtaskStateMapper, InflightDataRescalingDescriptor (docs/spec/exchange.md#choosing-a-channel,
+docs/spec/checkpoints.md#data-in-flight). Differs: what lay at a producer is restored by its
 consumer, as newer Flink can; shares are matched by edge, not by the gates' order.
 """
 

@@ -1,6 +1,7 @@
 """What the checkpoint coordinator needs of the configuration, in one frozen object.
 
-Knows no layers of settings. Source: Flink CheckpointCoordinatorConfiguration, CheckpointConfig (spec 10.1, 12).
+Knows no layers of settings. Source: Flink CheckpointCoordinatorConfiguration, CheckpointConfig
+(docs/spec/checkpoints.md#coordinator, docs/spec/options.md#runtime).
 """
 
 from __future__ import annotations

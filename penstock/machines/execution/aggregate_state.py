@@ -1,6 +1,7 @@
 """One state for all subtasks of a job vertex, as the dashboard shows it. Pure.
 
-Source: Flink ExecutionJobVertex.getAggregateJobVertexState (spec 7.2).
+Source: Flink ExecutionJobVertex.getAggregateJobVertexState
+(docs/spec/execution-graph.md#state-of-a-vertex).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Which partitions and subpartitions each consumer reads: index arithmetic.
 
-Knows no graph. Source: Flink VertexInputInfoComputationUtils (spec 2.1). All ranges are inclusive.
+Knows no graph. Source: Flink VertexInputInfoComputationUtils
+(docs/spec/execution-graph.md#who-reads-what). All ranges are inclusive.
 """
 
 from __future__ import annotations

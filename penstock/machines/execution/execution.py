@@ -1,7 +1,8 @@
 """Life of one attempt of one subtask: a table of states and events.
 
-Knows no clock, network, slot or graph. Source: Flink Execution, ExecutionState (spec 7.2); differs:
-what Flink does in the middle of a transition is named here as a consequence for the caller.
+Knows no clock, network, slot or graph. Source: Flink Execution, ExecutionState
+(docs/spec/execution-graph.md#states-of-an-attempt); differs: what Flink does in the middle of a
+transition is named here as a consequence for the caller.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """All subtasks of a job with their attempts, and who reads what, held as groups.
 
-Knows no scheduler and no slots. Source: Flink ExecutionGraph, EdgeManager (spec 2, 2.2); differs:
-vertices carry a dense `index` in topological order, which all sorting uses. Edges cost O(n + m): an
-all-to-all edge is one pair of groups, a point-wise edge one pair per distinct range.
+Knows no scheduler and no slots. Source: Flink ExecutionGraph, EdgeManager
+(docs/spec/execution-graph.md#attempts, #groups); differs: vertices carry a dense `index` in
+topological order, which all sorting uses. Edges cost O(n + m): an all-to-all edge is one pair of
+groups, a point-wise edge one pair per distinct range.
 """
 
 from __future__ import annotations

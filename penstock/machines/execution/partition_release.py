@@ -1,8 +1,9 @@
 """Which results can go before the job ends: those that nobody who has not finished reads.
 
 Knows no TaskManager: it names partitions. Source: Flink RegionPartitionGroupReleaseStrategy,
-ConsumedPartitionGroup releasability (spec 2.4). A region that starts again takes its word back; what is gone by then
-is made anew, as the failover strategy finds it missing.
+ConsumedPartitionGroup releasability (docs/spec/execution-graph.md#release-of-results). A region
+that starts again takes its word back; what is gone by then is made anew, as the failover strategy
+finds it missing.
 """
 
 from __future__ import annotations

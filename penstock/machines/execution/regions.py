@@ -1,7 +1,8 @@
 """Pipelined regions: subtasks that must run together, the unit of scheduling and of failover.
 
-Knows no states. Source: Flink SchedulingPipelinedRegionComputeUtil (spec 3.1): first by job
-vertices, then by subtasks, then regions that wait for each other both ways are merged.
+Knows no states. Source: Flink SchedulingPipelinedRegionComputeUtil
+(docs/spec/scheduling.md#pipelined-regions): first by job vertices, then by subtasks, then regions
+that wait for each other both ways are merged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which subtasks start again after a failure.
 
 Knows no back-off and no slots. Source: Flink RestartPipelinedRegionFailoverStrategy,
-RestartAllFailoverStrategy (spec 8.2).
+RestartAllFailoverStrategy (docs/spec/failover.md#tasks-to-restart).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Whether a job may restart after a failure, and how long it waits first.
 
-Knows no tasks and no clock: times come in. Source: Flink RestartBackoffTimeStrategy (spec 8.3);
-differs: `InfrastructureOnlyRestart` and `CheckpointedRestart`, our defaults, and the jitter is a number that the caller draws.
+Knows no tasks and no clock: times come in. Source: Flink RestartBackoffTimeStrategy
+(docs/spec/failover.md#back-off); differs: `InfrastructureOnlyRestart` and `CheckpointedRestart`,
+our defaults, and the jitter is a number that the caller draws.
 """
 
 from __future__ import annotations

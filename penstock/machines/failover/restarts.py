@@ -1,7 +1,8 @@
 """Restarts under way: which subtasks wait, for which time and for whose end.
 
 Knows no back-off and no slots. Source: Flink DefaultScheduler.restartTasks,
-ExecutionVertexVersioner (spec 8.1): a newer failover of a vertex takes it out of an older restart.
+ExecutionVertexVersioner (docs/spec/failover.md#from-failure-to-restart): a newer failover of a
+vertex takes it out of an older restart.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The master of a streaming job: its status, its books, its failures."""
+"""The JobMaster of a streaming job: what an event changes, what is deployed, what a failure leads to."""

@@ -1,6 +1,6 @@
 """The books of one job, by subject, as they are put together. Source: what Flink's DefaultScheduler is made of.
 
-Each book keeps itself; what concerns all of them at once is in `job_moves.py`, and when it happens in `job_master.py`.
+Each book keeps itself; what concerns all of them at once is in `moves.py`, and when it happens in `job_master.py`.
 """
 
 from __future__ import annotations

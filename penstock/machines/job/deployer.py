@@ -2,7 +2,8 @@
 there.
 
 Knows no failures: it says which bulk has waited too long. Source: Flink DefaultExecutionDeployer
-and PhysicalSlotRequestBulkCheckerImpl (spec 0, 4.5).
+and PhysicalSlotRequestBulkCheckerImpl (docs/spec/scheduling.md#one-round,
+#bulks-that-wait-for-slots).
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ TIMER_PREFIX = "slots-"
 
 
 class Reserved:
-    """Slots that some task has, or had before a failure: its own way back (spec 4.4).
+    """Slots that some task has, or had before a failure: its own way back
+    (docs/spec/slots.md#preferred-locations).
 
     Kept per slot as tasks are placed, and looked at for the slot that is asked about: a set of all of
     them would be made anew for each region.

@@ -1,9 +1,9 @@
 """What starts again after a failure, when, and when the job ends instead.
 
-A failure of tasks restarts their regions; one of the job as a whole ends all tasks first. Knows no reports
-and no offers. Source: Flink ExecutionFailureHandler, DefaultScheduler (spec 8.1). Differs: a global failure
-shows itself as FAILING; with the default back-off a user's error found while its peers' restart is under way
-ends the job.
+A failure of tasks restarts their regions; one of the job as a whole ends all tasks first. Knows no
+reports and no offers. Source: Flink ExecutionFailureHandler, DefaultScheduler
+(docs/spec/failover.md#from-failure-to-restart). Differs: a global failure shows itself as FAILING;
+with the default back-off a user's error found while its peers' restart is under way ends the job.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """The master of one job: events in, effects out.
 
 Knows no clock, thread or wire: `step` is told the time. Source: Flink JobMaster, DefaultScheduler,
-ExecutionFailureHandler (spec 0, 7, 8.1). Differs: one failure per lost TaskManager, however many
-regions it hits; a TaskManager that reports CANCELED unasked counts as lost; CancelJob while results
-are being made visible comes too late; FailJob while cancelling changes nothing.
+ExecutionFailureHandler (docs/spec/scheduling.md#one-round,
+docs/spec/execution-graph.md#states-of-a-job, docs/spec/failover.md#from-failure-to-restart).
+Differs: one failure per lost TaskManager, however many regions it hits; a TaskManager that reports
+CANCELED unasked counts as lost; CancelJob while results are being made visible comes too late;
+FailJob while cancelling changes nothing.
 """
 
 from __future__ import annotations

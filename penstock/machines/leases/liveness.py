@@ -1,7 +1,7 @@
 """Who has been silent for too long, from the ticks and signs of life that it is told.
 
-Knows no wire. Source: Flink HeartbeatManager (spec 6.4); differs: one object for all peers, and a
-broken connection is its owner's business.
+Knows no wire. Source: Flink HeartbeatManager (docs/spec/failover.md#heartbeats); differs: one
+object for all peers, and a broken connection is its owner's business.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where missing slots are taken from: registered TaskManagers, those on their way, new ones.
 
-Knows no events. Source: Flink DefaultResourceAllocationStrategy, DefaultResourceReconciler (spec
-6.3). Pure: takes workers as they are, returns a plan.
+Knows no events. Source: Flink DefaultResourceAllocationStrategy, DefaultResourceReconciler
+(docs/spec/slots.md#resourcemanager). Pure: takes workers as they are, returns a plan.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """TaskManagers: how many are needed, which slots they give to which job, and when they may go.
 
 Knows no processes: it asks for TaskManagers and is told. Source: Flink ActiveResourceManager,
-FineGrainedSlotManager (spec 6.3); differs: resource and allocation ids are counted here,
-requirements are checked at once instead of after a delay, and slots are spread over TaskManagers that
-are on their way too.
+FineGrainedSlotManager (docs/spec/slots.md#resourcemanager); differs: resource and allocation ids
+are counted here, requirements are checked at once instead of after a delay, and slots are spread
+over TaskManagers that are on their way too.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What is deployed next, and which slots that needs."""
+"""What is deployed next, when its slots suffice, and what each task is told."""

@@ -1,7 +1,8 @@
 """Whether requests that wait together can still be served, and when to stop waiting.
 
-Knows no pool. Source: Flink PhysicalSlotRequestBulkCheckerImpl (spec 4.5). It asks whether it could
-work once others finish, not whether it can work now.
+Knows no pool. Source: Flink PhysicalSlotRequestBulkCheckerImpl
+(docs/spec/scheduling.md#bulks-that-wait-for-slots). It asks whether it could work once others
+finish, not whether it can work now.
 """
 
 from __future__ import annotations

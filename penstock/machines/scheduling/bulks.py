@@ -1,6 +1,7 @@
 """Vertices that wait for slots together: which requests each bulk lacks, and which bulk a vertex is in.
 
-Knows no state of a vertex. Source: Flink PhysicalSlotRequestBulkImpl (spec 4.5).
+Knows no state of a vertex. Source: Flink PhysicalSlotRequestBulkImpl
+(docs/spec/scheduling.md#bulks-that-wait-for-slots).
 """
 
 from __future__ import annotations

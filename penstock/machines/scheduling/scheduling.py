@@ -1,6 +1,7 @@
 """Which regions to deploy next: a region goes as a whole, when all that it waits for is there.
 
-Knows no slots: it names vertices. Source: Flink PipelinedRegionSchedulingStrategy (spec 3.2).
+Knows no slots: it names vertices. Source: Flink PipelinedRegionSchedulingStrategy
+(docs/spec/scheduling.md#region-by-region).
 """
 
 from __future__ import annotations

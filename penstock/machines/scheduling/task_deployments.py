@@ -1,7 +1,8 @@
 """What is sent with a task: its partitions, its gates, and where the producers are.
 
-Knows no slots and no wire. Source: Flink TaskDeploymentDescriptorFactory, ShuffleDescriptor (spec
-2.3): descriptors are packed once per group of partitions and shared by all its consumers.
+Knows no slots and no wire. Source: Flink TaskDeploymentDescriptorFactory, ShuffleDescriptor
+(docs/spec/execution-graph.md#deployment): descriptors are packed once per group of partitions and
+shared by all its consumers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Which subtasks to deploy next, one by one: for batch jobs whose regions need not go together.
 
-Knows no slots: it names vertices. Source: Flink VertexwiseSchedulingStrategy and its input consumable deciders
-(spec 3.3); differs: an edge that can only be read while it is produced waits for its producers to be
-scheduled, whatever the constraint (Flink refuses it).
+Knows no slots: it names vertices. Source: Flink VertexwiseSchedulingStrategy and its input
+consumable deciders (docs/spec/scheduling.md#subtask-by-subtask); differs: an edge that can only be
+read while it is produced waits for its producers to be scheduled, whatever the constraint (Flink
+refuses it).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The slots of one job: which subtasks share one, which slot serves which request."""
+"""Where a slot is chosen: which subtasks share one, and which slot serves which request."""

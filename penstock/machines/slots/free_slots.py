@@ -2,7 +2,8 @@
 
 Knows no requests. Chooses what `SlotSelection.select` chooses among the same slots (a property test
 compares them); differs in cost: a constant for the default, a logarithm for spreading, times the
-places that the request prefers. Source: Flink FreeSlotTracker (spec 5), which is scanned.
+places that the request prefers. Source: Flink FreeSlotTracker (docs/spec/slots.md#choosing-a-slot),
+which is scanned.
 """
 
 from __future__ import annotations

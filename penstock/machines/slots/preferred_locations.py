@@ -1,7 +1,7 @@
 """Where a subtask would like to run: where its state is, else where its inputs are.
 
-Knows no slots. Source: Flink DefaultPreferredLocationsRetriever (spec 4.4). A place that is not
-known now is not waited for.
+Knows no slots. Source: Flink DefaultPreferredLocationsRetriever
+(docs/spec/slots.md#preferred-locations). A place that is not known now is not waited for.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How much of a machine a slot has, or a request wants.
 
-Knows no slots. Source: Flink ResourceProfile (spec 5.5). Numbers are Decimals, so that 0.1 + 0.2 is
-0.3.
+Knows no slots. Source: Flink ResourceProfile (docs/spec/slots.md#sizes). Numbers are Decimals, so
+that 0.1 + 0.2 is 0.3.
 """
 
 from __future__ import annotations

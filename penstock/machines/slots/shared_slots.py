@@ -1,8 +1,8 @@
 """Physical slots shared by the subtasks of a sharing group, and who sits in them.
 
-Knows no deployment. Source: Flink SlotSharingExecutionSlotAllocator, SharedSlot (spec 4.3);
-differs: the order of requests is the order in which the groups were opened, so that runs are
-repeatable.
+Knows no deployment. Source: Flink SlotSharingExecutionSlotAllocator, SharedSlot
+(docs/spec/slots.md#shared-slots); differs: the order of requests is the order in which the groups
+were opened, so that runs are repeatable.
 """
 
 from __future__ import annotations

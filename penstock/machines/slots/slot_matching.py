@@ -1,7 +1,7 @@
 """Which pending request gets which new slot: pure functions.
 
-Knows no pool. Source: Flink RequestSlotMatchingStrategy and its kinds (spec 5.4). Requests and
-slots are looked at in the order given.
+Knows no pool. Source: Flink RequestSlotMatchingStrategy and its kinds
+(docs/spec/slots.md#matching-waiting-requests). Requests and slots are looked at in the order given.
 """
 
 from __future__ import annotations

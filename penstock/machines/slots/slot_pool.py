@@ -1,8 +1,9 @@
 """Slots that a job asked for, holds and gives back.
 
 Knows no tasks: it serves requests. Source: Flink DefaultDeclarativeSlotPool and
-DeclarativeSlotPoolBridge (spec 6.1, 6.2); differs: one class, and what changed is returned, so that
-the owner declares requirements once per event instead of debouncing by time.
+DeclarativeSlotPoolBridge (docs/spec/slots.md#the-pools-slots, #the-pools-requests); differs: one
+class, and what changed is returned, so that the owner declares requirements once per event instead
+of debouncing by time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which free slot a request gets: pure functions over a snapshot.
 
 Knows no pool. Source: Flink LocationPreferenceSlotSelectionStrategy and its two kinds,
-PreviousAllocationSlotSelectionStrategy (spec 5.1 to 5.3). Free slots are looked at in the order
-given.
+PreviousAllocationSlotSelectionStrategy (docs/spec/slots.md#choosing-a-slot,
+#back-to-the-slot-from-before, #which-strategy). Free slots are looked at in the order given.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which subtasks share a slot: pure functions from a graph to groups.
 
 Knows no slots. Source: Flink LocalInputPreferredSlotSharingStrategy, TaskBalancedPreferredSlot-
-SharingStrategy (spec 4.1, 4.2).
+SharingStrategy (docs/spec/slots.md#sharing-by-local-input, #sharing-by-balance).
 """
 
 from __future__ import annotations

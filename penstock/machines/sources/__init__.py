@@ -1,1 +1,1 @@
-"""Which reader gets which split again, and how far aligned sources may run."""
+"""Sources as the driver sees them: which splits go back to whom, and how far aligned sources may run."""

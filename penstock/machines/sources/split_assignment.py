@@ -1,7 +1,8 @@
 """SplitAssignmentTracker: which splits a reader's state cannot know, so that they go back when it starts again.
 
-Splits are opaque. Knows no enumerator and no reader. Source: Flink SplitAssignmentTracker (spec 11.1); differs:
-splits come back in the order in which they were assigned.
+Splits are opaque. Knows no enumerator and no reader. Source: Flink SplitAssignmentTracker
+(docs/spec/sources-and-sinks.md#sources); differs: splits come back in the order in which they were
+assigned.
 """
 
 from __future__ import annotations

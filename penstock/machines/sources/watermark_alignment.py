@@ -1,7 +1,8 @@
 """WatermarkAlignment: how far the sources of one group may run ahead of the slowest one.
 
-Readers report their watermark now and then; everybody is told `minimum + drift` and waits above it. Knows no clock and
-no source. Source: Flink SourceCoordinator.WatermarkAggregator (spec 6.4).
+Readers report their watermark now and then; everybody is told `minimum + drift` and waits above it.
+Knows no clock and no source. Source: Flink SourceCoordinator.WatermarkAggregator
+(docs/spec/watermarks.md#alignment-of-sources).
 """
 
 from __future__ import annotations

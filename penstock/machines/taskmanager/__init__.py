@@ -1,1 +1,1 @@
-"""The machines inside a TaskManager."""
+"""The control plane of one TaskManager: its slots, the lives of its tasks, when a cancel becomes force."""

@@ -1,6 +1,7 @@
 """When a task that does not end after its cancel is interrupted again, and when its TaskManager must go.
 
-Knows no clock and no thread. Source: Flink TaskInterrupter and TaskCancelerWatchDog, spec 1.5.
+Knows no clock and no thread. Source: Flink TaskInterrupter and TaskCancelerWatchDog,
+docs/spec/tasks.md#cancel.
 """
 
 from __future__ import annotations

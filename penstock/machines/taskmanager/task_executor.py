@@ -3,9 +3,11 @@
 Which job has which slot, which attempt runs in it, and whose word counts: that of the one JobManager that it is registered
 with, known by its fencing token. Knows no clock, thread or wire, and no task but by its id.
 
-Source: Flink TaskExecutor, JobTable (flink-runtime spec 1.2, 1.7; flink-scheduler spec 6.4). Differs: one JobManager is
-master and resource manager of all its jobs; what another one says is dropped without an answer, for there is no way back
-to it; a new leader finds all slots given back, for it begins with none; the loss of the JobManager ends the TaskManager.
+Source: Flink TaskExecutor, JobTable (docs/spec/tasks.md#submission, #slot-table;
+docs/spec/slots.md#taskmanager-and-its-jobs). Differs: one JobManager is master and resource manager
+of all its jobs; what another one says is dropped without an answer, for there is no way back to it;
+a new leader finds all slots given back, for it begins with none; the loss of the JobManager ends
+the TaskManager.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Life of one task inside its TaskManager: what a cancel, a failure or an error of its own makes of it.
 
-Knows no thread; the host calls it under its lock, so that each move happens once. Source: Flink Task (states,
-cancelOrFailAndCancelInvokable, the handler of run's errors), spec 1.4 and 1.5.
+Knows no thread; the host calls it under its lock, so that each move happens once. Source: Flink
+Task (states, cancelOrFailAndCancelInvokable, the handler of run's errors),
+docs/spec/tasks.md#states-on-the-taskmanager, #cancel.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The TaskManager's side: the life of an allocation as a table, and which attempts sit in each slot.
 
-Knows no thread, clock and message. Source: Flink TaskSlotTableImpl (flink-runtime spec 1.7). Differs: slots have no resource
-budget of their own; an allocation never becomes inactive again, for a TaskManager ends with its JobManager; so its timeout
-needs no ticket: one that fires late finds it taken or over.
+Knows no thread, clock and message. Source: Flink TaskSlotTableImpl (docs/spec/tasks.md#slot-table).
+Differs: slots have no resource budget of their own; an allocation never becomes inactive again, for
+a TaskManager ends with its JobManager; so its timeout needs no ticket: one that fires late finds it
+taken or over.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class JobType(StrEnum):
 
 
 class ResultPartitionType(StrEnum):
-    """How a result is produced, consumed and released. The properties are in the spec's table 1.2."""
+    """How a result is produced, consumed and released. The properties: docs/spec/job-graph.md#kinds-of-results."""
 
     PIPELINED = "PIPELINED"
     PIPELINED_BOUNDED = "PIPELINED_BOUNDED"

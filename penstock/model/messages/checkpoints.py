@@ -1,8 +1,9 @@
 """Checkpoints between JobMaster, tasks, coordinators of operators, and storage. Plain data.
 
-Source: Flink's CheckpointCoordinatorGateway, TaskExecutorGateway, CheckpointFailureReason (spec 10). Differs: writing a
-completed checkpoint, and asking the coordinators of operators for their state, are effects with an answer each. Every
-`timestamp_ms` is the JobMaster's clock until the host puts the wall clock's time in its place.
+Source: Flink's CheckpointCoordinatorGateway, TaskExecutorGateway, CheckpointFailureReason
+(docs/spec/checkpoints.md#coordinator). Differs: writing a completed checkpoint, and asking the
+coordinators of operators for their state, are effects with an answer each. Every `timestamp_ms` is
+the JobMaster's clock until the host puts the wall clock's time in its place.
 """
 
 from __future__ import annotations

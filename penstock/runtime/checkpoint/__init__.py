@@ -1,1 +1,1 @@
-"""Checkpoints inside a task: barriers, alignment, what is in flight."""
+"""Checkpoints inside a task: barriers, alignment, data in flight, when to take one and when to commit."""

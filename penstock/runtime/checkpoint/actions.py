@@ -1,6 +1,6 @@
 """What a barrier handler decides; the task carries it out, in order. Plain data.
 
-Source: Flink CheckpointBarrierHandler and its listeners (spec 10.2).
+Source: Flink CheckpointBarrierHandler and its listeners (docs/spec/checkpoints.md#barriers).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """When a task with several channels takes its snapshot: aligned, unaligned, or aligned until a time is over.
 
-Barrier in, actions out; knows no channel but by number, no clock and no data.
-Source: Flink SingleCheckpointBarrierHandler and its BarrierHandlerStates (spec 10.2). Differs: a marker ends a checkpoint that
-has only been announced too, for its barriers will never be complete.
+Barrier in, actions out; knows no channel but by number, no clock and no data. Source: Flink
+SingleCheckpointBarrierHandler and its BarrierHandlerStates (docs/spec/checkpoints.md#barriers).
+Differs: a marker ends a checkpoint that has only been announced too, for its barriers will never be
+complete.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """At least once: nothing is blocked, a checkpoint is taken when all channels have delivered its barrier.
 
-Source: Flink CheckpointBarrierTracker (spec 10.2). Knows no channel but by number.
+Source: Flink CheckpointBarrierTracker (docs/spec/checkpoints.md#barriers). Knows no channel but by
+number.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Data in flight of an unaligned checkpoint: what barriers overtake, kept with the state and replayed before anything new.
 
-One piece of bytes for each channel, whole batches in order. Knows no channel but by number, no file. Source: Flink
-ChannelStateWriter, ChannelStatePersister, RecoveredInputChannel (spec 10.4). Differs: the mailbox thread records, when
-it takes data that was sent before the barrier, and when it takes a barrier that has overtaken some.
+One piece of bytes for each channel, whole batches in order. Knows no channel but by number, no
+file. Source: Flink ChannelStateWriter, ChannelStatePersister, RecoveredInputChannel
+(docs/spec/checkpoints.md#data-in-flight). Differs: the mailbox thread records, when it takes data
+that was sent before the barrier, and when it takes a barrier that has overtaken some.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Barriers of all inputs of a task: from what its channels say to the elements that its mailbox acts on.
 
-One handler for all gates. What it decides about channels is carried out here; what concerns the task comes out in
-band, as the barrier to snapshot at or the marker to pass on, before anything else is read.
-Source: Flink CheckpointedInputGate (spec 5.1, 10.2).
+One handler for all gates. What it decides about channels is carried out here; what concerns the
+task comes out in band, as the barrier to snapshot at or the marker to pass on, before anything else
+is read. Source: Flink CheckpointedInputGate (docs/spec/tasks.md#network-input,
+docs/spec/checkpoints.md#barriers).
 """
 
 from __future__ import annotations

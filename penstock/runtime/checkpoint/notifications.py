@@ -1,7 +1,8 @@
 """What a task hears of its checkpoints' ends: each completion once, none out of turn; and when it may finish.
 
 Knows no operator and no wire: what it returns is to be delivered. Source: Flink StreamTask
-(latestReportCheckpointId, finalCheckpointMinId) and SubtaskCheckpointCoordinatorImpl (spec 10.3, 10.6).
+(latestReportCheckpointId, finalCheckpointMinId) and SubtaskCheckpointCoordinatorImpl
+(docs/spec/checkpoints.md#in-a-task, #finished-tasks).
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """What one task has to do with checkpoints: which to take and when, whom it tells, when it may end.
 
 Knows no operator, wire or storage: the task asks it between two slices. Source: Flink StreamTask,
-SubtaskCheckpointCoordinatorImpl (spec 10.3, 10.5, 10.6).
-Differs: a task whose producers have all finished takes what it is triggered for without a barrier for each channel: it has read
-the last of their records, and what it has in hand of them is in the snapshot.
+SubtaskCheckpointCoordinatorImpl (docs/spec/checkpoints.md#in-a-task, #savepoints-and-stopping,
+#finished-tasks). Differs: a task whose producers have all finished takes what it is triggered for
+without a barrier for each channel: it has read the last of their records, and what it has in hand
+of them is in the snapshot.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Records between tasks, without sockets: partitioners, result partitions, input gates, memory."""
+"""Where a record is sent, as far as no socket is needed: partitioners, result partitions, input gates, memory."""

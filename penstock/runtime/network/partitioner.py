@@ -179,7 +179,7 @@ def make_partitioner(  # ruff: ignore[too-many-return-statements] - a dispatch b
 
     Args: channels: subpartitions, count. parallelism: of the subtask; forward to another number of channels is
     replaced by rebalance (None: to more than one). start: the port of chance: the seed of shuffle, and the
-    channel before rebalance's first one. Source: spec 2.4.
+    channel before rebalance's first one. Source: docs/spec/exchange.md#choosing-a-channel.
     """
     strategy = partitioning.strategy
     if strategy is ShipStrategy.GLOBAL:

@@ -1,9 +1,10 @@
 """Interval join: pairs of two keyed streams whose timestamps are at most so far apart. Event time only.
 
-Matches iff `left + lower <= right <= left + upper`. Each side is kept by timestamp in a map state and dropped by an
-event-time timer once no record of the other side can match any more (spec 8.7).
-Source: Flink IntervalJoinOperator; differs: a side with more timestamps than the interval is wide is looked up, not
-scanned, and pairs of one record come by the other side's timestamp. Knows no API.
+Matches iff `left + lower <= right <= left + upper`. Each side is kept by timestamp in a map state
+and dropped by an event-time timer once no record of the other side can match any more
+(docs/spec/windows.md#interval-join). Source: Flink IntervalJoinOperator; differs: a side with more
+timestamps than the interval is wide is looked up, not scanned, and pairs of one record come by the
+other side's timestamp. Knows no API.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What a source is, and the operator that reads it."""
+"""What a source is, the operator that reads it, and the usual base of readers."""

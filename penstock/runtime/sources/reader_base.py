@@ -1,8 +1,9 @@
 """SourceReaderBase: a reader whose splits are read by a blocking SplitReader on a fetcher's thread.
 
-Takes over what the fetcher has (at most two results ahead), gives it out batch by batch, keeps each split's position,
-and ends when no split can come and none is left. Knows no thread: the fetcher is a port of the ReaderContext.
-Source: Flink SourceReaderBase, SingleThreadFetcherManager (spec 11.1); differs: whole batches, one fetcher.
+Takes over what the fetcher has (at most two results ahead), gives it out batch by batch, keeps each
+split's position, and ends when no split can come and none is left. Knows no thread: the fetcher is
+a port of the ReaderContext. Source: Flink SourceReaderBase, SingleThreadFetcherManager
+(docs/spec/sources-and-sinks.md#sources); differs: whole batches, one fetcher.
 """
 
 from __future__ import annotations

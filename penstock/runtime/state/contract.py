@@ -1,6 +1,6 @@
 """Keyed state as operators and users see it: state objects by kind, and the backend that makes them.
 
-Scoped to (current key, current namespace). Knows no storage: `heap_state` keeps live objects in memory, and another
+Scoped to (current key, current namespace). Knows no storage: `heap.py` keeps live objects in memory, and another
 backend (RocksDB) implements the same classes. Source: Flink KeyedStateBackend, InternalKvState; PyFlink's names.
 """
 

@@ -3,7 +3,7 @@
 An operator's `snapshot` hands over its tables copied flat; `freeze` then makes them independent of what user code does to
 the objects in them, before the next record is processed. What cannot change (numbers, text, tuples of them, lists and
 dicts of those, once copied, and Rows of them) is kept as it is; everything else is pickled on the spot. Key groups, order and bytes are
-left to the thread that writes (`state_format`).
+left to the thread that writes (`snapshot_format.py`).
 Source: Flink StateSnapshot, CopyOnWriteStateMap, RegisteredStateMetaInfoSnapshot; differs: values are live objects that
 their owners may change in place, so copying on write could not be noticed.
 """

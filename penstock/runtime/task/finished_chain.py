@@ -1,7 +1,7 @@
 """The chain of a task that begins as finished: a checkpoint found all subtasks of its vertex at the end of their data.
 
 Its operators are neither opened nor fed; it passes the end on, and takes part in checkpoints without state. Source: Flink
-FinishedOperatorChain, FinishedOnRestoreInput (spec 10.6).
+FinishedOperatorChain, FinishedOnRestoreInput (docs/spec/checkpoints.md#finished-tasks).
 """
 
 from __future__ import annotations

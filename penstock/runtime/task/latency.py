@@ -1,7 +1,7 @@
 """LatencyStats: histograms of how long records queued on their way from a source to an operator.
 
 Fed with LatencyMarkers by the chain. Knows no clock. Source: Flink LatencyStats, DescriptiveStatisticsHistogram
-(spec 7); differs: the last 128 values are kept in one array.
+(docs/spec/tasks.md#latency-markers); differs: the last 128 values are kept in one array.
 """
 
 from __future__ import annotations

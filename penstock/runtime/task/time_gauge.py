@@ -1,7 +1,8 @@
 """How a task spends its time: busy, idle, back-pressured milliseconds per second, over a sliding window.
 
-Knows no clock: times come with each call. Source: Flink TimerGauge, TaskIOMetricGroup (spec 4.6). Differs: one gauge for
-all three, so that they always sum to 1,000; there is no hard back-pressure, for a task never blocks inside a record.
+Knows no clock: times come with each call. Source: Flink TimerGauge, TaskIOMetricGroup
+(docs/spec/tasks.md#time). Differs: one gauge for all three, so that they always sum to 1,000; there
+is no hard back-pressure, for a task never blocks inside a record.
 """
 
 from __future__ import annotations

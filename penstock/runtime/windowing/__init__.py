@@ -1,4 +1,4 @@
-"""Windows, assigners, triggers, evictors; the window operator is in `operators.window`."""
+"""Assigners, triggers and evictors of windows; the operators are in `operators.windowed`."""
 
 from penstock.runtime.windowing.assigners import (
     CountSlidingWindowAssigner,

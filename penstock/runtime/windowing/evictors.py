@@ -1,6 +1,7 @@
 """Evictors: drop elements of a window before or after its function. Know no state.
 
-An element is (value, timestamp). Source: Flink CountEvictor, TimeEvictor, DeltaEvictor (spec 8.5).
+An element is (value, timestamp). Source: Flink CountEvictor, TimeEvictor, DeltaEvictor
+(docs/spec/windows.md#evictors).
 """
 
 from __future__ import annotations

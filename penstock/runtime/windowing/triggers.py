@@ -1,7 +1,7 @@
 """Triggers: when a window emits, with PyFlink's names. Know no operator.
 
-Source: PyFlink pyflink.datastream.window, Flink's triggers (spec 8.4); differs: intervals may be Time,
-Duration, timedelta or int (ms).
+Source: PyFlink pyflink.datastream.window, Flink's triggers (docs/spec/windows.md#triggers);
+differs: intervals may be Time, Duration, timedelta or int (ms).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """BATCH jobs in this process: what operators see of time, what is refused, what an error tells.
 
-Expectations: spec/pyflink-api.md on `set_runtime_mode`; Flink's documentation of its execution modes.
+Expectations: docs/spec/programs.md#batch; Flink's documentation of its execution modes.
 """
 
 import threading

@@ -1,6 +1,6 @@
 """A BATCH job treats one key after the other: its records in the order of time, then its timers; then nothing of it is left.
 
-Expectations: spec/pyflink-api.md ("inputs sorted by key; timers fire at end of key"); Flink's documentation of its execution modes, its
+Expectations: docs/spec/programs.md#batch; Flink's documentation of its execution modes, its
 BatchExecutionInternalTimeService and BatchExecutionKeyedStateBackend.
 """
 

@@ -1,6 +1,7 @@
 """BATCH jobs whose vertices get their parallelism from the data, and who reads what of an exchange.
 
-Expectations: spec/flink-scheduler.md 9.2, spec/flink-runtime.md 2.4.
+Expectations: docs/spec/scheduling.md#parallelism-by-bytes,
+docs/spec/exchange.md#choosing-a-channel.
 """
 
 from collections import Counter

@@ -1,4 +1,6 @@
-"""Every mode of checkpointing keeps its promise through failures in the middle: once, or at least once (spec 10.2, 10.4)."""
+"""Every mode of checkpointing keeps its promise through failures in the middle: once, or at least
+once (docs/spec/checkpoints.md#barriers, #data-in-flight).
+"""
 
 from collections import Counter
 

@@ -1,4 +1,7 @@
-"""PipelinedSubpartition against a plain model of Flink's (spec 2.5, 2.6), and between two real threads."""
+"""PipelinedSubpartition against a plain model of Flink's
+(docs/spec/exchange.md#queue-of-a-subpartition, #priority-and-barriers-in-a-queue), and between two
+real threads.
+"""
 
 import threading
 
@@ -27,7 +30,7 @@ class Buffer:
 
 
 class Model:
-    """The spec's sentences, one after another; nothing of the product's."""
+    """The rules of docs/spec/exchange.md, one after another; nothing of the product's."""
 
     def __init__(self) -> None:
         self.buffers: list[Buffer] = []

@@ -1,4 +1,6 @@
-"""What a sink that dies at any moment has committed holds every record once, and nothing else is left (spec 10.7, 11.2)."""
+"""What a sink that dies at any moment has committed holds every record once, and nothing else is
+left (docs/spec/sources-and-sinks.md#two-phase-commit, #writers-and-committers).
+"""
 
 import tempfile
 from collections import Counter

@@ -1,4 +1,6 @@
-"""Laws of the checkpoint coordinator, whatever tasks, storage and failures do. Source: spec/flink-runtime.md 10.1, 10.6."""
+"""Laws of the checkpoint coordinator, whatever tasks, storage and failures do. Source:
+docs/spec/checkpoints.md#coordinator, #finished-tasks.
+"""
 
 from collections import Counter
 from dataclasses import replace

@@ -1,4 +1,6 @@
-"""The indexed ways to choose slots choose what the plain scans of the spec choose."""
+"""The indexed ways to choose slots choose what plain scans choose
+(docs/spec/slots.md#choosing-a-slot).
+"""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass

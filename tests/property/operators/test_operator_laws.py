@@ -1,4 +1,6 @@
-"""Laws of operators: joins and async functions do not see batches; watermarks are the spec's under any interleaving."""
+"""Laws of operators: joins and async functions do not see batches; watermarks are those of
+docs/spec/watermarks.md#several-channels under any interleaving.
+"""
 
 from collections import Counter
 from itertools import groupby
@@ -239,7 +241,7 @@ def test_the_valve_gives_the_specs_watermark_under_any_interleaving_with_idlenes
 
 
 class _Valve:
-    """Spec 6.1: a channel counts while it is active and not behind the last output."""
+    """docs/spec/watermarks.md#several-channels: a channel counts while it is active and not behind the last output."""
 
     def __init__(self) -> None:
         self.marks = [MIN_WATERMARK] * CHANNELS

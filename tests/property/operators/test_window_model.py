@@ -1,4 +1,6 @@
-"""The window operator against a model of spec 8.1 to 8.5 that knows one key and no speed."""
+"""The window operator against a model of docs/spec/windows.md#timers, #assigners, #window-operator,
+#triggers, #evictors that knows one key and no speed.
+"""
 
 from collections import Counter
 from dataclasses import dataclass, field

@@ -1,5 +1,6 @@
-"""Every backend keeps the same state: what a program reads does not depend on it, nor on a restore in between, from either
-kind to either, at any parallelism. Source of the law: spec/flink-runtime.md 9 (backends differ in where state lies).
+"""Every backend keeps the same state: what a program reads does not depend on it, nor on a restore
+in between, from either kind to either, at any parallelism. Source of the law:
+docs/spec/state.md#backends (backends differ in where state lies).
 """
 
 import tempfile

@@ -1,6 +1,6 @@
 """An operator that stops at any point, is written, and goes on at any parallelism gives what it would have given.
 
-Keyed state, timers and windows by key group, lists by their redistribution (spec 9.4, 9.6, 10.3).
+Keyed state, timers and windows by key group, lists by their redistribution (docs/spec/state.md#operator-state, #rescaling-keyed-state, docs/spec/checkpoints.md#in-a-task).
 """
 
 from collections import Counter

@@ -178,7 +178,9 @@ def test_a_task_with_a_final_checkpoint_ends_after_it_and_not_before(batches, ea
 
 
 def test_a_task_that_has_read_all_takes_what_is_overdue_with_what_it_has_in_hand():
-    """Its output stands still; what it is triggered for does not wait for that (spec 10.6)."""
+    """Its output stands still; what it is triggered for does not wait for that
+    (docs/spec/checkpoints.md#finished-tasks).
+    """
     clock, out, taken = Clock(), Remembering(room=1), []
     rows = ListInput((0, RowBatch([1, 1, 1])), is_closed=True)
     task = task_of([Running(clock, 0.01)], rows, [out], clock, on_snapshot=taken.append)

@@ -1,5 +1,5 @@
 """Timers lie where the state does; which ones fire, and in which order of time, does not depend on it, nor on a restore in
-between. Source of the law: spec/flink-runtime.md 8.1.
+between. Source of the law: docs/spec/windows.md#timers.
 """
 
 import tempfile

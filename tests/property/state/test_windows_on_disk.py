@@ -1,5 +1,6 @@
-"""Windows whose contents lie in RocksDB give what windows in memory give, and either goes on from what the other wrote, at any
-parallelism. Source of the law: spec/flink-runtime.md 9 (backends differ in where state lies) and 8.
+"""Windows whose contents lie in RocksDB give what windows in memory give, and either goes on from
+what the other wrote, at any parallelism. Source of the law: docs/spec/state.md#backends (backends
+differ in where state lies), docs/spec/windows.md#window-operator.
 """
 
 import tempfile
@@ -88,7 +89,9 @@ ENGINES = (GridWindowOperator, RecordWindowOperator)
 def test_windows_that_had_fired_fire_again_for_records_before_the_first_watermark(
     contents, before, after
 ):
-    """After a restore the operator knows no watermark (spec 8.3): both engines do the same with records until there is one."""
+    """After a restore the operator knows no watermark (docs/spec/windows.md#window-operator): both
+    engines do the same with records until there is one.
+    """
     found = []
     for engine in ENGINES:
         make = partial(window, SLIDING, contents, engine, 6)
@@ -111,7 +114,7 @@ def test_records_between_two_restores_are_not_lost_before_the_first_watermark(
     kind, contents, before, late, after, old, new
 ):
     """Checkpoint, restore, records, checkpoint, restore, watermarks: what the general engine gives, whose timers say for each
-    key whether its window is to fire (spec 8.3, 8.4).
+    key whether its window is to fire (docs/spec/windows.md#window-operator, #triggers).
     """
     found = []
     for engine in ENGINES:

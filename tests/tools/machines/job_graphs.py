@@ -50,7 +50,7 @@ def job_graph(
 
 
 def word_count() -> JobGraph:
-    """Source 1, FlatMap 2, KeyAgg->Sink 2: the walk of the seeds."""
+    """Source 1, FlatMap 2, KeyAgg->Sink 2."""
     return job_graph(
         {"Source": 1, "FlatMap": 2, "KeyAggSink": 2},
         [("Source", "FlatMap"), ("FlatMap", "KeyAggSink", A2A)],
@@ -58,7 +58,7 @@ def word_count() -> JobGraph:
 
 
 def figure() -> JobGraph:
-    """Source 4, Map 4, Reduce 3: the figure of the seeds."""
+    """Source 4, Map 4, Reduce 3: the figure in Flink's documentation of scheduling."""
     return job_graph(
         {"Source": 4, "Map": 4, "Reduce": 3},
         [("Source", "Map"), ("Map", "Reduce", A2A)],

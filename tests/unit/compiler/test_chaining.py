@@ -1,4 +1,4 @@
-"""Which edges are chained, by spec 1.1."""
+"""Which edges are chained, by docs/spec/job-graph.md#chaining."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""StreamGraph to JobGraph, by spec 1 and 1.1."""
+"""StreamGraph to JobGraph, by docs/spec/job-graph.md#vertices-and-their-order, #chaining."""
 
 import pickle
 

@@ -1,4 +1,6 @@
-"""Which readers take barriers early: spec 10.4 (point-wise and broadcast do not), and that those that do never wait for ever."""
+"""Which readers take barriers early: docs/spec/checkpoints.md#data-in-flight (point-wise and
+broadcast do not), and that those that do never wait for ever.
+"""
 
 import pickle
 

@@ -1,4 +1,6 @@
-"""Jobs with results that are not pipelined, by spec 2, 3.2 and 4.5."""
+"""Jobs with results that are not pipelined, by docs/spec/execution-graph.md#attempts,
+docs/spec/scheduling.md#region-by-region, #bulks-that-wait-for-slots.
+"""
 
 from penstock.machines.books.job_settings import JobSettings
 from penstock.machines.failover.restart_backoff import FixedDelayRestart, NoRestart

@@ -1,4 +1,4 @@
-"""A failure of the job as a whole, by seed B4: failing, restarting, created, running, or failed."""
+"""A failure of the job as a whole, by docs/spec/failover.md#from-failure-to-restart: failing, restarting, created, running, or failed."""
 
 import pytest
 

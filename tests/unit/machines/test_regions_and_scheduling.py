@@ -1,4 +1,6 @@
-"""Regions, scheduling and failover, by spec 3 and 8.2."""
+"""Regions, scheduling and failover, by docs/spec/scheduling.md#region-by-region,
+docs/spec/failover.md#tasks-to-restart.
+"""
 
 import pytest
 

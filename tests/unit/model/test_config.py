@@ -1,4 +1,4 @@
-"""Options, texts, layers, by spec 11 (scheduler), 12 (runtime) and 10 (API)."""
+"""Options, texts, layers, by docs/spec/options.md#texts-of-values, #scheduler, #runtime, #program."""
 
 import pytest
 

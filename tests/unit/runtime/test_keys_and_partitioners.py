@@ -1,4 +1,6 @@
-"""Key hash, key groups, partitioners. Expectations: spec/flink-runtime.md 2.4 and 9.1."""
+"""Key hash, key groups, partitioners. Expectations: docs/spec/exchange.md#choosing-a-channel,
+docs/spec/state.md#key-groups.
+"""
 
 import dataclasses
 import datetime as dt

@@ -1,4 +1,7 @@
-"""Barriers that may become late, as sequences of elements: announced, overtaking or not, given up (spec 2.6, 10.2, 10.4)."""
+"""Barriers that may become late, as sequences of elements: announced, overtaking or not, given up
+(docs/spec/exchange.md#priority-and-barriers-in-a-queue, docs/spec/checkpoints.md#barriers,
+#data-in-flight).
+"""
 
 import threading
 

@@ -1,4 +1,7 @@
-"""Barriers at both ends of a channel, on edges where they keep their turn, and behind what was recovered (spec 2.6, 10.4)."""
+"""Barriers at both ends of a channel, on edges where they keep their turn, and behind what was
+recovered (docs/spec/exchange.md#priority-and-barriers-in-a-queue,
+docs/spec/checkpoints.md#data-in-flight).
+"""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Parts of programs driven by hand: what comes out is what the spec says of the operators."""
+"""Parts of programs driven by hand: what comes out is what docs/spec says of the operators."""
 
 import asyncio
 

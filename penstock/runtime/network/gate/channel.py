@@ -1,6 +1,7 @@
 """InputChannel: what all kinds of channels are to their gate; and UnknownInputChannel, the placeholder.
 
-Knows no place where elements come from. Source: Flink InputChannel, UnknownInputChannel (spec 3.4).
+Knows no place where elements come from. Source: Flink InputChannel, UnknownInputChannel
+(docs/spec/exchange.md#channels).
 """
 
 from __future__ import annotations

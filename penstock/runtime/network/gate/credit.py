@@ -1,7 +1,8 @@
 """Receiver's half of credit-based flow control: which buffers a remote channel has, and what it grants for them.
 
-One credit is the right to send one data frame of at most a buffer's size; events are free. Knows no wire and no
-bytes, takes no lock: its channel does. Source: Flink BufferManager, RemoteInputChannel (spec 3.7).
+One credit is the right to send one data frame of at most a buffer's size; events are free. Knows no
+wire and no bytes, takes no lock: its channel does. Source: Flink BufferManager, RemoteInputChannel
+(docs/spec/exchange.md#credit).
 
 Buffers that are empty and wait for frames are `available`; each of them is a credit that the sender has or is
 about to be told of. Exclusive ones are the channel's own, floating ones come from the gate's pool.

@@ -1,7 +1,8 @@
 """LocalInputChannel: reads a subpartition of the same process; batches pass as they are.
 
-Knows neither how partitions are kept nor what time it is. Source: Flink LocalInputChannel (spec 3.4). Differs:
-the partition's arrival ends the wait for the next try, so that the order of deployment costs no back-off.
+Knows neither how partitions are kept nor what time it is. Source: Flink LocalInputChannel
+(docs/spec/exchange.md#channels). Differs: the partition's arrival ends the wait for the next try,
+so that the order of deployment costs no back-off.
 """
 
 from __future__ import annotations

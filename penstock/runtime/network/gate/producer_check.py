@@ -1,6 +1,7 @@
 """What a consumer does about a partition that was not found, once it knows what became of the producer.
 
-Knows no wire: the JobMaster is asked elsewhere. Source: Flink RemoteChannelStateChecker, spec 3.6.
+Knows no wire: the JobMaster is asked elsewhere. Source: Flink RemoteChannelStateChecker,
+docs/spec/exchange.md#a-partition-that-is-not-there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """ReadyQueue: who has something to read, in fair turns. Of channels in a gate, and of gates in a union.
 
-Producers and the network thread put entries in, the mailbox thread takes them out; whoever is told is told outside
-the lock. Source: Flink SingleInputGate.inputChannelsWithData, UnionInputGate.inputGatesWithData (spec 3.2, 3.3).
+Producers and the network thread put entries in, the mailbox thread takes them out; whoever is told
+is told outside the lock. Source: Flink SingleInputGate.inputChannelsWithData,
+UnionInputGate.inputGatesWithData (docs/spec/exchange.md#input-gate, #union-of-gates).
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """RemoteInputChannel: frames of a subpartition in another TaskManager, kept as bytes until the mailbox takes them.
 
-Knows no socket: a `PartitionClient` sends what it has to say. The network thread puts frames in, the mailbox takes
-them out; the lock between them is never held while somebody else is called. Source: Flink RemoteInputChannel
-(spec 3.4, 3.6, 3.7). Differs: a credit message waits until the sender has no more credit left than it would bring;
-a buffer is empty again when its frame is taken, so the one batch in the mailbox's hand counts no longer; a barrier that
-may be late is announced beside the queue, not in it.
+Knows no socket: a `PartitionClient` sends what it has to say. The network thread puts frames in,
+the mailbox takes them out; the lock between them is never held while somebody else is called.
+Source: Flink RemoteInputChannel (docs/spec/exchange.md#channels, #a-partition-that-is-not-there,
+#credit). Differs: a credit message waits until the sender has no more credit left than it would
+bring; a buffer is empty again when its frame is taken, so the one batch in the mailbox's hand
+counts no longer; a barrier that may be late is announced beside the queue, not in it.
 """
 
 from __future__ import annotations

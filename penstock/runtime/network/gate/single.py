@@ -1,10 +1,11 @@
 """SingleInputGate: the channels of one consumed data set, read fairly.
 
-Knows no operator and no watermark. Channels that have something stand in a queue; each gives one element a turn
-and goes to its tail. Producers and the network thread put channels in; everything else belongs to the mailbox
-thread. Source: Flink SingleInputGate, InputGateWithMetrics (spec 3.2). Differs: a channel is made when somebody
-asks for it, so that a gate of ten thousand costs nothing until it is connected; availability is a property and
-a call to the listener instead of a future; the listener is told of the first element, not of each.
+Knows no operator and no watermark. Channels that have something stand in a queue; each gives one
+element a turn and goes to its tail. Producers and the network thread put channels in; everything
+else belongs to the mailbox thread. Source: Flink SingleInputGate, InputGateWithMetrics
+(docs/spec/exchange.md#input-gate). Differs: a channel is made when somebody asks for it, so that a
+gate of ten thousand costs nothing until it is connected; availability is a property and a call to
+the listener instead of a future; the listener is told of the first element, not of each.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """UnionInputGate: several gates read as one logical input.
 
 Knows no channel. Gates that have something stand in a queue, as channels do in a gate; each gives one element a
-turn. Source: Flink UnionInputGate (spec 3.3).
+turn. Source: Flink UnionInputGate (docs/spec/exchange.md#union-of-gates).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """BoundedBlockingSubpartition: written to a file first, read when it is complete, any number of times at once.
 
-Knows no kind of file and no thread: the lock comes from the host. Source: Flink BoundedBlockingSubpartition and
-BoundedBlockingSubpartitionReader (spec 2.7). Differs: what a consumer polls is a whole encoded batch, which may
-span buffers; nothing is shown by a flush, as nobody may read before the end.
+Knows no kind of file and no thread: the lock comes from the host. Source: Flink
+BoundedBlockingSubpartition and BoundedBlockingSubpartitionReader
+(docs/spec/exchange.md#blocking-subpartition). Differs: what a consumer polls is a whole encoded
+batch, which may span buffers; nothing is shown by a flush, as nobody may read before the end.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """BoundedData: the bytes of one blocking subpartition, written once by one thread, then read any number of times.
 
-Knows no batch: it keeps buffers, each with 8 bytes before it (2 type, 2 whether compressed, 4 length; native
-byte order). Three kinds: plain file; file that is mapped for reading; file that is mapped for writing and reading.
-Source: Flink BoundedData, FileChannelBoundedData, FileChannelMemoryMappedBoundedData, MemoryMappedBoundedData (spec 2.8).
-Differs: a mapped file's blocks are allocated before they are written, since a full disk would kill the process else.
+Knows no batch: it keeps buffers, each with 8 bytes before it (2 type, 2 whether compressed, 4
+length; native byte order). Three kinds: plain file; file that is mapped for reading; file that is
+mapped for writing and reading. Source: Flink BoundedData, FileChannelBoundedData,
+FileChannelMemoryMappedBoundedData, MemoryMappedBoundedData
+(docs/spec/exchange.md#files-of-results). Differs: a mapped file's blocks are allocated before they
+are written, since a full disk would kill the process else.
 """
 
 from __future__ import annotations

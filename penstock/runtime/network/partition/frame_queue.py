@@ -1,7 +1,8 @@
 """The queue of a pipelined subpartition: frames and events in order, the last frame perhaps still being filled.
 
-Not thread-safe, and tells nobody: `PipelinedSubpartition` locks and notifies by what it answers. Source: Flink
-PipelinedSubpartition (spec 2.5). Differs: a buffer is a frame of whole records.
+Not thread-safe, and tells nobody: `PipelinedSubpartition` locks and notifies by what it answers.
+Source: Flink PipelinedSubpartition (docs/spec/exchange.md#queue-of-a-subpartition). Differs: a
+buffer is a frame of whole records.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """PipelinedSubpartition: a queue in memory towards one consumer, which reads it once and meanwhile.
 
-Knows no thread, socket or checkpoint; the lock comes from the host. Source: Flink PipelinedSubpartition and
-its view (spec 2.5, 2.6). Differs: a buffer is a frame of whole records: batches that are joined when they are
-taken. The unfinished tail is the frame that is still being filled. What is full is visible at once.
+Knows no thread, socket or checkpoint; the lock comes from the host. Source: Flink
+PipelinedSubpartition and its view (docs/spec/exchange.md#queue-of-a-subpartition,
+#priority-and-barriers-in-a-queue). Differs: a buffer is a frame of whole records: batches that are
+joined when they are taken. The unfinished tail is the frame that is still being filled. What is
+full is visible at once.
 
 Elements that steer the queue are told by their attributes, so that barriers need no change here:
 `has_priority`, `blocks_upstream`, `is_timeoutable`; a barrier has a `checkpoint_id` and, when it can be timed

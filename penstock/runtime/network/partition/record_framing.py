@@ -1,7 +1,8 @@
 """Serialized records in buffers of one size: a record may begin and end anywhere, its length too.
 
-Knows no file. Source: Flink SpanningRecordSerializer, SpillingAdaptiveSpanningRecordDeserializer (spec 2.3). A record
-is 4 bytes of length, big-endian, and that many bytes. What Flink calls a record is a whole encoded batch here.
+Knows no file. Source: Flink SpanningRecordSerializer, SpillingAdaptiveSpanningRecordDeserializer
+(docs/spec/exchange.md#records-in-buffers). A record is 4 bytes of length, big-endian, and that many
+bytes. What Flink calls a record is a whole encoded batch here.
 """
 
 from __future__ import annotations

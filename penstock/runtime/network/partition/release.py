@@ -1,7 +1,7 @@
 """When a pipelined partition is released: as soon as everybody who uses it has let go.
 
-Source: Flink ReleaseOnConsumptionResultPartition (spec 2.2). Both of its shapes: the newer one, which this
-product uses, counts the producing task as a user as well.
+Source: Flink ReleaseOnConsumptionResultPartition (docs/spec/exchange.md#result-partitions). Both of
+its shapes: the newer one, which this product uses, counts the producing task as a user as well.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """ResultPartition: what one attempt of a task produces of one data set, a subpartition for each consumer.
 
-Knows no subpartition's inside and no thread: who waits is woken by a callable, who looks partitions up is told
-through `PartitionManager`. Source: Flink ResultPartition, PipelinedResultPartition, ResultPartitionWriter (spec
-2.2). Differs: what is released on consumption and what by the scheduler is told by the type, not by a subclass.
+Knows no subpartition's inside and no thread: who waits is woken by a callable, who looks partitions
+up is told through `PartitionManager`. Source: Flink ResultPartition, PipelinedResultPartition,
+ResultPartitionWriter (docs/spec/exchange.md#result-partitions). Differs: what is released on
+consumption and what by the scheduler is told by the type, not by a subclass.
 """
 
 from __future__ import annotations

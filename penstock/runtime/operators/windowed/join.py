@@ -1,8 +1,9 @@
 """Window join and co-group: two streams in one window operator, each record with the side it came from.
 
-Source: Flink CoGroupedStreams, JoinedStreams (spec 8.6); differs: the sides are told apart by the operator's two
-inputs, so that both streams keep their own type on the wire and no map in front of the window tags them.
-Knows no API: the user's functions come as callables.
+Source: Flink CoGroupedStreams, JoinedStreams (docs/spec/windows.md#window-joins); differs: the
+sides are told apart by the operator's two inputs, so that both streams keep their own type on the
+wire and no map in front of the window tags them. Knows no API: the user's functions come as
+callables.
 """
 
 from __future__ import annotations

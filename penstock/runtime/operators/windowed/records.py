@@ -1,6 +1,6 @@
-"""RecordWindowOperator: any assigner, trigger and evictor, one record at a time. Spec 8.3.
+"""RecordWindowOperator: any assigner, trigger and evictor, one record at a time.
 
-Source: Flink WindowOperator, EvictingWindowOperator; differs: contents of merging windows are lists or
+Source: Flink WindowOperator, EvictingWindowOperator (docs/spec/windows.md#window-operator); differs: contents of merging windows are lists or
 accumulators in the one keyed backend.
 """
 
@@ -79,7 +79,7 @@ class _TriggerContext(Trigger.OnMergeContext):
 
 
 class RecordWindowOperator(WindowOperator):
-    """One record at a time, exactly as the spec says."""
+    """One record at a time, in the order of docs/spec/windows.md#window-operator."""
 
     ends_keys = True
 

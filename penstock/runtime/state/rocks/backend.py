@@ -1,7 +1,7 @@
 """RocksKeyedStateBackend: keyed state of one operator in a RocksDB of its own.
 
-Source: Flink RocksDBKeyedStateBackend (spec 9); differs: windows on columns keep their panes
-in memory. What is restored is written at once, whoever asks for it later.
+Source: Flink RocksDBKeyedStateBackend (docs/spec/state.md#backends); differs: windows on columns
+keep their panes in memory. What is restored is written at once, whoever asks for it later.
 """
 
 from __future__ import annotations

@@ -209,7 +209,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 class _KeyUnpickler(_Unpickler):
-    """Reads what keys of other classes were written as: see `_KeyPickler` of `keys/hashing.py`."""
+    """Reads what keys of other classes were written as: see `_KeyPickler` of `runtime/keys/hashing.py`."""
 
     def persistent_load(self, pid: Any) -> Any:
         return _class_of(pid)

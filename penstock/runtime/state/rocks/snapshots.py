@@ -1,7 +1,7 @@
 """A backend's state as it was when a snapshot was taken, for the thread that writes it: read group by group.
 
 What a snapshot costs the task is the flush of what is in memory: files are linked, not copied. Source: Flink
-RocksFullSnapshotStrategy, FullSnapshotAsyncWriter (spec 9).
+RocksFullSnapshotStrategy, FullSnapshotAsyncWriter (docs/spec/state.md#backends).
 """
 
 from __future__ import annotations

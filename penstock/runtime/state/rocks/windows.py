@@ -92,8 +92,9 @@ class RocksWindowTables(WindowTables):
 
 
 class RestoredWindows:
-    """What former subtasks say of their windows, one after the other, for the windows of one. Source: spec 8.3, 9.6: a
-    window fires for each key by itself.
+    """What former subtasks say of their windows, one after the other, for the windows of one.
+    Source: docs/spec/windows.md#window-operator, docs/spec/state.md#rescaling-keyed-state: a window
+    fires for each key by itself.
     """
 
     def __init__(self, database: Database, name: str) -> None:

@@ -1,4 +1,4 @@
-"""A partition on its way to a reader: resumed, replayed alike or not, ended by Spark's word only. Expectations: design.md 7."""
+"""A partition on its way to a reader: resumed, replayed alike or not, ended by Spark's word only. Expectations: docs/internals/dataframes.md."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""Spark's types and ours, both ways. Expectations: docs/guides/dataframes.md, which is issue 6's table."""
+"""Spark's types and ours, both ways. Expectations: docs/guides/dataframes.md."""
 
 import pytest
 from pyspark.sql import types as s

@@ -1,4 +1,4 @@
-"""Partitions handed out, positions in checkpoints, messages to batches. Expectations: design.md 7, docs/guides/dataframes.md."""
+"""Partitions handed out, positions in checkpoints, messages to batches. Expectations: docs/internals/dataframes.md, docs/guides/dataframes.md."""
 
 import datetime as dt
 from decimal import Decimal

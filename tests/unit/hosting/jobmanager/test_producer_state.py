@@ -1,4 +1,6 @@
-"""What the JobMaster answers a consumer that misses a partition (spec 3.6)."""
+"""What the JobMaster answers a consumer that misses a partition
+(docs/spec/exchange.md#a-partition-that-is-not-there).
+"""
 
 from types import SimpleNamespace
 

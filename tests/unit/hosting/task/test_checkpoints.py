@@ -1,6 +1,7 @@
 """The task side of checkpoints on real TaskManagers: triggers, snapshots, acknowledgements, restore, the end.
 
-Expectations: spec/flink-runtime.md 10.2 to 10.6.
+Expectations: docs/spec/checkpoints.md#barriers, #in-a-task, #data-in-flight,
+#savepoints-and-stopping, #finished-tasks.
 """
 
 import os

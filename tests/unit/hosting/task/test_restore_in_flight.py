@@ -1,4 +1,6 @@
-"""Data in flight on its way back into a task: each subtask keeps what is its own (spec 2.4, 10.4)."""
+"""Data in flight on its way back into a task: each subtask keeps what is its own
+(docs/spec/exchange.md#choosing-a-channel, docs/spec/checkpoints.md#data-in-flight).
+"""
 
 import pickle
 from types import SimpleNamespace

@@ -1,4 +1,6 @@
-"""Unaligned checkpoints on real TaskManagers: barriers pass what stands still, and nothing of that is lost (spec 10.2, 10.4)."""
+"""Unaligned checkpoints on real TaskManagers: barriers pass what stands still, and nothing of that
+is lost (docs/spec/checkpoints.md#barriers, #data-in-flight).
+"""
 
 import time
 from collections import Counter
@@ -139,7 +141,9 @@ def test_unaligned_checkpoints_follow_each_other(gate, run):
 
 @pytest.mark.parametrize("taskmanagers", [1, 2])
 def test_a_task_takes_part_until_its_consumer_has_read_its_last_record(gate, run, taskmanagers):
-    """Else nobody could say what is on its way to a consumer that stands still (spec 10.6)."""
+    """Else nobody could say what is on its way to a consumer that stands still
+    (docs/spec/checkpoints.md#finished-tasks).
+    """
     flood = gated_program(gate.name, parallelism=1, function=Flooding)
     driver = run(flood, taskmanagers=taskmanagers, has_final_checkpoint=True)
     stand_still(driver, gate)

@@ -1,4 +1,4 @@
-"""Local recovery. Expectations: spec/flink-runtime.md 10.8."""
+"""Local recovery. Expectations: docs/spec/checkpoints.md#local-recovery-and-shared-files."""
 
 import zlib
 from itertools import count

@@ -1,4 +1,4 @@
-"""Mutual authentication (design 8): who cannot prove itself gets nothing, and nothing it sends is unpickled."""
+"""Mutual authentication (`hosting/wire/handshake.py`): who cannot prove itself gets nothing, and nothing it sends is unpickled."""
 
 import pickle
 import socket

@@ -1,6 +1,7 @@
 """BatchMaster: the order of stages, attempts as the host has them, the ways in which a job ends.
 
-Expectations: spec/flink-scheduler.md 7.1 and 7.2; a host retries tasks by itself.
+Expectations: docs/spec/execution-graph.md#states-of-a-job, #states-of-an-attempt; a host retries
+tasks by itself.
 """
 
 from dataclasses import replace

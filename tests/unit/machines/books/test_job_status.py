@@ -1,4 +1,4 @@
-"""The table of jobs, by spec 7.1."""
+"""The table of jobs, by docs/spec/execution-graph.md#states-of-a-job."""
 
 from itertools import product
 

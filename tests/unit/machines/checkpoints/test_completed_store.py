@@ -1,4 +1,6 @@
-"""Retention of completed checkpoints. Expectations: spec/flink-runtime.md 10.1, 10.5."""
+"""Retention of completed checkpoints. Expectations: docs/spec/checkpoints.md#coordinator,
+#savepoints-and-stopping.
+"""
 
 import pytest
 

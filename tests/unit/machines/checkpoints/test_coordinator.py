@@ -1,4 +1,6 @@
-"""The way of a checkpoint through the coordinator. Expectations: spec/flink-runtime.md 10.1, 10.5, 10.6."""
+"""The way of a checkpoint through the coordinator. Expectations:
+docs/spec/checkpoints.md#coordinator, #savepoints-and-stopping, #finished-tasks.
+"""
 
 from dataclasses import replace
 

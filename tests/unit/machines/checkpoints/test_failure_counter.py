@@ -1,4 +1,6 @@
-"""Which failures of checkpoints count, and when the job fails for them. Expectations: spec/flink-runtime.md 10.1."""
+"""Which failures of checkpoints count, and when the job fails for them. Expectations:
+docs/spec/checkpoints.md#coordinator.
+"""
 
 import pytest
 

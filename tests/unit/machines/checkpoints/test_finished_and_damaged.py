@@ -1,4 +1,6 @@
-"""Checkpoints of a job whose tasks end, and checkpoints that turn out to be damaged. Expectations: spec/flink-runtime.md 10.5, 10.6."""
+"""Checkpoints of a job whose tasks end, and checkpoints that turn out to be damaged. Expectations:
+docs/spec/checkpoints.md#savepoints-and-stopping, #finished-tasks.
+"""
 
 from dataclasses import replace
 

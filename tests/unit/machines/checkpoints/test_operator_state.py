@@ -1,4 +1,4 @@
-"""Redistribution of operator state. Expectations: spec/flink-runtime.md 9.4."""
+"""Redistribution of operator state. Expectations: docs/spec/state.md#operator-state."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The queue of requests. Expectations: spec/flink-runtime.md 10.1."""
+"""The queue of requests. Expectations: docs/spec/checkpoints.md#coordinator."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,7 @@
-"""From a checkpoint to what attempts begin with. Expectations: spec/flink-runtime.md 9.1, 9.4, 9.6, 10.5, 10.6."""
+"""From a checkpoint to what attempts begin with. Expectations: docs/spec/state.md#key-groups,
+#operator-state, #rescaling-keyed-state, docs/spec/checkpoints.md#savepoints-and-stopping,
+#finished-tasks.
+"""
 
 import pytest
 from hypothesis import given

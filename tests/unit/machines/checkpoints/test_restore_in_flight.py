@@ -1,4 +1,7 @@
-"""Who reads data in flight at another parallelism. Expectations: spec/flink-runtime.md 2.4, 9.1, 10.4."""
+"""Who reads data in flight at another parallelism. Expectations:
+docs/spec/exchange.md#choosing-a-channel, docs/spec/state.md#key-groups,
+docs/spec/checkpoints.md#data-in-flight.
+"""
 
 from dataclasses import replace
 

@@ -1,4 +1,6 @@
-"""Options of checkpoints. Expectations: spec/flink-runtime.md 10.1, 10.2, 12."""
+"""Options of checkpoints. Expectations: docs/spec/checkpoints.md#coordinator, #barriers,
+docs/spec/options.md#runtime.
+"""
 
 import pytest
 

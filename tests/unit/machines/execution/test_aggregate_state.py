@@ -1,4 +1,4 @@
-"""One state of many, by spec 7.2."""
+"""One state of many, by docs/spec/execution-graph.md#state-of-a-vertex."""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""The table of attempts, by spec 7.2: every square is decided once."""
+"""The table of attempts, by docs/spec/execution-graph.md#states-of-an-attempt: every square is
+decided once.
+"""
 
 from itertools import product
 
@@ -19,7 +21,7 @@ E, C = ExecutionEvent, Consequence
 REPORTS = [E.CANCEL, E.SUSPEND, E.REPORT_INITIALIZING, E.REPORT_RUNNING, E.REPORT_FINISHED,
            E.REPORT_CANCELED, E.FAIL, E.RESET]  # fmt: skip
 
-# the spec's table; "F": the task fails, "G": the job fails globally, "x": an error
+# the table of docs/spec/execution-graph.md#states-of-an-attempt; "F": the task fails, "G": the job fails globally, "x": an error
 SPEC = {
     S.CREATED: "CANCELED CANCELED F F F G FAILED x",
     S.SCHEDULED: "CANCELED CANCELED F F F G FAILED x",

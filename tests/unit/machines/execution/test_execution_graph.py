@@ -1,4 +1,6 @@
-"""Groups, distribution and attempts, by spec 2."""
+"""Groups, distribution and attempts, by docs/spec/execution-graph.md#attempts, #who-reads-what,
+#groups.
+"""
 
 import pytest
 

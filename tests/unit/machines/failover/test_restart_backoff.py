@@ -1,4 +1,4 @@
-"""Whether and when to restart, by spec 8.3."""
+"""Whether and when to restart, by docs/spec/failover.md#back-off."""
 
 import pytest
 

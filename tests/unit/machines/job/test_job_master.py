@@ -1,4 +1,8 @@
-"""One job from submission to its end, by spec 0, 4.5, 7 and 8, and the seeds' figure and walk."""
+"""One job from submission to its end, by docs/spec/scheduling.md#one-round,
+#bulks-that-wait-for-slots, docs/spec/execution-graph.md#states-of-a-job,
+docs/spec/failover.md#from-failure-to-restart, and the two examples of
+docs/spec/slots.md#sharing-by-local-input: a word count, and Flink's figure.
+"""
 
 import pytest
 
@@ -35,7 +39,7 @@ from tests.tools.machines.job_graphs import A2A, figure, job_graph, word_count
 
 
 def running(graph=None, settings: JobSettings | None = None) -> Bench:
-    """The walk of the seeds, with all tasks running on tm1 and tm2."""
+    """The word count, with all tasks running on tm1 and tm2."""
     bench = Bench(graph or word_count(), settings)
     bench.start()
     bench.offer("tm1")
@@ -54,7 +58,7 @@ def fixed(attempts: int = 3) -> JobSettings:
 # ------------------------------------------------------------------ the way up
 
 
-def test_the_walk_of_the_seeds() -> None:
+def test_a_word_count_from_submission_to_its_end() -> None:
     bench = Bench(word_count())
     effects = bench.start()
     assert statuses(effects) == ["RUNNING"]
@@ -69,7 +73,7 @@ def test_the_walk_of_the_seeds() -> None:
     }
 
 
-def test_the_figure_of_the_seeds_runs_in_four_slots_with_two_to_spare() -> None:
+def test_the_figure_of_flinks_documentation_runs_in_four_slots_with_two_to_spare() -> None:
     bench = Bench(figure())
     bench.start()
     bench.offer("tm1", 3)

@@ -1,4 +1,4 @@
-"""Silence of peers, by spec 6.4."""
+"""Silence of peers, by docs/spec/failover.md#heartbeats."""
 
 import pytest
 

@@ -1,5 +1,6 @@
-"""Plans: the figure and the walk of the seeds (A2, A5, A6), shortage, regions behind blocking
-edges."""
+"""Plans: the examples of docs/spec/slots.md#sharing-by-local-input, shortage, regions behind
+blocking edges.
+"""
 
 import pytest
 
@@ -11,7 +12,7 @@ from penstock.model.errors import ConfigurationError
 from tests.tools.machines.job_graphs import A2A, BLOCKING, figure, job_graph, word_count
 
 
-def test_the_walk_of_the_seeds() -> None:
+def test_the_plan_of_a_word_count() -> None:
     found = plan(word_count(), 2, 1)
     assert [slot.tasks for slot in found.slots] == [
         ["Source[0]", "FlatMap[0]", "KeyAggSink[0]"],
@@ -21,7 +22,7 @@ def test_the_walk_of_the_seeds() -> None:
     assert found.is_sufficient
 
 
-def test_the_figure_of_the_seeds_leaves_two_slots_free() -> None:
+def test_the_figure_of_flinks_documentation_leaves_two_slots_free() -> None:
     found = plan(figure(), 2, 3)
     assert len(found.slots) == 4
     assert found.slot_of("Reduce[2]").tasks == ["Source[2]", "Map[2]", "Reduce[2]"]

@@ -1,4 +1,4 @@
-"""TaskManagers and their slots, by spec 6.3."""
+"""TaskManagers and their slots, by docs/spec/slots.md#resourcemanager."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Scheduling subtask by subtask, by spec 3.3."""
+"""Scheduling subtask by subtask, by docs/spec/scheduling.md#subtask-by-subtask."""
 
 import pytest
 

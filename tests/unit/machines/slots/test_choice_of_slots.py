@@ -1,4 +1,8 @@
-"""Profiles, selection, matching, preferred locations, bulk checks, by spec 4.4, 4.5 and 5."""
+"""Profiles, selection, matching, preferred locations, bulk checks, by
+docs/spec/slots.md#preferred-locations, docs/spec/scheduling.md#bulks-that-wait-for-slots,
+docs/spec/slots.md#choosing-a-slot, #back-to-the-slot-from-before, #matching-waiting-requests,
+#sizes.
+"""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The job's slots, by spec 6.1 and 6.2."""
+"""The job's slots, by docs/spec/slots.md#the-pools-slots, #the-pools-requests."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who shares a slot, by spec 4.1 and 4.2."""
+"""Who shares a slot, by docs/spec/slots.md#sharing-by-local-input, #sharing-by-balance."""
 
 from itertools import pairwise
 

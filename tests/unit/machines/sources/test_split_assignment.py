@@ -1,4 +1,4 @@
-"""Assignments and checkpoints. Expectations: spec/flink-runtime.md 11.1."""
+"""Assignments and checkpoints. Expectations: docs/spec/sources-and-sinks.md#sources."""
 
 from penstock.machines.sources.split_assignment import SplitAssignmentTracker
 

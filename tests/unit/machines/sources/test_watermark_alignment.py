@@ -1,4 +1,6 @@
-"""Groups of sources that wait for each other. Expectations: spec/flink-runtime.md 6.4."""
+"""Groups of sources that wait for each other. Expectations:
+docs/spec/watermarks.md#alignment-of-sources.
+"""
 
 from penstock.machines.sources.watermark_alignment import WatermarkAlignment
 

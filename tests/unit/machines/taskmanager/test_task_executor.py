@@ -1,4 +1,6 @@
-"""TaskExecutor, by flink-runtime spec 1.2 and 1.7, flink-scheduler spec 6.4."""
+"""TaskExecutor, by docs/spec/tasks.md#submission, #slot-table,
+docs/spec/slots.md#taskmanager-and-its-jobs.
+"""
 
 from itertools import product
 

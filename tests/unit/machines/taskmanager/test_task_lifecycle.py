@@ -1,4 +1,4 @@
-"""TaskLifecycle and CancellationSchedule, by spec 1.4 and 1.5."""
+"""TaskLifecycle and CancellationSchedule, by docs/spec/tasks.md#states-on-the-taskmanager, #cancel."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,6 @@
-"""Parallelism by bytes: spec/flink-scheduler.md 9.2, and the options' defaults in its table of options."""
+"""Parallelism by bytes: docs/spec/scheduling.md#parallelism-by-bytes, and the defaults of
+docs/spec/options.md#scheduler.
+"""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,6 @@
-"""Barrier handlers by spec 10.2: when a snapshot is taken, what is blocked meanwhile, what ends a checkpoint early."""
+"""Barrier handlers by docs/spec/checkpoints.md#barriers: when a snapshot is taken, what is blocked
+meanwhile, what ends a checkpoint early.
+"""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,6 @@
-"""What a task hears of the ends of checkpoints. Expectations: spec/flink-runtime.md 10.3, 10.6."""
+"""What a task hears of the ends of checkpoints. Expectations: docs/spec/checkpoints.md#in-a-task,
+#finished-tasks.
+"""
 
 from hypothesis import given
 from hypothesis import strategies as st

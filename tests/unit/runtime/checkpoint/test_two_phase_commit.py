@@ -1,4 +1,6 @@
-"""Bookkeeping of exactly-once output. Expectations: spec/flink-runtime.md 10.7 and 11.2."""
+"""Bookkeeping of exactly-once output. Expectations:
+docs/spec/sources-and-sinks.md#two-phase-commit, #writers-and-committers.
+"""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""Declared types at the edges. Expectations: spec/pyflink-api.md, section 0 'Types' and pyflink.common.typeinfo."""
+"""Declared types at the edges. Expectations: docs/spec/programs.md#types and
+pyflink.common.typeinfo.
+"""
 
 import datetime as dt
 from decimal import Decimal

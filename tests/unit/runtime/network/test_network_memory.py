@@ -1,4 +1,6 @@
-"""Network memory: formulas of spec 2.10, division among pools, overdraft, listeners, refusals."""
+"""Network memory: formulas of docs/spec/exchange.md#network-memory, division among pools,
+overdraft, listeners, refusals.
+"""
 
 import threading
 

@@ -1,4 +1,6 @@
-"""PrioritizedDeque: order and count of priority elements (spec 2.6)."""
+"""PrioritizedDeque: order and count of priority elements
+(docs/spec/exchange.md#priority-and-barriers-in-a-queue).
+"""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,6 @@
-"""Window join, co-group, interval join. Expectations: spec/flink-runtime.md 8.6 and 8.7."""
+"""Window join, co-group, interval join. Expectations: docs/spec/windows.md#window-joins,
+#interval-join.
+"""
 
 import pickle
 from operator import itemgetter

@@ -1,4 +1,4 @@
-"""Row operators. Expectations: spec/pyflink-api.md section 0 and pyflink.datastream.functions."""
+"""Row operators. Expectations: docs/spec/programs.md#functions and pyflink.datastream.functions."""
 
 import pickle
 

@@ -1,4 +1,6 @@
-"""Types, rows and their texts. Expectations: spec/pyflink-api.md, section 0 and pyflink.common."""
+"""Types, rows and their texts. Expectations: docs/spec/programs.md#types, #texts and
+pyflink.common.
+"""
 
 import copy
 import pickle

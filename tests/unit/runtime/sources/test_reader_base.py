@@ -1,4 +1,6 @@
-"""SourceReaderBase: hand-over, positions, the end. Expectations: spec/flink-runtime.md 11.1."""
+"""SourceReaderBase: hand-over, positions, the end. Expectations:
+docs/spec/sources-and-sinks.md#sources.
+"""
 
 import pytest
 

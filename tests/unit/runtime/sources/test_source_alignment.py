@@ -1,4 +1,6 @@
-"""Sources that wait for their group, and clocks that stand meanwhile. Expectations: spec/flink-runtime.md 6.3, 6.4."""
+"""Sources that wait for their group, and clocks that stand meanwhile. Expectations:
+docs/spec/watermarks.md#generation, #alignment-of-sources.
+"""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""Keyed state. Expectations: spec/flink-runtime.md 9.2 and 9.3, spec/pyflink-api.md section 5."""
+"""Keyed state. Expectations: docs/spec/state.md#kinds-of-keyed-state, #time-to-live,
+docs/spec/programs.md#state-classes.
+"""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""State and windows that are several times as large as the memory they are given, with RocksDB. Source: spec/flink-runtime.md 9."""
+"""State and windows that are several times as large as the memory they are given, with RocksDB.
+Source: docs/spec/state.md#backends.
+"""
 
 import hashlib
 import os

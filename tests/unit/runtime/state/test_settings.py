@@ -1,4 +1,6 @@
-"""Which backend a job's keyed state has. Defaults: Flink's (spec/flink-runtime.md 12; timers lie in RocksDB with it)."""
+"""Which backend a job's keyed state has. Defaults: Flink's (docs/spec/options.md#runtime; timers
+lie in RocksDB with it).
+"""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""What operators keep: frozen, written, read, refused. Expectations: spec/flink-runtime.md 9.2, 9.3, 9.6, issue 5 point 6."""
+"""What operators keep: frozen, written, read, refused. Expectations:
+docs/spec/state.md#kinds-of-keyed-state, #time-to-live, #rescaling-keyed-state.
+"""
 
 import math
 import pickle

@@ -1,4 +1,4 @@
-"""Expired state is dropped bit by bit. Expectations: spec/flink-runtime.md 9.3."""
+"""Expired state is dropped bit by bit. Expectations: docs/spec/state.md#time-to-live."""
 
 from itertools import pairwise
 

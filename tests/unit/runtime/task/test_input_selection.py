@@ -1,4 +1,4 @@
-"""InputSelectionHandler and StreamMultipleInputProcessor, by spec 5.4."""
+"""InputSelectionHandler and StreamMultipleInputProcessor, by docs/spec/tasks.md#several-inputs."""
 
 from collections import deque
 

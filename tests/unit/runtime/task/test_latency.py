@@ -1,4 +1,4 @@
-"""Latency markers. Expectations: spec/flink-runtime.md 7."""
+"""Latency markers. Expectations: docs/spec/tasks.md#latency-markers."""
 
 import pytest
 

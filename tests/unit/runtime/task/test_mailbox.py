@@ -1,4 +1,4 @@
-"""TaskMailbox and MailboxProcessor, by spec 4.1 and 4.2."""
+"""TaskMailbox and MailboxProcessor, by docs/spec/tasks.md#mailbox, #mailbox-loop."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""TimeGauge: shares of a task's time over a sliding window (spec 4.6)."""
+"""TimeGauge: shares of a task's time over a sliding window (docs/spec/tasks.md#time)."""
 
 from hypothesis import given
 from hypothesis import strategies as st

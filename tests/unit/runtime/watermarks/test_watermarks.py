@@ -1,4 +1,6 @@
-"""Watermark strategies and the operators around them. Expectations: spec/flink-runtime.md 6.1 to 6.3."""
+"""Watermark strategies and the operators around them. Expectations:
+docs/spec/watermarks.md#several-channels, #several-inputs, #generation.
+"""
 
 import pickle
 

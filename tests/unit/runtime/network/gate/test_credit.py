@@ -1,4 +1,4 @@
-"""ReceiverCredit: which buffers a channel has, and when it says so (spec 3.7)."""
+"""ReceiverCredit: which buffers a channel has, and when it says so (docs/spec/exchange.md#credit)."""
 
 import threading
 

@@ -1,4 +1,6 @@
-"""Back-off, debloater and what to do about a missing partition: plain rules of spec 2.10, 3.5 and 3.6."""
+"""Back-off, debloater and what to do about a missing partition: plain rules of
+docs/spec/exchange.md#network-memory, #back-off-of-requests, #a-partition-that-is-not-there.
+"""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,6 @@
-"""SingleInputGate: turns, priority, ends, errors, closing, channels made when asked for (spec 3.2)."""
+"""SingleInputGate: turns, priority, ends, errors, closing, channels made when asked for
+(docs/spec/exchange.md#input-gate).
+"""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,6 @@
-"""UnionInputGate: flattened channels, turns among gates, ends (spec 3.3)."""
+"""UnionInputGate: flattened channels, turns among gates, ends
+(docs/spec/exchange.md#union-of-gates).
+"""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Retry strategies. Expectations: pyflink-api.md (async_retry_strategies), Flink's ExponentialBackoffDelayRetryStrategy."""
+"""Retry strategies. Expectations: PyFlink's async_retry_strategies, Flink's ExponentialBackoffDelayRetryStrategy."""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""Windows on rows. Expectations: spec/flink-runtime.md 8.2 to 8.5, spec/pyflink-api.md section 4."""
+"""Windows on rows. Expectations: docs/spec/windows.md#assigners, #window-operator, #triggers,
+#evictors, docs/spec/programs.md#window-classes.
+"""
 
 import pickle
 

@@ -1,4 +1,6 @@
-"""Snapshots of RocksDB by files: what is shared, what a restored subtask takes. Source: spec/flink-runtime.md 10.8."""
+"""Snapshots of RocksDB by files: what is shared, what a restored subtask takes. Source:
+docs/spec/checkpoints.md#local-recovery-and-shared-files.
+"""
 
 import pickle
 import zlib
