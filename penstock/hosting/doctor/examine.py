@@ -42,6 +42,7 @@ from penstock.hosting.spark.slots import SparkSlots
 from penstock.hosting.wire.addresses import addresses_of
 from penstock.hosting.wire.handshake import Credentials
 from penstock.model.config import Settings
+from penstock.model.counted import counted
 from penstock.model.options.checkpoints import CheckpointOptions
 from penstock.model.options.cluster import TaskManagerOptions
 from penstock.model.options.scheduling import SchedulingOptions
@@ -142,7 +143,7 @@ def _told(probed: Sequence[ExecutorFacts]) -> list[str]:
     closed = sum(len(one.peer_errors) for one in probed)
     reached = sum(one.control_error is None for one in probed)
     return [
-        f"{len(probed)} tasks ran, in {executors} executor{'s' * (executors != 1)}, on {hosts}",
+        f"{len(probed)} tasks ran, in {counted(executors, 'executor')}, on {hosts}",
         f"driver reached by {reached} of {len(probed)} tasks; {ways - closed} of {ways} ways between tasks open",
     ]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from penstock.hosting.spark.checks import ALL_JOBS, STREAMING, Finding
+from penstock.model.counted import counted
 
 LEAST: Final[Mapping[str, tuple[int, ...]]] = {"pyarrow": (15,), "numpy": (1, 26)}
 """Versions that tasks need at the least."""
@@ -72,8 +73,8 @@ def slot_findings(slots: Slots) -> Iterator[Finding]:
         yield from _few_slots(slots, slots.total - slots.used, slots.total)
     if slots.slots_each > max(1, slots.cores_each):
         yield Finding(
-            f"taskmanager.numberOfTaskSlots is {slots.slots_each}, but a TaskManager reserves {slots.cores_each} "
-            f"core{'s' * (slots.cores_each != 1)} of Spark",
+            f"taskmanager.numberOfTaskSlots is {slots.slots_each}, but a TaskManager reserves "
+            f"{counted(slots.cores_each, 'core')} of Spark",
             f"set spark.task.cpus={slots.slots_each} if the slots are to work at the same time on columns; waiting work needs no "
             "more",
             is_hint=True,
@@ -83,7 +84,7 @@ def slot_findings(slots: Slots) -> Iterator[Finding]:
 def _few_slots(slots: Slots, free: int, total: int) -> Iterator[Finding]:
     if slots.wanted > free:
         yield Finding(
-            f"a streaming job takes {slots.wanted} task slot{'s' * (slots.wanted != 1)} ({slots.why}), but of Spark's {total} "
+            f"a streaming job takes {counted(slots.wanted, 'task slot')} ({slots.why}), but of Spark's {total} "
             f"{slots.used} are in use",
             "raise spark.cores.max or spark.executor.instances, lower parallelism.default, or end what runs there",
             STREAMING,

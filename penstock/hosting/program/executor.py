@@ -52,6 +52,7 @@ from penstock.hosting.shipping.pickling import serialize
 from penstock.hosting.shipping.program_modules import user_modules_archive
 from penstock.hosting.wire.messages import MAX_MESSAGE
 from penstock.model.config import Settings
+from penstock.model.counted import counted
 from penstock.model.errors import ConfigurationError, GraphError, NoResourceAvailable
 from penstock.model.graph.auto_parallelism import auto_parallelism_of
 from penstock.model.graph.job_graph import JobGraph
@@ -335,7 +336,7 @@ def _check_resources(provider: TaskManagerProvider, needed: Needed, beside: int 
     limit = provider.max_taskmanagers(wanted)
     if limit is None or wanted <= limit:
         return
-    parts = [f"{usual} TaskManagers of {slots} slot{'s' * (slots != 1)}"] if usual else []
+    parts = [f"{usual} TaskManagers of {counted(slots, 'slot')}"] if usual else []
     parts += [f"{count} of {describe(size)}" for size, count in sized.items()]
     parts += ["a task slot for Spark to compute its DataFrames"] if beside else []
     raise NoResourceAvailable(

@@ -21,6 +21,7 @@ from pyspark.resource import (
     TaskResourceRequests,
 )
 
+from penstock.model.counted import counted
 from penstock.model.ids import ResourceId
 from penstock.model.slot_size import SlotSize, cores_of, describe, extended_of, memory_mb_of
 
@@ -71,8 +72,8 @@ class SparkSize:
             )
         if self.executor_cores is not None and cpus > self.executor_cores:
             return (
-                f"{asked}, but the largest executor of {self.master} has {self.executor_cores} "
-                f"core{'s' * (self.executor_cores != 1)}. Raise spark.executor.cores, or ask for less."
+                f"{asked}, but the largest executor of {self.master} has "
+                f"{counted(self.executor_cores, 'core')}. Raise spark.executor.cores, or ask for less."
             )
         return None
 

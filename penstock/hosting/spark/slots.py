@@ -13,6 +13,7 @@ from pyspark import SparkContext
 
 from penstock.hosting.spark.checks import LOCAL, LOCAL_CLUSTER, is_true
 from penstock.hosting.spark.sizes import SparkSize
+from penstock.model.counted import counted
 
 _EXECUTORS_WAIT_S: Final = 5.0
 _SAY_AFTER_S: Final = 3.0
@@ -65,7 +66,7 @@ class SparkSlots:
             return "the SparkSession was stopped"
         total, active = self._task_slots()
         return (
-            f"Spark master {self._context.master} gives {total} task slot{'s' * (total != 1)}, "
+            f"Spark master {self._context.master} gives {counted(total, 'task slot')}, "
             f"{active} of them in use"
         )
 
