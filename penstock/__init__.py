@@ -1,8 +1,20 @@
 """Flink's runtime as a Python library on the Spark cluster that you already have."""
 
+# ruff: file-ignore[non-empty-init-module] - nowhere else is it sure to run
 import logging
 
-# A library leaves it to the program where its log goes.
-logging.getLogger("penstock").addHandler(logging.NullHandler())  # ruff: ignore[non-empty-init-module] # nowhere else is it sure to run
+
+class _ErrorsOnly(logging.Handler):
+    """For loggers whose warnings the console tells too. Errors go to stderr, unless the program has set up logging itself."""
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        is_error = record.levelno >= logging.ERROR
+        if is_error and logging.lastResort is not None and not logging.root.handlers:
+            logging.lastResort.handle(record)
+        return is_error
+
+
+for _room in ("penstock.hosting.jobmanager", "penstock.hosting.taskmanager"):
+    logging.getLogger(_room).addHandler(_ErrorsOnly())
 
 __version__ = "0.1.0"

@@ -6,11 +6,12 @@ One thread for the master; each stage that runs has one more, which waits for it
 from __future__ import annotations
 
 import functools
+import logging
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from penstock.hosting.batch.batch_task import Orders, Report
 from penstock.hosting.batch.plan import Plan, Stage
@@ -24,6 +25,7 @@ from penstock.hosting.ha.election import SubmittedJob
 from penstock.hosting.jobmanager.driver_streams import PRINT_STREAM, write_text
 from penstock.hosting.observer import JobObserver, guarded
 from penstock.hosting.shipping.pickling import loads_records
+from penstock.hosting.transition_log import log_attempt, log_status
 from penstock.hosting.waiting import wait_for_end
 from penstock.hosting.worker_thread import WorkerThreads
 from penstock.machines.batch.master import BatchMaster
@@ -53,6 +55,8 @@ from penstock.model.program import JobOutcome
 from penstock.model.states import JobStatus
 from penstock.runtime.sources.contract import Source
 
+_LOG: Final = logging.getLogger(__name__)
+
 
 class BatchJob:
     """Starts with `start`; may be asked from any thread."""
@@ -75,6 +79,7 @@ class BatchJob:
         self._worker = WorkerThreads("penstock-batch", on_error=self._broke)
         self._ended = threading.Event()
         self._outcome: JobOutcome | None = None
+        self._told_status = self._master.status
         self._started_ms = monotonic_ms()
         self._committables: list[Committable] = []
         self._reports: dict[tuple[VertexId, int], Report] = {}
@@ -189,8 +194,11 @@ class BatchJob:
             case CommitResults():
                 _start("commit", self._commit)
             case ExecutionStateChanged():
+                log_attempt(_LOG, self.job_id, effect)
                 self._observer.execution_changed(effect, self._job.graph)
             case JobStatusChanged():
+                log_status(_LOG, self.job_id, self._told_status, effect.status, effect.failure)
+                self._told_status = effect.status
                 self._observer.status_changed(effect)
 
     def _tell(self, event: BatchEvent) -> None:
@@ -229,7 +237,7 @@ class BatchJob:
             try:
                 committer.abort(job_prefix_of(self.job_id))
             except Exception:  # the job's outcome stands
-                traceback.print_exc()
+                _LOG.exception("job=%s leftovers=KEPT", self.job_id)
 
     # ------------------------------------------------------------------ a stage's thread
 

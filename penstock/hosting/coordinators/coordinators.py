@@ -8,6 +8,7 @@ said, so that a split that was assigned after a snapshot reaches its reader behi
 from __future__ import annotations
 
 import functools
+import logging
 import threading
 import time
 import traceback
@@ -33,6 +34,7 @@ from penstock.runtime.sources.operator import SourceOperator
 from penstock.runtime.watermarks.strategy import AlignmentParams
 
 _CLOSE_TIMEOUT_S: Final = 5.0
+_LOG: Final = logging.getLogger(__name__)
 
 Answer: TypeAlias = "Callable[[tuple[tuple[str, bytes], ...], str | None], None]"
 """Takes (uid, state) of the coordinators that have one, and why it failed, None: it did not."""
@@ -153,7 +155,7 @@ class Coordinators:
             try:
                 committer.abort(self._job_prefix)
             except Exception:
-                traceback.print_exc()
+                _LOG.exception("job=%s leftovers=KEPT", self._job_prefix)
 
     def _submit(self, name: str, work: Callable[[], None]) -> None:
         def guarded() -> None:

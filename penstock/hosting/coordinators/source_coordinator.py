@@ -6,10 +6,10 @@ Knows no thread and no wire. Source: Flink SourceCoordinator, SourceCoordinatorC
 
 from __future__ import annotations
 
-import traceback
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from penstock.hosting.shipping.pickling import deserialize, serialize
 from penstock.machines.sources.split_assignment import NO_CHECKPOINT, SplitAssignmentTracker
@@ -26,6 +26,8 @@ from penstock.model.messages import (
 )
 from penstock.runtime.sources.contract import EnumeratorContext, Source, SplitEnumerator
 from penstock.runtime.watermarks.strategy import AlignmentParams
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class SourceCoordinator:
             try:
                 enumerator.close()
             except Exception:
-                traceback.print_exc()
+                _LOG.exception("source=%s enumerator did not close", self.place.name)
 
     def _begin(self, make: Callable[[EnumeratorContext], SplitEnumerator]) -> None:
         self._context = _EnumeratorContext(self)

@@ -24,6 +24,7 @@ from penstock.hosting.jobmanager.links import Links
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.task_settings import TaskSettings
+from penstock.hosting.transition_log import log_attempt, log_status
 from penstock.machines.books.job_settings import JobSettings
 from penstock.machines.checkpoints.history import CheckpointHistory
 from penstock.machines.job.job_master import JobMaster
@@ -343,19 +344,14 @@ class MachineShell:
 
     def _do_status(self, effect: JobStatusChanged) -> None:
         former, self.status = self.status, effect.status
-        cause = ""
-        if effect.failure is not None:
-            self.failure = effect.failure
-            cause = f" cause={effect.failure.kind}: {_first_line(effect.failure.text)}"
-        level = logging.WARNING if cause else logging.INFO
-        _LOG.log(level, "job=%s %s->%s%s", self.job_id, former, effect.status, cause)
+        self.failure = effect.failure or self.failure
+        log_status(_LOG, self.job_id, former, effect.status, effect.failure)
         self._parts.observer.status_changed(effect)
         if effect.status.is_terminal:
             self._on_terminal()
 
     def _do_execution_state(self, effect: ExecutionStateChanged) -> None:
-        level = logging.INFO if effect.new is ExecutionState.FAILED else logging.DEBUG
-        _LOG.log(level, "job=%s %s", self.job_id, effect)
+        log_attempt(_LOG, self.job_id, effect)
         if effect.new is ExecutionState.CANCELING:
             self.cancelling[effect.attempt_id] = now_ms()
         else:
@@ -383,10 +379,6 @@ class MachineShell:
 def _wall_clock_ms(at_ms: int) -> int:
     """Of a moment on the machines' clock."""
     return time.time_ns() // 1_000_000 - (now_ms() - at_ms)
-
-
-def _first_line(text: str) -> str:
-    return text.partition("\n")[0]
 
 
 def _smaller(host_limit: int | None, configured: int | None) -> int | None:

@@ -7,9 +7,9 @@ sent ends the TaskManager anyway.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -36,6 +36,7 @@ from penstock.runtime.task.mailbox import MIN_PRIORITY, MailboxClosed, TaskMailb
 from penstock.runtime.task.mailbox_processor import MailboxProcessor
 
 MAX_WAIT_S: Final = 1.0
+_LOG: Final = logging.getLogger(__name__)
 _MIN_WAIT_S: Final = 0.001
 
 
@@ -283,13 +284,12 @@ class TaskThread(TaskAttempt):
         self._try(self._close_operators)
         self._try(lambda: self._with_built(lambda built: built.release(kind)))
 
-    @staticmethod
-    def _try(action: Callable[[], None]) -> None:
+    def _try(self, action: Callable[[], None]) -> None:
         """The outcome stands: what letting go raises adds nothing to it, and must not keep it from being reported."""
         try:
             action()
         except BaseException:
-            traceback.print_exc()
+            _LOG.exception("attempt=%s clean-up failed", self.attempt_id)
 
     def _close_operators(self) -> None:
         if self._built is not None and not self._is_closed:

@@ -5,9 +5,11 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import penstock
 from penstock.common import Configuration
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.hosting.minicluster import MiniCluster
@@ -153,3 +155,29 @@ def test_the_log_of_a_taskmanagers_process_goes_to_its_descriptor():
     assert re.fullmatch(
         r"\d{4}-\d\d-\d\d [\d:,]+ INFO penstock\.hosting\.taskmanager\.log: slot=0 FREED\n", written
     )
+
+
+SAYS = """
+import logging, sys
+import penstock
+if sys.argv[1:]:
+    logging.basicConfig(format="%(message)s", level="WARNING")
+logging.getLogger("penstock.hosting.jobmanager.machine_shell").warning("told by the console")
+logging.getLogger("penstock.hosting.jobmanager.jobmanager").error("told once")
+logging.getLogger("penstock.datastream.connectors.kafka.reader").warning("commit=FAILED")
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], ["told once", "commit=FAILED"]),
+        (["configured"], ["told by the console", "told once", "commit=FAILED"]),
+    ],
+)
+def test_a_program_without_logging_sees_what_the_console_does_not_tell(arguments, expected):
+    command = [sys.executable, "-c", SAYS, *arguments]
+    said = subprocess.run(
+        command, capture_output=True, text=True, check=True, cwd=Path(penstock.__file__).parents[1]
+    )
+    assert said.stderr.splitlines() == expected

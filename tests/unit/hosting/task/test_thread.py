@@ -20,7 +20,7 @@ def collected(function):
         return list(found)
 
 
-def test_a_task_whose_partitions_cannot_be_closed_has_finished_all_the_same(monkeypatch, capfd):
+def test_a_task_whose_partitions_cannot_be_closed_has_finished_all_the_same(monkeypatch, caplog):
     close = BuiltTask.close
 
     def close_badly(built):
@@ -29,10 +29,10 @@ def test_a_task_whose_partitions_cannot_be_closed_has_finished_all_the_same(monk
 
     monkeypatch.setattr(BuiltTask, "close", close_badly)
     assert collected(same) == [1, 2]
-    assert "a bug in close" in capfd.readouterr().err
+    assert "a bug in close" in caplog.text
 
 
-def test_a_task_whose_partitions_cannot_be_released_fails_with_its_own_error(monkeypatch, capfd):
+def test_a_task_whose_partitions_cannot_be_released_fails_with_its_own_error(monkeypatch, caplog):
     release = BuiltTask.release
 
     def release_badly(built, failure):
@@ -42,4 +42,4 @@ def test_a_task_whose_partitions_cannot_be_released_fails_with_its_own_error(mon
     monkeypatch.setattr(BuiltTask, "release", release_badly)
     with pytest.raises(JobExecutionError, match="not 1"):
         collected(refuse)
-    assert "a bug in release" in capfd.readouterr().err
+    assert "a bug in release" in caplog.text

@@ -1,0 +1,37 @@
+"""How transitions of a job and its attempts are logged: keys, not prose. Of streaming jobs and of BATCH jobs alike.
+
+job=<id> CREATED->RUNNING
+job=<id> attempt=<vertex>_<subtask>_<attempt> RUNNING->FAILED cause=<kind>: <first line>
+"""
+
+from __future__ import annotations
+
+import logging
+
+from penstock.model.ids import JobId
+from penstock.model.messages import ExecutionStateChanged, FailureInfo
+from penstock.model.states import ExecutionState, JobStatus
+
+
+def log_status(
+    logger: logging.Logger,
+    job_id: JobId,
+    former: JobStatus,
+    status: JobStatus,
+    failure: FailureInfo | None,
+) -> None:
+    """INFO; WARNING with a failure."""
+    cause = "" if failure is None else f" cause={failure.kind}: {first_line(failure.text)}"
+    level = logging.WARNING if cause else logging.INFO
+    logger.log(level, "job=%s %s->%s%s", job_id, former, status, cause)
+
+
+def log_attempt(logger: logging.Logger, job_id: JobId, change: ExecutionStateChanged) -> None:
+    """DEBUG, for a job may have ten thousand subtasks; INFO for a failed one."""
+    level = logging.INFO if change.new is ExecutionState.FAILED else logging.DEBUG
+    logger.log(level, "job=%s %s", job_id, change)
+
+
+def first_line(text: str) -> str:
+    """Of a failure: the rest is the console's to show."""
+    return text.strip().split("\n", 1)[0]
