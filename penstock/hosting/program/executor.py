@@ -20,7 +20,6 @@ from penstock.hosting.batch.job import BatchJob
 from penstock.hosting.batch.plan import plan_of, speakers_of
 from penstock.hosting.batch.runner import StageOrder, StageRunner
 from penstock.hosting.coordinators.coordinators import coordinated_vertices
-from penstock.hosting.dataframes.source import FrameSource
 from penstock.hosting.ha.election import Claim, Election, SubmittedJob, key_of
 from penstock.hosting.ha.guard import JobGuard
 from penstock.hosting.ha.recovery import (
@@ -37,7 +36,13 @@ from penstock.hosting.jobmanager.machine_shell import JobParts
 from penstock.hosting.observer import JobObserver
 from penstock.hosting.program.checkpoint_setup import Surroundings, with_checkpoints
 from penstock.hosting.program.console import Console
-from penstock.hosting.program.host import Host, Needed
+from penstock.hosting.program.frames_of_job import lend_frames, reads_frames
+from penstock.hosting.program.host import Host
+from penstock.hosting.program.needs import (
+    check_resources,
+    check_sizes,
+    slots_by_size,
+)
 from penstock.hosting.program.results_folder import results_folder
 from penstock.hosting.program.settings import (
     HOST_DEFAULTS,
@@ -50,22 +55,17 @@ from penstock.hosting.provider import TaskManagerProvider
 from penstock.hosting.shipping.in_process import import_here
 from penstock.hosting.shipping.pickling import serialize
 from penstock.hosting.shipping.program_modules import user_modules_archive
-from penstock.hosting.wire.messages import MAX_MESSAGE
 from penstock.model.config import Settings
-from penstock.model.counted import counted
-from penstock.model.errors import ConfigurationError, GraphError, NoResourceAvailable
+from penstock.model.errors import ConfigurationError
 from penstock.model.graph.auto_parallelism import auto_parallelism_of
-from penstock.model.graph.job_graph import JobGraph
 from penstock.model.graph.stream_graph import StreamGraph
 from penstock.model.ids import JobId
 from penstock.model.options.checkpoints import CheckpointOptions
 from penstock.model.options.program import ExecutionOptions, PipelineOptions
 from penstock.model.options.scheduling import SchedulingOptions
 from penstock.model.program import JobControl, ProgramSettings
-from penstock.model.slot_size import UNSIZED, SlotSize, describe
+from penstock.model.slot_size import UNSIZED, SlotSize
 from penstock.runtime.batch.graph import in_batch
-
-_MESSAGE_MARGIN = 1 << 20
 
 
 class ClusterExecutor:
@@ -146,7 +146,7 @@ class ClusterExecutor:
                 graph.auto_parallelism = auto_parallelism_of(settings, self._host.cores())
             graph = in_batch(graph, is_combining=settings.get(ExecutionOptions.BATCH_COMBINE))
         job_graph = build_job_graph(graph, JobId(fixed_id or uuid.uuid4().hex), serialize)
-        _check_sizes(job_graph)
+        check_sizes(job_graph)
         files = python_files(settings, program)
         if not self._host.ships_modules:
             import_here(files)
@@ -230,7 +230,7 @@ class ClusterExecutor:
         needed = slots_by_size(job.graph)
         provider = self._host.provider(settings, needed)
         provider.bring_files(job.program)
-        _check_resources(provider, needed, int(reads_frames(job)))
+        check_resources(provider, needed, int(reads_frames(job)))
         return provider
 
     def _run(
@@ -284,63 +284,3 @@ def _fixed_job_id(settings: Settings) -> str | None:
             "Change the setting."
         )
     return text.lower()
-
-
-def slots_by_size(job_graph: JobGraph) -> Needed:
-    """Slots of each size: of every slot sharing group its largest parallelism."""
-    largest: dict[str, int] = {}
-    for vertex in job_graph.vertices.values():
-        group = vertex.slot_sharing_group
-        largest[group] = max(largest.get(group, 0), vertex.parallelism)
-    needed: Counter[SlotSize] = Counter()
-    for group, slots in largest.items():
-        needed[job_graph.slot_sizes.get(group, UNSIZED)] += slots
-    return needed
-
-
-def _check_sizes(job_graph: JobGraph) -> None:
-    """A closure that no message can carry is told of before anything starts."""
-    for vertex in job_graph.vertices.values():
-        size = len(job_graph.blobs[vertex.chain_blob]) if vertex.chain_blob else 0
-        if size > MAX_MESSAGE - _MESSAGE_MARGIN:
-            raise GraphError(
-                f"the functions of '{vertex.name}' hold {size:,} bytes; at most {MAX_MESSAGE:,} can be "
-                "sent to a TaskManager. Load large data inside open(), from a file that every executor "
-                "can read (shared storage, or Spark's --files)."
-            )
-
-
-def reads_frames(job: SubmittedJob) -> bool:
-    """Whether Spark computes DataFrames beside the job's tasks."""
-    return any(isinstance(place.coordinator, FrameSource) for place in job.coordinated)
-
-
-def lend_frames(job: SubmittedJob, own: SubmittedJob) -> None:
-    """A job that was another driver's has its sources without their DataFrames: this program's stand in for them."""
-    sources = {place.uid: place.coordinator for place in own.coordinated}
-    for place in job.coordinated:
-        mine = sources.get(place.uid)
-        if isinstance(place.coordinator, FrameSource) and isinstance(mine, FrameSource):
-            place.coordinator.frame = mine.frame
-
-
-def _check_resources(provider: TaskManagerProvider, needed: Needed, beside: int = 0) -> None:
-    """A host that is too small is told of at once, never waited for. `beside`: task slots for what Spark computes meanwhile.
-
-    Raises: NoResourceAvailable with what is asked, what is there, and what to change.
-    """
-    slots = provider.slots_per_taskmanager
-    usual = -(-needed.get(UNSIZED, 0) // slots)
-    sized = {size: count for size, count in needed.items() if size}
-    wanted = provider.task_slots_for({UNSIZED: usual, **sized}) + beside
-    limit = provider.max_taskmanagers(wanted)
-    if limit is None or wanted <= limit:
-        return
-    parts = [f"{usual} TaskManagers of {counted(slots, 'slot')}"] if usual else []
-    parts += [f"{count} of {describe(size)}" for size, count in sized.items()]
-    parts += ["a task slot for Spark to compute its DataFrames"] if beside else []
-    raise NoResourceAvailable(
-        f"the job needs {sum(needed.values())} slots, that is {' and '.join(parts)}, but only {limit} can be "
-        f"started: {provider.describe()}. Give Spark more cores (for instance master "
-        f"local[{wanted + 1}]), lower the parallelism, or raise taskmanager.numberOfTaskSlots."
-    )

@@ -21,7 +21,7 @@ from penstock.hosting.dataframes.source import (
 )
 from penstock.hosting.dataframes.spool import write_partition
 from penstock.hosting.ha.election import SubmittedJob
-from penstock.hosting.program.executor import lend_frames
+from penstock.hosting.program.frames_of_job import lend_frames
 from penstock.hosting.shipping.pickling import deserialize, serialize
 from penstock.hosting.wire.addresses import Addresses
 from penstock.hosting.wire.handshake import Credentials

@@ -12,7 +12,7 @@ import pytest
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.hosting.minicluster import MiniCluster
 from penstock.hosting.observer import JobObserver
-from penstock.hosting.program import executor
+from penstock.hosting.program import needs
 from penstock.hosting.spark import (
     host as session,
 )
@@ -95,7 +95,7 @@ def test_what_does_not_come_is_refused_with_what_there_is(no_waiting):
     with pytest.raises(
         NoResourceAvailable, match=r"(?s)4 slots.*only 1 .*gives 2 task slots, 1 of"
     ):
-        executor._check_resources(provider_of(looks=[(2, 1)]), {UNSIZED: 4})
+        needs.check_resources(provider_of(looks=[(2, 1)]), {UNSIZED: 4})
 
 
 def test_the_answer_of_the_check_is_kept():
@@ -245,7 +245,7 @@ def test_a_warning_is_given_once(monkeypatch, capsys):
 
 
 def test_a_closure_above_the_message_limit_is_refused_with_its_operator(monkeypatch):
-    monkeypatch.setattr(executor, "MAX_MESSAGE", executor._MESSAGE_MARGIN + 100_000)
+    monkeypatch.setattr(needs, "MAX_MESSAGE", needs._MESSAGE_MARGIN + 100_000)
     env = StreamExecutionEnvironment.get_execution_environment()
     env.use_executor(MiniCluster(observer=JobObserver()).executor())
     data = os.urandom(200_000)
