@@ -33,7 +33,6 @@ from penstock.model.checkpoint_statistics import CheckpointStatistics
 from penstock.model.checkpoints import CheckpointType
 from penstock.model.errors import ConfigurationError, JobExecutionError
 from penstock.model.graph.auto_parallelism import SubpartitionRange
-from penstock.model.graph.partitioning import ShipStrategy
 from penstock.model.ids import JobId, VertexId
 from penstock.model.messages import (
     Committable,
@@ -283,11 +282,7 @@ class BatchJob:
             max_parallelism=vertex.max_parallelism,
             outputs={one.data_set_id: one for one in stage.outputs},
             driver_partition=self._plan.driver_partition,
-            wholes={
-                one.gate: graph.vertices[one.producer].parallelism
-                for one in stage.inputs
-                if one.strategy is ShipStrategy.BROADCAST
-            },
+            wholes=stage.wholes(graph),
             memory=self._memory,
             job_parameters=tuple(parameters.items()),
         )

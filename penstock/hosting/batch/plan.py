@@ -102,6 +102,14 @@ class Stage:
         """Each once."""
         return tuple(dict.fromkeys(edge.source for edge in self.vertex.inputs))
 
+    def wholes(self, graph: JobGraph) -> dict[int, int]:
+        """How many tasks have made what each subtask reads as a whole, by gate: of broadcast inputs."""
+        return {
+            one.gate: graph.vertices[one.producer].parallelism
+            for one in self.inputs
+            if one.strategy is ShipStrategy.BROADCAST
+        }
+
     def reads(self, ranges: Sequence[SubpartitionRange]) -> tuple[tuple[int, ...], ...]:
         """Reduce partitions of each subtask, rising; what is broadcast comes first.
 

@@ -1,4 +1,4 @@
-"""What a job needs of its host: slots of each size, messages that can carry its functions, task slots for Spark beside it.
+"""What a job needs of its host: slots of each size, messages that can carry its functions.
 
 What is too much is refused before anything starts.
 """
@@ -36,16 +36,16 @@ def check_sizes(job_graph: JobGraph) -> None:
         size = len(job_graph.blobs[vertex.chain_blob]) if vertex.chain_blob else 0
         if size > MAX_MESSAGE - _MESSAGE_MARGIN:
             raise GraphError(
-                f"the functions of '{vertex.name}' hold {size:,} bytes; at most {MAX_MESSAGE:,} can be "
-                "sent to a TaskManager. Load large data inside open(), from a file that every executor "
-                "can read (shared storage, or Spark's --files)."
+                f"the functions of '{vertex.name}' hold {size:,} bytes; at most {MAX_MESSAGE:,} "
+                "can be sent to a TaskManager. Load large data inside open(), from a file that "
+                "every executor can read (shared storage, or Spark's --files)."
             )
 
 
 def check_resources(provider: TaskManagerProvider, needed: Needed, beside: int = 0) -> None:
-    """A host that is too small is told of at once, never waited for. `beside`: task slots for what Spark computes meanwhile.
+    """Tell of a host that is too small at once, and never wait for it.
 
-    Raises: NoResourceAvailable with what is asked, what is there, and what to change.
+    `beside`: task slots for what Spark computes meanwhile. Raises: NoResourceAvailable with what is asked, what is there, and what to change.
     """
     slots = provider.slots_per_taskmanager
     usual = -(-needed.get(UNSIZED, 0) // slots)
@@ -58,7 +58,7 @@ def check_resources(provider: TaskManagerProvider, needed: Needed, beside: int =
     parts += [f"{count} of {describe(size)}" for size, count in sized.items()]
     parts += ["a task slot for Spark to compute its DataFrames"] if beside else []
     raise NoResourceAvailable(
-        f"the job needs {sum(needed.values())} slots, that is {' and '.join(parts)}, but only {limit} can be "
-        f"started: {provider.describe()}. Give Spark more cores (for instance master "
+        f"the job needs {sum(needed.values())} slots, that is {' and '.join(parts)}, "
+        f"but only {limit} can be started: {provider.describe()}. Give Spark more cores (for instance master "
         f"local[{wanted + 1}]), lower the parallelism, or raise taskmanager.numberOfTaskSlots."
     )
