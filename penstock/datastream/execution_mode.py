@@ -4,8 +4,12 @@ from enum import Enum
 
 
 class RuntimeExecutionMode(Enum):
-    """STREAMING: everything runs at once and results are running ones. AUTOMATIC means STREAMING
-    here.
+    """How a program runs: STREAMING, BATCH, or AUTOMATIC, which is BATCH if all sources are
+    bounded.
+
+    STREAMING runs all operators at once and emits running results. BATCH runs stage by stage and
+    emits
+    final results.
     """
 
     STREAMING = 0

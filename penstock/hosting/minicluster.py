@@ -106,7 +106,7 @@ class ThreadProvider:
 
 
 class MiniCluster:
-    """Runs jobs in this process: `env.use_executor(MiniCluster(...).executor())`. For tests and debugging."""
+    """Runs jobs in this process, for tests: `env.use_executor(MiniCluster(...).executor())`."""
 
     ships_modules = False
 
@@ -124,6 +124,7 @@ class MiniCluster:
         self.last_provider: ThreadProvider | None = None
 
     def executor(self) -> ClusterExecutor:
+        """Return the executor for `env.use_executor`."""
         return ClusterExecutor(self, self._observer)
 
     def command_line(self) -> Mapping[str, str]:

@@ -143,7 +143,7 @@ def _check_whole(what: str, made: int, indexes: range) -> None:
 
 
 class DataGeneratorSource(_GeneratedSource):
-    """`generator(index)` makes the record number `index`, in [0, count)."""
+    """Generates records: `generator(index)` returns the record of each index in [0, count)."""
 
     def __init__(
         self,
@@ -170,10 +170,13 @@ class DataGeneratorSource(_GeneratedSource):
 
 
 class BatchGeneratorSource(_GeneratedSource):
-    """`make_batch(start, stop)` makes the Arrow RecordBatch of the indexes [start, stop).
+    """Generates columns: `make_batch(start, stop)` returns the RecordBatch of the indexes [start,
+    stop).
 
-    `timestamps`: name of the int64 column that holds the records' timestamps in epoch ms, or None.
-    A rate-limited source asks for small batches.
+    A source with a rate limit asks for small batches.
+
+    Args:
+        timestamps: the int64 column with each record's event time in epoch ms, or None.
     """
 
     def __init__(
