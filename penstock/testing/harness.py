@@ -71,7 +71,7 @@ class StreamRecord:
 
 
 class StreamHarness:
-    """One subtask of each operator of a part of a program."""
+    """Drives a part of a program by hand, with one subtask of each operator."""
 
     def __init__(
         self,
@@ -82,11 +82,20 @@ class StreamHarness:
         restored: bytes = b"",
         configuration: Mapping[str, str] | None = None,
     ) -> None:
-        """`build`: from a DataStream for each of its parameters to the stream that is looked at, or several of them. What it uses
-        is pickled, as in a job. `types`: of the inputs; missing ones are pickled. `clock`: processing time, from 0. `restored`: what
-        `snapshot` of such a harness gave. `configuration`: as of a program.
+        """Build the part and open its operators.
 
-        Raises: what building and opening raise.
+        Args:
+            build: from a DataStream for each of its parameters to the stream to observe, or
+                several. The
+                functions in it are pickled, as in a job.
+            types: the types of the inputs; missing ones are pickled.
+            clock: the processing time; by default it starts at 0.
+            restored: what `snapshot` of such a harness returned.
+            configuration: the keys of a program's configuration.
+
+        Raises:
+            ConfigurationError: the configuration makes this a batch job.
+            GraphError, UserCodeError: building or opening fails.
         """
         self.clock = clock or ManualClock()
         env = StreamExecutionEnvironment(Configuration.from_dict(dict(configuration or {})))
