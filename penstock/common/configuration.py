@@ -25,12 +25,11 @@ class Configuration:
     """Holds configuration keys and their values, which Flink's text form can express.
 
     Each getter returns its default value if the key is not set, and raises ConfigurationError if
-    the
-    value does not have its type. Each setter returns the configuration.
+    the value does not have its type. Each setter returns the configuration.
     """
 
     def __init__(self, other: Configuration | Mapping[str, str] | None = None) -> None:
-        """With the values of `other`."""
+        """Take over the keys and values of `other`."""
         self._values: dict[str, Value] = {}
         if isinstance(other, Configuration):
             self.add_all(other)

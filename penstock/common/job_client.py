@@ -61,10 +61,8 @@ class JobClient:
         """Return (vertex name, subtask, metrics) of each subtask, as of its last heartbeat.
 
         The metrics are records and bytes; busy, idle and back-pressured ms per second; the
-        watermark;
-        frames that wait before and after the task; dropped late records; and those of the user's
-        functions.
-        See `TaskIo`. Not in PyFlink.
+        watermark; frames that wait before and after the task; dropped late records; and those of
+        the user's functions. See `TaskIo`. Not in PyFlink.
         """
         return CompletableFuture.completed(self._control.task_metrics())
 
@@ -83,8 +81,7 @@ class JobClient:
         """Return the statistics of the job's checkpoints and savepoints. Not in PyFlink.
 
         They have the numbers triggered, completed and failed; the latest with id, size, duration
-        and
-        place; and what the job was restored from.
+        and place; and what the job was restored from.
         """
         return CompletableFuture.completed(self._control.checkpoints())
 
@@ -93,8 +90,7 @@ class JobClient:
 
         Args:
             savepoint_directory: where to create the savepoint's folder, in a file system that
-                driver and
-                tasks reach; None: `execution.checkpointing.savepoint-dir`.
+                driver and tasks reach; None: `execution.checkpointing.savepoint-dir`.
 
         Returns:
             A future of the folder, for `execution.state-recovery.path`.
@@ -114,8 +110,7 @@ class JobClient:
 
         Args:
             advance_to_end_of_event_time: fire windows and event-time timers, as at the end of the
-                data,
-                for a job that will not be resumed.
+                data, for a job that will not be resumed.
             savepoint_directory: as in `trigger_savepoint`.
 
         Returns:

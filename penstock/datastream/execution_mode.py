@@ -8,8 +8,7 @@ class RuntimeExecutionMode(Enum):
     bounded.
 
     STREAMING runs all operators at once and emits running results. BATCH runs stage by stage and
-    emits
-    final results.
+    emits final results.
     """
 
     STREAMING = 0

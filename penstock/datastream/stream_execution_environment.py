@@ -205,8 +205,7 @@ class StreamExecutionEnvironment:
         one.
 
         `execution.checkpointing.dir` is their directory. It is not needed if driver and tasks run
-        on
-        one machine.
+        on one machine.
 
         Args:
             interval: ms between the starts of two checkpoints.

@@ -33,8 +33,7 @@ class Row:
     """Holds values by position, and by name if it has names.
 
     `Row(1, 'x')` is a row, `Row(a=1, b='x')` one with names, and `Row('a', 'b')(1, 'x')` makes a
-    row
-    with names from a row of names.
+    row with names from a row of names.
     """
 
     __slots__ = ("_fields", "_row_kind", "_values")

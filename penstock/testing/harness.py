@@ -86,8 +86,7 @@ class StreamHarness:
 
         Args:
             build: from a DataStream for each of its parameters to the stream to observe, or
-                several. The
-                functions in it are pickled, as in a job.
+                several. The functions in it are pickled, as in a job.
             types: the types of the inputs; missing ones are pickled.
             clock: the processing time; by default it starts at 0.
             restored: what `snapshot` of such a harness returned.

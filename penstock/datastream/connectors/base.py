@@ -102,8 +102,7 @@ class PolledSplitReader(SourceReader):
 
     It asks for the next split when the current one is finished: otherwise the first reader would
     take a second split before the last reader has its first. Checkpoints hold a split with the
-    number
-    of rows read, so a split must give the same rows in the same order each time.
+    number of rows read, so a split must give the same rows in the same order each time.
     """
 
     def __init__(self, context: ReaderContext) -> None:

@@ -154,7 +154,15 @@ class DataGeneratorSource(_GeneratedSource):
         timestamp: Callable[[int], int] | None = None,
         batch_size: int = ROWS_PER_BATCH,
     ) -> None:
-        """`timestamp(index)`: the record's, in epoch ms; None: records have none."""
+        """Check the arguments. Raises ConfigurationError if one is out of range.
+
+        Args:
+            generator: `generator(index)` returns the record of an index.
+            count: the number of records; None: without end.
+            rate_per_second: the largest number of records per second, for all subtasks together.
+            type_info: the type of the records.
+            timestamp: `timestamp(index)` returns the record's event time in epoch ms.
+        """
         super().__init__(count, rate_per_second, batch_size, type_info)
         self._generator = generator
         self._timestamp = timestamp

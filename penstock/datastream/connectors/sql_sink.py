@@ -81,8 +81,7 @@ class SqlSink(StagingSink):
             """Set the URL, as SQLAlchemy takes it.
 
             For example postgresql+psycopg://user:password@host/database or
-            sqlite:////directory/file.db. The
-            executors get it with the job, password included.
+            sqlite:////directory/file.db. The executors get it with the job, password included.
             """
             return self._target(url=url)
 
@@ -94,8 +93,7 @@ class SqlSink(StagingSink):
             """Set the columns to write; by default the names of the stream's ROW type.
 
             Values are taken from Rows and dicts by name; from tuples, lists and Rows without names
-            by
-            position.
+            by position.
             """
             _check_names("set_columns", columns)
             return self._target(columns=tuple(columns))

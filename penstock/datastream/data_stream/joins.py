@@ -202,8 +202,7 @@ class WithWindow:
 
         Args:
             function: for `join` a JoinFunction, a FlatJoinFunction or `(first, second) -> result`;
-                for
-                `co_group` a CoGroupFunction or `(list of first, list of second) -> iterable`.
+                for `co_group` a CoGroupFunction or `(list of first, list of second) -> iterable`.
             output_type: the type of the results; without it they travel as pickled bytes.
         """
         window_function = self._streams._window_function(function)  # ruff: ignore[private-member-access]

@@ -226,8 +226,7 @@ class WindowedStream(_Windowed):
 
         Args:
             aggregate_function: an AggregateFunction; on column streams any number of column
-                aggregates,
-                such as `count().alias("n"), sum_("price")`.
+                aggregates, such as `count().alias("n"), sum_("price")`.
             window_function: gets the one aggregate when the window fires.
             accumulator_type: accepted as in PyFlink; not needed.
             output_type: the type of the results.

@@ -179,8 +179,7 @@ class AvroFormat(FileFormat):
     """Reads Avro files as generic records, for FileSource. Not in PyFlink.
 
     Files are split between their blocks. A file that was written with another schema is converted
-    to
-    `schema`: fields by name, missing ones by their defaults.
+    to `schema`: fields by name, missing ones by their defaults.
     """
 
     def __init__(self, schema: AvroSchema) -> None:

@@ -123,8 +123,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             """Set whether errors are ignored.
 
             Fields that cannot be read, or are missing, are then None. Messages that are not CSV, or
-            have too
-            many fields, give no record.
+            have too many fields, give no record.
             """
             return self._set(ignores_errors=ignore_parse_errors)
 

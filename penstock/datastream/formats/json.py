@@ -42,8 +42,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
     """Turns a JSON object into a Row. Build it with `JsonRowDeserializationSchema.builder()`.
 
     Fields that are missing are None; fields that are not declared are skipped. An empty message
-    gives
-    no record.
+    gives no record.
     """
 
     def __init__(

@@ -140,7 +140,12 @@ class Savepoint:
     """A savepoint or checkpoint. `location`: path or URI of its folder or metadata file."""
 
     def __init__(self, location: str) -> None:
-        """Raises: ConfigurationError: a file system that is not known. CheckpointDamaged: there is none, or not whole."""
+        """Open the savepoint.
+
+        Raises:
+            ConfigurationError: the file system is not known.
+            CheckpointDamaged: there is no savepoint, or it is not complete.
+        """
         location = location.rstrip("/")
         folder, name = parted(location)
         self._folder = folder if name == METADATA else location
@@ -281,8 +286,7 @@ class Savepoint:
         """Delete the savepoint; its job must not be running.
 
         The metadata goes first, then the folder, then the files that it shared with checkpoints
-        beside it
-        and that none of those left needs.
+        beside it and that none of those left needs.
 
         Raises:
             CheckpointIoError: a file cannot be deleted.
@@ -313,8 +317,8 @@ def read_savepoint(location: str) -> Savepoint:
         location: path or URI of the folder or its metadata file.
 
     Raises:
-        ConfigurationError: there is no savepoint.
-        CheckpointDamaged: a file is damaged.
+        ConfigurationError: the file system is not known.
+        CheckpointDamaged: there is no savepoint, or it is not complete.
     """
     return Savepoint(location)
 

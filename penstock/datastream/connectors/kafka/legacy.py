@@ -89,7 +89,11 @@ class FlinkKafkaConsumer(FlinkKafkaConsumerBase):
         deserialization_schema: DeserializationSchema,
         properties: Mapping[str, Any],
     ) -> None:
-        """Partitions that come later are looked for only if flink.partition-discovery.interval-millis is set."""
+        """Read `topics`; `properties` are those of Kafka's client.
+
+        Partitions that appear later are read only if flink.partition-discovery.interval-millis is
+        set.
+        """
         names = (topics,) if isinstance(topics, str) else tuple(topics)
         found = checked_properties(properties, "FlinkKafkaConsumer")
         interval = found.get(_DISCOVERY, "-1")
@@ -147,7 +151,10 @@ class FlinkKafkaProducer(FlinkKafkaProducerBase):
         kafka_producer_pool_size: int = 5,
         semantic: Semantic = Semantic.AT_LEAST_ONCE,
     ) -> None:
-        """`kafka_producer_pool_size`: kept for programs that set it; no transaction is open between checkpoints here."""
+        """Write to `topic`; `producer_config` has the properties of Kafka's client.
+
+        `kafka_producer_pool_size` is ignored: no transaction is open between checkpoints here.
+        """
         if not isinstance(semantic, Semantic):
             raise ConfigurationError(f"FlinkKafkaProducer: expected a Semantic, got {semantic!r}.")
         serializer = KafkaRecordSerializationSchema(topic, serialization_schema)

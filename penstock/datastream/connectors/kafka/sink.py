@@ -77,7 +77,10 @@ class KafkaSink(StagingSink):
     accepts = Accepts.ROWS
 
     def __init__(self, settings: KafkaSinkSettings) -> None:
-        """Raises: ConfigurationError: something is missing, or goes not together."""
+        """Check the settings.
+
+        Raises ConfigurationError if one is missing or two contradict each other.
+        """
         self._settings = _checked(settings)
 
     @staticmethod

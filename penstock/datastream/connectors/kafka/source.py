@@ -69,7 +69,10 @@ class KafkaSource(MessageSource):
     _settings: KafkaSourceSettings
 
     def __init__(self, settings: KafkaSourceSettings) -> None:
-        """Raises: ConfigurationError: something is missing, or goes not together."""
+        """Check the settings.
+
+        Raises ConfigurationError if one is missing or two contradict each other.
+        """
         self._settings = _checked(settings)
 
     @staticmethod

@@ -93,7 +93,10 @@ class PulsarSink(StagingSink):
     accepts = Accepts.ROWS
 
     def __init__(self, settings: PulsarSinkSettings) -> None:
-        """Raises: ConfigurationError: something is missing, or goes not together."""
+        """Check the settings.
+
+        Raises ConfigurationError if one is missing or two contradict each other.
+        """
         self._settings = _checked(settings)
 
     @staticmethod

@@ -71,7 +71,10 @@ class PulsarSource(MessageSource):
     _settings: PulsarSourceSettings
 
     def __init__(self, settings: PulsarSourceSettings) -> None:
-        """Raises: ConfigurationError: something is missing, or goes not together."""
+        """Check the settings.
+
+        Raises ConfigurationError if one is missing or two contradict each other.
+        """
         self._settings = _checked(settings)
 
     @staticmethod

@@ -53,7 +53,10 @@ class RMQConnectionConfig:
     """
 
     def __init__(self, options: _Options) -> None:
-        """Raises: ConfigurationError: neither a URI nor all of host, port, user name and password."""
+        """Check the options.
+
+        Raises ConfigurationError without URI or host, port, user name and password.
+        """
         self._options = options
         self.address, self._query = _address_of(options)
 
@@ -237,9 +240,8 @@ class RMQConnectionConfig:
             limit.
 
             Messages are acknowledged when a checkpoint is complete, so at most this many arrive
-            between two
-            checkpoints. Without checkpoints there is no limit: messages are acknowledged as they
-            are sent.
+            between two checkpoints. Without checkpoints there is no limit: messages are
+            acknowledged as they are sent.
             """
             found = _number("set_prefetch_count", prefetch_count, 0, MAX_SHORT)
             return self._set(prefetch_count=found)

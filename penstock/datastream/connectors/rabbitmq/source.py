@@ -32,10 +32,8 @@ class RMQSource(Source):
     set.
 
     With checkpoints, messages are acknowledged when the next checkpoint is complete. Each is then
-    read
-    at least once; with correlation ids and one subtask, exactly once. Without checkpoints, messages
-    are
-    acknowledged as they are sent, so a failure loses those under way.
+    read at least once; with correlation ids and one subtask, exactly once. Without checkpoints,
+    messages are acknowledged as they are sent, so a failure loses those under way.
     """
 
     default_parallelism = 1
@@ -53,8 +51,7 @@ class RMQSource(Source):
             connection_config: the connection.
             queue_name: the queue.
             use_correlation_id: each message has a unique correlation_id, by which a message that
-                comes
-                again is recognised; with checkpoints only.
+                comes again is recognised; with checkpoints only.
             deserialization_schema: turns a message's body into a value.
         """
         if not isinstance(use_correlation_id, bool):
