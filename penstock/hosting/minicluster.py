@@ -156,7 +156,7 @@ class MiniCluster:
         """BATCH jobs run in this process."""
 
     def frame_of_files(self, settings: Settings, folder: str, type_info: Any) -> Any:
-        """By a Spark of this process: DataFrames are Spark's, whatever has written their rows."""
+        """Return a DataFrame of the files, made by a Spark session of this process."""
         from penstock.hosting.spark.host import SparkHost
 
         return SparkHost().frame_of_files(settings, folder, type_info)

@@ -159,9 +159,11 @@ class DataGeneratorSource(_GeneratedSource):
         Args:
             generator: `generator(index)` returns the record of an index.
             count: the number of records; None: without end.
-            rate_per_second: the largest number of records per second, for all subtasks together.
+            rate_per_second: the largest number of records per second, of all subtasks together;
+                None: no limit.
             type_info: the type of the records.
             timestamp: `timestamp(index)` returns the record's event time in epoch ms.
+            batch_size: the largest number of records in a batch.
         """
         super().__init__(count, rate_per_second, batch_size, type_info)
         self._generator = generator

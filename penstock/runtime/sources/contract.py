@@ -243,7 +243,10 @@ class SourceReader(ABC):
         return ()
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """What was snapshot for it, and for those before it, is never read again. Some are passed over; must not wait."""
+        """Note that what was in this checkpoint, and in earlier ones, is never read again.
+
+        Some checkpoints are passed over. The call must not block.
+        """
 
     def close(self) -> None:
         """Always called once; must not wait long."""
@@ -273,7 +276,7 @@ class Source(ABC):
         return enumerator
 
     def in_batch(self) -> Source:
-        """What reads the same in a BATCH job."""
+        """Return the source to use in a BATCH job."""
         return self
 
     def validate(self) -> None:

@@ -117,7 +117,11 @@ class KafkaOffsetsInitializer:
         return _RESET_PROPERTY[self.reset]
 
     def look_up(self, partitions: Sequence[KafkaTopicPartition], lookup: Lookup) -> Offsets:
-        """Of each of these. Raises: ExternalError: one has none, by the rules, or the cluster does not answer."""
+        """Return the offset of each partition.
+
+        Raises:
+            ExternalError: the rules give a partition no offset, or the cluster does not answer.
+        """
         match self.kind:
             case _Kind.EARLIEST:
                 return lookup.earliest(partitions)

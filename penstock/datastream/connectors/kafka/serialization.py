@@ -46,7 +46,7 @@ class KafkaRecordSerializationSchema(SerializationSchema):
 
     @property
     def topic(self) -> str | None:
-        """None: it is chosen by value."""
+        """The topic of all values; None: a selector chooses it."""
         return self._topic if isinstance(self._topic, str) else None
 
     def serialize(self, value: Any) -> bytes:
