@@ -121,7 +121,7 @@ class RestartStrategies:
 
     @staticmethod
     def fixed_delay_restart(restart_attempts: int, delay_between_attempts: int) -> _FixedDelay:
-        """Restart at most `restart_attempts` times, `delay_between_attempts` ms after each failure."""
+        """Restart `restart_attempts` times at most, each `delay_between_attempts` ms later."""
         check_whole("restart_attempts", restart_attempts, 0)
         check_whole("delay_between_attempts", delay_between_attempts, 0, "ms")
         return _FixedDelay(restart_attempts, timedelta(milliseconds=delay_between_attempts))

@@ -37,10 +37,10 @@ class DeserializationSchema(ABC):
         """Return the value; None: there is no record."""
 
     def deserialize_columns(self, messages: Sequence[bytes | None]) -> pa.RecordBatch | None:
-        """Return all messages at once: one row for each, in order, in the Arrow form of
-        `produced_type`.
+        """Return all messages as one batch, in the Arrow form of `produced_type`. Not in PyFlink.
 
-        None: the messages must be taken one by one, as when one of them is bad. Not in PyFlink.
+        It has a row for each message, in order. None: the messages must be taken one by one, as
+        when one of them is bad.
         """
         return None
 
@@ -118,9 +118,7 @@ class Encoder(ABC):
 
     @staticmethod
     def of(function: Callable[[Any], bytes]) -> Encoder:
-        """Return an encoder that calls `function` for each value; it returns bytes with the line
-        end.
-        """
+        """Return an encoder with `function` for each value; its bytes include the line end."""
         return _FunctionEncoder(function)
 
 

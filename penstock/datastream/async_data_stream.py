@@ -40,8 +40,7 @@ class AsyncDataStream:
         capacity: int = DEFAULT_CAPACITY,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Emit results as soon as they are ready; they stay between the watermarks of their
-        records.
+        """Emit results as soon as they are ready, but within the watermarks of their records.
 
         Args:
             data_stream: the stream.

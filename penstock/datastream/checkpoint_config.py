@@ -79,7 +79,7 @@ class CheckpointConfig:
     def set_min_pause_between_checkpoints(
         self, min_pause_between_checkpoints: int
     ) -> CheckpointConfig:
-        """Set the shortest time between the end of a checkpoint and the start of the next, in ms."""
+        """Set the shortest time in ms from the end of a checkpoint to the start of the next."""
         check_whole("pause between checkpoints", min_pause_between_checkpoints, 0, "ms")
         return self._set("min-pause", f"{min_pause_between_checkpoints} ms")
 
@@ -144,8 +144,9 @@ class CheckpointConfig:
         return self.enable_unaligned_checkpoints(enabled=False)
 
     def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
-        """Set the time after which an aligned checkpoint becomes unaligned; 0: unaligned from the
-        start.
+        """Set the time after which a checkpoint becomes unaligned, if unaligned ones are enabled.
+
+        0: it is unaligned from the start.
         """
         return self._set("aligned-checkpoint-timeout", f"{millis_of(alignment_timeout)} ms")
 

@@ -123,7 +123,7 @@ class StreamExecutionEnvironment:
         return configured if configured > 0 else self.get_default_local_parallelism()
 
     def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
-        """Set the number of key groups: the upper limit of the parallelism, also after rescaling."""
+        """Set the number of key groups, which limits the parallelism, also after rescaling."""
         self._config.set_max_parallelism(max_parallelism)
         return self
 

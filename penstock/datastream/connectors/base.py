@@ -118,9 +118,7 @@ class PolledSplitReader(SourceReader):
         """Yield the batches of one split, each of at most about 4,096 rows or 1 MiB."""
 
     def read_from(self, split: Any, rows: int) -> Iterator[Batch]:
-        """Yield the batches of one split without its first rows; by default they are read and
-        dropped.
-        """
+        """Yield one split's batches without its first rows; by default it reads and drops them."""
         left = rows
         for batch in self.read(split):
             if left >= len(batch):

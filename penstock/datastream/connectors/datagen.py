@@ -180,10 +180,9 @@ class DataGeneratorSource(_GeneratedSource):
 
 
 class BatchGeneratorSource(_GeneratedSource):
-    """Generates columns: `make_batch(start, stop)` returns the RecordBatch of the indexes [start,
-    stop).
+    """Generates columns: `make_batch(start, stop)` returns a RecordBatch of these indexes.
 
-    A source with a rate limit asks for small batches.
+    The indexes are [start, stop). A source with a rate limit asks for small batches.
 
     Args:
         timestamps: the int64 column with each record's event time in epoch ms, or None.

@@ -167,7 +167,7 @@ class ElasticsearchSinkBuilderBase:
         return self._set(max_mb=_bound("set_bulk_flush_max_size_mb", max_size_mb, 1))
 
     def set_bulk_flush_interval(self, interval_millis: int) -> Self:
-        """Set the age in ms at which documents are sent, checked when others arrive; -1: any age."""
+        """Set the age in ms at which documents are sent, as others arrive; -1: any age."""
         return self._set(interval_ms=_bound("set_bulk_flush_interval", interval_millis, 0))
 
     def set_bulk_flush_backoff_strategy(
@@ -232,7 +232,7 @@ class ElasticsearchSinkBuilderBase:
 
 
 class Elasticsearch6SinkBuilder(ElasticsearchSinkBuilderBase):
-    """Builds a sink for servers whose documents have types: the emitter's `doc_type`, else `_doc`."""
+    """Builds a sink for servers with document types: the emitter's `doc_type`, else `_doc`."""
 
     _has_types = True
 

@@ -107,8 +107,9 @@ class SqlSink(StagingSink):
             return self._target(key_columns=tuple(key_columns))
 
         def set_delivery_guarantee(self, guarantee: DeliveryGuarantee) -> SqlSink.Builder:
-            """Set EXACTLY_ONCE (default), AT_LEAST_ONCE or NONE; the last two do not wait for
-            checkpoints.
+            """Set EXACTLY_ONCE (default), AT_LEAST_ONCE or NONE.
+
+            The last two write without waiting for checkpoints.
             """
             self._settings = replace(self._settings, guarantee=guarantee)
             return self
@@ -122,19 +123,16 @@ class SqlSink(StagingSink):
             return self
 
         def set_batch_interval_ms(self, interval_ms: int) -> SqlSink.Builder:
-            """Set the age in ms at which rows are written, if at least once: from 1, 1,000 by
-            default.
+            """Set the age in ms at which rows are written: from 1, 1,000 by default.
 
-            The age is checked when other rows arrive.
+            It holds for AT_LEAST_ONCE and NONE, and is checked when other rows arrive.
             """
             interval_ms = _positive("set_batch_interval_ms", interval_ms)
             self._settings = replace(self._settings, interval_ms=interval_ms)
             return self
 
         def set_max_retries(self, retries: int) -> SqlSink.Builder:
-            """Set how often a commit is retried, after 1 s, if the database is not there; 3 by
-            default.
-            """
+            """Set how often a commit is retried, 1 s later, without database; 3 by default."""
             if retries < 0:
                 raise ConfigurationError(f"set_max_retries: expected 0 or more, got {retries}.")
             self._settings = replace(self._settings, max_retries=retries)

@@ -9,14 +9,11 @@ from penstock.datastream.formats.text_lines import TextColumnFormat, TextLineFor
 
 
 class StreamFormat:
-    """Creates formats that read records one after the other, for
-    `FileSource.for_record_stream_format`.
-    """
+    """Creates formats for `FileSource.for_record_stream_format`."""
 
     @staticmethod
     def text_line_format(charset_name: str = "UTF-8", *, as_columns: bool = False) -> FileFormat:
-        """Return a format of lines, without their end: a line feed, with or without carriage
-        return.
+        """Return a format of lines, without their end.
 
         Args:
             charset_name: the encoding; bytes that are not text become U+FFFD.

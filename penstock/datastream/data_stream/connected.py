@@ -69,7 +69,7 @@ class ConnectedStreams:
     def flat_map(
         self, func: CoFlatMapFunction, output_type: TypeInformation | None = None
     ) -> DataStream:
-        """Call `flat_map1` or `flat_map2` of a CoFlatMapFunction, and emit what the iterable holds."""
+        """Call `flat_map1` or `flat_map2` of a CoFlatMapFunction, and emit each result."""
         function = adapt.method_of(func, CoFlatMapFunction, "flat_map1", "Co-Flat Map")
         keys = self._keys()
         if keys is None:

@@ -231,7 +231,7 @@ class DataStream(OperatorSettings):
         return self._repartitioned(Partitioning(ShipStrategy.REBALANCE))
 
     def forward(self) -> DataStream:
-        """Send records to the subtask with the same index; both operators need equal parallelism."""
+        """Send records to the subtask of the same index; both operators need one parallelism."""
         return self._repartitioned(Partitioning(ShipStrategy.FORWARD))
 
     def global_(self) -> DataStream:

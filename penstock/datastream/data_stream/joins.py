@@ -53,8 +53,9 @@ class ProcessJoinFunction(Function):
     """Returns results, and side outputs (`yield tag, value`), for each pair of an interval join."""
 
     class Context(ops.ProcessJoinContext):
-        """Gives a pair's times in epoch ms: `get_left_timestamp()`, `get_right_timestamp()`,
-        `get_timestamp()`.
+        """Gives a pair's three times, in epoch ms.
+
+        They are `get_left_timestamp()`, `get_right_timestamp()` and `get_timestamp()`.
         """
 
     @abstractmethod

@@ -58,7 +58,7 @@ class OperatorSettings:
         return self
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
-        """Set the number of key groups: the upper limit of the parallelism, also after rescaling."""
+        """Set the number of key groups, which limits the parallelism, also after rescaling."""
         check_max_parallelism(max_parallelism)
         self._node("set_max_parallelism").max_parallelism = max_parallelism
         return self
@@ -81,7 +81,7 @@ class OperatorSettings:
         return self
 
     def start_new_chain(self) -> Self:
-        """Do not chain this operator to the one before it; later operators may chain to this one."""
+        """Do not chain this operator to the one before it; others may chain to this one."""
         self._node("start_new_chain").chaining_strategy = ChainingStrategy.HEAD
         return self
 

@@ -47,7 +47,7 @@ ALL_FUNCTIONS: Final = (AllWindowFunction, ProcessAllWindowFunction)
 
 
 class _Windowed:
-    """The base of both kinds: holds trigger, evictor and lateness, and makes the window operator."""
+    """The base of both kinds: holds trigger, evictor and lateness; makes the operator."""
 
     _functions: tuple[type[Function], type[Function]] = KEYED_FUNCTIONS
 
@@ -366,7 +366,7 @@ class AllWindowedStream(_Windowed):
         return self._listed(process_window_function, output_type)
 
     def _window_function(self, function: Any) -> UserFunction | None:
-        """Adapt the function: the operator passes a key, functions of the whole stream take none."""
+        """Adapt the function: the operator passes a key, which all-window functions lack."""
         function_or_none = super()._window_function(function)
         return None if function_or_none is None else adapt.without_key(function_or_none)
 

@@ -214,7 +214,7 @@ class CsvSchemaBuilder:
         return self._set(is_header_strict=strict)
 
     def set_use_header(self, use: bool = True) -> CsvSchemaBuilder:
-        """Set whether the first line has the names: it is then skipped when reading, and written."""
+        """Set whether the first line has the names: readers skip it, writers write it."""
         return self._set(has_header=use)
 
     def _add(self, column: _Column) -> CsvSchemaBuilder:

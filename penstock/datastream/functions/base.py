@@ -46,7 +46,7 @@ class MapFunction(Function, Generic[IN, OUT]):
 
 
 class FlatMapFunction(Function, Generic[IN, OUT]):
-    """Turns each value into any number of results: a generator, or anything that can be iterated."""
+    """Turns each value into any number of results: a generator, or another iterable."""
 
     @abstractmethod
     def flat_map(self, value: IN) -> Iterable[OUT]:

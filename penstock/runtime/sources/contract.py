@@ -161,7 +161,7 @@ class ReaderContext(Protocol):
         """Return the time of a clock that never goes back, in ms."""
 
     def takes_checkpoints(self) -> bool:
-        """Return whether the job takes checkpoints, so that `notify_checkpoint_complete` is called."""
+        """Return whether the job takes checkpoints and calls `notify_checkpoint_complete`."""
 
     def send_split_request(self) -> None:
         """Ask the enumerator for a split."""
@@ -173,7 +173,7 @@ class ReaderContext(Protocol):
         """
 
     def wake_at(self, monotonic_ms: int) -> None:
-        """Have `poll_next` called at this time (`monotonic_ms`) at the latest, as for rate limits."""
+        """Have `poll_next` called by this time (`monotonic_ms`), as for rate limits."""
 
     def wake(self) -> None:
         """Have `poll_next` called soon. May be called from any thread."""
@@ -249,27 +249,35 @@ class SourceReader(ABC):
         """
 
     def close(self) -> None:
-        """Always called once; must not wait long."""
+        """Release connections; called once in any case. It must not block for long."""
 
 
 class Source(ABC):
-    """A source of records: picklable, made in the driver, sent to the TaskManagers."""
+    """Describes where records come from.
+
+    It is made in the driver, and pickled to the TaskManagers.
+    """
 
     default_parallelism: int | None = None
     """Of a program that sets none for it; None: the environment's."""
 
     @property
     @abstractmethod
-    def boundedness(self) -> Boundedness: ...
+    def boundedness(self) -> Boundedness:
+        """Whether the source ends by itself."""
 
     @abstractmethod
-    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator: ...
+    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
+        """Return the enumerator, which runs on the JobManager."""
 
     @abstractmethod
-    def create_reader(self, context: ReaderContext) -> SourceReader: ...
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        """Return the reader of one subtask."""
 
     def restore_enumerator(self, context: EnumeratorContext, state: Any) -> SplitEnumerator:
-        """A new enumerator that goes on from `SplitEnumerator.snapshot_state`; without state it starts anew."""
+        """Return an enumerator that goes on from `SplitEnumerator.snapshot_state`; None: from the
+        start.
+        """
         enumerator = self.create_enumerator(context)
         if state is not None:
             enumerator.restore_state(state)
@@ -280,9 +288,9 @@ class Source(ABC):
         return self
 
     def validate(self) -> None:
-        """Called at submit: raise `ConfigurationError` for what can be known (a missing file, say)."""
+        """Check at submission what can be checked, such as files. Raises ConfigurationError."""
 
     @property
     def produced_type(self) -> Any:
-        """TypeInformation of the records, or None when pickled."""
+        """The TypeInformation of the records; None: pickled."""
         return None

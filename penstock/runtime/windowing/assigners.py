@@ -320,7 +320,7 @@ class DynamicProcessingTimeSessionWindows(_Sessions):
 
 
 class GlobalWindows(WindowAssigner):
-    """Assigns all records of a key to one window, which fires only if the program sets a trigger."""
+    """Assigns all records of a key to one window, which fires only by a trigger you set."""
 
     def __repr__(self) -> str:
         return "GlobalWindows()"

@@ -373,7 +373,7 @@ class ContinuousEventTimeTrigger(_Continuous):
 
 
 class ContinuousProcessingTimeTrigger(_Continuous):
-    """Fires at multiples of an interval in processing time, and at a processing-time window's end."""
+    """Fires at multiples of an interval in processing time, and at the window's end in it."""
 
     def _next(self, time: int, window: Any) -> int:
         """An end that lies behind is one of event time: to fire at it again and again would never end."""

@@ -21,9 +21,7 @@ from penstock.model.errors import ConfigurationError, ExternalError
 
 @dataclass(frozen=True, slots=True)
 class FileCompactStrategy:
-    """Sets when the part files of a bucket are merged: at a number of checkpoints, or a size in
-    bytes.
-    """
+    """Sets when a bucket's part files are merged: at a number of checkpoints, or of bytes."""
 
     checkpoints: int | None = None
     size_threshold: int | None = None
@@ -80,7 +78,7 @@ class FileCompactor(ABC):
 
     @abstractmethod
     def compact(self, files: Sequence[str], output: BinaryIO) -> None:
-        """Write the content of `files`, paths in the order in which they were written, to `output`."""
+        """Write the content of `files`, paths in the order of their writing, to `output`."""
 
     @staticmethod
     def concat_file_compactor(file_delimiter: bytes | None = None) -> FileCompactor:

@@ -221,7 +221,7 @@ class FileSink(Sink, SupportsPreprocessing):
         def enable_compact(
             self, strategy: FileCompactStrategy, compactor: FileCompactor
         ) -> FileSink.BaseBuilder:
-            """Merge the part files of a subtask as the strategy says; until then they are hidden."""
+            """Merge a subtask's part files as the strategy says; until then they are hidden."""
             bulk = self._settings.bulk
             if bulk is not None and compactor.concatenates and not bulk.can_be_concatenated:
                 raise ConfigurationError(

@@ -124,8 +124,9 @@ class FlinkKafkaProducerBase(KafkaSink):
         return self._with(only_shows_failures=log_failures_only)
 
     def set_flush_on_checkpoint(self, flush_on_checkpoint: bool) -> FlinkKafkaProducerBase:
-        """Set whether a checkpoint waits for all records to be sent (default); else some can be
-        lost.
+        """Set whether a checkpoint waits until all records are sent (default true).
+
+        Without that, records can be lost.
         """
         return self._with(flushes_on_checkpoint=flush_on_checkpoint)
 

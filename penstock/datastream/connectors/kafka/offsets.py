@@ -63,7 +63,7 @@ class KafkaOffsetsInitializer:
     def committed_offsets(
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE,
     ) -> KafkaOffsetsInitializer:
-        """Use the offsets that the group has committed; without one, the strategy (NONE: an error)."""
+        """Use the offsets that the group committed; without one, the strategy (NONE: an error)."""
         _checked_strategy("committed_offsets", offset_reset_strategy)
         return KafkaOffsetsInitializer(_Kind.COMMITTED, offset_reset_strategy)
 

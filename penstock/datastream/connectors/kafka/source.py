@@ -160,7 +160,7 @@ class KafkaSourceBuilder(MessageSourceBuilder):
     def set_unbounded(
         self, stopping_offsets_initializer: KafkaOffsetsInitializer
     ) -> KafkaSourceBuilder:
-        """Read each partition up to these offsets; the job does not end, as partitions may appear."""
+        """Read each partition up to these offsets. The job does not end: partitions may appear."""
         rule = _checked_rule("set_unbounded", stopping_offsets_initializer)
         return self._with(stopping=rule, is_bounded=False)
 

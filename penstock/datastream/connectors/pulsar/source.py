@@ -129,10 +129,10 @@ class PulsarSourceBuilder(PulsarBuilder, MessageSourceBuilder):
         return self._subscribe("set_topics", wanted, SETTERS)
 
     def set_topic_pattern(self, topic_pattern: str) -> PulsarSourceBuilder:
-        """Read the topics whose whole name matches: `persistent://tenant/namespace/<regular
-        expression>`.
+        """Read the topics whose whole name matches a regular expression.
 
-        The namespace is taken literally. Topics that appear later are found every
+        The form is `persistent://tenant/namespace/<regular expression>`: the namespace is taken
+        literally. Topics that appear later are found every
         pulsar.source.partitionDiscoveryIntervalMs.
         """
         wanted = PulsarSubscription(pattern=checked_topic_pattern(topic_pattern))

@@ -90,7 +90,7 @@ class RMQConnectionConfig:
         return self._options.automatic_recovery
 
     def is_topology_recovery(self) -> bool | None:
-        """Return whether a queue that is gone after reconnecting is created again; true if not set."""
+        """Return whether a queue lost on reconnecting is created again; true if not set."""
         return self._options.topology_recovery
 
     def get_connection_timeout(self) -> int | None:
@@ -195,7 +195,7 @@ class RMQConnectionConfig:
         def set_topology_recovery_enabled(
             self, topology_recovery_enabled: bool
         ) -> RMQConnectionConfig.Builder:
-            """Set whether a queue that is gone after reconnecting is created again (default true)."""
+            """Set whether a queue lost on reconnecting is created again (default true)."""
             found = _flag("set_topology_recovery_enabled", topology_recovery_enabled)
             return self._set(topology_recovery=found)
 
@@ -205,7 +205,7 @@ class RMQConnectionConfig:
             return self._set(requested_heartbeat=found)
 
         def set_requested_frame_max(self, requested_frame_max: int) -> RMQConnectionConfig.Builder:
-            """Set the largest frame in bytes, from 4,096; 0 and values over 131,072 mean 131,072."""
+            """Set the largest frame in bytes: 4,096 to 131,072; 0 and more mean 131,072."""
             least = MIN_FRAME_BYTES if requested_frame_max else 0
             found = _number("set_requested_frame_max", requested_frame_max, least)
             return self._set(requested_frame_max=found)
@@ -230,14 +230,11 @@ class RMQConnectionConfig:
             return self._set(connection_timeout=found)
 
         def set_automatic_recovery(self, automatic_recovery: bool) -> RMQConnectionConfig.Builder:
-            """Set whether a broken connection is opened again (default true); otherwise the task
-            fails.
-            """
+            """Set whether a broken connection is reopened (default true), or its task fails."""
             return self._set(automatic_recovery=_flag("set_automatic_recovery", automatic_recovery))
 
         def set_prefetch_count(self, prefetch_count: int) -> RMQConnectionConfig.Builder:
-            """Set how many messages a subtask may have that are not acknowledged; 0 (default): no
-            limit.
+            """Set how many unacknowledged messages a subtask may have; 0 (default): no limit.
 
             Messages are acknowledged when a checkpoint is complete, so at most this many arrive
             between two checkpoints. Without checkpoints there is no limit: messages are

@@ -28,8 +28,7 @@ from penstock.model.errors import ConfigurationError
 
 
 class RMQSource(Source):
-    """Reads a queue. A missing queue is created, as a durable one. Parallelism is 1 unless it is
-    set.
+    """Reads a queue. A missing queue is created, as a durable one. The default parallelism is 1.
 
     With checkpoints, messages are acknowledged when the next checkpoint is complete. Each is then
     read at least once; with correlation ids and one subtask, exactly once. Without checkpoints,

@@ -21,11 +21,11 @@ class AsyncRetryPredicate(Parametrised, ABC):
 
     @abstractmethod
     def result_predicate(self) -> ResultPredicate | None:
-        """Return `(results) -> whether to try again`; None: results never lead to another attempt."""
+        """Return `(results) -> whether to try again`; None: results never cause a retry."""
 
     @abstractmethod
     def exception_predicate(self) -> ExceptionPredicate | None:
-        """Return `(error) -> whether to try again`; None: errors never lead to another attempt."""
+        """Return `(error) -> whether to try again`; None: errors never cause a retry."""
 
 
 class AsyncRetryStrategy(Parametrised, ABC):
