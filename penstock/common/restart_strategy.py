@@ -130,8 +130,7 @@ class RestartStrategies:
     def failure_rate_restart(
         failure_rate: int, failure_interval: int, delay_interval: int
     ) -> _FailureRate:
-        """Restart as long as there are no more than `failure_rate` failures in `failure_interval`
-        ms.
+        """Restart while there are at most `failure_rate` failures in `failure_interval` ms.
 
         `delay_interval` is the time in ms between a failure and the restart.
         """

@@ -4,8 +4,7 @@ from enum import Enum
 
 
 class RuntimeExecutionMode(Enum):
-    """The mode of a program: STREAMING, BATCH, or AUTOMATIC, which is BATCH if all sources are
-    bounded.
+    """The mode of a program. AUTOMATIC is BATCH if all sources are bounded.
 
     STREAMING runs all operators at once and emits running results. BATCH runs stage by stage and
     emits final results.

@@ -116,9 +116,7 @@ class StreamExecutionEnvironment:
         return self
 
     def get_parallelism(self) -> int:
-        """Return the parallelism that was set, else the number of CPUs here; the cluster may use
-        another.
-        """
+        """Return the set parallelism, else the number of CPUs here; a cluster may differ."""
         configured = self._config.get_parallelism()
         return configured if configured > 0 else self.get_default_local_parallelism()
 
@@ -201,8 +199,7 @@ class StreamExecutionEnvironment:
     def enable_checkpointing(
         self, interval: int, mode: CheckpointingMode | None = None
     ) -> StreamExecutionEnvironment:
-        """Take a checkpoint at regular intervals; after a failure the job continues from the last
-        one.
+        """Take checkpoints; after a failure the job continues from the last one.
 
         `execution.checkpointing.dir` is their directory. It is not needed if driver and tasks run
         on one machine.
@@ -276,8 +273,7 @@ class StreamExecutionEnvironment:
         self.plumbing.python_requirements = (path, requirements_cache_dir)
 
     def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
-        """Ship an archive, to be unpacked for the tasks into `target_dir` (default: the archive's
-        name).
+        """Ship an archive, to unpack into `target_dir` (default: the archive's name).
 
         Raises:
             ConfigurationError: the archive does not exist on this machine.
@@ -416,8 +412,7 @@ class StreamExecutionEnvironment:
     # ---------------------------------------------------------- running
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
-        """Run the program and wait until it ends. Ctrl-C cancels the job and raises
-        KeyboardInterrupt.
+        """Run the program and wait for its end; Ctrl-C cancels it.
 
         Raises:
             JobExecutionError: the job has failed; the text has the traceback of the user's

@@ -119,9 +119,7 @@ class UtcTimestampTypeInfo(TimestampTypeInfo):
 
 
 class DecimalTypeInfo(TypeInformation):
-    """The type of a decimal.Decimal with at most `precision` digits, `scale` of them after the
-    point.
-    """
+    """The type of a decimal.Decimal: up to `precision` digits, `scale` after the point."""
 
     MOST_DIGITS: Final = 38
 

@@ -46,9 +46,7 @@ class SinkWriter(Protocol):
         """Write one batch; `watermark_ms` is the current watermark in epoch ms."""
 
     def prepare_commit(self) -> Sequence[object]:
-        """Close what is open, and return plain data for the committer, one object per piece of
-        output.
-        """
+        """Close what is open, and return plain data for the committer, one object per piece."""
 
     def close(self) -> None:
         """Release connections and files."""
@@ -91,9 +89,7 @@ class Committer(ABC):
         """Delete what attempts left behind: the job ended without commit, or starts again."""
 
     def close(self) -> None:
-        """Release connections when the task ends, for whatever reason; on the driver `abort` comes
-        last.
-        """
+        """Release connections at the task's end in any case; on the driver `abort` comes last."""
 
 
 class Sink(ABC):

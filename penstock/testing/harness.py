@@ -155,9 +155,7 @@ class StreamHarness:
             self.process_element(value, input=input)
 
     def process_watermark(self, timestamp: int, input: int = 0) -> None:  # ruff: ignore[builtin-argument-shadowing]
-        """Promise that this input has no further records with a timestamp up to this one, in epoch
-        ms.
-        """
+        """Promise that this input has no more records up to this timestamp, in epoch ms."""
         self._wiring.emit(self._sources[input], Watermark(timestamp))
 
     def process_watermark_status(self, *, is_idle: bool, input: int = 0) -> None:  # ruff: ignore[builtin-argument-shadowing]
@@ -271,9 +269,7 @@ class StreamHarness:
         return sum(len(one.timers.processing.entries()) for one in self._keyed())
 
     def snapshot(self) -> bytes:
-        """Return the state of all operators, by uid, as bytes for `restored`, as a checkpoint
-        writes it.
-        """
+        """Return all operators' state as bytes for `restored`, as a checkpoint writes it."""
         written = {
             uid: write_operator(state, _inline, dumps_records, loads_records)
             for uid, state in self._wiring.snapshot().items()

@@ -139,8 +139,7 @@ class SqlSink(StagingSink):
             return self
 
         def set_commit_retention(self, retention: timedelta | None) -> SqlSink.Builder:
-            """Set how long the record of committed transactions is kept: 30 days by default, None:
-            for ever.
+            """Set how long committed transactions are remembered: 30 days; None: for ever.
 
             Checkpoints and savepoints that are older cannot be restored with this sink.
             """

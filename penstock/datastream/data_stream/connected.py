@@ -48,8 +48,7 @@ class ConnectedStreams:
     def key_by(
         self, key_selector1: Any, key_selector2: Any, key_type: TypeInformation | None = None
     ) -> ConnectedStreams:
-        """Partition both streams by key: records with equal keys share a subtask and its keyed
-        state.
+        """Partition both streams by key: equal keys share a subtask and its keyed state.
 
         Args:
             key_selector1: the key of the first stream's records: a function or a KeySelector.

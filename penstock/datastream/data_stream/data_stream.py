@@ -126,8 +126,7 @@ class DataStream(OperatorSettings):
     def process(
         self, func: ProcessFunction, output_type: TypeInformation | None = None
     ) -> DataStream:
-        """Call a ProcessFunction for each record; it may emit any number of results and side
-        outputs.
+        """Call a ProcessFunction for each record; it may emit results and side outputs.
 
         Args:
             func: the ProcessFunction; it sees timestamps and the watermark, but has no keyed state.
@@ -364,9 +363,7 @@ class DataStream(OperatorSettings):
     # ---------------------------------------------------------- ends
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
-        """Print each record to the driver's standard output; `sink_identifier` is a prefix of the
-        lines.
-        """
+        """Print records to the driver's standard output, `sink_identifier` before each."""
         node = self.plumbing.add_sink(
             "Print to Std. Out",
             ops.PrintOperator(sink_identifier or ""),

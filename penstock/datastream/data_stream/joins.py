@@ -188,9 +188,7 @@ class WithWindow:
         return self
 
     def side_output_late_data(self, output_tag: OutputTag) -> Self:
-        """Emit records that come after the allowed lateness with this tag, as `TaggedUnion(side,
-        value)`.
-        """
+        """Emit records after the allowed lateness with this tag, as `TaggedUnion(side, value)`."""
         self._late_tag = output_tag
         return self
 

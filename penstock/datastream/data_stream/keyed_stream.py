@@ -179,8 +179,7 @@ class KeyedStream(DataStream):
         return WindowedStream(self, window_assigner)
 
     def count_window(self, size: int, slide: int = 0) -> WindowedStream:
-        """Divide the records of each key into windows of `size` records. Incomplete windows do not
-        fire.
+        """Divide each key's records into windows of `size` records; incomplete ones do not fire.
 
         Args:
             size: records in a window.

@@ -179,23 +179,17 @@ class WindowedStream(_Windowed):
         return self
 
     def evictor(self, evictor: Evictor) -> WindowedStream:
-        """Remove records before or after the window function; the window keeps all records until
-        then.
-        """
+        """Remove records before or after the window function; until then all are kept."""
         self._set_evictor(evictor)
         return self
 
     def allowed_lateness(self, time_ms: int) -> WindowedStream:
-        """Set how long after a window's end late records still count: ms, Time or Duration (default
-        0).
-        """
+        """Set how long late records still count: ms, Time or Duration (default 0)."""
         self._set_lateness(time_ms)
         return self
 
     def side_output_late_data(self, output_tag: OutputTag) -> WindowedStream:
-        """Emit records that come after the allowed lateness with this tag, instead of dropping
-        them.
-        """
+        """Emit records after the allowed lateness with this tag; otherwise they are dropped."""
         self._set_late_tag(output_tag)
         return self
 
@@ -253,9 +247,7 @@ class WindowedStream(_Windowed):
         process_window_function: KeyedProcess,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Call a ProcessWindowFunction, with context and per-window state, for each window that
-        fires.
-        """
+        """Call a ProcessWindowFunction, with context and state, for each window that fires."""
         return self._listed(process_window_function, output_type)
 
     def _column_aggregates(self, aggregates: list[Any]) -> DataStream:
@@ -281,9 +273,7 @@ class WindowedStream(_Windowed):
 
 
 class AllWindowedStream(_Windowed):
-    """The windows of the whole stream, in one subtask, as `stream.window_all(assigner)` returns
-    them.
-    """
+    """The windows of a whole stream, in one subtask, as `window_all(assigner)` returns them."""
 
     _functions = ALL_FUNCTIONS
 
@@ -301,23 +291,17 @@ class AllWindowedStream(_Windowed):
         return self
 
     def evictor(self, evictor: Evictor) -> AllWindowedStream:
-        """Remove records before or after the window function; the window keeps all records until
-        then.
-        """
+        """Remove records before or after the window function; until then all are kept."""
         self._set_evictor(evictor)
         return self
 
     def allowed_lateness(self, time_ms: int) -> AllWindowedStream:
-        """Set how long after a window's end late records still count: ms, Time or Duration (default
-        0).
-        """
+        """Set how long late records still count: ms, Time or Duration (default 0)."""
         self._set_lateness(time_ms)
         return self
 
     def side_output_late_data(self, output_tag: OutputTag) -> AllWindowedStream:
-        """Emit records that come after the allowed lateness with this tag, instead of dropping
-        them.
-        """
+        """Emit records after the allowed lateness with this tag; otherwise they are dropped."""
         self._set_late_tag(output_tag)
         return self
 
@@ -327,9 +311,7 @@ class AllWindowedStream(_Windowed):
         window_function: AllFunction | None = None,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Combine the records of each window into one, as they arrive; arguments as in
-        WindowedStream.
-        """
+        """Combine each window's records as they arrive; arguments as in WindowedStream."""
         return self._reduced(reduce_function, window_function, output_type)
 
     def aggregate(
@@ -360,9 +342,7 @@ class AllWindowedStream(_Windowed):
         process_window_function: AllProcess,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Call a ProcessAllWindowFunction, with context and per-window state, for each window that
-        fires.
-        """
+        """Call a ProcessAllWindowFunction, with context and state, for each window that fires."""
         return self._listed(process_window_function, output_type)
 
     def _window_function(self, function: Any) -> UserFunction | None:

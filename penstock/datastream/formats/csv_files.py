@@ -330,9 +330,7 @@ class CsvBulkWriters:
 
     @staticmethod
     def for_schema(schema: CsvSchema) -> BulkWriterFactory:
-        """Return a factory of files with the schema's columns; Rows and tuples are written by
-        position.
-        """
+        """Return a factory of files; Rows and tuples fill the schema's columns by position."""
         return _CsvWriterFactory(_checked(schema, "CsvBulkWriters"))
 
 

@@ -114,9 +114,7 @@ class AggregateFunction(Function):
 
 
 class ProcessFunction(Function):
-    """Processes values with their timestamps; returns results and side outputs (`yield tag,
-    value`).
-    """
+    """Processes values with timestamps; returns results and side outputs (`yield tag, value`)."""
 
     class Context(ABC):
         """Describes the element that is being processed."""
@@ -325,9 +323,7 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
 
 
 class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
-    """Turns all values of an unkeyed stream's window into results; a context gives window and
-    state.
-    """
+    """Turns an unkeyed stream's window into results; a context gives window and state."""
 
     class Context(Parametrised, ABC):
         """Describes the window that fires."""

@@ -93,9 +93,7 @@ class KeyedRows:
         return len(self.keys)
 
     def columns(self) -> dict[str, list[Any]]:
-        """Return lists by name: key, namespace if there are any, and value or the fields of a Row
-        value.
-        """
+        """Return lists by name: key, namespace if any, and value or a Row value's fields."""
         found = {"key": self.keys}
         if any(namespace is not None for namespace in self.namespaces):
             found["namespace"] = self.namespaces

@@ -50,9 +50,7 @@ class SplitEnumerator(ABC):
 
     @abstractmethod
     def handle_split_request(self, subtask: int, host: str) -> None:
-        """Answer a reader without work: assign splits, signal that there are no more, or remember
-        it.
-        """
+        """Answer a reader without work: assign splits, say there are no more, or remember it."""
 
     @abstractmethod
     def add_splits_back(self, splits: Sequence[Any], subtask: int) -> None:
@@ -69,9 +67,7 @@ class SplitEnumerator(ABC):
         return None
 
     def restore_state(self, state: Any) -> None:
-        """Take what `snapshot_state` returned, before `start`; splits that readers have are not in
-        it.
-        """
+        """Take what `snapshot_state` returned, before `start`; it lacks the readers' splits."""
         raise NotImplementedError(
             f"{type(self).__name__} has state in checkpoints (snapshot_state), but cannot go on from it. Define its "
             "restore_state, or restore_enumerator of its source."
@@ -275,9 +271,7 @@ class Source(ABC):
         """Return the reader of one subtask."""
 
     def restore_enumerator(self, context: EnumeratorContext, state: Any) -> SplitEnumerator:
-        """Return an enumerator that goes on from `SplitEnumerator.snapshot_state`; None: from the
-        start.
-        """
+        """Return an enumerator that resumes from `SplitEnumerator.snapshot_state`, if any."""
         enumerator = self.create_enumerator(context)
         if state is not None:
             enumerator.restore_state(state)

@@ -50,9 +50,7 @@ class SourceReaderBase(SourceReader):
         return found
 
     def advanced(self, split: Any, batch: Batch) -> Any:
-        """Return the split with its position after `batch`; by default it is read again from its
-        start.
-        """
+        """Return the split with its position after `batch`; by default its start."""
         return split
 
     def start(self) -> None:
@@ -116,9 +114,7 @@ class SourceReaderBase(SourceReader):
             self._fetcher.run(order)
 
     def snapshot_state(self) -> Sequence[Any]:
-        """Return the open splits after what `poll_next` returned; what was fetched ahead is fetched
-        again.
-        """
+        """Return the open splits after what `poll_next` returned, not what was fetched ahead."""
         return list(self._open.values())
 
     def close(self) -> None:

@@ -397,9 +397,7 @@ class CountTumblingWindowAssigner(_CountWindows):
 
 
 class CountSlidingWindowAssigner(_CountWindows):
-    """Assigns windows of `window_size` records of a key, with a new one every `window_slide`
-    records.
-    """
+    """Assigns windows of `window_size` records of a key, one every `window_slide` records."""
 
     @staticmethod
     def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner:

@@ -55,9 +55,7 @@ class AsyncRetryStrategy(Parametrised, ABC):
         result_predicate: ResultPredicate | None = None,
         exception_predicate: ExceptionPredicate | None = None,
     ) -> AsyncRetryStrategy:
-        """Return a strategy of at most `max_attempts` more attempts, `backoff_time_millis` ms
-        apart.
-        """
+        """Return a strategy of up to `max_attempts` retries, `backoff_time_millis` ms apart."""
         return FixedDelayRetryStrategy(
             max_attempts, backoff_time_millis, result_predicate, exception_predicate
         )
