@@ -111,7 +111,7 @@ class Configuration:
 
     @staticmethod
     def parse_list_value(value: str | None) -> list[str]:
-        """Return the items of `a;b` or of a YAML list: `[a, b]`, or lines that start with dashes."""
+        """Return the items of `a;b`, `[a, b]`, or a YAML list of lines that start with dashes."""
         text = (value or "").strip()
         separator = ";"
         if text.startswith("[") and text.endswith("]"):

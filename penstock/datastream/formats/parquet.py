@@ -193,7 +193,7 @@ class AvroParquetReaders:
 
     @staticmethod
     def for_generic_record(schema: AvroSchema) -> FileFormat:
-        """Return a format whose records are dicts with the fields of `schema`, or their defaults."""
+        """Return a format of dicts with the fields of `schema`; missing ones by their defaults."""
         return _AvroParquetFormat(_of_record(schema, "AvroParquetReaders"))
 
 

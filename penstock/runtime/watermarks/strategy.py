@@ -202,7 +202,7 @@ class WatermarkStrategy:
         return self._with(assigner=timestamp_assigner)
 
     def with_idleness(self, idle_timeout: Duration) -> WatermarkStrategy:
-        """Treat an input as idle, so it holds no watermark back, after this Duration without records."""
+        """Treat an input without records for this Duration as idle: no watermark waits for it."""
         timeout_ms = millis_of(idle_timeout)
         if timeout_ms <= 0:
             raise ValueError(f"an idle timeout must be positive, got {idle_timeout!r}")
